@@ -1,0 +1,43 @@
+# Each target makes .venv when it is missing and installs what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := JAX_PLATFORMS=cpu $(BIN)/python -m pytest
+
+.PHONY: quickstart test test-env test-peers lint
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# A stamp per set of extras: setup.py is newer -> install again.
+$(VENV)/.core: $(BIN)/python setup.py
+	$(BIN)/python -m pip install --quiet -e '.[data,plot]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet -e '.[test,data]'
+	touch $@
+
+$(VENV)/.peers: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet -e '.[parity,tpu_aot]'
+	touch $@
+
+$(VENV)/.dev: $(BIN)/python setup.py
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $@
+
+quickstart: $(VENV)/.core
+	$(BIN)/python -m etc_jax.quickstart
+
+test-env: $(VENV)/.test
+
+test: test-env
+	$(PYTEST) -m 'not slow and not gpu and not torch and not tpu_aot'
+
+test-peers: $(VENV)/.peers
+	$(PYTEST) -m 'torch or tpu_aot'
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .

@@ -1,0 +1,1 @@
+"""Long-document transformers in JAX: ETC first, its relatives beside it."""

@@ -1,0 +1,42 @@
+"""Package metadata; tool settings live in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+CORE = [
+    "jax>=0.10.2,<0.12",  # 0.10.2 is the last for Python 3.11; 0.11.x is tested too
+    "flax>=0.12.8,<0.13",
+    "optax>=0.2.8",
+    "orbax-checkpoint>=0.12,<0.13",  # the v0 manager API is what etc_jax wraps
+    "ml_collections>=1.1",
+    "absl-py>=2.1",
+    "numpy>=2.0",
+    "sentencepiece>=0.2",
+    "tokenizers>=0.21",
+    "safetensors>=0.5",
+    "tqdm>=4.66",
+]
+
+EXTRAS = {
+    # nupunkt splits sentences without downloading a model.
+    "data": ["nupunkt>=0.6", "grain>=0.2.12", "array_record>=0.8"],
+    "seqio": ["seqio>=0.0.20", "tensorflow-datasets>=4.9.9", "tensorflow>=2.21"],
+    "tensorboard": ["tensorboardX>=2.6"],
+    "plot": ["matplotlib>=3.9"],
+    "parity": ["torch>=2.6", "transformers>=5.0"],
+    "tpu_aot": ["libtpu"],
+    "cuda": ["jax[cuda13]"],
+    "tpu": ["jax[tpu]"],
+    "test": ["pytest>=8.3", "hypothesis>=6.120", "matplotlib>=3.9"],
+    "dev": ["ruff>=0.14", "pre-commit>=4.0"],
+}
+
+setup(
+    name="etc_jax",
+    version="0.1.0",
+    description="Long-document transformers in JAX: pre-train, convert, fine-tune.",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["etc_jax", "etc_jax.*"]),
+    install_requires=CORE,
+    extras_require=EXTRAS,
+)
