@@ -229,6 +229,12 @@ def g2g(rules: Rules, query: GlobalTokens, key: GlobalTokens):
     return mask, label
 
 
+def _index(ids: Array) -> Array:
+    """Array indices with as many dimensions as `ids`, so that ranks agree."""
+    n = ids.shape[-1]
+    return jnp.arange(n, dtype=jnp.int32).reshape((1,) * (ids.ndim - 1) + (n,))
+
+
 def _register(cls):
     fields = [f.name for f in dataclasses.fields(cls)]
     return jax.tree_util.register_dataclass(cls, data_fields=fields, meta_fields=[])
@@ -279,7 +285,7 @@ class Structure:
     def long_tokens(self) -> LongTokens:
         """The long vectors, `[..., n]` each."""
         return LongTokens(
-            index=jnp.arange(self.long_length, dtype=jnp.int32),
+            index=_index(self.long_example_ids),
             example_ids=self.long_example_ids,
             segment_ids=self.long_segment_ids,
             links=tuple(
@@ -292,7 +298,7 @@ class Structure:
     def global_tokens(self) -> GlobalTokens:
         """The global vectors, `[..., g]` each."""
         return GlobalTokens(
-            index=jnp.arange(self.global_length, dtype=jnp.int32),
+            index=_index(self.global_example_ids),
             example_ids=self.global_example_ids,
             order_ids=self.order_ids,
             exempt=self.exempt_g2l,

@@ -1,0 +1,1 @@
+"""Linen modules over `etc_jax.ops`: they own parameters, nothing else."""

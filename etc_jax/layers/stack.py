@@ -1,0 +1,89 @@
+"""Layers on top of each other: scanned or unrolled, rematerialised by a named policy."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+# What a layer keeps for its backward pass; everything else is computed again.
+REMAT_POLICIES: dict[str, Callable | None] = {
+    "none": None,
+    "full": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "attention": jax.checkpoint_policies.save_only_these_names("attention"),
+}
+
+
+class _Step(nn.Module):
+    """The scan body: a layer as (carry, inputs) -> (carry, nothing)."""
+
+    make_layer: Callable[[], nn.Module]
+
+    @nn.compact
+    def __call__(self, carry, shared):
+        return self.make_layer()(carry, shared), None
+
+
+class Stack(nn.Module):
+    """`num_layers` equal layers.
+
+    Scanned layers are compiled once and keep their parameters under "layers", stacked
+    on a leading axis; unrolled ones under "layers_0", "layers_1", ....
+
+    Attributes:
+      make_layer: makes one layer, named "layer", called with (carry, shared).
+      num_layers: how many.
+      scan: scanned or unrolled.
+      remat_policy: a name of `REMAT_POLICIES`.
+    """
+
+    make_layer: Callable[[], nn.Module]
+    num_layers: int
+    scan: bool = True
+    remat_policy: str = "none"
+
+    @nn.compact
+    def __call__(self, carry, shared):
+        """Applies the layers; `shared` is handed to each of them unchanged."""
+        step = _Step
+        if self.remat_policy != "none":
+            step = nn.remat(
+                _Step,
+                policy=REMAT_POLICIES[self.remat_policy],
+                # Inside a scan the loop itself keeps the two computations apart.
+                prevent_cse=not self.scan,
+            )
+        if not self.scan:
+            for i in range(self.num_layers):
+                carry, _ = step(self.make_layer, name=f"layers_{i}")(carry, shared)
+            return carry
+        scanned = nn.scan(
+            step,
+            variable_axes={"params": 0},
+            split_rngs={"params": True, "dropout": True},
+            in_axes=nn.broadcast,
+            length=self.num_layers,
+        )
+        carry, _ = scanned(self.make_layer, name="layers")(carry, shared)
+        return carry
+
+
+def stack_layers(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an unrolled stack -> those of a scanned one."""
+    count = sum(name.startswith("layers_") for name in params)
+    layers = [params[f"layers_{i}"] for i in range(count)]
+    rest = {k: v for k, v in params.items() if not k.startswith("layers_")}
+    return {**rest, "layers": jax.tree.map(lambda *x: jnp.stack(x), *layers)}
+
+
+def unstack_layers(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a scanned stack -> those of an unrolled one."""
+    stacked = params["layers"]
+    count = jax.tree.leaves(stacked)[0].shape[0]
+    rest = {k: v for k, v in params.items() if k != "layers"}
+    layers = {
+        f"layers_{i}": jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(count)
+    }
+    return {**rest, **layers}

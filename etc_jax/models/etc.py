@@ -1,0 +1,195 @@
+"""ETC: Extended Transformer Construction (Ainslie et al. 2020), encoder and heads."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax import structure as st
+from etc_jax.layers.attention import GlobalLocalAttention
+from etc_jax.layers.blocks import EtcLayer
+from etc_jax.layers.common import ACTIVATIONS, LayerNorm, Mlp, truncated_normal
+from etc_jax.layers.embeddings import EtcEmbeddings
+from etc_jax.layers.stack import Stack
+from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
+from etc_jax.types import Rows
+
+__all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "large"]
+
+
+def _norm(config: EtcConfig, name: str) -> LayerNorm:
+    return LayerNorm(config.layer_norm_epsilon, config.compute_dtype, name=name)
+
+
+def _mlp(config: EtcConfig, name: str) -> Mlp:
+    return Mlp(
+        config.mlp_dim,
+        config.activation,
+        config.initializer_range,
+        config.compute_dtype,
+        name=name,
+    )
+
+
+def _attention(config: EtcConfig, deterministic: bool, name: str):
+    return GlobalLocalAttention(
+        num_heads=config.num_heads,
+        head_dim=config.attention_head_dim,
+        num_labels=config.num_labels,
+        rules=config.rules,
+        share_kv=config.share_kv,
+        share_qkv=config.share_qkv,
+        share_out=config.share_out,
+        stddev=config.initializer_range,
+        dropout_rate=config.attention_dropout_rate,
+        implementation=config.attention,
+        block_size=config.attention_block_size,
+        chunk_blocks=config.attention_chunk_blocks,
+        deterministic=deterministic,
+        dtype=config.compute_dtype,
+        name=name,
+    )
+
+
+def _layer(config: EtcConfig, deterministic: bool) -> EtcLayer:
+    return EtcLayer(
+        attention=functools.partial(_attention, config, deterministic),
+        mlp=functools.partial(_mlp, config),
+        norm=functools.partial(_norm, config),
+        dropout_rate=config.dropout_rate,
+        share_mlp=config.share_mlp,
+        pre_norm=config.pre_norm,
+        deterministic=deterministic,
+        name="layer",
+    )
+
+
+class Etc(nn.Module):
+    """The ETC encoder.
+
+    Attributes:
+      config: sizes and choices.
+      deterministic: no dropout.
+    """
+
+    config: EtcConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        if problems := [f"{field} {message}" for field, message in c.problems()]:
+            raise ValueError("EtcConfig: " + "; ".join(problems))
+        self.embeddings = EtcEmbeddings(
+            vocab_size=c.vocab_size,
+            num_types=c.num_types,
+            embed_dim=c.embed_dim,
+            embedding_dim=c.token_dim,
+            max_positions=c.max_positions,
+            stddev=c.initializer_range,
+            dropout_rate=c.dropout_rate,
+            epsilon=c.layer_norm_epsilon,
+            deterministic=self.deterministic,
+            dtype=c.compute_dtype,
+        )
+        self.stack = Stack(
+            functools.partial(_layer, c, self.deterministic),
+            c.num_layers,
+            c.scan_layers,
+            c.remat_policy,
+        )
+
+    def __call__(
+        self,
+        long_tokens: jax.Array,
+        global_tokens: jax.Array,
+        structure: st.Structure | st.ExplicitStructure,
+        *,
+        types: Rows = Rows(None, None),
+        positions: Rows = Rows(None, None),
+        adders: Rows = Rows(None, None),
+    ) -> Rows:
+        """Encodes a batch.
+
+        Args:
+          long_tokens: int `[b, n]`.
+          global_tokens: int `[b, g]`, of the same vocabulary.
+          structure: what the tokens are to each other.
+          types: token types of both inputs; None: 1 for long, 0 for global tokens.
+          positions: absolute positions of both inputs; None: 0, 1, ....
+          adders: `[b, n, e]` and `[b, g, e]`, added to the embeddings before the norm.
+
+        Returns:
+          `Rows` of `[b, n, e]` and `[b, g, e]` in the compute dtype.
+
+        Raises:
+          ValueError: if the shapes or the structure do not fit the config.
+        """
+        for name, tokens in (("long", long_tokens), ("global", global_tokens)):
+            if tokens.ndim != 2:
+                raise ValueError(
+                    f"{name}_tokens has shape {tokens.shape}, expected [batch, length]"
+                )
+        tokens = Rows(long_tokens, global_tokens)
+        x = self.embeddings(tokens, types, positions, adders)
+        return self.stack(x, structure)
+
+    def vocabulary_logits(self, x: jax.Array) -> jax.Array:
+        """`[..., token_dim]` -> logits by the token table."""
+        return self.embeddings.attend(x)
+
+
+class EtcForPretraining(nn.Module):
+    """ETC with the heads of masked language modelling and CPC (paper, section 3.5).
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EtcConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        self.encoder = Etc(c, self.deterministic)
+        self.mlm_dense = nn.Dense(
+            c.token_dim,
+            kernel_init=truncated_normal(c.initializer_range),
+            dtype=c.compute_dtype,
+        )
+        self.mlm_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
+        self.mlm_bias = self.param("mlm_bias", nn.initializers.zeros, (c.vocab_size,))
+        # exp(log_temperature) divides similarities; the paper leaves it open.
+        self.cpc_log_temperature = self.param(
+            "cpc_log_temperature", nn.initializers.constant(jnp.log(0.1)), ()
+        )
+
+    def encode(self, long_tokens, global_tokens, structure) -> Rows:
+        """The encoder's outputs; see `Etc`."""
+        return self.encoder(long_tokens, global_tokens, structure)
+
+    def mlm_logits(self, long_output: jax.Array, positions: jax.Array) -> jax.Array:
+        """Vocabulary logits at chosen places.
+
+        Args:
+          long_output: `[b, n, e]`.
+          positions: int `[b, p]`.
+
+        Returns:
+          float32 `[b, p, vocabulary]`.
+        """
+        x = jnp.take_along_axis(long_output, positions[..., None], axis=1)
+        x = ACTIVATIONS[self.config.activation](self.mlm_dense(x))
+        logits = self.encoder.vocabulary_logits(self.mlm_norm(x))
+        return logits.astype(jnp.float32) + self.mlm_bias[None, None, :]
+
+    def temperature(self) -> jax.Array:
+        """The divisor of CPC similarities, a positive scalar."""
+        return jnp.exp(self.cpc_log_temperature)
+
+    def __call__(self, long_tokens, global_tokens, structure, mlm_positions):
+        """(encoder outputs, MLM logits): touches every parameter, for `init`."""
+        output = self.encode(long_tokens, global_tokens, structure)
+        self.temperature()
+        return output, self.mlm_logits(output.long, mlm_positions)

@@ -1,0 +1,182 @@
+"""Sizes and choices of an ETC model."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+from etc_jax import registry
+from etc_jax import structure as st
+from etc_jax.layers.common import ACTIVATIONS
+from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.ops.attention.global_local import IMPLEMENTATIONS
+
+DTYPES = ("float32", "bfloat16")
+
+
+@registry.register("model_config", "etc")
+@dataclasses.dataclass(frozen=True)
+class EtcConfig:
+    """An ETC encoder; the defaults are the paper's base model (section 4.1).
+
+    Attributes:
+      vocab_size: rows of the token table.
+      num_types: rows of the token-type table (official: segment vocabulary).
+      embed_dim: hidden width.
+      embedding_dim: width of the token table, projected when it differs from
+        `embed_dim`; None: equal.
+      num_layers, num_heads, mlp_dim: sizes of the stack.
+      head_dim: size of one head; None: embed_dim / num_heads.
+      radius: long tokens seen on each side (r).
+      max_distance: clipping distance of relative-position labels (k); 0: no labels.
+      num_labels: rows of each label table, at least 2k + 4; None when k is 0.
+      max_positions: rows of the absolute position tables; 0: none.
+      activation: of the feed-forward block, a name of `layers.common.ACTIVATIONS`.
+      dropout_rate: of embeddings and residual branches.
+      attention_dropout_rate: of attention probabilities.
+      initializer_range: standard deviation of kernels and tables.
+      layer_norm_epsilon: added to variances.
+      share_mlp: one feed-forward block for long and global tokens.
+      share_kv: l2g shares key and value projections with l2l, g2l with g2g.
+      share_qkv: one query, key and value projection for everything.
+      share_out: one attention output projection for long and global tokens.
+      pre_norm: norms before instead of after each block; there is no final norm.
+      hard_g2l: global tokens see only the long tokens linked to them.
+      hard_l2g: long tokens see only the global tokens they are linked to.
+      parent_labels: labels of (child -> parent, parent -> child) global tokens.
+      scan_layers: compile one layer and loop; else unroll.
+      remat_policy: what layers keep for the backward pass, a name of
+        `layers.stack.REMAT_POLICIES`.
+      dtype: of the computation; parameters are float32.
+      attention: "auto", "xla" or "dense".
+      attention_block_size, attention_chunk_blocks: see
+        `ops.attention.global_local.attend`; None: chosen for the device.
+    """
+
+    vocab_size: int = 30522
+    num_types: int = 16
+    embed_dim: int = 768
+    embedding_dim: int | None = None
+    num_layers: int = 12
+    num_heads: int = 12
+    head_dim: int | None = None
+    mlp_dim: int = 3072
+    radius: int = 84
+    max_distance: int = 12
+    num_labels: int | None = 32
+    max_positions: int = 0
+    activation: str = "gelu"
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.1
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+    share_mlp: bool = True
+    share_kv: bool = False
+    share_qkv: bool = False
+    share_out: bool = False
+    pre_norm: bool = False
+    hard_g2l: bool = True
+    hard_l2g: bool = False
+    parent_labels: tuple[int, int] | None = None
+    scan_layers: bool = True
+    remat_policy: str = "none"
+    dtype: str = "float32"
+    attention: str = "auto"
+    attention_block_size: int | None = None
+    attention_chunk_blocks: int | None = None
+
+    @property
+    def rules(self) -> st.Rules:
+        """The structure rules of the model."""
+        return st.Rules(
+            radius=self.radius,
+            max_distance=self.max_distance,
+            hard_g2l=self.hard_g2l,
+            hard_l2g=self.hard_l2g,
+            parent_labels=self.parent_labels,
+        )
+
+    @property
+    def token_dim(self) -> int:
+        """Width of the token table."""
+        return self.embed_dim if self.embedding_dim is None else self.embedding_dim
+
+    @property
+    def attention_head_dim(self) -> int:
+        """Size of one head."""
+        return self.head_dim or self.embed_dim // self.num_heads
+
+    @property
+    def compute_dtype(self) -> jnp.dtype:
+        return jnp.dtype(self.dtype)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """(field, message) for everything that is wrong."""
+        positive = "vocab_size num_types embed_dim num_layers num_heads mlp_dim radius"
+        for name in positive.split():
+            if getattr(self, name) < 1:
+                yield name, f"is {getattr(self, name)}; expected 1 or more"
+        for name in ("embedding_dim", "head_dim"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                yield name, f"is {value}; expected 1 or more, or None"
+        for name in ("max_distance", "max_positions"):
+            if getattr(self, name) < 0:
+                yield name, f"is {getattr(self, name)}; expected 0 or more"
+        for name in ("dropout_rate", "attention_dropout_rate"):
+            if not 0 <= getattr(self, name) < 1:
+                yield name, f"is {getattr(self, name)}; expected at least 0, below 1"
+        for name in ("initializer_range", "layer_norm_epsilon"):
+            if not getattr(self, name) > 0:
+                yield name, f"is {getattr(self, name)}; expected more than 0"
+        yield from self._choice_problems()
+        if self.num_heads > 0 and not self.head_dim and self.embed_dim % self.num_heads:
+            yield (
+                "num_heads",
+                f"{self.num_heads} does not divide embed_dim {self.embed_dim}; "
+                "change one, or set head_dim",
+            )
+        if self.radius >= 1 and self.max_distance >= 0:
+            yield from self._label_problems()
+
+    def _choice_problems(self) -> Iterator[tuple[str, str]]:
+        for name, choices in (
+            ("activation", tuple(ACTIVATIONS)),
+            ("remat_policy", tuple(REMAT_POLICIES)),
+            ("attention", IMPLEMENTATIONS),
+            ("dtype", DTYPES),
+        ):
+            value = getattr(self, name)
+            if value not in choices:
+                yield name, f"is {value!r}; expected one of {', '.join(choices)}"
+
+    def _label_problems(self) -> Iterator[tuple[str, str]]:
+        try:
+            self.rules.check_vocabulary(self.num_labels)
+        except ValueError as error:
+            yield "num_labels", str(error)
+
+
+def base(**changes) -> EtcConfig:
+    """12 layers of 768, r = 84, k = 12: 166M parameters with BERT's vocabulary."""
+    return dataclasses.replace(EtcConfig(), **changes)
+
+
+def base_shared(**changes) -> EtcConfig:
+    """Base with all attention projections shared (paper, tables 2-4): 109M."""
+    return base(share_qkv=True, share_out=True, **changes)
+
+
+def large(**changes) -> EtcConfig:
+    """24 layers of 1024, r = 169, k = 24: 558M with RoBERTa's vocabulary (table 8)."""
+    sizes = {
+        "vocab_size": 50265,
+        "embed_dim": 1024,
+        "num_layers": 24,
+        "num_heads": 16,
+        "mlp_dim": 4096,
+        "radius": 169,
+        "max_distance": 24,
+        "num_labels": 52,
+    }
+    return base(**{**sizes, **changes})

@@ -1,0 +1,1 @@
+"""Pure functions on arrays: no parameters, no configs, no flax."""

@@ -1,0 +1,1 @@
+"""Attention variants; every one has a dense oracle and a linear form."""

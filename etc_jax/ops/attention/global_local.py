@@ -1,0 +1,252 @@
+"""Global-local attention (Ainslie et al. 2020, section 3.2): the public function.
+
+Four pieces, two softmaxes: long rows see their neighbourhood and all global tokens
+(l2l + l2g), global rows see all global and all long tokens (g2g + g2l).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax import structure as st
+from etc_jax.ops import blocking
+from etc_jax.ops.attention import dense
+from etc_jax.ops.attention.global_rows import global_rows
+from etc_jax.ops.attention.long_rows import long_rows
+from etc_jax.ops.attention.pairs import ExplicitPairs, RulePairs
+from etc_jax.ops.attention.softmax import Options, dropout_factors
+from etc_jax.types import LabelTable, Pieces, Rows
+
+IMPLEMENTATIONS = ("auto", "dense", "xla")
+
+# Beyond this many bytes of logits a chunk is cut, unless the caller says how.
+_CHUNK_BYTES = {"cpu": 2**21, "other": 2**28}
+
+
+def attend(
+    query: Rows,
+    key: Pieces,
+    value: Pieces,
+    tables: Rows | None,
+    structure: st.Structure | st.ExplicitStructure,
+    rules: st.Rules,
+    *,
+    implementation: str = "auto",
+    dropout_rate: float = 0.0,
+    dropout_rng: jax.Array | None = None,
+    block_size: int | None = None,
+    chunk_blocks: int | None = None,
+) -> Rows:
+    """Global-local attention of a long and a global input.
+
+    Logits are (query . key + query . label embedding + label bias) / sqrt(head_dim),
+    softmax is in float32 (float64 for float64 inputs). Rows that may see nothing are
+    exactly zero, where the official code averages over masked keys.
+
+    Args:
+      query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`; n or g may be 0.
+      key, value: `Pieces`: l2l and g2l `[b, n, h, d]`, l2g and g2g `[b, g, h, d]`.
+      tables: `Rows` of `LabelTable` for the two softmaxes, or None without labels.
+      structure: of the batch: vectors read by `rules`, or explicit tensors.
+      rules: radius, clipping distance and hard masks.
+      implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
+      dropout_rate: of attention probabilities; needs `dropout_rng`.
+      dropout_rng: key, or None to leave dropout out.
+      block_size: long rows a block, default near the radius.
+      chunk_blocks: blocks at once; default by the size of their logits.
+
+    Returns:
+      `Rows` like `query`.
+
+    Raises:
+      ValueError: if shapes, structure, labels or options do not fit together.
+    """
+    _check(query, key, value, tables, structure, rules, implementation)
+    if dropout_rng is None:
+        dropout_rate = 0.0
+    elif not 0.0 <= dropout_rate < 1.0:
+        raise ValueError(f"dropout_rate must be in [0, 1), got {dropout_rate}")
+    if not dropout_rate:
+        dropout_rng = None
+    if implementation == "dense":
+        return _dense(
+            query, key, value, tables, structure, rules, dropout_rate, dropout_rng
+        )
+    return _blocked(
+        query,
+        key,
+        value,
+        tables,
+        structure,
+        rules,
+        (dropout_rate, dropout_rng),
+        (block_size, chunk_blocks),
+    )
+
+
+def _dense(query, key, value, tables, structure, rules, rate, rng) -> Rows:
+    n, g = query.long.shape[1], query.global_.shape[1]
+    pairs = dense.pair_matrices(structure, rules, n, g)
+    drop = None
+    if rng is not None:
+        keys = iter(jax.random.split(rng))
+
+        def drop(p):
+            return p * dropout_factors(next(keys), rate, p.shape, p.dtype)
+
+    return Rows(*dense.attend(query, key, value, tables, pairs, drop))
+
+
+def _blocked(query, key, value, tables, structure, rules, dropout, sizes) -> Rows:
+    b, n, h, d = query.long.shape
+    g = query.global_.shape[1]
+    radius = max(1, min(rules.radius, n - 1))
+    rate, rng = dropout
+    rngs = (None, None) if rng is None else jax.random.split(rng)
+    block_size, chunk_blocks = _sizes(n, g, radius, b * h, *sizes)
+    options = Options(d**-0.5, block_size, chunk_blocks, rate)
+    chunk = block_size * chunk_blocks
+    padded = max(1, -(-n // chunk)) * chunk
+    if isinstance(structure, st.ExplicitStructure):
+        pairs = ExplicitPairs.make(structure, n, radius, padded)
+    else:
+        pairs = RulePairs.make(structure, rules, radius, padded)
+
+    def heads(x, before=0, after=0):
+        """`[b, l, h, d]` -> `[b, h, before + l + after, d]`."""
+        return blocking.pad_axis(jnp.swapaxes(x, 1, 2), 2, before, after)
+
+    long_table, global_table = _used_tables(tables, structure)
+    tail = padded - n
+    if n:
+        long = long_rows(
+            options,
+            heads(query.long, 0, tail),
+            heads(key.l2l, radius, tail + radius),
+            heads(value.l2l, radius, tail + radius),
+            heads(key.l2g),
+            heads(value.l2g),
+            long_table,
+            pairs,
+            rngs[0],
+        )
+        long = jnp.swapaxes(long[:, :, :n], 1, 2)
+    else:
+        long = jnp.zeros_like(query.long)
+    if g:
+        glob = global_rows(
+            options,
+            heads(query.global_),
+            heads(key.g2g),
+            heads(value.g2g),
+            heads(key.g2l, 0, tail),
+            heads(value.g2l, 0, tail),
+            global_table,
+            pairs,
+            rngs[1],
+        )
+        glob = jnp.swapaxes(glob, 1, 2)
+    else:
+        glob = jnp.zeros_like(query.global_)
+    return Rows(long, glob)
+
+
+def _used_tables(tables, structure) -> Rows:
+    """Tables of the softmaxes that have labels; explicit structures may have none."""
+    if tables is None:
+        return Rows(None, None)
+    if isinstance(structure, st.ExplicitStructure):
+        return Rows(
+            None if structure.l2l_labels is None else tables.long,
+            None if structure.g2g_labels is None else tables.global_,
+        )
+    return tables
+
+
+def _sizes(n, g, radius, rows, block_size, chunk_blocks) -> tuple[int, int]:
+    """(block_size, chunk_blocks): given, or chosen for the device."""
+    for name, x in (("block_size", block_size), ("chunk_blocks", chunk_blocks)):
+        if x is not None and x < 1:
+            raise ValueError(f"{name} must be at least 1, got {x}")
+    cpu = jax.default_backend() == "cpu"
+    if block_size is None:
+        block_size = 64 if radius <= 128 else 128
+    block_size = min(block_size, max(n, 1))
+    if chunk_blocks is None:
+        logits = 4 * rows * block_size * (block_size + 2 * radius + g)
+        chunk_blocks = max(1, _CHUNK_BYTES["cpu" if cpu else "other"] // logits)
+    return block_size, min(chunk_blocks, max(1, -(-n // block_size)))
+
+
+def _check(query, key, value, tables, structure, rules, implementation) -> None:
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"implementation {implementation!r} is not one of {IMPLEMENTATIONS}"
+        )
+    for name, x in (("query.long", query.long), ("query.global_", query.global_)):
+        if x.ndim != 4:
+            raise ValueError(
+                f"{name} has shape {x.shape}, expected [batch, length, heads, head_dim]"
+            )
+    (b, n, h, d), g = query.long.shape, query.global_.shape[1]
+    problems = []
+    if query.global_.shape != (b, g, h, d):
+        problems.append(
+            f"query.global_ has shape {query.global_.shape}, expected {(b, g, h, d)}"
+        )
+    want = Pieces((b, n, h, d), (b, g, h, d), (b, g, h, d), (b, n, h, d))
+    for what, pieces in (("key", key), ("value", value)):
+        for piece, x, shape in zip(Pieces._fields, pieces, want, strict=True):
+            if x.shape != shape:
+                problems.append(f"{what}.{piece} has shape {x.shape}, expected {shape}")
+    num_labels = None
+    if tables is not None:
+        for name, table in zip(Rows._fields, tables, strict=True):
+            problems += _table_problems(name, table, h, d)
+        num_labels = tables.long.bias.shape[0]
+    problems += _structure_problems(structure, rules, tables, b, n, g)
+    if problems:
+        raise ValueError("global-local attention:\n  " + "\n  ".join(problems))
+    st.validate(structure, rules, num_labels)
+
+
+def _table_problems(name: str, table: LabelTable, h: int, d: int):
+    v = table.bias.shape[0]
+    if table.embedding.shape != (v, h, d) or table.bias.shape != (v, h):
+        yield (
+            f"tables.{name} has shapes {table.embedding.shape} and {table.bias.shape}, "
+            f"expected [labels, {h}, {d}] and [labels, {h}]"
+        )
+
+
+def _structure_problems(structure, rules, tables, b, n, g):
+    if isinstance(structure, st.ExplicitStructure):
+        has_labels = [
+            p for p in ("l2l", "g2g") if getattr(structure, f"{p}_labels") is not None
+        ]
+        if has_labels and tables is None:
+            yield f"{has_labels[0]} labels are given, but there are no label tables"
+        shapes = {"l2l": (n, 2 * rules.radius + 1), "l2g": (n, g)}
+        shapes |= {"g2g": (g, g), "g2l": (g, n)}
+        for piece, shape in shapes.items():
+            for kind in ("mask", "labels"):
+                x = getattr(structure, f"{piece}_{kind}")
+                if x is not None and x.shape not in ((b, *shape), (1, *shape)):
+                    yield f"{piece}_{kind} has shape {x.shape}, expected {(b, *shape)}"
+        return
+    if structure.long_example_ids.shape != (b, n):
+        yield (
+            f"long_example_ids has shape {structure.long_example_ids.shape}, "
+            f"expected {(b, n)} as the long queries have"
+        )
+    if structure.global_example_ids.shape != (b, g):
+        yield (
+            f"global_example_ids has shape {structure.global_example_ids.shape}, "
+            f"expected {(b, g)} as the global queries have"
+        )
+    if (tables is not None) != (rules.max_distance > 0):
+        yield (
+            f"max_distance is {rules.max_distance}, so label tables must be "
+            f"{'given' if rules.max_distance else 'None'}"
+        )
+    elif tables is not None:
+        rules.check_vocabulary(tables.long.bias.shape[0])

@@ -1,0 +1,194 @@
+"""Global queries: one softmax over all global and all long tokens (g2g + g2l).
+
+Long keys come in chunks; maximum, sum and output are updated chunk by chunk, so the
+`[g, n]` logits never exist at once. The backward pass recomputes them from the saved
+log-sum-exp (paper, section 3.2).
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from etc_jax.ops import blocking
+from etc_jax.ops.attention.softmax import (
+    MASKED,
+    Options,
+    accumulation_dtype,
+    dot,
+    dropout_factors,
+    finish,
+    masked_logits,
+)
+
+Array = jax.Array
+
+# Folded into the dropout key of the g2g block; chunk numbers count from 0.
+_G2G_STREAM = 2**31 - 1
+
+
+def _label_logits(query: Array, table, dtype) -> Array | None:
+    """`[b, h, g, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, g, V]`."""
+    if table is None:
+        return None
+    bias = table.bias.astype(dtype).T[None, :, None, :]
+    embedding = table.embedding.astype(query.dtype)
+    return dot("bhqd,vhd->bhqv", query, embedding, dtype) + bias
+
+
+def _block(options, query, key, t, mask, labels, rng, stream, dtype):
+    """(masked logits, dropout factors or None, labels) of one block of keys."""
+    scores = dot("bhqd,bhkd->bhqk", query, key, dtype)
+    logits = masked_logits(scores, t, mask, labels, options.scale)
+    factors = None
+    if rng is not None:
+        rng = jax.random.fold_in(rng, stream)
+        factors = dropout_factors(rng, options.dropout_rate, logits.shape, dtype)
+    return logits, factors, labels
+
+
+def _long_block(options, query, key, t, pairs, rng, index, dtype):
+    """The block of one chunk of long keys, and the keys themselves."""
+    size = options.chunk_blocks * options.block_size
+    start = index * size
+    k = blocking.slice_axis(key, start, size, 2)
+    mask, labels = pairs.g2l(start, size)
+    return start, k, _block(options, query, k, t, mask, labels, rng, index, dtype)
+
+
+def _absorb(state, logits, factors, value, dtype):
+    """Online softmax: adds one block of keys to (maximum, sum, output)."""
+    top, total, acc = state
+    new = jnp.maximum(top, logits.max(-1))
+    shrink = jnp.exp(top - new)
+    weights = jnp.exp(logits - new[..., None])
+    total = total * shrink + weights.sum(-1)
+    if factors is not None:
+        weights = weights * factors
+    acc = acc * shrink[..., None] + dot("bhqk,bhkd->bhqd", weights, value, dtype)
+    return new, total, acc
+
+
+def _chunks(options: Options, key: Array) -> Array:
+    size = options.chunk_blocks * options.block_size
+    return jnp.arange(key.shape[2] // size, dtype=jnp.int32)
+
+
+def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
+    dtype = accumulation_dtype(query.dtype)
+    t = _label_logits(query, table, dtype)
+    size = options.chunk_blocks * options.block_size
+
+    mask, labels = pairs.g2g()
+    logits, factors, _ = _block(
+        options, query, g_key, t, mask, labels, rng, _G2G_STREAM, dtype
+    )
+    state = (
+        jnp.full(query.shape[:-1], MASKED, dtype),
+        jnp.zeros(query.shape[:-1], dtype),
+        jnp.zeros(query.shape, dtype),
+    )
+    state = _absorb(state, logits, factors, g_value, dtype)
+
+    def body(state, index):
+        start, _, (logits, factors, _) = _long_block(
+            options, query, key, t, pairs, rng, index, dtype
+        )
+        v = blocking.slice_axis(value, start, size, 2)
+        return _absorb(state, logits, factors, v, dtype), None
+
+    (top, total, acc), _ = jax.lax.scan(body, state, _chunks(options, key))
+    output, lse = finish(acc, total, top)
+    return output.astype(query.dtype), lse
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def global_rows(options, query, g_key, g_value, key, value, table, pairs, rng):
+    """Attention of global queries over all global and all long tokens.
+
+    Args:
+      options: static choices; a chunk is `block_size * chunk_blocks` long keys.
+      query: `[b, h, g, d]`.
+      g_key, g_value: `[b, h, g, d]` of the global tokens.
+      key, value: `[b, h, n, d]` of the long tokens, n a whole number of chunks or 0.
+      table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
+      pairs: masks and labels of the blocks.
+      rng: key of attention dropout, or None.
+
+    Returns:
+      `[b, h, g, d]` in the dtype of `query`; rows that see nothing are zero.
+    """
+    return _forward(options, query, g_key, g_value, key, value, table, pairs, rng)[0]
+
+
+def _vjp_forward(options, query, g_key, g_value, key, value, table, pairs, rng):
+    output, lse = _forward(
+        options, query, g_key, g_value, key, value, table, pairs, rng
+    )
+    output = checkpoint_name(output, "attention")
+    lse = checkpoint_name(lse, "attention")
+    saved = (query, g_key, g_value, key, value, table, pairs, rng, output, lse)
+    return output, saved
+
+
+def _vjp_backward(options, saved, d_output):
+    query, g_key, g_value, key, value, table, pairs, rng, output, lse = saved
+    dtype = accumulation_dtype(query.dtype)
+    size = options.chunk_blocks * options.block_size
+    t = _label_logits(query, table, dtype)
+    delta = jnp.sum(
+        output.astype(dtype) * d_output.astype(dtype), axis=-1, keepdims=True
+    )
+
+    def gradients(block, k, v):
+        """Gradients of one block of keys: (dq, dt or 0, dk, dv)."""
+        logits, factors, labels = block
+        p = jnp.exp(logits - lse[..., None])
+        dp = dot("bhqd,bhkd->bhqk", d_output, v, dtype)
+        dropped = p
+        if factors is not None:
+            dropped, dp = p * factors, dp * factors
+        ds = p * (dp - delta) * options.scale
+        dt = jnp.zeros((), dtype)
+        if labels is not None:
+            dt = labels.gradient(ds, table.bias.shape[0])
+        return (
+            dot("bhqk,bhkd->bhqd", ds, k, dtype),
+            dt,
+            dot("bhqk,bhqd->bhkd", ds, query, dtype).astype(k.dtype),
+            dot("bhqk,bhqd->bhkd", dropped, d_output, dtype).astype(v.dtype),
+        )
+
+    mask, labels = pairs.g2g()
+    block = _block(options, query, g_key, t, mask, labels, rng, _G2G_STREAM, dtype)
+    dq, dt, d_g_key, d_g_value = gradients(block, g_key, g_value)
+
+    def body(carry, index):
+        start, k, block = _long_block(options, query, key, t, pairs, rng, index, dtype)
+        v = blocking.slice_axis(value, start, size, 2)
+        part_dq, part_dt, dk, dv = gradients(block, k, v)
+        return (carry[0] + part_dq, carry[1] + part_dt), (dk, dv)
+
+    (dq, dt), (dk, dv) = jax.lax.scan(body, (dq, dt), _chunks(options, key))
+    d_table = None
+    if table is not None:
+        dq += dot("bhqv,vhd->bhqd", dt, table.embedding.astype(query.dtype), dtype)
+        d_table = type(table)(
+            dot("bhqv,bhqd->vhd", dt, query, dtype).astype(table.embedding.dtype),
+            jnp.sum(dt, axis=(0, 2)).T.astype(table.bias.dtype),
+        )
+    join = lambda x: blocking.unblock(jnp.moveaxis(x, 0, 2), 2)  # noqa: E731
+    return (
+        dq.astype(query.dtype),
+        d_g_key,
+        d_g_value,
+        join(dk).reshape(key.shape),
+        join(dv).reshape(value.shape),
+        d_table,
+        None,
+        None,
+    )
+
+
+global_rows.defvjp(_vjp_forward, _vjp_backward)

@@ -1,0 +1,249 @@
+"""Long queries: one softmax over the local window and all global tokens (l2l + l2g).
+
+Long rows are cut into blocks; a block of q rows with radius r sees an exact window of
+q + 2r long keys, which overlapping slices give without gathers or third blocks
+(paper, section 3.2 and appendix A). Window and global logits are two arrays with a
+common maximum and sum; keys are never concatenated. Chunks of blocks run one after
+the other, so the logits of the whole input never exist at once; the backward pass
+recomputes them from the saved log-sum-exp.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from etc_jax.ops import blocking
+from etc_jax.ops.attention.softmax import (
+    Options,
+    accumulation_dtype,
+    dot,
+    dropout_factors,
+    finish,
+    masked_logits,
+)
+
+Array = jax.Array
+
+
+def _chunk(options: Options, pairs, index, arrays):
+    """Blocks of one chunk: queries `[b, h, C, q, d]`, windows `[b, h, C, w, d]`."""
+    size = options.chunk_blocks * options.block_size
+    start = index * size
+    query, key, value = arrays
+    q = blocking.slice_axis(query, start, size, 2)
+    wide = size + 2 * pairs.radius
+    cut = functools.partial(
+        blocking.windows,
+        num_blocks=options.chunk_blocks,
+        block_size=options.block_size,
+        axis=2,
+    )
+    return (
+        start,
+        blocking.blocks(q, options.chunk_blocks, 2),
+        cut(blocking.slice_axis(key, start, wide, 2)),
+        cut(blocking.slice_axis(value, start, wide, 2)),
+    )
+
+
+def _label_logits(q: Array, table, dtype) -> Array | None:
+    """`[b, h, C, q, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, C, q, V]`."""
+    if table is None:
+        return None
+    bias = table.bias.astype(dtype).T[None, :, None, None, :]
+    return dot("bhcqd,vhd->bhcqv", q, table.embedding.astype(q.dtype), dtype) + bias
+
+
+def _logits(options, pairs, start, q, k_window, side_key, table, dtype):
+    """Masked logits of the window `[b, h, C, q, w]` and of the globals, with labels."""
+    blocks = (start, options.chunk_blocks, options.block_size)
+    t = _label_logits(q, table, dtype)
+    parts = []
+    mask, labels = pairs.l2l(*blocks)
+    scores = dot("bhcqd,bhcwd->bhcqw", q, k_window, dtype)
+    parts.append((masked_logits(scores, t, mask, labels, options.scale), labels))
+    if side_key.shape[2]:
+        mask, labels = pairs.l2g(*blocks)
+        scores = dot("bhcqd,bhgd->bhcqg", q, side_key, dtype)
+        parts.append((masked_logits(scores, t, mask, labels, options.scale), labels))
+    return parts
+
+
+def _factors(options, rng, index, parts, dtype):
+    """Dropout factors of each part of one chunk, the same in both passes."""
+    if rng is None:
+        return [None] * len(parts)
+    rng = jax.random.fold_in(rng, index)
+    return [
+        dropout_factors(
+            jax.random.fold_in(rng, i), options.dropout_rate, logits.shape, dtype
+        )
+        for i, (logits, _) in enumerate(parts)
+    ]
+
+
+def _each_chunk(body, carry, count: int):
+    """scan over chunk numbers; a single chunk needs no loop."""
+    if count == 1:
+        carry, out = body(carry, jnp.zeros((), jnp.int32))
+        return carry, jax.tree.map(lambda x: x[None], out)
+    return jax.lax.scan(body, carry, jnp.arange(count, dtype=jnp.int32))
+
+
+def _join(x: Array, axis: int) -> Array:
+    """Chunks `[chunks, b, h, C, q, ...]` -> `[b, h, chunks * C * q, ...]`."""
+    x = jnp.moveaxis(x, 0, axis)
+    return blocking.unblock(blocking.unblock(x, axis), axis)
+
+
+def _count(options: Options, query: Array) -> int:
+    return query.shape[2] // (options.chunk_blocks * options.block_size)
+
+
+def _forward(options, query, key, value, side_key, side_value, table, pairs, rng):
+    dtype = accumulation_dtype(query.dtype)
+
+    def body(carry, index):
+        start, q, k, v = _chunk(options, pairs, index, (query, key, value))
+        parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
+        top = functools.reduce(jnp.maximum, [s.max(-1) for s, _ in parts])
+        weights = [jnp.exp(s - top[..., None]) for s, _ in parts]
+        total = sum(w.sum(-1) for w in weights)
+        factors = _factors(options, rng, index, parts, dtype)
+        weights = [
+            w if f is None else w * f for w, f in zip(weights, factors, strict=True)
+        ]
+        acc = dot("bhcqw,bhcwd->bhcqd", weights[0], v, dtype)
+        if len(parts) > 1:
+            acc += dot("bhcqg,bhgd->bhcqd", weights[1], side_value, dtype)
+        output, lse = finish(acc, total, top)
+        return carry, (output.astype(query.dtype), lse)
+
+    _, (output, lse) = _each_chunk(body, (), _count(options, query))
+    return _join(output, 2), _join(lse, 2)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def long_rows(options, query, key, value, side_key, side_value, table, pairs, rng):
+    """Attention of long queries over their windows and all global tokens.
+
+    Args:
+      options: static choices.
+      query: `[b, h, n, d]`, n a whole number of chunks.
+      key, value: `[b, h, r + n + r, d]`, padded by `pairs.radius` on each side.
+      side_key, side_value: `[b, h, g, d]` of the global tokens; g may be 0.
+      table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
+      pairs: masks and labels of the blocks.
+      rng: key of attention dropout, or None.
+
+    Returns:
+      `[b, h, n, d]` in the dtype of `query`; rows that see nothing are zero.
+    """
+    return _forward(
+        options, query, key, value, side_key, side_value, table, pairs, rng
+    )[0]
+
+
+def _vjp_forward(options, query, key, value, side_key, side_value, table, pairs, rng):
+    output, lse = _forward(
+        options, query, key, value, side_key, side_value, table, pairs, rng
+    )
+    output = checkpoint_name(output, "attention")
+    lse = checkpoint_name(lse, "attention")
+    saved = (query, key, value, side_key, side_value, table, pairs, rng, output, lse)
+    return output, saved
+
+
+def _vjp_backward(options, saved, d_output):
+    query, key, value, side_key, side_value, table, pairs, rng, output, lse = saved
+    dtype = accumulation_dtype(query.dtype)
+    has_side = side_key.shape[2] > 0
+    delta = jnp.sum(output.astype(dtype) * d_output.astype(dtype), axis=-1)
+    size = options.chunk_blocks * options.block_size
+
+    def rows(x, start):
+        part = blocking.slice_axis(x, start, size, 2)
+        return blocking.blocks(part, options.chunk_blocks, 2)
+
+    def add_window(total, windows, start):
+        """Adds window gradients `[b, h, C, w, d]` where they came from."""
+        part = blocking.overlap_add(windows, options.block_size, 2)
+        old = blocking.slice_axis(total, start, part.shape[2], 2)
+        return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, 2)
+
+    def body(carry, index):
+        start, q, k, v = _chunk(options, pairs, index, (query, key, value))
+        parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
+        factors = _factors(options, rng, index, parts, dtype)
+        do = rows(d_output, start)
+        row_lse, row_delta = rows(lse, start)[..., None], rows(delta, start)[..., None]
+
+        def part_gradients(part, factor, to_weights, values):
+            """(probabilities after dropout, gradient of the unscaled scores)."""
+            p = jnp.exp(part[0] - row_lse)
+            dp = dot(to_weights, do, values, dtype)
+            dropped = p
+            if factor is not None:
+                dropped, dp = p * factor, dp * factor
+            return dropped, p * (dp - row_delta) * options.scale
+
+        p, ds = part_gradients(parts[0], factors[0], "bhcqd,bhcwd->bhcqw", v)
+        carry = dict(carry)
+        carry["value"] = add_window(
+            carry["value"], dot("bhcqw,bhcqd->bhcwd", p, do, dtype), start
+        )
+        carry["key"] = add_window(
+            carry["key"], dot("bhcqw,bhcqd->bhcwd", ds, q, dtype), start
+        )
+        dq = dot("bhcqw,bhcwd->bhcqd", ds, k, dtype)
+        blocks_ds = [ds]
+        if has_side:
+            p, ds = part_gradients(
+                parts[1], factors[1], "bhcqd,bhgd->bhcqg", side_value
+            )
+            carry["side_value"] += dot("bhcqg,bhcqd->bhgd", p, do, dtype)
+            carry["side_key"] += dot("bhcqg,bhcqd->bhgd", ds, q, dtype)
+            dq += dot("bhcqg,bhgd->bhcqd", ds, side_key, dtype)
+            blocks_ds.append(ds)
+        if table is not None:
+            dt = sum(
+                labels.gradient(block, table.bias.shape[0])
+                for block, (_, labels) in zip(blocks_ds, parts, strict=True)
+                if labels is not None
+            )
+            carry["embedding"] += dot("bhcqv,bhcqd->vhd", dt, q, dtype)
+            carry["bias"] += jnp.sum(dt, axis=(0, 2, 3)).T
+            dq += dot("bhcqv,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
+        return carry, dq.astype(query.dtype)
+
+    zeros = {
+        "key": jnp.zeros(key.shape, dtype),
+        "value": jnp.zeros(value.shape, dtype),
+        "side_key": jnp.zeros(side_key.shape, dtype),
+        "side_value": jnp.zeros(side_value.shape, dtype),
+    }
+    if table is not None:
+        zeros["embedding"] = jnp.zeros(table.embedding.shape, dtype)
+        zeros["bias"] = jnp.zeros(table.bias.shape, dtype)
+    total, dq = _each_chunk(body, zeros, _count(options, query))
+    d_table = None
+    if table is not None:
+        d_table = type(table)(
+            total["embedding"].astype(table.embedding.dtype),
+            total["bias"].astype(table.bias.dtype),
+        )
+    return (
+        _join(dq, 2),
+        total["key"].astype(key.dtype),
+        total["value"].astype(value.dtype),
+        total["side_key"].astype(side_key.dtype),
+        total["side_value"].astype(side_value.dtype),
+        d_table,
+        None,
+        None,
+    )
+
+
+long_rows.defvjp(_vjp_forward, _vjp_backward)

@@ -1,0 +1,245 @@
+"""Masks and labels of blocks of pairs, from rules or from explicit tensors.
+
+Both classes answer for the same four kinds of blocks, so the attention forms do not
+know which one they read. Long vectors are padded by `radius` places before and after
+(and to whole blocks), so window columns of a block of rows are a plain slice.
+
+A block's answer is `(mask, labels)`: the mask broadcasts to `[batch, heads, ..., q,
+keys]`; `labels` is None, or has `logits(t)` and `gradient(block, num_labels)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax import structure as st
+from etc_jax.ops import blocking
+from etc_jax.ops import labels as label_ops
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenLabels:
+    """Labels that are `base` but for a few others (see `labels.choose`)."""
+
+    base: label_ops.Band | label_ops.Square | label_ops.Constant
+    label: Array | None = None
+    others: tuple[int, ...] = ()
+
+    def logits(self, t: Array) -> Array:
+        return label_ops.choose(t, self.base, self.label, self.others)
+
+    def gradient(self, block: Array, num_labels: int) -> Array:
+        return label_ops.choose_gradient(
+            block, self.base, self.label, self.others, num_labels
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenLabels:
+    """Labels given one by one (see `labels.gather`)."""
+
+    label: Array
+
+    def logits(self, t: Array) -> Array:
+        return label_ops.gather(t, self.label)
+
+    def gradient(self, block: Array, num_labels: int) -> Array:
+        return label_ops.gather_gradient(block, self.label, num_labels)
+
+
+def _tree_map(fn, tokens):
+    return jax.tree.map(fn, tokens)
+
+
+def _heads(x: Array | None) -> Array | None:
+    """`[batch, ...]` -> `[batch, 1, ...]`."""
+    return None if x is None else jnp.expand_dims(x, 1)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RulePairs:
+    """Pairs of a `Structure` under `Rules`.
+
+    Attributes:
+      long: padded long vectors, `[batch, radius + blocks + radius]`.
+      global_: global vectors, `[batch, g]`.
+      radius: padding on each side; what the rules allow, or less for short inputs.
+      rules: the rules.
+    """
+
+    long: st.LongTokens
+    global_: st.GlobalTokens
+    radius: int = dataclasses.field(metadata={"static": True})
+    rules: st.Rules = dataclasses.field(metadata={"static": True})
+
+    @classmethod
+    def make(cls, structure: st.Structure, rules: st.Rules, radius: int, padded: int):
+        """Pads the long vectors to `radius + padded + radius` places."""
+        n = structure.long_length
+
+        def pad(x):
+            return blocking.pad_axis(x, -1, radius, padded - n + radius)
+
+        long = _tree_map(pad, structure.long_tokens())
+        index = jnp.arange(-radius, padded + radius, dtype=jnp.int32)[None]
+        return cls(
+            long=long._replace(index=index),
+            global_=structure.global_tokens(),
+            radius=radius,
+            rules=rules,
+        )
+
+    def _rows(self, start, num_blocks: int, block_size: int) -> st.LongTokens:
+        size = num_blocks * block_size
+
+        def cut(x):
+            part = blocking.slice_axis(x, start + self.radius, size, -1)
+            return blocking.blocks(part, num_blocks, -1)
+
+        return st.as_rows(_tree_map(cut, self.long))
+
+    def l2l(self, start, num_blocks: int, block_size: int):
+        """Rows `start ..` in blocks against their windows: `[b, 1, C, q, q + 2r]`."""
+        size = num_blocks * block_size + 2 * self.radius
+
+        def cut(x):
+            part = blocking.slice_axis(x, start, size, -1)
+            return blocking.windows(part, num_blocks, block_size, -1)
+
+        columns = st.as_columns(_tree_map(cut, self.long))
+        mask, label = st.l2l(
+            self.rules, self._rows(start, num_blocks, block_size), columns
+        )
+        # The pair function's label is a function of j - i, so the band gives it.
+        band = None
+        if label is not None:
+            band = ChosenLabels(label_ops.Band(self.rules.max_distance, self.radius))
+        return _heads(mask), band
+
+    def l2g(self, start, num_blocks: int, block_size: int):
+        """Rows `start ..` in blocks against all globals: `[b, 1, C, q, g]`."""
+        columns = _tree_map(lambda x: x[:, None], self.global_)
+        mask, label = st.l2g(
+            self.rules,
+            self._rows(start, num_blocks, block_size),
+            st.as_columns(columns),
+        )
+        return _heads(mask), self._side(label)
+
+    def g2g(self):
+        """All globals against all globals: `[b, 1, g, g]`."""
+        mask, label = st.g2g(
+            self.rules, st.as_rows(self.global_), st.as_columns(self.global_)
+        )
+        if label is None:
+            return _heads(mask), None
+        others = ()
+        if self.global_.order_ids is not None:
+            others += (self.rules.other_order_label,)
+        if self.rules.parent_labels is not None and self.global_.parent is not None:
+            others += tuple(dict.fromkeys(self.rules.parent_labels))
+        base = label_ops.Square(self.rules.max_distance, mask.shape[-1])
+        return _heads(mask), ChosenLabels(base, _heads(label), others)
+
+    def g2l(self, start, size: int):
+        """All globals against long tokens `start ..`: `[b, 1, g, size]`."""
+
+        def cut(x):
+            return blocking.slice_axis(x, start + self.radius, size, -1)
+
+        columns = st.as_columns(_tree_map(cut, self.long))
+        mask, label = st.g2l(self.rules, st.as_rows(self.global_), columns)
+        return _heads(mask), self._side(label)
+
+    def _side(self, label):
+        if label is None:
+            return None
+        unlinked, *linked = self.rules.side_labels[: len(self.long.links) + 1]
+        return ChosenLabels(label_ops.Constant(unlinked), _heads(label), tuple(linked))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ExplicitPairs:
+    """Pairs of an `ExplicitStructure`; long rows and columns padded to whole blocks.
+
+    Attributes:
+      tensors: the structure, cut to `radius` and padded.
+      real: `[1, radius + padded + radius]` bool, places that exist.
+      radius: as `RulePairs.radius`.
+    """
+
+    tensors: st.ExplicitStructure
+    real: Array
+    radius: int = dataclasses.field(metadata={"static": True})
+
+    @classmethod
+    def make(cls, structure: st.ExplicitStructure, n: int, radius: int, padded: int):
+        """Cuts l2l tensors to `radius` and pads the long axes to `padded`."""
+        after = padded - n
+
+        def prepare(name, x):
+            if x is None:
+                return None
+            if name.startswith("l2l"):
+                middle = x.shape[-1] // 2
+                x = x[..., middle - radius : middle + radius + 1]
+            if name.startswith("l2"):
+                return blocking.pad_axis(x, -2, 0, after)
+            return blocking.pad_axis(x, -1, 0, after) if "g2l" in name else x
+
+        tensors = {
+            f.name: prepare(f.name, getattr(structure, f.name))
+            for f in dataclasses.fields(structure)
+        }
+        index = jnp.arange(-radius, padded + radius)[None]
+        real = (index >= 0) & (index < n)
+        return cls(st.ExplicitStructure(**tensors), real, radius)
+
+    def _piece(self, name: str, cut):
+        mask = getattr(self.tensors, f"{name}_mask")
+        label = getattr(self.tensors, f"{name}_labels")
+        mask = None if mask is None else _heads(cut(mask)) > 0
+        return mask, None if label is None else GivenLabels(_heads(cut(label)))
+
+    def _row_cut(self, start, num_blocks: int, block_size: int):
+        def cut(x):
+            part = blocking.slice_axis(x, start, num_blocks * block_size, -2)
+            return blocking.blocks(part, num_blocks, -2)
+
+        return cut
+
+    def l2l(self, start, num_blocks: int, block_size: int):
+        """See `RulePairs.l2l`."""
+        cut = self._row_cut(start, num_blocks, block_size)
+        mask, labels = self._piece("l2l", lambda x: label_ops.shear(cut(x)))
+        if mask is None:
+            band = jnp.ones((block_size, 2 * self.radius + 1), jnp.int32)
+            mask = label_ops.shear(band)[None, None, None] > 0
+        size = num_blocks * block_size + 2 * self.radius
+        real = blocking.slice_axis(self.real, start, size, -1)
+        real = blocking.windows(real, num_blocks, block_size, -1)
+        return mask & real[:, None, :, None, :], labels
+
+    def l2g(self, start, num_blocks: int, block_size: int):
+        """See `RulePairs.l2g`."""
+        return self._piece("l2g", self._row_cut(start, num_blocks, block_size))
+
+    def g2g(self):
+        """See `RulePairs.g2g`."""
+        return self._piece("g2g", lambda x: x)
+
+    def g2l(self, start, size: int):
+        """See `RulePairs.g2l`."""
+        mask, labels = self._piece(
+            "g2l", lambda x: blocking.slice_axis(x, start, size, -1)
+        )
+        real = blocking.slice_axis(self.real, start + self.radius, size, -1)
+        real = real[:, None, None, :]
+        return real if mask is None else mask & real, labels

@@ -1,0 +1,82 @@
+"""What the attention forms share: masked logits, rows that see nothing, dropout."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+# Finite, so that a row that sees nothing has no inf - inf; far below any logit.
+MASKED = -1e30
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Static choices of a blocked form; hashable.
+
+    Attributes:
+      scale: factor on logits, 1 / sqrt(head_dim).
+      block_size: long rows (or keys) in one block.
+      chunk_blocks: blocks worked on at once; chunks run one after the other.
+      dropout_rate: of attention probabilities.
+    """
+
+    scale: float
+    block_size: int
+    chunk_blocks: int
+    dropout_rate: float = 0.0
+
+
+def accumulation_dtype(dtype) -> jnp.dtype:
+    """float32, or float64 for float64 inputs."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+def dot(equation: str, a: jax.Array, b: jax.Array, dtype) -> jax.Array:
+    """einsum with sums in `dtype`; a probability operand is cast to the other's dtype."""
+    narrow = a.dtype if jnp.finfo(a.dtype).bits < jnp.finfo(b.dtype).bits else b.dtype
+    return jnp.einsum(
+        equation, a.astype(narrow), b.astype(narrow), preferred_element_type=dtype
+    )
+
+
+def masked_logits(scores, t, mask, labels, scale):
+    """Logits of a block: scaled scores plus label logits, `MASKED` where unseen.
+
+    Args:
+      scores: `[..., q, keys]` query-key products.
+      t: `[..., q, labels]` label logits, or None.
+      mask: broadcastable bool or None (everything is seen).
+      labels: `logits`/`gradient` of the block's labels, or None.
+      scale: factor on both terms (the official order: the bias is scaled too).
+    """
+    if labels is not None:
+        scores = scores + labels.logits(t)
+    scores = scores * scale
+    return scores if mask is None else jnp.where(mask, scores, MASKED)
+
+
+def finish(acc, total, top):
+    """(output, log-sum-exp) of rows; rows that saw nothing give zeros.
+
+    Their log-sum-exp is +1e30, so exp(logit - lse) is an exact zero in a backward pass.
+    """
+    seen = top > MASKED / 2
+    output = jnp.where(seen[..., None], acc / total[..., None], 0)
+    return output, jnp.where(seen, top + jnp.log(total), -MASKED)
+
+
+def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array | None:
+    """0 or 1/(1 - rate) for each pair, or None without dropout.
+
+    Sixteen random bits a pair, two pairs a word: half the cost of a float each, and the
+    rate is exact to 1/65536.
+    """
+    if not rate or rng is None:
+        return None
+    dropped = round(rate * 2**16)
+    *lead, last = shape
+    words = jax.random.bits(rng, (*lead, -(-last // 2)), jnp.uint32)
+    bits = jnp.stack([words & 0xFFFF, words >> 16], axis=-1)
+    bits = bits.reshape(*lead, -1)[..., :last]
+    keep = 2**16 / (2**16 - dropped)
+    return jnp.where(bits >= dropped, jnp.asarray(keep, dtype), 0)

@@ -1,0 +1,66 @@
+"""Cutting a sequence into blocks with windows of neighbours, and back.
+
+All functions work along one axis, use slices only, and have static shapes.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def pad_axis(x: jax.Array, axis: int, before: int, after: int, value=0) -> jax.Array:
+    """Pads one axis with `value`."""
+    if not before and not after:
+        return x
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (before, after)
+    return jnp.pad(x, widths, constant_values=value)
+
+
+def slice_axis(x: jax.Array, start, size: int, axis: int) -> jax.Array:
+    """`size` places from a (possibly traced) `start`."""
+    return jax.lax.dynamic_slice_in_dim(x, start, size, axis)
+
+
+def blocks(x: jax.Array, num_blocks: int, axis: int) -> jax.Array:
+    """Splits one axis in two: `num_blocks * size` -> `num_blocks, size`."""
+    axis %= x.ndim
+    shape = (*x.shape[:axis], num_blocks, -1, *x.shape[axis + 1 :])
+    size = x.shape[axis] // num_blocks
+    return x.reshape(*shape[: axis + 1], size, *shape[axis + 2 :])
+
+
+def unblock(x: jax.Array, axis: int) -> jax.Array:
+    """Merges `axis` and the one after it; the inverse of `blocks`."""
+    axis %= x.ndim
+    merged = x.shape[axis] * x.shape[axis + 1]
+    return x.reshape(*x.shape[:axis], merged, *x.shape[axis + 2 :])
+
+
+def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Array:
+    """The window of every block, `num_blocks * block_size + 2r` places -> one more axis.
+
+    Window i starts at place `i * block_size` and is `block_size + 2r` wide, so with r
+    places of padding before the first block it reaches r to each side of block i.
+    """
+    axis %= x.ndim
+    width = x.shape[axis] - (num_blocks - 1) * block_size
+    parts = [
+        jax.lax.slice_in_dim(x, i * block_size, i * block_size + width, axis=axis)
+        for i in range(num_blocks)
+    ]
+    if num_blocks == 1:
+        return jnp.expand_dims(x, axis)
+    return jnp.stack(parts, axis=axis)
+
+
+def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
+    """The transpose of `windows`: overlapping places are summed."""
+    axis %= x.ndim
+    num_blocks, width = x.shape[axis], x.shape[axis + 1]
+    total = (num_blocks - 1) * block_size + width
+    out = jnp.zeros((), x.dtype)
+    for i in range(num_blocks):
+        part = jax.lax.index_in_dim(x, i, axis, keepdims=False)
+        before = i * block_size
+        out = out + pad_axis(part, axis, before, total - before - width)
+    return out
