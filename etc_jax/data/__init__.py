@@ -1,0 +1,17 @@
+"""From English text to pre-training batches: numpy, read by index.
+
+    prepared = prepare.prepare_built_in(folder)
+    plan = packing.pack(prepared.train, long_length=512, global_length=64)
+    reader = pretraining.PretrainingReader(
+        prepared.train,
+        plan,
+        prepared.tokenizer.token_ids,
+        examples.PretrainingSizes.default(512, 64),
+        batch_size=32,
+        seed=0,
+    )
+    batch = reader.batch_at(step)
+
+The stations, one file each: corpus -> sentences -> tokenizer -> cache -> packing ->
+masking, examples -> pretraining.
+"""

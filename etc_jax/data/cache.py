@@ -1,0 +1,345 @@
+"""The token cache: tokenised documents in a few flat files, written once.
+
+    header.json            what it is, how large, which vocabulary, what made it
+    tokens.npy             uint16 or uint32 [tokens]
+    word_bits.npy          uint8 [ceil(tokens / 8)]: bit t is set where a word starts
+    sentence_offsets.npy   int64 [sentences + 1], in tokens
+    document_offsets.npy   int64 [documents + 1], in sentences
+
+Word starts are packed bits and not a high bit of the token, so that uint16 serves
+vocabularies up to 65,536 (RoBERTa's has 50,265) and tokens need no unmasking.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from etc_jax.data.corpus import Document
+from etc_jax.data.sentences import split_sentences
+from etc_jax.data.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+HEADER = "header.json"
+_CHUNK_TOKENS = 1 << 22
+_DOCUMENTS_PER_BATCH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenCache:
+    """An open cache; the arrays are memory maps.
+
+    Attributes:
+      path: its folder.
+      header: what `header.json` holds.
+      tokens: `[tokens]` uint16 or uint32.
+      word_bits: `[ceil(tokens / 8)]` uint8; see `word_starts`.
+      sentence_offsets: `[sentences + 1]` int64, in tokens.
+      document_offsets: `[documents + 1]` int64, in sentences.
+    """
+
+    path: pathlib.Path
+    header: Mapping[str, Any]
+    tokens: np.ndarray
+    word_bits: np.ndarray
+    sentence_offsets: np.ndarray
+    document_offsets: np.ndarray
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.sentence_offsets) - 1
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.document_offsets) - 1
+
+    def word_starts(self, start: int, stop: int) -> np.ndarray:
+        """Bool `[stop - start]`: whether each token is the first piece of a word."""
+        first = start // 8
+        bits = np.unpackbits(self.word_bits[first : -(-stop // 8)], bitorder="little")
+        return bits[start - 8 * first : stop - 8 * first].astype(bool)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        tokens: np.ndarray,
+        word_starts: np.ndarray,
+        sentence_offsets: np.ndarray,
+        document_offsets: np.ndarray,
+        *,
+        vocab_size: int,
+    ) -> TokenCache:
+        """A cache in memory, of text that was tokenised elsewhere.
+
+        Args:
+          tokens: unsigned int `[tokens]`.
+          word_starts: bool `[tokens]`.
+          sentence_offsets: int `[sentences + 1]`, in tokens.
+          document_offsets: int `[documents + 1]`, in sentences.
+          vocab_size: number of ids.
+
+        Raises:
+          ValueError: if ids or offsets are out of range.
+        """
+        cache = cls(
+            path=pathlib.Path("in memory"),
+            header={"vocab_size": vocab_size},
+            tokens=tokens,
+            word_bits=np.packbits(word_starts, bitorder="little"),
+            sentence_offsets=np.asarray(sentence_offsets, np.int64),
+            document_offsets=np.asarray(document_offsets, np.int64),
+        )
+        _check_values(cache, vocab_size)
+        return cache
+
+    @classmethod
+    def open(cls, path: str | os.PathLike, vocabulary: str) -> TokenCache:
+        """Maps a cache into memory and checks it whole.
+
+        Args:
+          path: folder that `build_cache` wrote.
+          vocabulary: `Tokenizer.fingerprint()` of the vocabulary in use.
+
+        Raises:
+          FileNotFoundError: if there is no cache.
+          ValueError: naming the file that is damaged, or what does not fit.
+        """
+        path = pathlib.Path(path)
+        header = _read_header(path)
+        if header["vocabulary"] != vocabulary:
+            raise ValueError(
+                f"{path / HEADER}: the cache was made with vocabulary "
+                f"{header['vocabulary'][:12]}, but the tokenizer in use is "
+                f"{vocabulary[:12]}; use the tokenizer that made it, or build the "
+                "cache again in another folder"
+            )
+        counts = header["counts"]
+        lengths = {
+            "tokens": (header["token_dtype"], counts["tokens"]),
+            "word_bits": ("uint8", -(-counts["tokens"] // 8)),
+            "sentence_offsets": ("int64", counts["sentences"] + 1),
+            "document_offsets": ("int64", counts["documents"] + 1),
+        }
+        arrays = {k: _map(path / f"{k}.npy", *v) for k, v in lengths.items()}
+        cache = cls(path, header, **arrays)
+        _check_values(cache, header["vocab_size"])
+        return cache
+
+
+def build_cache(
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    path: str | os.PathLike,
+    *,
+    made_by: Mapping[str, Any],
+    split_fn: Callable[[Iterable[str]], list[str]] = split_sentences,
+    progress_fn: Callable[[int, int], None] | None = None,
+) -> TokenCache:
+    """Tokenises documents into a cache, or opens the one that is already there.
+
+    The folder appears whole or not at all: it is written under another name first.
+
+    Args:
+      documents: read once, in order, and not at all if the cache exists.
+      tokenizer: the vocabulary.
+      path: the folder to make.
+      made_by: JSON-able description of the corpus and of every choice that shapes the
+        text; the cache is reused only for an equal one.
+      split_fn: paragraphs -> sentences.
+      progress_fn: called now and then with (documents, tokens) written so far.
+
+    Raises:
+      ValueError: if `path` holds a cache that something else made, a damaged one, or
+        other files.
+    """
+    path = pathlib.Path(path)
+    fingerprint = _fingerprint(tokenizer, made_by)
+    if not (path / HEADER).exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            header = _write(
+                documents, tokenizer, pathlib.Path(part), split_fn, progress_fn
+            )
+            header |= {"made_by": dict(made_by), "fingerprint": fingerprint}
+            text = json.dumps(header, indent=2, sort_keys=True)
+            pathlib.Path(part, HEADER).write_text(text + "\n", encoding="utf-8")
+            _publish(part, path)
+        finally:  # nothing is left to remove where it was published
+            shutil.rmtree(part, ignore_errors=True)
+    made = _read_header(path)["fingerprint"]
+    if made != fingerprint:
+        raise ValueError(
+            f"{path} holds a cache that was made differently (fingerprint {made[:12]}, "
+            f"wanted {fingerprint[:12]}; compare made_by in its {HEADER}); choose "
+            "another folder, or delete this one to build it again"
+        )
+    return TokenCache.open(path, tokenizer.fingerprint())
+
+
+def _publish(part: str, path: pathlib.Path) -> None:
+    os.chmod(part, 0o755)  # mkdtemp makes private folders; a cache is for sharing
+    try:
+        os.rename(part, path)
+    except OSError as e:
+        # If another process was faster, the caller compares fingerprints.
+        if not (path / HEADER).exists():
+            raise ValueError(
+                f"{path} exists and is not a token cache ({e}); choose another folder"
+            ) from e
+
+
+def _fingerprint(tokenizer: Tokenizer, made_by: Mapping[str, Any]) -> str:
+    facts = [FORMAT_VERSION, tokenizer.fingerprint(), dict(made_by)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class _GrowingArray:
+    """A one-dimensional .npy file that is appended to."""
+
+    def __init__(self, path: pathlib.Path, dtype: np.dtype | type):
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._file = open(path, "wb")
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy pads headers so that the first axis can grow in place.
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        facts = {"descr": descr, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self._file, facts)
+
+    def append(self, values: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(values, self.dtype).tobytes())
+        self.length += len(values)
+
+    def __enter__(self) -> _GrowingArray:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+
+def _write(documents, tokenizer, folder, split_fn, progress_fn) -> dict[str, Any]:
+    """Writes the arrays; returns the header's facts about them."""
+    pending = np.zeros(0, bool)  # word starts that do not fill a byte yet
+    with (
+        _GrowingArray(folder / "tokens.npy", tokenizer.id_dtype) as tokens,
+        _GrowingArray(folder / "word_bits.npy", np.uint8) as bits,
+        _GrowingArray(folder / "sentence_offsets.npy", np.int64) as sentences,
+        _GrowingArray(folder / "document_offsets.npy", np.int64) as borders,
+    ):
+        sentences.append(np.zeros(1))
+        borders.append(np.zeros(1))
+        iterator = iter(documents)
+        while batch := list(itertools.islice(iterator, _DOCUMENTS_PER_BATCH)):
+            ids, starts, lengths, per_document = _encode(batch, tokenizer, split_fn)
+            sentences.append(tokens.length + np.cumsum(lengths))
+            borders.append(
+                sentences.length - 1 - sum(per_document) + np.cumsum(per_document)
+            )
+            tokens.append(ids)
+            pending = np.concatenate([pending, starts])
+            whole = len(pending) // 8 * 8
+            bits.append(np.packbits(pending[:whole], bitorder="little"))
+            pending = pending[whole:]
+            if progress_fn is not None:
+                progress_fn(borders.length - 1, tokens.length)
+        bits.append(np.packbits(pending, bitorder="little"))
+    return {
+        "format_version": FORMAT_VERSION,
+        "vocabulary": tokenizer.fingerprint(),
+        "vocab_size": tokenizer.vocab_size,
+        "token_dtype": tokens.dtype.name,
+        "counts": {
+            "tokens": tokens.length,
+            "sentences": sentences.length - 1,
+            "documents": borders.length - 1,
+        },
+    }
+
+
+def _encode(batch, tokenizer, split_fn):
+    """(ids, word starts, sentence lengths, sentences of each document), flat."""
+    texts = [split_fn(document.paragraphs) for document in batch]
+    encoded = iter(tokenizer.encode_batch([s for text in texts for s in text]))
+    ids, starts, per_document = [], [], []
+    for text in texts:
+        pairs = [p for p in itertools.islice(encoded, len(text)) if len(p[0])]
+        ids += [p[0] for p in pairs]
+        starts += [p[1] for p in pairs]
+        per_document.append(len(pairs))
+    lengths = [len(x) for x in ids]
+    return (
+        np.concatenate(ids or [np.zeros(0, tokenizer.id_dtype)]),
+        np.concatenate(starts or [np.zeros(0, bool)]),
+        np.array(lengths, np.int64),
+        np.array(per_document, np.int64),
+    )
+
+
+def _read_header(path: pathlib.Path) -> dict[str, Any]:
+    file = path / HEADER
+    if not file.exists():
+        raise FileNotFoundError(f"no token cache in {path} ({HEADER} is missing)")
+    try:
+        header = json.loads(file.read_text(encoding="utf-8"))
+        version = header["format_version"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise ValueError(f"{file} is damaged ({e!r}); delete {path}, build it") from e
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{file}: format version {version}, expected {FORMAT_VERSION}; "
+            "build the cache again in another folder"
+        )
+    return header
+
+
+def _map(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
+    remedy = f"delete {file.parent} and build the cache again"
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise ValueError(f"{file} is damaged ({e}); {remedy}") from e
+    if array.shape != (length,) or array.dtype != dtype:
+        raise ValueError(
+            f"{file} holds {array.dtype.name}{list(array.shape)}, expected "
+            f"{dtype}[{length}] by {HEADER}; {remedy}"
+        )
+    return array
+
+
+def _check_values(cache: TokenCache, vocab_size: int) -> None:
+    for start in range(0, cache.num_tokens, _CHUNK_TOKENS):
+        largest = int(cache.tokens[start : start + _CHUNK_TOKENS].max())
+        if largest >= vocab_size:
+            raise ValueError(
+                f"{cache.path / 'tokens.npy'} holds id {largest}, but the vocabulary "
+                f"has {vocab_size} ids; tokenise the text again"
+            )
+    for name, end, least in (
+        ("sentence_offsets", cache.num_tokens, 1),
+        ("document_offsets", cache.num_sentences, 0),
+    ):
+        offsets = getattr(cache, name)
+        if offsets[0] != 0 or offsets[-1] != end or np.any(np.diff(offsets) < least):
+            raise ValueError(
+                f"{cache.path / (name + '.npy')} does not rise from 0 to {end} in "
+                f"steps of {least} or more; tokenise the text again"
+            )
