@@ -1,0 +1,46 @@
+"""A small ETC, pre-trained with MLM + CPC on the documentation that Python brings.
+
+    python -m etc_jax.train --config=configs/quickstart.py --workdir=runs/quickstart
+
+Made for a laptop without a network: `make quickstart` runs it, stops it half-way and
+resumes it.
+"""
+
+from etc_jax import config as config_lib
+
+
+def get_config(arg: str = ""):
+    """The config; `:tiny` trains 20 steps, to see that everything works."""
+    config = config_lib.default_config()
+    config.model.update(
+        vocab_size=8192,
+        num_types=2,
+        embed_dim=192,
+        num_layers=4,
+        num_heads=6,
+        mlp_dim=768,
+        radius=32,
+        max_distance=12,
+        num_labels=32,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+    )
+    config.data.update(vocab_size=8192, long_length=512, global_length=64)
+    config.optimizer.update(learning_rate=1e-3, weight_decay=0.01)
+    config.schedule.update(name="linear", warmup_steps=100)
+    config.train.update(
+        num_steps=1000,
+        batch_size=8,
+        log_every_steps=20,
+        eval_every_steps=250,
+        eval_steps=10,
+    )
+    config.checkpoint.every_steps = 250
+    if arg == "tiny":
+        config.train.update(num_steps=20, log_every_steps=5, eval_every_steps=20)
+        config.schedule.warmup_steps = 5
+    elif arg:
+        raise ValueError(
+            f"configs/quickstart.py has no variant {arg!r}; there is: tiny"
+        )
+    return config

@@ -1,0 +1,259 @@
+"""What a run is told: frozen dataclasses, their defaults, and every error at once.
+
+A config file starts from `default_config()` (an `ml_collections.ConfigDict` made of
+the dataclasses' defaults), and `from_config_dict` turns it into a `Config`. A section
+(config_sections.py) says what is wrong with its own values in `problems()`; rules
+between sections are in `_CROSS_CHECKS`.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ml_collections
+
+from etc_jax import registry
+from etc_jax.config_fields import Problem, build, default_dict, suggestion
+from etc_jax.config_sections import (
+    CheckpointConfig,
+    DataConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainConfig,
+    registered,
+)
+from etc_jax.sharding import DEFAULT_RULES, MeshConfig, nearest_multiples
+
+
+class ConfigError(ValueError):
+    """Everything that is wrong with a config.
+
+    Attributes:
+      problems: (dotted path, message) of each error.
+      exit_code: of a command line that got it.
+    """
+
+    exit_code = 2
+
+    def __init__(self, problems: list[Problem]):
+        self.problems = tuple(problems)
+        lines = [f"  {path}: {message}" for path, message in problems]
+        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+        super().__init__(f"{count} in the config:\n" + "\n".join(lines))
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One run. `model` is the registered dataclass of the model family."""
+
+    family: str
+    model: Any
+    objective: ObjectiveConfig = ObjectiveConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    train: TrainConfig = TrainConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    mesh: MeshConfig = MeshConfig()
+
+
+_SECTIONS = {
+    name: section
+    for name, section in typing.get_type_hints(Config).items()
+    if name not in ("family", "model")
+}
+
+# Fields that may change between a run and its continuation: they decide how it is
+# run and watched, not what it computes (other meshes differ in rounding alone).
+_RUNTIME_FIELDS = (
+    "mesh",
+    "checkpoint",
+    "data.cache_dir",
+    "train.log_every_steps",
+    "train.eval_every_steps",
+    "train.eval_steps",
+    "train.max_nonfinite_steps",
+    "train.prefetch_batches",
+    "train.compile_cache_dir",
+)
+
+
+def _model_class(family: Any) -> type:
+    if not isinstance(family, str):
+        raise ConfigError([("model.family", f"is {family!r}; expected a string")])
+    if wrong := [m for _, m in registered("model_config", family)]:
+        raise ConfigError([("model.family", wrong[0])])
+    return registry.lookup("model_config", family)
+
+
+def default_config(family: str = "etc") -> ml_collections.ConfigDict:
+    """The defaults of every section, with the model section of one family.
+
+    Raises:
+      ConfigError: if there is no such family.
+    """
+    model = {"family": family, **default_dict(_model_class(family))}
+    sections = {name: default_dict(cls) for name, cls in _SECTIONS.items()}
+    return ml_collections.ConfigDict({"model": model, **sections})
+
+
+def from_config_dict(values: Mapping[str, Any]) -> Config:
+    """The checked `Config`; a section or field that is left out has its default.
+
+    Args:
+      values: a `ConfigDict` or nested mappings, as `to_dict` gives.
+
+    Raises:
+      ConfigError: listing every error there is.
+    """
+    if isinstance(values, ml_collections.ConfigDict):
+        values = values.to_dict()
+    problems: list[Problem] = []
+    valid = ("model", *_SECTIONS)
+    for name in values:
+        if name not in valid:
+            problems.append((name, f"unknown section; {suggestion(name, valid)}"))
+    family, model = _build_model(values.get("model", {}), problems)
+    sections = {
+        name: build(cls, values.get(name, {}), name, problems)
+        for name, cls in _SECTIONS.items()
+    }
+    if model is not None and None not in sections.values():
+        config = Config(family=family, model=model, **sections)
+        problems += _cross_problems(config, {path for path, _ in problems})
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _build_model(values: Any, problems: list[Problem]) -> tuple[str, Any]:
+    if not isinstance(values, Mapping):
+        problems.append(("model", f"is {values!r}; expected a section with fields"))
+        return "", None
+    if "family" not in values:
+        known = ", ".join(registry.names("model_config"))
+        problems.append(("model.family", f"is required; there are: {known}"))
+        return "", None
+    try:
+        cls = _model_class(values["family"])
+    except ConfigError as error:
+        problems += error.problems
+        return "", None
+    fields = {name: value for name, value in values.items() if name != "family"}
+    return values["family"], build(cls, fields, "model", problems)
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Nested dicts that `from_config_dict` reads back."""
+    sections = dataclasses.asdict(config)
+    family, model = sections.pop("family"), sections.pop("model")
+    return {"model": {"family": family, **model}, **sections}
+
+
+def to_json(config: Config) -> str:
+    """The config as JSON, for the record of a run."""
+    return json.dumps(to_dict(config), indent=2, allow_nan=False)
+
+
+def from_json(text: str) -> Config:
+    """Reads what `to_json` wrote; see `from_config_dict` for errors."""
+    return from_config_dict(json.loads(text))
+
+
+def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as {dotted path: value}."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            out.update(flat_items(value, f"{path}."))
+        else:
+            out[path] = list(value) if isinstance(value, tuple) else value
+    return out
+
+
+def identity(config: Config) -> dict[str, Any]:
+    """{dotted path: value} of the fields that decide what a run computes."""
+    return {
+        path: value
+        for path, value in flat_items(to_dict(config)).items()
+        if not any(path == f or path.startswith(f"{f}.") for f in _RUNTIME_FIELDS)
+    }
+
+
+def config_hash(config: Config) -> str:
+    """Sixteen hex digits that two configs share if they compute the same run."""
+    text = json.dumps(identity(config), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _warmup_fits(config: Config) -> Iterator[Problem]:
+    warmup, total = config.schedule.warmup_steps, config.train.num_steps
+    if warmup > total:
+        yield (
+            "schedule.warmup_steps",
+            f"is {warmup}, more than train.num_steps = {total}; make it no larger",
+        )
+
+
+def _batch_divides(config: Config) -> Iterator[Problem]:
+    ways = max(config.mesh.data, 1) * config.mesh.fsdp
+    size = config.train.batch_size
+    if ways > 0 and size % ways:
+        yield (
+            "train.batch_size",
+            f"is {size}, not divisible by {ways} (mesh.data x mesh.fsdp); "
+            f"{nearest_multiples(size, ways)}",
+        )
+
+
+def _model_divides(config: Config) -> Iterator[Problem]:
+    dims = {
+        "num_heads": "heads",
+        "mlp_dim": "mlp",
+        "vocab_size": "vocab",
+        "embed_dim": "embed",
+    }
+    for field, logical in dims.items():
+        size = getattr(config.model, field, None)
+        axes = DEFAULT_RULES[logical]
+        axes = (axes,) if isinstance(axes, str) else axes
+        ways = math.prod(getattr(config.mesh, axis) for axis in axes)
+        if isinstance(size, int) and ways > 0 and size % ways:
+            over = " x ".join(f"mesh.{axis}" for axis in axes)
+            yield (
+                f"model.{field}",
+                f"is {size}; the {logical} dimension of the parameters is split over "
+                f"{over} = {ways}, which does not divide it; "
+                f"{nearest_multiples(size, ways)}",
+            )
+
+
+def _vocabulary_fits(config: Config) -> Iterator[Problem]:
+    rows = getattr(config.model, "vocab_size", None)
+    if isinstance(rows, int) and rows < config.data.vocab_size:
+        yield (
+            "model.vocab_size",
+            f"is {rows}, less than data.vocab_size = {config.data.vocab_size}; token "
+            "ids would point outside the table, so make it at least as large",
+        )
+
+
+# (what it reads, the check): left out where one of the fields is in error already.
+_CROSS_CHECKS = (
+    (("schedule.warmup_steps", "train.num_steps"), _warmup_fits),
+    (("train.batch_size", "mesh.data", "mesh.fsdp"), _batch_divides),
+    (("model", "mesh.fsdp", "mesh.tensor"), _model_divides),
+    (("model.vocab_size", "data.vocab_size"), _vocabulary_fits),
+)
+
+
+def _cross_problems(config: Config, bad: set[str]) -> Iterator[Problem]:
+    for fields, check in _CROSS_CHECKS:
+        if not bad.intersection(fields):
+            yield from (p for p in check(config) if p[0] not in bad)

@@ -1,0 +1,310 @@
+"""Where arrays live: parameter path -> logical axes -> mesh axes.
+
+Models name no devices. `PARAM_AXES` gives each parameter, found by the end of its
+path, the logical axes of its dimensions; `DEFAULT_RULES` maps logical axes to the
+four mesh axes. As only the end of a path counts, the moments of an optimizer are
+laid out as their parameters are. A path that no row matches is an error.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+AXES = ("data", "fsdp", "tensor", "sequence")
+BATCH_AXES = ("data", "fsdp")
+
+Rules = Mapping[str, str | tuple[str, ...] | None]
+
+DEFAULT_RULES: Rules = MappingProxyType(
+    {
+        # Activations.
+        "batch": BATCH_AXES,
+        "length": "sequence",
+        "activation_embed": None,
+        "activation_vocab": "tensor",
+        # Activations and parameters.
+        "heads": "tensor",
+        "head_dim": None,
+        "mlp": "tensor",
+        # Parameters. The rows of the token table lie over tensor and fsdp: with
+        # `embed` over fsdp, as in other weights, the gather's output would have fsdp
+        # on its last axis where the batch needs it on the first, and XLA replicates
+        # ("Involuntary full rematerialization").
+        "vocab": ("tensor", "fsdp"),
+        "embed": "fsdp",
+        "labels": None,
+        "layers": None,
+    }
+)
+
+REPLICATED = None
+
+# (end of the path, logical axes of the array without its layer axis); first match wins.
+_OWN = None  # this dimension is not split
+PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
+    (r"token_embedder/embedding", ("vocab", _OWN)),
+    (r"(segment|long_position|global_position)_embedder/embedding", REPLICATED),
+    (r"embedding_projection/kernel", ("embed", _OWN)),
+    (r"(long|global)_query/kernel", ("embed", "heads", "head_dim")),
+    (r"(l2l|l2g|g2g|g2l)_(key|value)/kernel", ("embed", "heads", "head_dim")),
+    (r"(long|global)_out/kernel", ("heads", "head_dim", "embed")),
+    (r"(long|global)_labels/embedding", ("labels", "heads", "head_dim")),
+    (r"(long_|global_)?mlp/wi/kernel", ("embed", "mlp")),
+    (r"(long_|global_)?mlp/wo/kernel", ("mlp", "embed")),
+    (r"mlm_dense/kernel", ("embed", _OWN)),
+    (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
+    (r"[^/]*norm[^/]*/scale", REPLICATED),
+    (r"(bias|mlm_bias)", REPLICATED),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+    """Devices along each mesh axis; `data=-1` takes all that the others leave.
+
+    Attributes:
+      data: copies of the model, each with its own rows of the batch.
+      fsdp: rows of the batch too, with the weights split over the devices.
+      tensor: heads, MLP columns and vocabulary rows split over the devices.
+      sequence: the long sequence split over the devices; only 1 for now.
+    """
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+    sequence: int = 1
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yields (field, what is wrong with it)."""
+        for name in AXES:
+            size = getattr(self, name)
+            if size < 1 and not (name == "data" and size == -1):
+                also = " (or -1: all that is left)" if name == "data" else ""
+                yield name, f"is {size}; expected at least 1{also}"
+        if self.sequence > 1:
+            yield (
+                "sequence",
+                f"is {self.sequence}, but sequence parallelism is not supported yet; "
+                "set it to 1 and use fsdp or tensor",
+            )
+
+
+def make_mesh(
+    config: MeshConfig, devices: Sequence[jax.Device] | None = None
+) -> jax.sharding.Mesh:
+    """The mesh over all `devices` (default: all there are), with Auto axes.
+
+    Raises:
+      ValueError: if the axes do not multiply to the number of devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    shape = {name: getattr(config, name) for name in AXES}
+    if wrong := [f"mesh.{field} {message}" for field, message in config.problems()]:
+        raise ValueError("; ".join(wrong))
+    others = math.prod(size for name, size in shape.items() if name != "data")
+    if shape["data"] == -1:
+        shape["data"] = max(1, len(devices) // others)
+    needed = shape["data"] * others
+    if needed != len(devices):
+        sizes = " x ".join(f"{name}={size}" for name, size in shape.items())
+        raise ValueError(
+            f"mesh {sizes} needs {needed} devices, but there are {len(devices)}; "
+            "choose axes whose product is the number of devices (mesh.data=-1 takes "
+            f"what is left; fsdp x tensor x sequence = {others} must divide it)"
+        )
+    # Explicit axes, the default, make a gather on a sharded table an error.
+    auto = (jax.sharding.AxisType.Auto,) * len(AXES)
+    return jax.make_mesh(
+        tuple(shape.values()), AXES, axis_types=auto, devices=tuple(devices)
+    )
+
+
+def path_of(key_path: Any) -> str:
+    """The path of a leaf as `a/b/c`."""
+    return jax.tree_util.keystr(key_path, simple=True, separator="/")
+
+
+def axes_for(path: str, ndim: int) -> tuple[str | None, ...]:
+    """The logical axis of each dimension of the array at `path`.
+
+    Raises:
+      ValueError: if no row of `PARAM_AXES` matches, or the array is too small for it.
+    """
+    if ndim == 0:
+        return ()
+    for pattern, axes in PARAM_AXES:
+        if not re.search(f"(^|/){pattern}$", path):
+            continue
+        if axes is REPLICATED:
+            return (None,) * ndim
+        if ndim < len(axes):
+            raise ValueError(
+                f"parameter {path!r} has {ndim} dimensions, but its row "
+                f"{pattern!r} of PARAM_AXES names {len(axes)}: {axes}"
+            )
+        return ("layers",) * (ndim - len(axes)) + axes
+    raise ValueError(
+        f"no sharding rule matches parameter {path!r} ({ndim} dimensions); "
+        "add a row to PARAM_AXES in etc_jax/sharding.py"
+    )
+
+
+def spec_for(path: str, ndim: int, rules: Rules = DEFAULT_RULES) -> jax.P:
+    """The partition of the array at `path`; see `axes_for` for errors."""
+    return jax.P(*(_mesh_axes(axis, rules) for axis in axes_for(path, ndim)))
+
+
+def _mesh_axes(axis: str | None, rules: Rules) -> str | tuple[str, ...] | None:
+    if axis is None:
+        return None
+    if axis not in rules:
+        raise ValueError(f"no rule for logical axis {axis!r}; there are {list(rules)}")
+    return rules[axis]
+
+
+def _indivisible(
+    path: str, shape: Sequence[int], spec: jax.P, sizes: Mapping[str, int]
+) -> Iterator[str]:
+    for dim, (size, axes) in enumerate(zip(shape, spec, strict=False)):
+        names = (axes,) if isinstance(axes, str) else axes or ()
+        ways = math.prod(sizes[name] for name in names)
+        if size % ways:
+            over = " x ".join(f"{name}={sizes[name]}" for name in names)
+            yield (
+                f"{path}: dimension {dim} of {tuple(shape)} is {size}, not divisible "
+                f"by {ways} (mesh axes {over}); {nearest_multiples(size, ways)}, "
+                "or make the mesh axis smaller"
+            )
+
+
+def nearest_multiples(size: int, ways: int) -> str:
+    """Says which sizes near `size` divide into `ways`."""
+    down, up = size // ways * ways, -(-size // ways) * ways
+    return f"nearest valid: {up}" if down == 0 else f"nearest valid: {down} or {up}"
+
+
+def tree_shardings(
+    tree: Any, mesh: jax.sharding.Mesh, rules: Rules = DEFAULT_RULES
+) -> Any:
+    """The `NamedSharding` of every leaf of a tree of parameters or a train state.
+
+    Args:
+      tree: leaves with `shape`; abstract ones do.
+      mesh: from `make_mesh`.
+      rules: logical axis -> mesh axes.
+
+    Raises:
+      ValueError: naming every leaf that has no rule or does not divide.
+    """
+    wrong: list[str] = []
+
+    def one(key_path, leaf):
+        path = path_of(key_path)
+        try:
+            spec = spec_for(path, len(leaf.shape), rules)
+        except ValueError as error:
+            wrong.append(str(error))
+            return None
+        wrong.extend(_indivisible(path, leaf.shape, spec, mesh.shape))
+        return jax.NamedSharding(mesh, spec)
+
+    shardings = jax.tree_util.tree_map_with_path(one, tree)
+    if wrong:
+        raise ValueError(f"{len(wrong)} sharding problems:\n  " + "\n  ".join(wrong))
+    return shardings
+
+
+_RULES: contextvars.ContextVar[Rules | None] = contextvars.ContextVar(
+    "logical_rules", default=None
+)
+
+
+@contextlib.contextmanager
+def logical_rules(rules: Rules) -> Iterator[None]:
+    """Makes `constrain` act; must be active while a function is traced."""
+    token = _RULES.set(rules)
+    try:
+        yield
+    finally:
+        _RULES.reset(token)
+
+
+def constrain(x: jax.Array, *logical_axes: str | None) -> jax.Array:
+    """Pins an activation's layout; returns `x` itself when no rules are set.
+
+    Raises:
+      ValueError: unless there is one known logical axis for each dimension.
+    """
+    rules = _RULES.get()
+    if rules is None:
+        return x
+    if len(logical_axes) != x.ndim:
+        raise ValueError(
+            f"{len(logical_axes)} logical axes {logical_axes} for an array of "
+            f"{x.ndim} dimensions {x.shape}; expected one for each"
+        )
+    spec = jax.P(*(_mesh_axes(axis, rules) for axis in logical_axes))
+    return jax.lax.with_sharding_constraint(x, spec)
+
+
+def replicated(mesh: jax.sharding.Mesh) -> jax.NamedSharding:
+    """The same whole array on every device."""
+    return jax.NamedSharding(mesh, jax.P())
+
+
+def batch_shards(mesh: jax.sharding.Mesh) -> int:
+    """Into how many pieces the rows of a batch are split."""
+    return math.prod(mesh.shape[name] for name in BATCH_AXES)
+
+
+def batch_shardings(batch: Any, mesh: jax.sharding.Mesh) -> Any:
+    """Rows over ("data", "fsdp"), everything else whole; scalars are replicated.
+
+    Raises:
+      ValueError: if the rows do not divide.
+    """
+    ways = batch_shards(mesh)
+
+    def one(key_path, leaf):
+        shape = np.shape(leaf)
+        if not shape:
+            return replicated(mesh)
+        if shape[0] % ways:
+            raise ValueError(
+                f"batch entry {path_of(key_path)!r} has {shape[0]} rows, not divisible "
+                f"by {ways} (mesh axes data x fsdp); "
+                f"{nearest_multiples(shape[0], ways)}"
+            )
+        return jax.NamedSharding(mesh, jax.P(BATCH_AXES))
+
+    return jax.tree_util.tree_map_with_path(one, batch)
+
+
+def local_rows(batch_size: int, mesh: jax.sharding.Mesh) -> np.ndarray:
+    """The rows of the global batch that this process has to build, ascending."""
+    sharding = jax.NamedSharding(mesh, jax.P(BATCH_AXES))
+    owned = sharding.addressable_devices_indices_map((batch_size,)).values()
+    rows = [np.arange(batch_size)[index] for index in owned]
+    return np.unique(np.concatenate(rows))
+
+
+def to_global(batch: Any, mesh: jax.sharding.Mesh, batch_size: int) -> Any:
+    """Puts this process's rows (`local_rows`) of a numpy batch on its devices."""
+
+    def one(leaf):
+        leaf = np.asarray(leaf)
+        spec = jax.P(BATCH_AXES) if leaf.ndim else jax.P()
+        shape = (batch_size, *leaf.shape[1:]) if leaf.ndim else ()
+        return jax.make_array_from_process_local_data(
+            jax.NamedSharding(mesh, spec), leaf, shape
+        )
+
+    return jax.tree.map(one, batch)

@@ -1,0 +1,1 @@
+"""The machinery of a run: state, step, loop, optimizer, checkpoints, metrics."""

@@ -1,0 +1,29 @@
+"""How a run can end, and the exit code that tells a launcher what to do about it."""
+
+DONE = 0
+USER_ERROR = 2
+NOT_FINITE = 3
+CORRUPT_CHECKPOINT = 4
+PREEMPTED = 17
+
+
+class RunError(Exception):
+    """A run that ends with one clear message; `exit_code` says of which kind."""
+
+    exit_code = USER_ERROR
+
+
+class UserError(RunError):
+    """Something the user gave does not work: data, mesh, folder."""
+
+
+class NotFiniteError(RunError):
+    """Too many updates in a row were not finite."""
+
+    exit_code = NOT_FINITE
+
+
+class CorruptCheckpointError(RunError):
+    """The run had checkpoints, and none of them is whole."""
+
+    exit_code = CORRUPT_CHECKPOINT

@@ -1,0 +1,37 @@
+"""What the training loop is told about a task: a few plain functions."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
+Params = Any
+Sums = dict[str, tuple[jax.Array, jax.Array]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One task, made by `registry.lookup("pretraining", name)(config, workdir)`.
+
+    Attributes:
+      init_params: rng -> parameters; is traced, so it must not touch files.
+      loss_fn: (params, batch, rng, deterministic) -> (loss, {name: (sum, weight)}).
+        A metric named "loss" replaces, in evaluation, the plain mean over batches.
+      train_batch: (step, rows) -> the numpy rows `rows` of the batch of that step. A
+        pure function of its arguments: that is what makes a resumed run exact.
+      eval_batches: the batches of one evaluation, always the same ones.
+      tokens_per_step: tokens of one training batch, padding included.
+      check_batch: what is wrong with a batch, one message each; [] if nothing.
+      final_report: params -> figures of the finished run, as JSON takes them.
+    """
+
+    init_params: Callable[[jax.Array], Params]
+    loss_fn: Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
+    train_batch: Callable[[int, np.ndarray], Batch]
+    eval_batches: Callable[[], Iterator[Batch]]
+    tokens_per_step: int
+    check_batch: Callable[[Batch], list[str]]
+    final_report: Callable[[Params], dict[str, Any]] | None = None

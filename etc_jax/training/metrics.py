@@ -1,0 +1,202 @@
+"""What a run reports: one JSON line an event, and progress for a person."""
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import tqdm
+from etils import epath
+
+from etc_jax.training.manifest import write_atomically
+
+_LOG = logging.getLogger(__name__)
+
+FILE = "metrics.jsonl"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON takes it; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def to_json(values: Mapping[str, Any], **options) -> str:
+    """Strict JSON of figures: NaN and infinities become null."""
+    return json.dumps(_plain(values), allow_nan=False, **options)
+
+
+class MetricsWriter:
+    """Appends to `workdir/metrics.jsonl`, on process 0 alone.
+
+    Lines after `resume_step` are from steps that will be done again; they go, so the
+    file is the history of one run.
+
+    Args:
+      workdir: the run's folder.
+      resume_step: the step that the run continues from; 0 for a new one.
+    """
+
+    def __init__(self, workdir: epath.PathLike, *, resume_step: int = 0):
+        self._path = epath.Path(workdir) / FILE
+        self._active = jax.process_index() == 0
+        if self._active and self._path.exists():
+            self._drop_after(resume_step)
+
+    def _drop_after(self, step: int) -> None:
+        lines = self._path.read_text().splitlines()
+        kept = [line for line in lines if _step_of(line) <= step]
+        write_atomically(self._path, "".join(f"{line}\n" for line in kept))
+
+    def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Adds one line: `step`, `kind` ("train" or "eval") and the figures."""
+        if not self._active:
+            return
+        with self._path.open("a") as file:
+            file.write(to_json({"step": step, "kind": kind, **values}) + "\n")
+
+
+def _step_of(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return math.inf  # cut short by a crash
+
+
+class Progress:
+    """A bar on a terminal; elsewhere one plain line for each report."""
+
+    def __init__(self, *, start: int, total: int):
+        self._total = total
+        self._bar = None
+        if jax.process_index() == 0 and sys.stderr.isatty():
+            self._bar = tqdm.tqdm(initial=start, total=total, unit="step")
+
+    def advance(self) -> None:
+        """One step is done."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def report(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Shows the figures of one event."""
+        shown = " ".join(f"{k}={_short(v)}" for k, v in values.items())
+        if self._bar is not None:
+            self._bar.write(f"{kind} {step}/{self._total} {shown}", file=sys.stderr)
+        elif jax.process_index() == 0:
+            _LOG.info("%s %d/%d %s", kind, step, self._total, shown)
+
+    def close(self) -> None:
+        """Leaves the terminal in order."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _short(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+class StepMetrics:
+    """Gathers the metrics of steps between two reports, fetching them one step late.
+
+    Waiting for a step that has only been started would leave the device idle between
+    steps, so `add` looks at the metrics of the step before.
+
+    Args:
+      skipped_steps: updates skipped so far, in all.
+      skipped_in_row: of these, the ones at the end.
+
+    Attributes:
+      skipped_steps, skipped_in_row: the same, up to the last fetched step.
+      last_step: the last fetched step; None before the first.
+    """
+
+    def __init__(self, *, skipped_steps: int = 0, skipped_in_row: int = 0):
+        self.skipped_steps = skipped_steps
+        self.skipped_in_row = skipped_in_row
+        self.last_step: int | None = None
+        self._pending: tuple[int, Any] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._losses: list[float] = []
+        self._sums: dict[str, tuple[float, float]] = {}
+        self._last: dict[str, float] = {}
+        self._steps = 0
+        self._began = time.perf_counter()
+
+    def exclude(self, secs: float) -> None:
+        """Leaves out time that was not spent on training, such as an evaluation."""
+        self._began += secs
+
+    def add(self, step: int, metrics: Any) -> None:
+        """Takes the metrics of a step that has been started."""
+        previous, self._pending = self._pending, (step, metrics)
+        self._fetch(previous)
+
+    def flush(self) -> None:
+        """Waits for the last step."""
+        previous, self._pending = self._pending, None
+        self._fetch(previous)
+
+    def _fetch(self, pending: tuple[int, Any] | None) -> None:
+        if pending is None:
+            return
+        self.last_step = pending[0]
+        got = jax.device_get(pending[1])
+        self._steps += 1
+        self._last = {
+            k: float(got[k]) for k in ("learning_rate", "grad_norm", "param_norm")
+        }
+        if got["skipped"]:
+            self.skipped_steps += 1
+            self.skipped_in_row += 1
+            return
+        self.skipped_in_row = 0
+        self._losses.append(float(got["loss"]))
+        self._sums = add_sums(self._sums, got["sums"])
+
+    def take(self, *, tokens_per_step: int) -> dict[str, Any]:
+        """The figures since the last call (call `flush` first).
+
+        Returns:
+          `loss` (mean over the steps that were not skipped; NaN if there are none),
+          `learning_rate`, `grad_norm`, `param_norm` (of the last step), `tokens_per_s`,
+          `secs`, `skipped_steps` (of the whole run) and the loss function's metrics.
+        """
+        secs = time.perf_counter() - self._began
+        losses = self._losses
+        values = {
+            **means(self._sums),
+            **self._last,
+            "loss": sum(losses) / len(losses) if losses else math.nan,
+            "tokens_per_s": self._steps * tokens_per_step / secs,
+            "skipped_steps": self.skipped_steps,
+            "secs": secs,
+        }
+        self._reset()
+        return values
+
+
+def add_sums(total: dict, sums: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Adds `{name: (sum, weight)}` to a running total."""
+    out = dict(total)
+    for name, (value, weight) in sums.items():
+        before = out.get(name, (0.0, 0.0))
+        out[name] = (before[0] + float(value), before[1] + float(weight))
+    return out
+
+
+def means(sums: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """`sum / weight` by name; NaN where there is no weight."""
+    return {k: s / w if w else math.nan for k, (s, w) in sums.items()}

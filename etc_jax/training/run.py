@@ -1,0 +1,245 @@
+"""The loop itself: step, log, evaluate, save, until the end or a signal."""
+
+import dataclasses
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from etils import epath
+
+from etc_jax.config import Config, config_hash, to_dict
+from etc_jax.sharding import batch_shardings, local_rows, to_global
+from etc_jax.training import metrics as metrics_lib
+from etc_jax.training.checkpoint import Checkpointer, Restored
+from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError, UserError
+from etc_jax.training.job import Job
+from etc_jax.training.manifest import write_atomically
+from etc_jax.training.preemption import PreemptionGuard
+from etc_jax.training.prefetch import Prefetcher
+from etc_jax.training.state import TrainState
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+      exit_code: `DONE` or `PREEMPTED`; other ends are exceptions.
+      step: batches consumed.
+      state: the train state at the end, on the devices.
+      evaluation: figures of the last evaluation; {} if there was none.
+      report: of `Job.final_report`; {} if there is none.
+    """
+
+    exit_code: int
+    step: int
+    state: TrainState
+    evaluation: dict[str, float]
+    report: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """The compiled functions of a run, and the key of its steps."""
+
+    train: Callable
+    evaluate: Callable
+    rng: jax.Array
+
+
+class Run:
+    """What the loop carries from step to step; use it with `with`.
+
+    Args:
+      config: of the run.
+      folder: the workdir.
+      job: what is trained.
+      mesh: where.
+      steps: compiled for the state and the mesh.
+      checkpointer: open on `folder`.
+      guard: says when to stop early.
+      restored: where to begin; `data` has `step` and the counts of skipped steps.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        folder: epath.Path,
+        job: Job,
+        mesh: jax.sharding.Mesh,
+        steps: Steps,
+        checkpointer: Checkpointer,
+        guard: PreemptionGuard,
+        restored: Restored,
+    ):
+        self._config, self._folder, self._job, self._mesh = config, folder, job, mesh
+        self._steps, self._checkpointer, self._guard = steps, checkpointer, guard
+        self._state: TrainState = restored.state
+        self._step = int(restored.data["step"])
+        self._saved_step = self._step or None
+        self._evaluation: dict[str, float] = {}
+        self._began = time.perf_counter()
+        self._waited = (0.0, 0.0)  # for data, for checkpoints; at the last report
+        self._meter = metrics_lib.StepMetrics(
+            skipped_steps=restored.data["skipped_steps"],
+            skipped_in_row=restored.data["skipped_in_row"],
+        )
+        total = config.train.num_steps
+        self._writer = metrics_lib.MetricsWriter(folder, resume_step=self._step)
+        self._progress = metrics_lib.Progress(start=self._step, total=total)
+        self._batches = Prefetcher(
+            self._make_batch,
+            start=self._step,
+            stop=total,
+            ahead=config.train.prefetch_batches,
+        )
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._batches.close()
+        self._progress.close()
+
+    def to_the_end(self) -> Result:
+        """Trains until the last step or a signal.
+
+        Raises:
+          NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
+        """
+        total = self._config.train.num_steps
+        while self._step < total:
+            if self._guard.requested:
+                return self._preempted()
+            self._one_step()
+            self._do_what_is_due(last=self._step == total)
+        self._checkpointer.close()
+        if not self._evaluation:  # nothing was left to do: the run had ended before
+            self._evaluation = self._evaluated()
+        return Result(
+            DONE, self._step, self._state, self._evaluation, self._final_report()
+        )
+
+    def _make_batch(self, step: int) -> Any:
+        size = self._config.train.batch_size
+        rows = self._job.train_batch(step, local_rows(size, self._mesh))
+        return to_global(rows, self._mesh, size)
+
+    def _one_step(self) -> None:
+        batch = self._batches.get(self._step)
+        self._state, metrics = self._steps.train(self._state, batch, self._steps.rng)
+        self._step += 1
+        self._meter.add(self._step, metrics)
+        self._stop_if_not_finite()
+        self._checkpointer.poll()
+        self._progress.advance()
+
+    def _do_what_is_due(self, *, last: bool) -> None:
+        def due(every: int) -> bool:
+            return last or self._step % every == 0
+
+        config = self._config
+        if due(config.train.log_every_steps):
+            self._log()
+        if due(config.train.eval_every_steps):
+            self._evaluate()
+        if due(config.checkpoint.every_steps):
+            self._save()
+
+    def _stop_if_not_finite(self) -> None:
+        in_row = self._meter.skipped_in_row
+        if in_row < self._config.train.max_nonfinite_steps:
+            return
+        self._log()
+        saved = "there is no checkpoint yet"
+        if self._saved_step is not None:
+            folder = self._folder / "checkpoints" / str(self._saved_step)
+            saved = f"the last good checkpoint is {folder}"
+        raise NotFiniteError(
+            f"{in_row} updates in a row were not finite, the last at step "
+            f"{self._meter.last_step}; {saved}. Look at the data of these steps, lower "
+            "optimizer.learning_rate, or raise train.max_nonfinite_steps"
+        )
+
+    def _log(self) -> None:
+        self._meter.flush()
+        waited = (self._batches.waited_secs, self._checkpointer.blocked_secs)
+        values = self._meter.take(tokens_per_step=self._job.tokens_per_step)
+        secs = values.pop("secs")
+        data, saves = (
+            now - before for now, before in zip(waited, self._waited, strict=True)
+        )
+        self._waited = waited
+        self._report(
+            "train",
+            {
+                **values,
+                "data_wait_share": data / secs,
+                "checkpoint_share": saves / secs,
+            },
+        )
+
+    def _report(self, kind: str, values: dict[str, Any]) -> None:
+        values = {**values, "wall_secs": time.perf_counter() - self._began}
+        self._writer.write(kind, self._step, values)
+        self._progress.report(kind, self._step, values)
+
+    def _evaluate(self) -> None:
+        self._meter.flush()
+        began = time.perf_counter()
+        self._evaluation = self._evaluated()
+        secs = time.perf_counter() - began
+        self._report("eval", {**self._evaluation, "eval_secs": secs})
+        self._meter.exclude(secs)
+
+    def _evaluated(self) -> dict[str, float]:
+        sums: dict[str, tuple[float, float]] = {}
+        batches = self._job.eval_batches()
+        for batch in itertools.islice(batches, self._config.train.eval_steps):
+            batch = jax.device_put(batch, batch_shardings(batch, self._mesh))
+            got = jax.device_get(self._steps.evaluate(self._state.params, batch))
+            sums = metrics_lib.add_sums(sums, got)
+        if not sums:
+            raise UserError(
+                "there is nothing to evaluate on: the job gives no evaluation batch; "
+                "raise data.held_back_fraction or use more text"
+            )
+        return metrics_lib.means(sums)
+
+    def _save(self) -> None:
+        self._meter.flush()
+        self._stop_if_not_finite()
+        data = {
+            "step": self._step,
+            "data": {"next_step": self._step},
+            "skipped_steps": self._meter.skipped_steps,
+            "skipped_in_row": self._meter.skipped_in_row,
+            "config_hash": config_hash(self._config),
+            "config": to_dict(self._config),
+        }
+        self._checkpointer.save(self._state, data, step=self._step)
+        self._saved_step = self._step
+
+    def _preempted(self) -> Result:
+        if self._saved_step != self._step:
+            self._save()
+        self._checkpointer.close()
+        _LOG.warning(
+            "%s: saved step %d; the same command continues from there",
+            self._guard.signal_name,
+            self._step,
+        )
+        return Result(PREEMPTED, self._step, self._state, self._evaluation, {})
+
+    def _final_report(self) -> dict[str, Any]:
+        if self._job.final_report is None:
+            return {}
+        report = self._job.final_report(self._state.params)
+        text = metrics_lib.to_json(report, indent=2)
+        write_atomically(self._folder / "final_report.json", text)
+        return report

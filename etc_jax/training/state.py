@@ -1,0 +1,76 @@
+"""The state of a run: step, parameters, optimizer state; one plain pytree."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from etc_jax.sharding import DEFAULT_RULES, Rules, tree_shardings
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """Everything that a training step reads and writes.
+
+    Attributes:
+      step: int32 scalar; batches consumed so far, skipped updates included.
+      params: nested dict of arrays.
+      opt_state: of the optimizer.
+    """
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+
+
+def _init_fn(init_params_fn, tx):
+    def init(rng: jax.Array) -> TrainState:
+        params = init_params_fn(rng)
+        return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
+
+    return init
+
+
+def abstract_state(
+    init_params_fn: Callable[[jax.Array], Any],
+    tx: optax.GradientTransformation,
+    mesh: jax.sharding.Mesh,
+    rules: Rules = DEFAULT_RULES,
+) -> TrainState:
+    """Shapes, dtypes and shardings of the state; nothing is computed.
+
+    Raises:
+      ValueError: if a parameter has no sharding rule or does not divide.
+    """
+    shapes = jax.eval_shape(_init_fn(init_params_fn, tx), jax.random.key(0))
+    return jax.tree.map(
+        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
+        shapes,
+        tree_shardings(shapes, mesh, rules),
+    )
+
+
+def init_state(
+    init_params_fn: Callable[[jax.Array], Any],
+    tx: optax.GradientTransformation,
+    mesh: jax.sharding.Mesh,
+    rules: Rules,
+    rng: jax.Array,
+) -> TrainState:
+    """A fresh state, each device making its own shards.
+
+    Args:
+      init_params_fn: rng -> params.
+      tx: the optimizer.
+      mesh: from `make_mesh`.
+      rules: logical axis -> mesh axes.
+      rng: PRNG key.
+    """
+    shardings = jax.tree.map(
+        lambda a: a.sharding, abstract_state(init_params_fn, tx, mesh, rules)
+    )
+    return jax.jit(_init_fn(init_params_fn, tx), out_shardings=shardings)(rng)

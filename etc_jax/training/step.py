@@ -1,0 +1,72 @@
+"""One training step and one evaluation step: pure functions, compiled by the loop."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from etc_jax.training.job import Batch, Sums
+from etc_jax.training.optimizer import learning_rate_of
+from etc_jax.training.state import TrainState
+
+LossFn = Callable[[Any, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
+
+
+def make_train_step(loss_fn: LossFn, tx: optax.GradientTransformation) -> Callable:
+    """`(state, batch, rng) -> (state, metrics)`.
+
+    The randomness of a step is `fold_in(rng, state.step)`, so a resumed run draws what
+    an uninterrupted one draws. An update that is not finite is left out: parameters
+    and optimizer state stay, the step counts on.
+
+    Args:
+      loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
+      tx: the optimizer, clipping included.
+
+    Returns:
+      The step. Its metrics are scalars `loss`, `learning_rate`, `grad_norm` (before
+      clipping), `param_norm`, `skipped` (0 or 1) and `sums`, the loss function's.
+    """
+
+    def train_step(state: TrainState, batch: Batch, rng: jax.Array):
+        rng = jax.random.fold_in(rng, state.step)
+        (loss, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+            state.params, batch, rng, False
+        )
+        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        grad_norm, param_norm = optax.tree.norm(grads), optax.tree.norm(params)
+        good = jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(param_norm)
+        keep = lambda new, old: jnp.where(good, new, old)  # noqa: E731
+        new_state = TrainState(
+            step=state.step + 1,
+            params=jax.tree.map(keep, params, state.params),
+            opt_state=jax.tree.map(keep, opt_state, state.opt_state),
+        )
+        metrics = {
+            "loss": loss,
+            "learning_rate": learning_rate_of(opt_state),
+            "grad_norm": grad_norm,
+            "param_norm": param_norm,
+            "skipped": 1 - good.astype(jnp.int32),
+            "sums": sums,
+        }
+        return new_state, metrics
+
+    return train_step
+
+
+def make_eval_step(loss_fn: LossFn) -> Callable:
+    """`(params, batch) -> {name: (sum, weight)}`, with `deterministic=True`.
+
+    Where the loss function reports no metric "loss", the plain loss is added with
+    weight 1 a batch.
+    """
+
+    def eval_step(params: Any, batch: Batch) -> Sums:
+        loss, sums = loss_fn(params, batch, jax.random.key(0), True)
+        return {"loss": (loss, jnp.ones((), jnp.float32)), **sums}
+
+    return eval_step
