@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import structure as st
-from etc_jax.layers.common import truncated_normal
+from etc_jax.layers.common import Dense, truncated_normal
 from etc_jax.ops.attention import global_local
 from etc_jax.types import LabelTable, Pieces, Rows
 
@@ -78,10 +78,10 @@ class GlobalLocalAttention(nn.Module):
     param_dtype: jnp.dtype = jnp.float32
 
     def _project(self, name: str):
-        return nn.DenseGeneral(
+        return Dense(
             (self.num_heads, self.head_dim),
-            kernel_init=truncated_normal(self.stddev),
-            dtype=self.dtype,
+            self.stddev,
+            self.dtype,
             param_dtype=self.param_dtype,
             name=name,
         )
@@ -138,11 +138,11 @@ class GlobalLocalAttention(nn.Module):
         )
 
         def output(name: str):
-            return nn.DenseGeneral(
-                x.long.shape[-1],
-                axis=(-2, -1),
-                kernel_init=truncated_normal(self.stddev),
-                dtype=self.dtype,
+            return Dense(
+                (x.long.shape[-1],),
+                self.stddev,
+                self.dtype,
+                axes=2,
                 param_dtype=self.param_dtype,
                 name=name,
             )

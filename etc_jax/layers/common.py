@@ -1,5 +1,6 @@
 """Initialisers, activations and the small modules that every block uses."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -21,6 +22,48 @@ def truncated_normal(stddev: float) -> nn.initializers.Initializer:
     return nn.initializers.truncated_normal(stddev)
 
 
+def as_rows(x: jax.Array) -> jax.Array:
+    """`[..., e]` -> `[rows, e]`.
+
+    Matrix products and norms work on rows: with more dimensions, XLA on CPU transposes
+    activations for the weight gradients and reduces five times slower.
+    """
+    return x.reshape(-1, x.shape[-1])
+
+
+class Dense(nn.Module):
+    """A linear map of the last axes, computed as one matrix product.
+
+    Attributes:
+      features: shape of the result's last axes, such as (heads, head_dim).
+      stddev: of the kernel's truncated normal.
+      axes: how many last axes of the input are mapped.
+    """
+
+    features: tuple[int, ...]
+    stddev: float
+    dtype: jnp.dtype
+    axes: int = 1
+    param_dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        lead, inputs = x.shape[: -self.axes], x.shape[-self.axes :]
+        kernel = self.param(
+            "kernel",
+            truncated_normal(self.stddev),
+            (*inputs, *self.features),
+            self.param_dtype,
+        )
+        bias = self.param(
+            "bias", nn.initializers.zeros, self.features, self.param_dtype
+        )
+        matrix = kernel.reshape(math.prod(inputs), -1).astype(self.dtype)
+        rows = x.reshape(-1, math.prod(inputs)).astype(self.dtype)
+        y = rows @ matrix + bias.reshape(1, -1).astype(self.dtype)
+        return y.reshape(*lead, *self.features)
+
+
 class LayerNorm(nn.Module):
     """Layer normalisation over the last axis with float32 statistics.
 
@@ -38,15 +81,13 @@ class LayerNorm(nn.Module):
         width = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (width,), self.param_dtype)
         bias = self.param("bias", nn.initializers.zeros, (width,), self.param_dtype)
-        wide = jnp.promote_types(x.dtype, jnp.float32)
-        y = x.astype(wide)
+        y = as_rows(x).astype(jnp.promote_types(x.dtype, jnp.float32))
         # Two passes: the one-pass variance loses digits where the mean is large.
         y = y - jnp.mean(y, axis=-1, keepdims=True)
         variance = jnp.mean(jnp.square(y), axis=-1, keepdims=True)
         y = y * jax.lax.rsqrt(variance + self.epsilon)
-        lead = (1,) * (x.ndim - 1)
-        y = y * scale.reshape(*lead, width) + bias.reshape(*lead, width)
-        return y.astype(self.dtype)
+        y = y * scale[None, :] + bias[None, :]
+        return y.astype(self.dtype).reshape(x.shape)
 
 
 class Mlp(nn.Module):
@@ -66,14 +107,7 @@ class Mlp(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        def dense(features, name):
-            return nn.Dense(
-                features,
-                kernel_init=truncated_normal(self.stddev),
-                dtype=self.dtype,
-                param_dtype=self.param_dtype,
-                name=name,
-            )
-
-        hidden = ACTIVATIONS[self.activation](dense(self.mlp_dim, "wi")(x))
-        return dense(x.shape[-1], "wo")(hidden)
+        sizes = (self.stddev, self.dtype, 1, self.param_dtype)
+        hidden = Dense((self.mlp_dim,), *sizes, name="wi")(as_rows(x))
+        hidden = ACTIVATIONS[self.activation](hidden)
+        return Dense((x.shape[-1],), *sizes, name="wo")(hidden).reshape(x.shape)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import LayerNorm, truncated_normal
+from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
 from etc_jax.types import Rows
 
 
@@ -50,10 +50,10 @@ class EtcEmbeddings(nn.Module):
         self.token_embedder = self._table(self.vocab_size, self.embedding_dim)
         self.segment_embedder = self._table(self.num_types, self.embed_dim)
         if self.embedding_dim != self.embed_dim:
-            self.embedding_projection = nn.Dense(
-                self.embed_dim,
-                kernel_init=truncated_normal(self.embedding_dim**-0.5),
-                dtype=self.dtype,
+            self.embedding_projection = Dense(
+                (self.embed_dim,),
+                self.embedding_dim**-0.5,
+                self.dtype,
                 param_dtype=self.param_dtype,
             )
         if self.max_positions:

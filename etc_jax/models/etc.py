@@ -9,13 +9,16 @@ from flax import linen as nn
 from etc_jax import structure as st
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.blocks import EtcLayer
-from etc_jax.layers.common import ACTIVATIONS, LayerNorm, Mlp, truncated_normal
+from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
 from etc_jax.layers.stack import Stack
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
 from etc_jax.types import Rows
 
 __all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "large"]
+
+
+NOTHING = Rows(None, None)
 
 
 def _norm(config: EtcConfig, name: str) -> LayerNorm:
@@ -105,9 +108,9 @@ class Etc(nn.Module):
         global_tokens: jax.Array,
         structure: st.Structure | st.ExplicitStructure,
         *,
-        types: Rows = Rows(None, None),
-        positions: Rows = Rows(None, None),
-        adders: Rows = Rows(None, None),
+        types: Rows = NOTHING,
+        positions: Rows = NOTHING,
+        adders: Rows = NOTHING,
     ) -> Rows:
         """Encodes a batch.
 
@@ -153,11 +156,7 @@ class EtcForPretraining(nn.Module):
     def setup(self):
         c = self.config
         self.encoder = Etc(c, self.deterministic)
-        self.mlm_dense = nn.Dense(
-            c.token_dim,
-            kernel_init=truncated_normal(c.initializer_range),
-            dtype=c.compute_dtype,
-        )
+        self.mlm_dense = Dense((c.token_dim,), c.initializer_range, c.compute_dtype)
         self.mlm_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
         self.mlm_bias = self.param("mlm_bias", nn.initializers.zeros, (c.vocab_size,))
         # exp(log_temperature) divides similarities; the paper leaves it open.

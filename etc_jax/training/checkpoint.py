@@ -140,6 +140,8 @@ class Checkpointer:
         faults = [] if last in self._steps() + [None] else [f"step {last}: is missing"]
         found = None
         for step in self._steps():
+            if self._removed_as_cut_short(step):
+                continue
             fault = self._set_aside_unless_whole(step)
             if fault is None:
                 found = step
@@ -161,18 +163,19 @@ class Checkpointer:
         names = [p.name for p in self._root.iterdir() if p.name.isdigit()]
         return sorted(map(int, names), reverse=True)
 
+    def _removed_as_cut_short(self, step: int) -> bool:
+        folder, last = self._root / str(step), self.last_step
+        if manifest.exists(folder) or (last is not None and step <= last):
+            return False
+        _LOG.warning("checkpoint %d was cut short while saved; removing it", step)
+        folder.rmtree()
+        return True
+
     def _set_aside_unless_whole(self, step: int) -> str | None:
         folder = self._root / str(step)
-        last = self.last_step
-        if not manifest.exists(folder) and (last is None or step > last):
-            _LOG.warning("checkpoint %d was cut short; removing it", step)
-            folder.rmtree()
-            return "was cut short while it was saved"
-        fault = (
-            manifest.verify(folder)
-            if manifest.exists(folder)
-            else (f"{manifest.NAME} is missing")
-        )
+        fault = f"{manifest.NAME} is missing"
+        if manifest.exists(folder):
+            fault = manifest.verify(folder)
         if fault is not None:
             aside = self._workdir / "bad_checkpoints" / f"{step}-{time.time_ns()}"
             aside.parent.mkdir(exist_ok=True)

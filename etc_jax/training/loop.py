@@ -69,6 +69,7 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
         )
         restored = _restore_or_init(config, job, tx, mesh, checkpointer, abstract)
         steps = _compile(config, job, tx, mesh, abstract, rows)
+        workdir_lib.record(config, folder)
         run = Run(config, folder, job, mesh, steps, checkpointer, guard, restored)
         with run:
             return run.to_the_end()

@@ -35,8 +35,6 @@ def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
         record = folder / _RECORD
         if record.exists():
             _check_same_run(json.loads(record.read_text()), config, folder)
-        mine = {"config_hash": config_hash(config), "config": to_dict(config)}
-        write_atomically(record, json.dumps({**mine, "identity": identity(config)}))
     except OSError as error:
         raise UserError(f"workdir {folder} cannot be used: {error}") from error
     except ValueError as error:
@@ -45,6 +43,20 @@ def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
             "choose another --workdir"
         ) from error
     return folder
+
+
+def record(config: Config, folder: epath.Path) -> None:
+    """Makes the folder the one of this run.
+
+    To be called after all checks: a config that was refused can then be corrected and
+    tried again in the same folder.
+    """
+    values = {
+        "config_hash": config_hash(config),
+        "config": to_dict(config),
+        "identity": identity(config),
+    }
+    write_atomically(folder / _RECORD, json.dumps(values, indent=1))
 
 
 def _check_same_run(record: dict[str, Any], config: Config, folder) -> None:

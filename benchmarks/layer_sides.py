@@ -1,0 +1,96 @@
+"""The sides of the layer benchmark: what each is, and what each is compared with."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import memory
+from benchmarks.harness import Side
+from benchmarks.problem import Sizes
+
+JAX_SIDES = ("etc", "etc_no_labels", "etc_dense", "jax_dpa", "jax_given_bias")
+TORCH_SIDES = ("hf_longformer", "hf_bigbird", "torch_sdpa")
+SIDES = JAX_SIDES + TORCH_SIDES
+REFERENCE = "etc"
+# Each side is compared with another one that claims the same function.
+ORACLES = {
+    "etc": "etc_dense",
+    "etc_dense": "jax_dpa",
+    "jax_dpa": "etc_dense",
+    "jax_given_bias": "etc_dense",
+    "etc_no_labels": "etc_dense_no_labels",
+    "hf_longformer": "etc_dense_no_labels",
+    "torch_sdpa": "etc_dense_full",
+}
+NOTES = {
+    "jax_given_bias": "only its output is checked: no gradient reaches the labels",
+    "hf_longformer": "no labels; projects global tokens apart, as it always does",
+    "hf_bigbird": "no labels; sees other pairs, so it has no oracle",
+    "torch_sdpa": "no labels; every token sees every token",
+}
+TOLERANCE = 1e-4
+
+
+def build(name: str, sizes: Sizes, *, gradient: bool) -> tuple[Any, Callable]:
+    """(side with `run()`, function from its raw result to named arrays)."""
+    if name in TORCH_SIDES:
+        from benchmarks import sides_torch
+
+        side = sides_torch.build_layer(name, sizes, gradient=gradient)
+        return side, side.arrays
+    from benchmarks import sides_jax
+
+    side = sides_jax.build_layer(name, sizes, gradient=gradient)
+    return side, functools.partial(sides_jax.layer_arrays, gradient=gradient)
+
+
+def build_run(name: str, sizes: dict[str, int], gradient: bool):
+    """Builder for `memory.measure`: (run, figures) of one side."""
+    side, _ = build(name, Sizes(**sizes), gradient=gradient)
+    if name in TORCH_SIDES:
+        return side.run, {}
+    return side.run, {"xla_temp_bytes": side.temp_bytes}
+
+
+def make_sides(names: Sequence[str], sizes: Sizes, *, gradient: bool) -> list[Side]:
+    """Sides ready to be compared.
+
+    An oracle is built (unless it is among the sides) and run once, when it is first
+    asked for.
+
+    Raises:
+      ValueError: for a name that is not among `SIDES`.
+    """
+    unknown = [name for name in names if name not in SIDES]
+    if unknown:
+        raise ValueError(f"no sides named {unknown}; there are: {list(SIDES)}")
+
+    built = functools.cache(functools.partial(build, sizes=sizes, gradient=gradient))
+
+    @functools.cache
+    def oracle(name: str) -> dict[str, np.ndarray]:
+        side, arrays = built(name)
+        return arrays(side.run())
+
+    def make(name: str) -> Side:
+        side, arrays = built(name)
+        want = functools.partial(oracle, ORACLES[name]) if name in ORACLES else None
+        if name == "jax_given_bias":
+            arrays = _only_output(arrays)
+            want = _only_output(want)
+        return Side(name, side.run, arrays, want, NOTES.get(name, ""))
+
+    return [make(name) for name in names]
+
+
+def _only_output(arrays: Callable) -> Callable:
+    return lambda *args: {"output": arrays(*args)["output"]}
+
+
+def peak(name: str, sizes: Sizes, *, gradient: bool) -> dict[str, Any]:
+    """Peak memory of one side in its own process: `peak_bytes`, `xla_temp_bytes`."""
+    arguments = {"name": name, "sizes": dataclasses.asdict(sizes), "gradient": gradient}
+    return memory.measure("benchmarks.layer_sides:build_run", arguments)

@@ -1,0 +1,224 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy_job
+
+from etc_jax.sharding import (
+    DEFAULT_RULES,
+    MeshConfig,
+    batch_shardings,
+    make_mesh,
+    replicated,
+    to_global,
+)
+from etc_jax.training.optimizer import decay_mask, learning_rate_of, make_optimizer
+from etc_jax.training.schedule import make_schedule
+from etc_jax.training.state import abstract_state, init_state
+from etc_jax.training.step import make_eval_step, make_train_step
+
+MODEL = toy_job.ToyConfig()
+
+
+def tx_for(config):
+    return make_optimizer(
+        config.optimizer,
+        make_schedule(config.schedule, learning_rate=0.01, num_steps=20),
+    )
+
+
+def toy_init(rng):
+    return toy_job.init_params(MODEL, rng)
+
+
+def toy_loss(*args):
+    return toy_job.loss_fn(MODEL, *args)
+
+
+def losses_on(mesh_config, devices, steps=20):
+    mesh = make_mesh(mesh_config, jax.devices()[:devices])
+    tx = tx_for(toy_job.config(train__num_steps=20))
+    with jax.set_mesh(mesh):
+        state = init_state(toy_init, tx, mesh, DEFAULT_RULES, jax.random.key(0))
+        batch = toy_job.rows_at(MODEL, 0, np.arange(8))
+        shardings = jax.tree.map(lambda x: x.sharding, state)
+        step = jax.jit(
+            make_train_step(toy_loss, tx),
+            in_shardings=(shardings, batch_shardings(batch, mesh), replicated(mesh)),
+            out_shardings=(shardings, replicated(mesh)),
+            donate_argnums=0,
+        )
+        found, rng = [], jax.device_put(jax.random.key(1), replicated(mesh))
+        for i in range(steps):
+            batch = to_global(toy_job.rows_at(MODEL, i, np.arange(8)), mesh, 8)
+            state, metrics = step(state, batch, rng)
+            found.append(float(metrics["loss"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    return losses_on(MeshConfig(), 1)
+
+
+@pytest.mark.parametrize("sizes", [(8, 1, 1), (2, 2, 2), (1, 8, 1), (1, 1, 8)])
+def test_eight_devices_compute_what_one_computes(one_device, sizes):
+    assert one_device[-1] < one_device[0] - 0.5
+    np.testing.assert_allclose(losses_on(MeshConfig(*sizes), 8), one_device, rtol=1e-5)
+
+
+def test_state_is_made_in_shards():
+    mesh = make_mesh(MeshConfig(data=1, fsdp=4, tensor=2))
+    tx = tx_for(toy_job.config())
+    abstract = abstract_state(toy_init, tx, mesh, DEFAULT_RULES)
+    state = init_state(toy_init, tx, mesh, DEFAULT_RULES, jax.random.key(0))
+    for leaf, want in zip(
+        jax.tree.leaves(state), jax.tree.leaves(abstract), strict=True
+    ):
+        assert leaf.sharding.is_equivalent_to(want.sharding, leaf.ndim)
+        assert (leaf.shape, leaf.dtype) == (want.shape, want.dtype)
+    adam = state.opt_state.inner_state[1][0]
+    for moment in (adam.mu, adam.nu):
+        kernel = moment["mlp"]["wi"]["kernel"]
+        assert kernel.sharding.spec == jax.P("fsdp", "tensor")
+        assert kernel.addressable_shards[0].data.shape == (4, 16)
+    expected = toy_init(jax.random.key(0))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), state.params, expected
+    )
+
+
+def quadratic(params, batch, rng, deterministic):
+    """Gradient with respect to w is batch["g"]; the noise shows which rng is used."""
+    noise = 0.0 if deterministic else jax.random.normal(rng)
+    loss = jnp.vdot(params["mlp"]["wi"]["kernel"], batch["g"])
+    return loss, {"noise": (noise, jnp.float32(1))}
+
+
+def start(config=None):
+    tx = tx_for(config or toy_job.config(schedule__warmup_steps=0))
+    mesh = make_mesh(MeshConfig(), jax.devices()[:1])
+    shape = (2, 2)
+
+    def init(rng):
+        return {"mlp": {"wi": {"kernel": jnp.full(shape, 2.0)}}}
+
+    state = init_state(init, tx, mesh, DEFAULT_RULES, jax.random.key(0))
+    return tx, state, jax.jit(make_train_step(quadratic, tx))
+
+
+def test_first_adamw_step_by_hand():
+    _, state, step = start()
+    grads = np.array([[3.0, -4.0], [0.0, 0.0]], np.float32)
+    new, metrics = step(state, {"g": grads}, jax.random.key(0))
+    # Bias-corrected Adam's first step is g / (|g| + eps) of the clipped gradient.
+    clipped = grads / 5.0
+    direction = clipped / (np.abs(clipped) + 1e-6)
+    expected = 2.0 - 0.01 * (direction + 0.01 * 2.0)
+    np.testing.assert_allclose(new.params["mlp"]["wi"]["kernel"], expected, rtol=1e-6)
+    assert float(metrics["grad_norm"]) == pytest.approx(5.0)
+    assert float(metrics["learning_rate"]) == pytest.approx(0.01)
+    norm = np.linalg.norm(expected)
+    assert float(metrics["param_norm"]) == pytest.approx(norm, rel=1e-6)
+    assert int(new.step) == 1 and int(metrics["skipped"]) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_update_that_is_not_finite_changes_nothing_but_the_step(bad):
+    _, state, step = start()
+    good = np.ones((2, 2), np.float32)
+    state, _ = step(state, {"g": good}, jax.random.key(0))
+    new, metrics = step(state, {"g": good * bad}, jax.random.key(0))
+    assert int(metrics["skipped"]) == 1
+    assert int(new.step) == int(state.step) + 1
+    assert toy_job.digest(new.params) == toy_job.digest(state.params)
+    assert toy_job.digest(new.opt_state) == toy_job.digest(state.opt_state)
+
+
+def test_randomness_is_a_function_of_the_step():
+    _, state, step = start()
+    batch = {"g": np.ones((2, 2), np.float32)}
+    rng = jax.random.key(5)
+    drawn = []
+    for _ in range(3):
+        state, metrics = step(state, batch, rng)
+        drawn.append(float(metrics["sums"]["noise"][0]))
+    expected = [jax.random.normal(jax.random.fold_in(rng, i)) for i in range(3)]
+    np.testing.assert_allclose(drawn, np.array(expected), rtol=1e-6)
+
+
+def test_evaluation_is_deterministic_and_has_a_loss():
+    _, state, _ = start()
+    sums = make_eval_step(quadratic)(state.params, {"g": np.ones((2, 2), np.float32)})
+    assert float(sums["noise"][0]) == 0
+    assert [float(x) for x in sums["loss"]] == [8.0, 1.0]
+
+
+def test_a_reported_loss_replaces_the_mean_over_batches():
+    def reports(params, batch, rng, deterministic):
+        return jnp.float32(1), {"loss": (jnp.float32(6), jnp.float32(3))}
+
+    sums = make_eval_step(reports)({}, {})
+    assert [float(x) for x in sums["loss"]] == [6.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        ("linear", [0, 0.5, 1, 0.875, 0.75, 0.5, 0]),
+        ("constant", [0, 0.5, 1, 1, 1, 1, 1]),
+        (
+            "inverse_sqrt",
+            [0, 0.5, 1, (2 / 3) ** 0.5, 0.5**0.5, (2 / 6) ** 0.5, 0.2**0.5],
+        ),
+    ],
+)
+def test_schedules_by_hand(name, values):
+    config = toy_job.config(schedule__name=name, schedule__warmup_steps=2).schedule
+    schedule = make_schedule(config, learning_rate=1.0, num_steps=10)
+    got = [float(schedule(t)) for t in (0, 1, 2, 3, 4, 6, 10)]
+    np.testing.assert_allclose(got, values, rtol=1e-6)
+
+
+def test_schedules_without_warm_up_begin_at_the_peak():
+    for name in ("linear", "constant", "inverse_sqrt"):
+        config = toy_job.config(schedule__name=name, schedule__warmup_steps=0).schedule
+        schedule = make_schedule(config, learning_rate=0.5, num_steps=10)
+        assert float(schedule(0)) == 0.5
+
+
+def test_norms_and_biases_are_not_decayed():
+    decayed = ["token_embedder/embedding", "mlp/wi/kernel", "long_labels/embedding"]
+    spared = [
+        "long_labels/bias",
+        "mlp/wi/bias",
+        "mlp_norm/scale",
+        "mlp_norm/bias",
+        "mlm_bias",
+        "cpc_log_temperature",
+        "cpc/log_temperature",
+    ]
+    tree = {}
+    for path in decayed + spared:
+        node = tree
+        *parents, leaf = path.split("/")
+        for name in parents:
+            node = node.setdefault(name, {})
+        node[leaf] = jnp.ones(())
+    flat = jax.tree_util.tree_flatten_with_path(decay_mask({"a": tree}))[0]
+    got = {
+        jax.tree_util.keystr(k, simple=True, separator="/").removeprefix("a/"): v
+        for k, v in flat
+    }
+    assert got == {p: True for p in decayed} | {p: False for p in spared}
+
+
+def test_learning_rate_follows_the_schedule():
+    schedule = optax.linear_schedule(0.0, 1.0, 4)
+    tx = make_optimizer(toy_job.config().optimizer, schedule)
+    params = {"mlp": {"wi": {"kernel": jnp.ones((2, 2))}}}
+    state = tx.init(params)
+    for count in range(3):
+        _, state = tx.update(params, state, params)
+        assert float(learning_rate_of(state)) == pytest.approx(count / 4)
