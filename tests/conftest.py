@@ -16,10 +16,29 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--fixtures", default=None, help="folder of golden cases for tests/parity"
-    )
+def golden_folder(config: pytest.Config) -> str | None:
+    """The folder given by `--fixtures DIR`: golden cases for tests/parity.
+
+    Raises:
+      pytest.UsageError: if no folder follows.
+    """
+    # pytest has a flag of this name (also spelled --funcargs) that takes no value, so
+    # the folder is read from the command line as it was given.
+    given = [str(arg) for arg in config.invocation_params.args]
+    if "--fixtures" not in given:
+        return None
+    after = given[given.index("--fixtures") + 1 :]
+    if not after or after[0].startswith("-"):
+        raise pytest.UsageError("--fixtures needs the folder of the golden cases")
+    return after[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Takes `--fixtures DIR` out of pytest's own hands."""
+    if (folder := golden_folder(config)) is not None:
+        config.option.showfixtures = False
+        config.args.remove(folder)
 
 
 def shared_folder() -> pathlib.Path:

@@ -1,5 +1,6 @@
 """Initialisers, activations and the small modules that every block uses."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -7,11 +8,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+# Computed again in the backward pass: their intermediate values are as large as the
+# widest activation of a layer and cheap to have back.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=True),
-    "gelu_exact": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu": jax.checkpoint(lambda x: jax.nn.gelu(x, approximate=True)),
+    "gelu_exact": jax.checkpoint(lambda x: jax.nn.gelu(x, approximate=False)),
     "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
+    "silu": jax.checkpoint(jax.nn.silu),
     "tanh": jnp.tanh,
     "linear": lambda x: x,
 }
@@ -64,6 +67,17 @@ class Dense(nn.Module):
         return y.reshape(*lead, *self.features)
 
 
+@functools.partial(jax.checkpoint, static_argnums=(3, 4))
+def _normalise(rows, scale, bias, epsilon: float, dtype):
+    """Rows with mean 0 and variance 1, scaled and shifted: `[rows, e]`."""
+    y = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+    # Two passes: the one-pass variance loses digits where the mean is large.
+    y = y - jnp.mean(y, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(y), axis=-1, keepdims=True)
+    y = y * jax.lax.rsqrt(variance + epsilon)
+    return (y * scale[None, :] + bias[None, :]).astype(dtype)
+
+
 class LayerNorm(nn.Module):
     """Layer normalisation over the last axis with float32 statistics.
 
@@ -81,13 +95,9 @@ class LayerNorm(nn.Module):
         width = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (width,), self.param_dtype)
         bias = self.param("bias", nn.initializers.zeros, (width,), self.param_dtype)
-        y = as_rows(x).astype(jnp.promote_types(x.dtype, jnp.float32))
-        # Two passes: the one-pass variance loses digits where the mean is large.
-        y = y - jnp.mean(y, axis=-1, keepdims=True)
-        variance = jnp.mean(jnp.square(y), axis=-1, keepdims=True)
-        y = y * jax.lax.rsqrt(variance + self.epsilon)
-        y = y * scale[None, :] + bias[None, :]
-        return y.astype(self.dtype).reshape(x.shape)
+        rows = as_rows(x)
+        y = _normalise(rows, scale, bias, self.epsilon, jnp.dtype(self.dtype))
+        return y.reshape(x.shape)
 
 
 class Mlp(nn.Module):

@@ -1,18 +1,18 @@
 """Relative-position label logits and their gradients, without a scatter.
 
-A query's label logits `t[..., q, v] = query . embedding[v] + bias[v]` are few; the
+A query's label logits `t[..., v, q] = query . embedding[v] + bias[v]` are few; the
 logit of a pair is one of them, chosen by the pair's label. Autodiff would turn that
 choice into a scatter-add. Here the choice and its transpose are written by hand:
 
-* distance labels are a function of j - i, so a block of them is the row of label
-  logits by distance, sheared: each query row moved one key to the right of the row
-  above. Padding and reshaping shear; the inverse unshears; no index is involved.
+* distance labels are a function of j - i, so a block of them is the band of unclipped
+  distances, sheared, with the two clipped labels above and below it. Padding and
+  reshaping shear; the inverse unshears; no index is involved.
 * the few other labels are selected by comparison, and their transposes are masked
   sums.
 * labels given as tensors are gathered, and their transpose is a masked sum a label.
 
-Throughout, `t` is `[..., q, labels]`, a block of logits is `[..., q, keys]`, and label
-arrays broadcast against the block.
+Throughout, `t` is `[..., labels, q]`, a block of logits is `[..., keys, q]` (keys as
+rows, as the attention forms have it), and label arrays broadcast against the block.
 """
 
 import dataclasses
@@ -20,12 +20,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-
-def distance_order(max_distance: int) -> np.ndarray:
-    """Distance labels from the far left to the far right: 2k .. k+1, 0, 1 .. k."""
-    k = max_distance
-    return np.concatenate([np.arange(2 * k, k, -1), np.arange(k + 1)])
 
 
 def shear(rows: jax.Array) -> jax.Array:
@@ -46,78 +40,92 @@ def unshear(block: jax.Array) -> jax.Array:
     return flat.reshape(*lead, q, wide + 1)[..., : wide - q + 1]
 
 
-def _spread(t: jax.Array, max_distance: int, radius: int) -> jax.Array:
-    """`[..., 2k+1]` in distance order -> `[..., 2r+1]`: clipped ends repeated."""
-    k, r = max_distance, radius
-    if r <= k:
-        return t[..., k - r : k + r + 1]
-    far = r - k
-    left = jnp.broadcast_to(t[..., :1], (*t.shape[:-1], far))
-    right = jnp.broadcast_to(t[..., -1:], (*t.shape[:-1], far))
-    return jnp.concatenate([left, t, right], axis=-1)
-
-
-def _gather_up(x: jax.Array, max_distance: int, radius: int) -> jax.Array:
-    """The transpose of `_spread`: the columns of one label are summed."""
-    k, r = max_distance, radius
-    if r <= k:
-        return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(k - r, k - r)])
-    far = r - k
-    left = jnp.sum(x[..., : far + 1], axis=-1, keepdims=True)
-    right = jnp.sum(x[..., -far - 1 :], axis=-1, keepdims=True)
-    if k == 0:
-        return jnp.sum(x, axis=-1, keepdims=True)
-    return jnp.concatenate([left, x[..., far + 1 : -far - 1], right], axis=-1)
+def _flip(x: jax.Array) -> jax.Array:
+    return jnp.swapaxes(x, -1, -2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Band:
-    """Distance labels of a block of queries and its window of keys.
-
-    Column j of the window is `radius` places to the left of row 0, plus j.
+class Distance:
+    """Distance labels of a block: key row j is `j + offset - i` places from query i.
 
     Attributes:
       max_distance: k.
-      radius: distances beyond it need no logits (they are masked).
+      offset: distance of key row 0 from query 0.
+      keys: rows of the block.
     """
 
     max_distance: int
-    radius: int
+    offset: int
+    keys: int
+
+    def _rows(self, queries: int) -> tuple[int, int, int]:
+        """(first row, one past the last row, sheared row of the first) of the band.
+
+        Rows before the band are clipped on the left for every query, rows behind it on
+        the right.
+        """
+        k = self.max_distance
+        first = min(max(0, -self.offset - k), self.keys)
+        stop = max(first, min(self.keys, k + queries - self.offset))
+        return first, stop, first + self.offset + k
+
+    def _sides(self, queries: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs of the band's rows beyond distance k: (left, right), `[rows, q]`."""
+        first, stop, _ = self._rows(queries)
+        distance = np.arange(first, stop)[:, None] + self.offset - np.arange(queries)
+        return distance < -self.max_distance, distance > self.max_distance
+
+    def _spread(self, x: np.ndarray, ndim: int) -> np.ndarray:
+        return x.reshape((1,) * (ndim - 2) + x.shape)
 
     def logits(self, t: jax.Array) -> jax.Array:
-        """`[..., q, labels]` -> `[..., q, q + 2 * radius]`."""
-        ordered = jnp.take(t, distance_order(self.max_distance), axis=-1)
-        return shear(_spread(ordered, self.max_distance, self.radius))
+        """`[..., labels, q]` -> `[..., keys, q]`."""
+        q, ndim = t.shape[-1], t.ndim
+        first, stop, place = self._rows(q)
+        k = self.max_distance
+        near = [jnp.flip(t[..., k + 1 : 2 * k + 1, :], axis=-2), t[..., : k + 1, :]]
+        near = jnp.concatenate(near, axis=-2)
+        far_left, far_right = near[..., :1, :], near[..., -1:, :]
+        band = _flip(shear(_flip(near))[..., place : place + stop - first])
+        left, right = (self._spread(side, ndim) for side in self._sides(q))
+        band = jnp.where(left, far_left, jnp.where(right, far_right, band))
+
+        def repeat(row, rows):
+            return jnp.broadcast_to(row, (*t.shape[:-2], rows, q))
+
+        parts = [repeat(far_left, first), band, repeat(far_right, self.keys - stop)]
+        return jnp.concatenate(parts, axis=-2)
 
     def gradient(self, block: jax.Array, num_labels: int) -> jax.Array:
         """The transpose of `logits`."""
-        ordered = _gather_up(unshear(block), self.max_distance, self.radius)
-        inverse = np.argsort(distance_order(self.max_distance))
-        dt = jnp.take(ordered, inverse, axis=-1)
-        unused = num_labels - dt.shape[-1]
-        return jnp.pad(dt, [(0, 0)] * (dt.ndim - 1) + [(0, unused)])
+        q, ndim = block.shape[-1], block.ndim
+        first, stop, place = self._rows(q)
+        band = block[..., first:stop, :]
+        left, right = (self._spread(side, ndim) for side in self._sides(q))
 
+        def total(side, rest):
+            inside = jnp.sum(jnp.where(side, band, 0), axis=-2, keepdims=True)
+            return inside + jnp.sum(rest, axis=-2, keepdims=True)
 
-@dataclasses.dataclass(frozen=True)
-class Square:
-    """Distance labels of q queries and the same q keys."""
-
-    max_distance: int
-    length: int
-
-    def _band(self) -> Band:
-        return Band(self.max_distance, max(self.length - 1, 1))
-
-    def logits(self, t: jax.Array) -> jax.Array:
-        """`[..., q, labels]` -> `[..., q, q]`."""
-        band = self._band()
-        return band.logits(t)[..., band.radius : band.radius + self.length]
-
-    def gradient(self, block: jax.Array, num_labels: int) -> jax.Array:
-        """The transpose of `logits`."""
-        band = self._band()
-        widths = [(0, 0)] * (block.ndim - 1) + [(band.radius, band.radius)]
-        return band.gradient(jnp.pad(block, widths), num_labels)
+        far_left = total(left, block[..., :first, :])
+        far_right = total(right, block[..., stop:, :])
+        wide = 2 * self.max_distance + q
+        sheared = jnp.pad(
+            _flip(band),
+            [(0, 0)] * (ndim - 1) + [(place, wide - place - (stop - first))],
+        )
+        near = _flip(unshear(sheared))
+        inner = near.shape[-2] - 2
+        ends = [(0, 0)] * (ndim - 2)
+        near = (
+            near
+            + jnp.pad(far_left, [*ends, (0, inner + 1), (0, 0)])
+            + jnp.pad(far_right, [*ends, (inner + 1, 0), (0, 0)])
+        )
+        k = self.max_distance
+        dt = [near[..., k:, :], jnp.flip(near[..., :k, :], axis=-2)]
+        unused = jnp.zeros((*near.shape[:-2], num_labels - 2 * k - 1, q), near.dtype)
+        return jnp.concatenate([*dt, unused], axis=-2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,52 +135,48 @@ class Constant:
     label: int
 
     def logits(self, t: jax.Array) -> jax.Array:
-        """`[..., q, labels]` -> `[..., q, 1]`."""
-        return t[..., self.label, None]
+        """`[..., labels, q]` -> `[..., 1, q]`."""
+        return t[..., self.label, None, :]
 
     def gradient(self, block: jax.Array, num_labels: int) -> jax.Array:
-        """The transpose of `logits`, for a block `[..., q, keys]`."""
-        column = jnp.sum(block, axis=-1, keepdims=True)
+        """The transpose of `logits`, for a block `[..., keys, q]`."""
+        row = jnp.sum(block, axis=-2, keepdims=True)
         after = num_labels - self.label - 1
-        return jnp.pad(column, [(0, 0)] * (block.ndim - 1) + [(self.label, after)])
+        widths = [(0, 0)] * (block.ndim - 2) + [(self.label, after), (0, 0)]
+        return jnp.pad(row, widths)
 
 
-def choose(t: jax.Array, base, label, others: tuple[int, ...]) -> jax.Array:
-    """Logits of `base`, except where `label` is one of `others`."""
-    logits = base.logits(t)
-    for other in others:
-        logits = jnp.where(label == other, t[..., other, None], logits)
+Chosen = tuple[tuple[int, jax.Array], ...]  # (label, where it stands) each
+
+
+def choose(t: jax.Array, logits: jax.Array, chosen: Chosen) -> jax.Array:
+    """The given logits, except where one of the chosen labels stands."""
+    for label, where in chosen:
+        logits = jnp.where(where, t[..., label, None, :], logits)
     return logits
 
 
-def choose_gradient(block, base, label, others: tuple[int, ...], num_labels: int):
-    """The transpose of `choose`."""
-    rest, columns = block, []
-    for other in others:
-        chosen = label == other
-        columns.append(jnp.sum(jnp.where(chosen, block, 0), axis=-1))
-        rest = jnp.where(chosen, 0, rest)
-    dt = base.gradient(rest, num_labels)
-    for other, column in zip(others, columns, strict=True):
-        onehot = np.eye(num_labels, dtype=np.float32)[other]
-        dt = dt + column[..., None] * onehot.reshape((1,) * column.ndim + (-1,))
-    return dt
+def choose_gradient(block: jax.Array, base, chosen: Chosen, num_labels: int):
+    """The transpose of `choose` of the logits of `base`."""
+    rest, parts = block, []
+    for label, where in reversed(chosen):
+        parts.append(Constant(label).gradient(jnp.where(where, rest, 0), num_labels))
+        rest = jnp.where(where, 0, rest)
+    return sum(parts, base.gradient(rest, num_labels))
 
 
 def gather(t: jax.Array, label: jax.Array) -> jax.Array:
-    """Logits of labels given one by one; `label` broadcasts to `[..., q, keys]`."""
-    shape = jnp.broadcast_shapes(t.shape[:-1], label.shape[:-1])
-    t = jnp.broadcast_to(t, (*shape, t.shape[-1]))
-    return jnp.take_along_axis(
-        t, jnp.broadcast_to(label, (*shape, label.shape[-1])), axis=-1
-    )
+    """Logits of labels given one by one; `label` broadcasts to `[..., keys, q]`."""
+    lead = jnp.broadcast_shapes(t.shape[:-2], label.shape[:-2])
+    t = jnp.broadcast_to(t, (*lead, *t.shape[-2:]))
+    label = jnp.broadcast_to(label, (*lead, *label.shape[-2:]))
+    return jnp.take_along_axis(t, label, axis=-2)
 
 
 def gather_gradient(block: jax.Array, label: jax.Array, num_labels: int) -> jax.Array:
     """The transpose of `gather`."""
 
     def one(v):
-        return jnp.sum(jnp.where(label == v, block, 0), axis=-1)
+        return jnp.sum(jnp.where(label == v, block, 0), axis=-2)
 
-    columns = jax.lax.map(one, jnp.arange(num_labels))
-    return jnp.moveaxis(columns, 0, -1)
+    return jnp.moveaxis(jax.lax.map(one, jnp.arange(num_labels)), 0, -2)

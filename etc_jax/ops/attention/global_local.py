@@ -111,42 +111,42 @@ def _blocked(query, key, value, tables, structure, rules, dropout, sizes) -> Row
     else:
         pairs = RulePairs.make(structure, rules, radius, padded)
 
-    def heads(x, before=0, after=0):
-        """`[b, l, h, d]` -> `[b, h, before + l + after, d]`."""
-        return blocking.pad_axis(jnp.swapaxes(x, 1, 2), 2, before, after)
-
     long_table, global_table = _used_tables(tables, structure)
     tail = padded - n
+
+    def heads(x):
+        return jnp.swapaxes(x, 1, 2)  # [b, length, h, d] <-> [b, h, length, d]
+
+    def padded_heads(x, side):
+        return heads(blocking.pad_axis(x, 1, side, tail + side))
+
+    long, glob = jnp.zeros_like(query.long), jnp.zeros_like(query.global_)
     if n:
         long = long_rows(
             options,
-            heads(query.long, 0, tail),
-            heads(key.l2l, radius, tail + radius),
-            heads(value.l2l, radius, tail + radius),
+            padded_heads(query.long, 0),
+            padded_heads(key.l2l, radius),
+            padded_heads(value.l2l, radius),
             heads(key.l2g),
             heads(value.l2g),
             long_table,
             pairs,
             rngs[0],
         )
-        long = jnp.swapaxes(long[:, :, :n], 1, 2)
-    else:
-        long = jnp.zeros_like(query.long)
+        long = heads(long)[:, :n]
     if g:
         glob = global_rows(
             options,
             heads(query.global_),
             heads(key.g2g),
             heads(value.g2g),
-            heads(key.g2l, 0, tail),
-            heads(value.g2l, 0, tail),
+            padded_heads(key.g2l, radius),
+            padded_heads(value.g2l, radius),
             global_table,
             pairs,
             rngs[1],
         )
-        glob = jnp.swapaxes(glob, 1, 2)
-    else:
-        glob = jnp.zeros_like(query.global_)
+        glob = heads(glob)
     return Rows(long, glob)
 
 

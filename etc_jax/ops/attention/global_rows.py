@@ -20,27 +20,29 @@ from etc_jax.ops.attention.softmax import (
     dropout_factors,
     finish,
     masked_logits,
+    row_deltas,
 )
 
 Array = jax.Array
 
 # Folded into the dropout key of the g2g block; chunk numbers count from 0.
-_G2G_STREAM = 2**31 - 1
+_G2G_STREAM = 2**30
 
 
 def _label_logits(query: Array, table, dtype) -> Array | None:
-    """`[b, h, g, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, g, V]`."""
+    """`[b, h, g, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, V, g]`."""
     if table is None:
         return None
-    bias = table.bias.astype(dtype).T[None, :, None, :]
+    bias = table.bias.astype(dtype).T[None, :, :, None]
     embedding = table.embedding.astype(query.dtype)
-    return dot("bhqd,vhd->bhqv", query, embedding, dtype) + bias
+    return dot("vhd,bhqd->bhvq", embedding, query, dtype) + bias
 
 
-def _block(options, query, key, t, mask, labels, rng, stream, dtype):
+def _block(options, query, key, t, block_fn, rng, stream, dtype):
     """(masked logits, dropout factors or None, labels) of one block of keys."""
-    scores = dot("bhqd,bhkd->bhqk", query, key, dtype)
-    logits = masked_logits(scores, t, mask, labels, options.scale)
+    scores = dot("bhkd,bhqd->bhkq", key, query, dtype)
+    mask, labels = blocking.materialised(block_fn, stream, stream)
+    logits = masked_logits(scores, t, mask, labels, options.scale, stream)
     factors = None
     if rng is not None:
         rng = jax.random.fold_in(rng, stream)
@@ -52,27 +54,37 @@ def _long_block(options, query, key, t, pairs, rng, index, dtype):
     """The block of one chunk of long keys, and the keys themselves."""
     size = options.chunk_blocks * options.block_size
     start = index * size
-    k = blocking.slice_axis(key, start, size, 2)
-    mask, labels = pairs.g2l(start, size)
-    return start, k, _block(options, query, k, t, mask, labels, rng, index, dtype)
+    k = blocking.slice_axis(key, start + pairs.radius, size, 2)
+
+    def block_fn(index):
+        return pairs.g2l(index * size, size)
+
+    return start, k, _block(options, query, k, t, block_fn, rng, index, dtype)
+
+
+def _global_block(options, query, g_key, t, pairs, rng, dtype):
+    """The block of the global keys."""
+    stream = jnp.asarray(_G2G_STREAM, jnp.int32)
+    return _block(options, query, g_key, t, lambda _: pairs.g2g(), rng, stream, dtype)
 
 
 def _absorb(state, logits, factors, value, dtype):
     """Online softmax: adds one block of keys to (maximum, sum, output)."""
     top, total, acc = state
-    new = jnp.maximum(top, logits.max(-1))
+    new = jnp.maximum(top, logits.max(-2))
     shrink = jnp.exp(top - new)
-    weights = jnp.exp(logits - new[..., None])
-    total = total * shrink + weights.sum(-1)
+    weights = jnp.exp(logits - new[..., None, :])
+    total = total * shrink + weights.sum(-2)
     if factors is not None:
         weights = weights * factors
-    acc = acc * shrink[..., None] + dot("bhqk,bhkd->bhqd", weights, value, dtype)
+    acc = acc * shrink[..., None] + dot("bhkq,bhkd->bhqd", weights, value, dtype)
     return new, total, acc
 
 
-def _chunks(options: Options, key: Array) -> Array:
+def _chunks(options: Options, key: Array, pairs) -> Array:
     size = options.chunk_blocks * options.block_size
-    return jnp.arange(key.shape[2] // size, dtype=jnp.int32)
+    count = (key.shape[2] - 2 * pairs.radius) // size
+    return jnp.arange(count, dtype=jnp.int32)
 
 
 def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
@@ -80,10 +92,7 @@ def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
     t = _label_logits(query, table, dtype)
     size = options.chunk_blocks * options.block_size
 
-    mask, labels = pairs.g2g()
-    logits, factors, _ = _block(
-        options, query, g_key, t, mask, labels, rng, _G2G_STREAM, dtype
-    )
+    logits, factors, _ = _global_block(options, query, g_key, t, pairs, rng, dtype)
     state = (
         jnp.full(query.shape[:-1], MASKED, dtype),
         jnp.zeros(query.shape[:-1], dtype),
@@ -95,10 +104,10 @@ def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
         start, _, (logits, factors, _) = _long_block(
             options, query, key, t, pairs, rng, index, dtype
         )
-        v = blocking.slice_axis(value, start, size, 2)
+        v = blocking.slice_axis(value, start + pairs.radius, size, 2)
         return _absorb(state, logits, factors, v, dtype), None
 
-    (top, total, acc), _ = jax.lax.scan(body, state, _chunks(options, key))
+    (top, total, acc), _ = jax.lax.scan(body, state, _chunks(options, key, pairs))
     output, lse = finish(acc, total, top)
     return output.astype(query.dtype), lse
 
@@ -110,8 +119,11 @@ def global_rows(options, query, g_key, g_value, key, value, table, pairs, rng):
     Args:
       options: static choices; a chunk is `block_size * chunk_blocks` long keys.
       query: `[b, h, g, d]`.
-      g_key, g_value: `[b, h, g, d]` of the global tokens.
-      key, value: `[b, h, n, d]` of the long tokens, n a whole number of chunks or 0.
+      g_key: `[b, h, g, d]` of the global tokens.
+      g_value: likewise.
+      key: `[b, h, r + n + r, d]` of the long tokens, padded by `pairs.radius` as
+        `long_rows` needs them, n a whole number of chunks.
+      value: likewise.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       pairs: masks and labels of the blocks.
       rng: key of attention dropout, or None.
@@ -137,15 +149,13 @@ def _vjp_backward(options, saved, d_output):
     dtype = accumulation_dtype(query.dtype)
     size = options.chunk_blocks * options.block_size
     t = _label_logits(query, table, dtype)
-    delta = jnp.sum(
-        output.astype(dtype) * d_output.astype(dtype), axis=-1, keepdims=True
-    )
+    delta = row_deltas(output, d_output, dtype)
 
     def gradients(block, k, v):
         """Gradients of one block of keys: (dq, dt or 0, dk, dv)."""
         logits, factors, labels = block
-        p = jnp.exp(logits - lse[..., None])
-        dp = dot("bhqd,bhkd->bhqk", d_output, v, dtype)
+        p = jnp.exp(logits - lse[..., None, :])
+        dp = dot("bhkd,bhqd->bhkq", v, d_output, dtype)
         dropped = p
         if factors is not None:
             dropped, dp = p * factors, dp * factors
@@ -154,37 +164,41 @@ def _vjp_backward(options, saved, d_output):
         if labels is not None:
             dt = labels.gradient(ds, table.bias.shape[0])
         return (
-            dot("bhqk,bhkd->bhqd", ds, k, dtype),
+            dot("bhkq,bhkd->bhqd", ds, k, dtype),
             dt,
-            dot("bhqk,bhqd->bhkd", ds, query, dtype).astype(k.dtype),
-            dot("bhqk,bhqd->bhkd", dropped, d_output, dtype).astype(v.dtype),
+            dot("bhkq,bhqd->bhkd", ds, query, dtype).astype(k.dtype),
+            dot("bhkq,bhqd->bhkd", dropped, d_output, dtype).astype(v.dtype),
         )
 
-    mask, labels = pairs.g2g()
-    block = _block(options, query, g_key, t, mask, labels, rng, _G2G_STREAM, dtype)
+    block = _global_block(options, query, g_key, t, pairs, rng, dtype)
     dq, dt, d_g_key, d_g_value = gradients(block, g_key, g_value)
 
     def body(carry, index):
         start, k, block = _long_block(options, query, key, t, pairs, rng, index, dtype)
-        v = blocking.slice_axis(value, start, size, 2)
+        v = blocking.slice_axis(value, start + pairs.radius, size, 2)
         part_dq, part_dt, dk, dv = gradients(block, k, v)
         return (carry[0] + part_dq, carry[1] + part_dt), (dk, dv)
 
-    (dq, dt), (dk, dv) = jax.lax.scan(body, (dq, dt), _chunks(options, key))
+    (dq, dt), (dk, dv) = jax.lax.scan(body, (dq, dt), _chunks(options, key, pairs))
     d_table = None
     if table is not None:
-        dq += dot("bhqv,vhd->bhqd", dt, table.embedding.astype(query.dtype), dtype)
+        dq += dot("bhvq,vhd->bhqd", dt, table.embedding.astype(query.dtype), dtype)
         d_table = type(table)(
-            dot("bhqv,bhqd->vhd", dt, query, dtype).astype(table.embedding.dtype),
-            jnp.sum(dt, axis=(0, 2)).T.astype(table.bias.dtype),
+            dot("bhvq,bhqd->vhd", dt, query, dtype).astype(table.embedding.dtype),
+            jnp.sum(dt, axis=(0, 3)).T.astype(table.bias.dtype),
         )
-    join = lambda x: blocking.unblock(jnp.moveaxis(x, 0, 2), 2)  # noqa: E731
+
+    def join(x):
+        """Chunks `[chunks, b, h, k, d]` -> padded `[b, h, r + n + r, d]`."""
+        x = blocking.unblock(jnp.moveaxis(x, 0, 2), 2)
+        return blocking.pad_axis(x, 2, pairs.radius, pairs.radius)
+
     return (
         dq.astype(query.dtype),
         d_g_key,
         d_g_value,
-        join(dk).reshape(key.shape),
-        join(dv).reshape(value.shape),
+        join(dk),
+        join(dv),
         d_table,
         None,
         None,

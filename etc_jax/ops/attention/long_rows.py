@@ -22,6 +22,7 @@ from etc_jax.ops.attention.softmax import (
     dropout_factors,
     finish,
     masked_logits,
+    row_deltas,
 )
 
 Array = jax.Array
@@ -49,25 +50,28 @@ def _chunk(options: Options, pairs, index, arrays):
 
 
 def _label_logits(q: Array, table, dtype) -> Array | None:
-    """`[b, h, C, q, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, C, q, V]`."""
+    """`[b, h, C, q, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, C, V, q]`."""
     if table is None:
         return None
-    bias = table.bias.astype(dtype).T[None, :, None, None, :]
-    return dot("bhcqd,vhd->bhcqv", q, table.embedding.astype(q.dtype), dtype) + bias
+    bias = table.bias.astype(dtype).T[None, :, None, :, None]
+    return dot("vhd,bhcqd->bhcvq", table.embedding.astype(q.dtype), q, dtype) + bias
 
 
 def _logits(options, pairs, start, q, k_window, side_key, table, dtype):
-    """Masked logits of the window `[b, h, C, q, w]` and of the globals, with labels."""
-    blocks = (start, options.chunk_blocks, options.block_size)
+    """Masked logits of the window `[b, h, C, w, q]` and of the globals, with labels."""
+    blocks = (options.chunk_blocks, options.block_size)
     t = _label_logits(q, table, dtype)
-    parts = []
-    mask, labels = pairs.l2l(*blocks)
-    scores = dot("bhcqd,bhcwd->bhcqw", q, k_window, dtype)
-    parts.append((masked_logits(scores, t, mask, labels, options.scale), labels))
+
+    def part(scores, block_fn):
+        mask, labels = blocking.materialised(
+            lambda start: block_fn(start, *blocks), start, start
+        )
+        logits = masked_logits(scores, t, mask, labels, options.scale, start)
+        return logits, labels
+
+    parts = [part(dot("bhcwd,bhcqd->bhcwq", k_window, q, dtype), pairs.l2l)]
     if side_key.shape[2]:
-        mask, labels = pairs.l2g(*blocks)
-        scores = dot("bhcqd,bhgd->bhcqg", q, side_key, dtype)
-        parts.append((masked_logits(scores, t, mask, labels, options.scale), labels))
+        parts.append(part(dot("bhgd,bhcqd->bhcgq", side_key, q, dtype), pairs.l2g))
     return parts
 
 
@@ -93,7 +97,7 @@ def _each_chunk(body, carry, count: int):
 
 
 def _join(x: Array, axis: int) -> Array:
-    """Chunks `[chunks, b, h, C, q, ...]` -> `[b, h, chunks * C * q, ...]`."""
+    """Chunks of blocks `[chunks, ..., C, q, ...]` -> `[..., chunks * C * q, ...]`."""
     x = jnp.moveaxis(x, 0, axis)
     return blocking.unblock(blocking.unblock(x, axis), axis)
 
@@ -108,16 +112,16 @@ def _forward(options, query, key, value, side_key, side_value, table, pairs, rng
     def body(carry, index):
         start, q, k, v = _chunk(options, pairs, index, (query, key, value))
         parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
-        top = functools.reduce(jnp.maximum, [s.max(-1) for s, _ in parts])
-        weights = [jnp.exp(s - top[..., None]) for s, _ in parts]
-        total = sum(w.sum(-1) for w in weights)
+        top = functools.reduce(jnp.maximum, [s.max(-2) for s, _ in parts])
+        weights = [jnp.exp(s - top[..., None, :]) for s, _ in parts]
+        total = sum(w.sum(-2) for w in weights)
         factors = _factors(options, rng, index, parts, dtype)
         weights = [
             w if f is None else w * f for w, f in zip(weights, factors, strict=True)
         ]
-        acc = dot("bhcqw,bhcwd->bhcqd", weights[0], v, dtype)
+        acc = dot("bhcwq,bhcwd->bhcqd", weights[0], v, dtype)
         if len(parts) > 1:
-            acc += dot("bhcqg,bhgd->bhcqd", weights[1], side_value, dtype)
+            acc += dot("bhcgq,bhgd->bhcqd", weights[1], side_value, dtype)
         output, lse = finish(acc, total, top)
         return carry, (output.astype(query.dtype), lse)
 
@@ -132,8 +136,10 @@ def long_rows(options, query, key, value, side_key, side_value, table, pairs, rn
     Args:
       options: static choices.
       query: `[b, h, n, d]`, n a whole number of chunks.
-      key, value: `[b, h, r + n + r, d]`, padded by `pairs.radius` on each side.
-      side_key, side_value: `[b, h, g, d]` of the global tokens; g may be 0.
+      key: `[b, h, r + n + r, d]`, padded by `pairs.radius` on each side.
+      value: likewise.
+      side_key: `[b, h, g, d]` of the global tokens; g may be 0.
+      side_value: likewise.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       pairs: masks and labels of the blocks.
       rng: key of attention dropout, or None.
@@ -160,7 +166,6 @@ def _vjp_backward(options, saved, d_output):
     query, key, value, side_key, side_value, table, pairs, rng, output, lse = saved
     dtype = accumulation_dtype(query.dtype)
     has_side = side_key.shape[2] > 0
-    delta = jnp.sum(output.astype(dtype) * d_output.astype(dtype), axis=-1)
     size = options.chunk_blocks * options.block_size
 
     def rows(x, start):
@@ -178,34 +183,35 @@ def _vjp_backward(options, saved, d_output):
         parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
         factors = _factors(options, rng, index, parts, dtype)
         do = rows(d_output, start)
-        row_lse, row_delta = rows(lse, start)[..., None], rows(delta, start)[..., None]
+        row_lse = rows(lse, start)[..., None, :]
+        row_delta = row_deltas(rows(output, start), do, dtype)
 
         def part_gradients(part, factor, to_weights, values):
             """(probabilities after dropout, gradient of the unscaled scores)."""
             p = jnp.exp(part[0] - row_lse)
-            dp = dot(to_weights, do, values, dtype)
+            dp = dot(to_weights, values, do, dtype)
             dropped = p
             if factor is not None:
                 dropped, dp = p * factor, dp * factor
             return dropped, p * (dp - row_delta) * options.scale
 
-        p, ds = part_gradients(parts[0], factors[0], "bhcqd,bhcwd->bhcqw", v)
+        p, ds = part_gradients(parts[0], factors[0], "bhcwd,bhcqd->bhcwq", v)
         carry = dict(carry)
         carry["value"] = add_window(
-            carry["value"], dot("bhcqw,bhcqd->bhcwd", p, do, dtype), start
+            carry["value"], dot("bhcwq,bhcqd->bhcwd", p, do, dtype), start
         )
         carry["key"] = add_window(
-            carry["key"], dot("bhcqw,bhcqd->bhcwd", ds, q, dtype), start
+            carry["key"], dot("bhcwq,bhcqd->bhcwd", ds, q, dtype), start
         )
-        dq = dot("bhcqw,bhcwd->bhcqd", ds, k, dtype)
+        dq = dot("bhcwq,bhcwd->bhcqd", ds, k, dtype)
         blocks_ds = [ds]
         if has_side:
             p, ds = part_gradients(
-                parts[1], factors[1], "bhcqd,bhgd->bhcqg", side_value
+                parts[1], factors[1], "bhgd,bhcqd->bhcgq", side_value
             )
-            carry["side_value"] += dot("bhcqg,bhcqd->bhgd", p, do, dtype)
-            carry["side_key"] += dot("bhcqg,bhcqd->bhgd", ds, q, dtype)
-            dq += dot("bhcqg,bhgd->bhcqd", ds, side_key, dtype)
+            carry["side_value"] += dot("bhcgq,bhcqd->bhgd", p, do, dtype)
+            carry["side_key"] += dot("bhcgq,bhcqd->bhgd", ds, q, dtype)
+            dq += dot("bhcgq,bhgd->bhcqd", ds, side_key, dtype)
             blocks_ds.append(ds)
         if table is not None:
             dt = sum(
@@ -213,9 +219,9 @@ def _vjp_backward(options, saved, d_output):
                 for block, (_, labels) in zip(blocks_ds, parts, strict=True)
                 if labels is not None
             )
-            carry["embedding"] += dot("bhcqv,bhcqd->vhd", dt, q, dtype)
-            carry["bias"] += jnp.sum(dt, axis=(0, 2, 3)).T
-            dq += dot("bhcqv,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
+            carry["embedding"] += dot("bhcvq,bhcqd->vhd", dt, q, dtype)
+            carry["bias"] += jnp.sum(dt, axis=(0, 2, 4)).T
+            dq += dot("bhcvq,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
         return carry, dq.astype(query.dtype)
 
     zeros = {

@@ -4,8 +4,9 @@ Both classes answer for the same four kinds of blocks, so the attention forms do
 know which one they read. Long vectors are padded by `radius` places before and after
 (and to whole blocks), so window columns of a block of rows are a plain slice.
 
-A block's answer is `(mask, labels)`: the mask broadcasts to `[batch, heads, ..., q,
-keys]`; `labels` is None, or has `logits(t)` and `gradient(block, num_labels)`.
+A block's answer is `(mask, labels)`, with keys as rows and queries as columns: the mask
+broadcasts to `[batch, heads, ..., keys, q]`; `labels` is None, or has `logits(t)` and
+`gradient(block, num_labels)`.
 """
 
 from __future__ import annotations
@@ -21,44 +22,55 @@ from etc_jax.ops import labels as label_ops
 
 Array = jax.Array
 
+_STATIC = {"static": True}
 
+
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ChosenLabels:
     """Labels that are `base` but for a few others (see `labels.choose`)."""
 
-    base: label_ops.Band | label_ops.Square | label_ops.Constant
-    label: Array | None = None
-    others: tuple[int, ...] = ()
+    places: tuple[Array, ...] = ()
+    values: tuple[int, ...] = dataclasses.field(default=(), metadata=_STATIC)
+    base: label_ops.Distance | label_ops.Constant | None = dataclasses.field(
+        default=None, metadata=_STATIC
+    )
 
-    def logits(self, t: Array) -> Array:
-        return label_ops.choose(t, self.base, self.label, self.others)
+    @classmethod
+    def make(cls, base, label: Array, others: tuple[int, ...]):
+        """`label` is `[batch, ...]`; only the places of `others` are read from it."""
+        return cls(tuple(_heads(label == v) for v in others), tuple(others), base)
+
+    @property
+    def _chosen(self) -> label_ops.Chosen:
+        return tuple(zip(self.values, self.places, strict=True))
+
+    def logits(self, t: Array, witness: Array) -> Array:
+        logits = blocking.materialised(self.base.logits, witness, t)
+        return label_ops.choose(t, logits, self._chosen)
 
     def gradient(self, block: Array, num_labels: int) -> Array:
-        return label_ops.choose_gradient(
-            block, self.base, self.label, self.others, num_labels
-        )
+        return label_ops.choose_gradient(block, self.base, self._chosen, num_labels)
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GivenLabels:
     """Labels given one by one (see `labels.gather`)."""
 
     label: Array
 
-    def logits(self, t: Array) -> Array:
+    def logits(self, t: Array, witness: Array) -> Array:
+        del witness  # a gather is not fused anyway
         return label_ops.gather(t, self.label)
 
     def gradient(self, block: Array, num_labels: int) -> Array:
         return label_ops.gather_gradient(block, self.label, num_labels)
 
 
-def _tree_map(fn, tokens):
-    return jax.tree.map(fn, tokens)
-
-
-def _heads(x: Array | None) -> Array | None:
+def _heads(x: Array) -> Array:
     """`[batch, ...]` -> `[batch, 1, ...]`."""
-    return None if x is None else jnp.expand_dims(x, 1)
+    return jnp.expand_dims(x, 1)
 
 
 @jax.tree_util.register_dataclass
@@ -75,8 +87,8 @@ class RulePairs:
 
     long: st.LongTokens
     global_: st.GlobalTokens
-    radius: int = dataclasses.field(metadata={"static": True})
-    rules: st.Rules = dataclasses.field(metadata={"static": True})
+    radius: int = dataclasses.field(metadata=_STATIC)
+    rules: st.Rules = dataclasses.field(metadata=_STATIC)
 
     @classmethod
     def make(cls, structure: st.Structure, rules: st.Rules, radius: int, padded: int):
@@ -86,7 +98,7 @@ class RulePairs:
         def pad(x):
             return blocking.pad_axis(x, -1, radius, padded - n + radius)
 
-        long = _tree_map(pad, structure.long_tokens())
+        long = jax.tree.map(pad, structure.long_tokens())
         index = jnp.arange(-radius, padded + radius, dtype=jnp.int32)[None]
         return cls(
             long=long._replace(index=index),
@@ -95,47 +107,46 @@ class RulePairs:
             rules=rules,
         )
 
-    def _rows(self, start, num_blocks: int, block_size: int) -> st.LongTokens:
+    def _queries(self, start, num_blocks: int, block_size: int) -> st.LongTokens:
         size = num_blocks * block_size
 
         def cut(x):
             part = blocking.slice_axis(x, start + self.radius, size, -1)
             return blocking.blocks(part, num_blocks, -1)
 
-        return st.as_rows(_tree_map(cut, self.long))
+        return st.as_columns(jax.tree.map(cut, self.long))
 
     def l2l(self, start, num_blocks: int, block_size: int):
-        """Rows `start ..` in blocks against their windows: `[b, 1, C, q, q + 2r]`."""
+        """Windows of the blocks from `start` and their rows: `[b, 1, C, q + 2r, q]`."""
         size = num_blocks * block_size + 2 * self.radius
 
         def cut(x):
             part = blocking.slice_axis(x, start, size, -1)
             return blocking.windows(part, num_blocks, block_size, -1)
 
-        columns = st.as_columns(_tree_map(cut, self.long))
-        mask, label = st.l2l(
-            self.rules, self._rows(start, num_blocks, block_size), columns
-        )
-        # The pair function's label is a function of j - i, so the band gives it.
-        band = None
+        keys = st.as_rows(jax.tree.map(cut, self.long))
+        queries = self._queries(start, num_blocks, block_size)
+        mask, label = st.l2l(self.rules, queries, keys)
+        # The pair function's label is a function of j - i: no array of it is needed.
+        labels = None
         if label is not None:
-            band = ChosenLabels(label_ops.Band(self.rules.max_distance, self.radius))
-        return _heads(mask), band
+            base = label_ops.Distance(
+                self.rules.max_distance, -self.radius, block_size + 2 * self.radius
+            )
+            labels = ChosenLabels.make(base, label, ())
+        return _heads(mask), labels
 
     def l2g(self, start, num_blocks: int, block_size: int):
-        """Rows `start ..` in blocks against all globals: `[b, 1, C, q, g]`."""
-        columns = _tree_map(lambda x: x[:, None], self.global_)
-        mask, label = st.l2g(
-            self.rules,
-            self._rows(start, num_blocks, block_size),
-            st.as_columns(columns),
-        )
+        """All globals and the rows of the blocks from `start`: `[b, 1, C, g, q]`."""
+        keys = st.as_rows(jax.tree.map(lambda x: x[:, None], self.global_))
+        queries = self._queries(start, num_blocks, block_size)
+        mask, label = st.l2g(self.rules, queries, keys)
         return _heads(mask), self._side(label)
 
     def g2g(self):
-        """All globals against all globals: `[b, 1, g, g]`."""
+        """All globals and all globals: `[b, 1, g, g]`."""
         mask, label = st.g2g(
-            self.rules, st.as_rows(self.global_), st.as_columns(self.global_)
+            self.rules, st.as_columns(self.global_), st.as_rows(self.global_)
         )
         if label is None:
             return _heads(mask), None
@@ -144,24 +155,24 @@ class RulePairs:
             others += (self.rules.other_order_label,)
         if self.rules.parent_labels is not None and self.global_.parent is not None:
             others += tuple(dict.fromkeys(self.rules.parent_labels))
-        base = label_ops.Square(self.rules.max_distance, mask.shape[-1])
-        return _heads(mask), ChosenLabels(base, _heads(label), others)
+        base = label_ops.Distance(self.rules.max_distance, 0, mask.shape[-1])
+        return _heads(mask), ChosenLabels.make(base, label, others)
 
     def g2l(self, start, size: int):
-        """All globals against long tokens `start ..`: `[b, 1, g, size]`."""
+        """Long tokens from `start` and all globals: `[b, 1, size, g]`."""
 
         def cut(x):
             return blocking.slice_axis(x, start + self.radius, size, -1)
 
-        columns = st.as_columns(_tree_map(cut, self.long))
-        mask, label = st.g2l(self.rules, st.as_rows(self.global_), columns)
+        keys = st.as_rows(jax.tree.map(cut, self.long))
+        mask, label = st.g2l(self.rules, st.as_columns(self.global_), keys)
         return _heads(mask), self._side(label)
 
     def _side(self, label):
         if label is None:
             return None
         unlinked, *linked = self.rules.side_labels[: len(self.long.links) + 1]
-        return ChosenLabels(label_ops.Constant(unlinked), _heads(label), tuple(linked))
+        return ChosenLabels.make(label_ops.Constant(unlinked), label, tuple(linked))
 
 
 @jax.tree_util.register_dataclass
@@ -177,7 +188,7 @@ class ExplicitPairs:
 
     tensors: st.ExplicitStructure
     real: Array
-    radius: int = dataclasses.field(metadata={"static": True})
+    radius: int = dataclasses.field(metadata=_STATIC)
 
     @classmethod
     def make(cls, structure: st.ExplicitStructure, n: int, radius: int, padded: int):
@@ -203,10 +214,17 @@ class ExplicitPairs:
         return cls(st.ExplicitStructure(**tensors), real, radius)
 
     def _piece(self, name: str, cut):
-        mask = getattr(self.tensors, f"{name}_mask")
-        label = getattr(self.tensors, f"{name}_labels")
-        mask = None if mask is None else _heads(cut(mask)) > 0
-        return mask, None if label is None else GivenLabels(_heads(cut(label)))
+        """(mask, labels) of one piece; `cut` makes `[..., q, keys]` of a tensor."""
+
+        def prepare(x):
+            return None if x is None else jnp.swapaxes(_heads(cut(x)), -1, -2)
+
+        mask = prepare(getattr(self.tensors, f"{name}_mask"))
+        label = prepare(getattr(self.tensors, f"{name}_labels"))
+        return (
+            None if mask is None else mask > 0,
+            None if label is None else GivenLabels(label),
+        )
 
     def _row_cut(self, start, num_blocks: int, block_size: int):
         def cut(x):
@@ -221,11 +239,11 @@ class ExplicitPairs:
         mask, labels = self._piece("l2l", lambda x: label_ops.shear(cut(x)))
         if mask is None:
             band = jnp.ones((block_size, 2 * self.radius + 1), jnp.int32)
-            mask = label_ops.shear(band)[None, None, None] > 0
+            mask = label_ops.shear(band).T[None, None, None] > 0
         size = num_blocks * block_size + 2 * self.radius
         real = blocking.slice_axis(self.real, start, size, -1)
         real = blocking.windows(real, num_blocks, block_size, -1)
-        return mask & real[:, None, :, None, :], labels
+        return mask & real[:, None, :, :, None], labels
 
     def l2g(self, start, num_blocks: int, block_size: int):
         """See `RulePairs.l2g`."""
@@ -241,5 +259,5 @@ class ExplicitPairs:
             "g2l", lambda x: blocking.slice_axis(x, start, size, -1)
         )
         real = blocking.slice_axis(self.real, start + self.radius, size, -1)
-        real = real[:, None, None, :]
+        real = real[:, None, :, None]
         return real if mask is None else mask & real, labels

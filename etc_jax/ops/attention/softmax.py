@@ -32,25 +32,26 @@ def accumulation_dtype(dtype) -> jnp.dtype:
 
 
 def dot(equation: str, a: jax.Array, b: jax.Array, dtype) -> jax.Array:
-    """einsum with sums in `dtype`; a probability operand is cast to the other's dtype."""
+    """einsum with sums in `dtype`; the wider operand is cast to the narrower type."""
     narrow = a.dtype if jnp.finfo(a.dtype).bits < jnp.finfo(b.dtype).bits else b.dtype
     return jnp.einsum(
         equation, a.astype(narrow), b.astype(narrow), preferred_element_type=dtype
     )
 
 
-def masked_logits(scores, t, mask, labels, scale):
+def masked_logits(scores, t, mask, labels, scale, witness):
     """Logits of a block: scaled scores plus label logits, `MASKED` where unseen.
 
     Args:
-      scores: `[..., q, keys]` query-key products.
-      t: `[..., q, labels]` label logits, or None.
+      scores: `[..., keys, q]` key-query products.
+      t: `[..., labels, q]` label logits, or None.
       mask: broadcastable bool or None (everything is seen).
       labels: `logits`/`gradient` of the block's labels, or None.
       scale: factor on both terms (the official order: the bias is scaled too).
+      witness: see `blocking.materialised`.
     """
     if labels is not None:
-        scores = scores + labels.logits(t)
+        scores = scores + labels.logits(t, witness)
     scores = scores * scale
     return scores if mask is None else jnp.where(mask, scores, MASKED)
 
@@ -59,10 +60,22 @@ def finish(acc, total, top):
     """(output, log-sum-exp) of rows; rows that saw nothing give zeros.
 
     Their log-sum-exp is +1e30, so exp(logit - lse) is an exact zero in a backward pass.
+
+    Args:
+      acc: sums of weighted values, `[..., q, d]`.
+      total: sum of weights of each row, `[..., q]`.
+      top: maximum logit of each row.
     """
     seen = top > MASKED / 2
-    output = jnp.where(seen[..., None], acc / total[..., None], 0)
+    scale = jnp.where(seen, 1 / total, 0)
+    output = acc * scale[..., None]
     return output, jnp.where(seen, top + jnp.log(total), -MASKED)
+
+
+def row_deltas(output, d_output, dtype):
+    """Sum of output times its cotangent for each row, as one key row of a block."""
+    products = output.astype(dtype) * d_output.astype(dtype)
+    return jnp.sum(products, axis=-1)[..., None, :]
 
 
 def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array | None:

@@ -1,0 +1,1 @@
+"""Foreign checkpoints in and out: one table engine, one table a family."""

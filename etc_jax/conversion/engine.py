@@ -1,0 +1,321 @@
+"""The table engine: foreign names <-> parameter paths, in both directions.
+
+A table is a sequence of `Row`s. A row's source is the foreign name with fields in it,
+`attention_{layer}/{kind:query|key}/kernel`, and its target is a parameter path with
+the same fields. `layer` is a number: if the target does not mention it, the layers are
+stacked on a leading axis, as a scanned stack keeps them.
+
+Everything here is numpy on the host; the caller puts the result on devices.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+_FIELD = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+_NUMBER = r"\d+"
+_WORD = r"[^/.]+"
+LAYER = "layer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+    """A change of layout and its exact inverse.
+
+    Attributes:
+      forward: foreign array -> ours, for one layer.
+      inverse: ours -> foreign.
+    """
+
+    forward: Callable[[np.ndarray], np.ndarray]
+    inverse: Callable[[np.ndarray], np.ndarray]
+
+
+IDENTITY = Transform(lambda x: x, lambda x: x)
+TRANSPOSE = Transform(lambda x: x.T, lambda x: x.T)
+
+
+def split_last(parts: int) -> Transform:
+    """`[..., parts * size]` <-> `[..., parts, size]`."""
+    return Transform(
+        lambda x: x.reshape(*x.shape[:-1], parts, -1),
+        lambda x: x.reshape(*x.shape[:-2], -1),
+    )
+
+
+def split_first(parts: int) -> Transform:
+    """`[parts * size, ...]` <-> `[parts, size, ...]`."""
+    return Transform(
+        lambda x: x.reshape(parts, -1, *x.shape[1:]),
+        lambda x: x.reshape(-1, *x.shape[2:]),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One kind of parameter.
+
+    Attributes:
+      source: foreign name; `{name:a|b}` matches a regex, `{layer}` a number, and
+        `{name}` anything up to the next "/" or ".".
+      target: our path, with the same fields as `{name}`; without `{layer}` the layers
+        are stacked.
+      transform: of one layer's array.
+    """
+
+    source: str
+    target: str
+    transform: Transform = IDENTITY
+
+    def patterns(self) -> dict[str, str]:
+        """The regex of each field of `source`."""
+        default = {LAYER: _NUMBER}
+        return {
+            name: given or default.get(name, _WORD)
+            for name, given in _FIELD.findall(self.source)
+        }
+
+    @property
+    def stacked(self) -> bool:
+        """Whether the layers of the source are one array of the target."""
+        return LAYER in self.patterns() and f"{{{LAYER}}}" not in self.target
+
+    def match_source(self, name: str) -> dict[str, str] | None:
+        """The fields of a foreign name, or None if this row is not about it."""
+        return _match(self.source, self.patterns(), name)
+
+    def match_target(self, path: str) -> dict[str, str] | None:
+        """The fields of one of our paths, or None if this row is not about it."""
+        return _match(self.target, self.patterns(), path)
+
+
+def _match(template: str, patterns: Mapping[str, str], text: str):
+    regex, at = "", 0
+    for field in _FIELD.finditer(template):
+        regex += re.escape(template[at : field.start()])
+        regex += f"(?P<{field[1]}>{patterns[field[1]]})"
+        at = field.end()
+    found = re.fullmatch(regex + re.escape(template[at:]), text)
+    return None if found is None else found.groupdict()
+
+
+def _fill(template: str, fields: Mapping[str, Any]) -> str:
+    return _FIELD.sub(lambda field: str(fields[field[1]]), template)
+
+
+class ConversionError(ValueError):
+    """Everything that does not fit between a checkpoint and a model, one a line."""
+
+    def __init__(self, problems: Sequence[str]):
+        self.problems = tuple(problems)
+        super().__init__(
+            f"{len(problems)} conversion problems:\n  " + "\n  ".join(problems)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What an import did.
+
+    Attributes:
+      loaded: our path -> the foreign names that it was made of.
+      missing: our paths that the checkpoint does not have, as the caller allowed.
+      unused: foreign names that nothing was made of, as the caller allowed.
+    """
+
+    loaded: Mapping[str, tuple[str, ...]]
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dict -> `{"a/b/c": leaf}`."""
+    out = {}
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            out |= flatten(value, f"{path}/")
+        else:
+            out[path] = value
+    return out
+
+
+def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"a/b/c": leaf}` -> nested dict."""
+    out: dict[str, Any] = {}
+    for path, value in flat.items():
+        *parents, last = path.split("/")
+        node = out
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    return out
+
+
+def import_params(
+    table: Sequence[Row],
+    source: Mapping[str, np.ndarray],
+    abstract: Mapping[str, Any],
+    *,
+    allow_missing: Sequence[str] = (),
+    allow_unused: Sequence[str] = (),
+) -> tuple[dict[str, Any], Report]:
+    """Makes parameters of a model from a foreign checkpoint.
+
+    Rows whose target the model does not have are left out, so one table serves all
+    variants of a family. Several rows may use the same source.
+
+    Args:
+      table: the rows.
+      source: foreign name -> array; may be lazy.
+      abstract: nested dict of leaves with `shape` and `dtype` (`jax.eval_shape`).
+      allow_missing: regexes of whole paths that may stay without a source; they are
+        not in the result.
+      allow_unused: regexes of whole foreign names that may stay unused.
+
+    Returns:
+      (nested dict of numpy arrays in the dtypes of `abstract`, report).
+
+    Raises:
+      ConversionError: naming everything missing, unused or of a wrong shape.
+    """
+    wanted = flatten(abstract)
+    found, used = _collect(table, source, wanted)
+    problems: list[str] = []
+    flat, loaded = {}, {}
+    for path, leaf in wanted.items():
+        if path not in found:
+            continue
+        row, layers = found[path]
+        try:
+            flat[path] = _assemble(row, layers, source, leaf)
+        except ValueError as error:
+            problems.append(f"{path}: {error}")
+        loaded[path] = tuple(layers[i] for i in sorted(layers))
+    missing = _not_allowed(
+        [p for p in wanted if p not in found], allow_missing, problems, "missing"
+    )
+    unused = _not_allowed(
+        [n for n in source if n not in used], allow_unused, problems, "unused"
+    )
+    if problems:
+        raise ConversionError(problems)
+    return unflatten(flat), Report(loaded, missing, unused)
+
+
+def _collect(table, source, wanted):
+    """({path: (row, {layer or -1: foreign name})}, foreign names used)."""
+    found: dict[str, tuple[Row, dict[int, str]]] = {}
+    used = set()
+    for name in source:
+        for row in table:
+            fields = row.match_source(name)
+            if fields is None:
+                continue
+            path = _fill(row.target, fields)
+            if path not in wanted:
+                continue
+            layer = int(fields[LAYER]) if row.stacked else -1
+            layers = found.setdefault(path, (row, {}))[1]
+            if layer in layers:
+                raise ConversionError(
+                    [f"{path}: both {layers[layer]} and {name} claim it"]
+                )
+            layers[layer] = name
+            used.add(name)
+    return found, used
+
+
+_ADVICE = {
+    "missing": "no entry of the checkpoint gives it; check the config against the "
+    "checkpoint, or list it in allow_missing",
+    "unused": "the model has no place for it; check the config against the "
+    "checkpoint, or list it in allow_unused",
+}
+
+
+def _not_allowed(names, allowed, problems: list[str], what: str) -> tuple[str, ...]:
+    for name in names:
+        if not any(re.fullmatch(pattern, name) for pattern in allowed):
+            problems.append(f"{name}: {what}; {_ADVICE[what]}")
+    return tuple(names)
+
+
+def _assemble(row: Row, layers: Mapping[int, str], source, leaf) -> np.ndarray:
+    """The array of one path, checked against its abstract leaf."""
+    if row.stacked:
+        gone = [i for i in range(leaf.shape[0]) if i not in layers]
+        extra = [i for i in sorted(layers) if i >= leaf.shape[0]]
+        if gone or extra:
+            raise ValueError(
+                f"the model has {leaf.shape[0]} layers; the checkpoint lacks layers "
+                f"{gone} and has beyond them {extra}"
+            )
+    parts = [
+        _convert(row, layers[i], np.asarray(source[layers[i]])) for i in sorted(layers)
+    ]
+    value = np.stack(parts) if row.stacked else parts[0]
+    if value.shape != tuple(leaf.shape):
+        raise ValueError(
+            f"shape {value.shape} from {_shapes(layers, source)}, expected "
+            f"{tuple(leaf.shape)}"
+        )
+    return _cast(value, leaf.dtype)
+
+
+def _convert(row: Row, name: str, value: np.ndarray) -> np.ndarray:
+    try:
+        return row.transform.forward(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} of shape {value.shape} cannot be laid out: {error}"
+        ) from error
+
+
+def _shapes(layers: Mapping[int, str], source) -> str:
+    first = layers[min(layers)]
+    return f"{first} {np.asarray(source[first]).shape}"
+
+
+def _cast(value: np.ndarray, dtype) -> np.ndarray:
+    if jax.dtypes.issubdtype(value.dtype, np.floating) != jax.dtypes.issubdtype(
+        dtype, np.floating
+    ):
+        raise ValueError(f"dtype {value.dtype}, expected {dtype}")
+    return np.ascontiguousarray(value.astype(dtype, copy=False))
+
+
+def export_params(table: Sequence[Row], params: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `import_params`: foreign name -> numpy array.
+
+    Raises:
+      ConversionError: naming every parameter that no row is about, and every foreign
+        name that two parameters with different values claim.
+    """
+    out: dict[str, np.ndarray] = {}
+    problems: list[str] = []
+    for path, value in flatten(params).items():
+        rows = [(r, f) for r in table if (f := r.match_target(path)) is not None]
+        if not rows:
+            problems.append(f"{path}: no row of the table exports it")
+            continue
+        row, fields = rows[0]
+        for name, array in _exported(row, fields, np.asarray(value)):
+            if name in out and not np.array_equal(out[name], array):
+                problems.append(f"{name}: {path} and another parameter differ on it")
+            out[name] = array
+    if problems:
+        raise ConversionError(problems)
+    return out
+
+
+def _exported(row: Row, fields, value) -> Iterator[tuple[str, np.ndarray]]:
+    if not row.stacked:
+        yield _fill(row.source, fields), row.transform.inverse(value)
+        return
+    for i, part in enumerate(value):
+        yield _fill(row.source, {**fields, LAYER: i}), row.transform.inverse(part)

@@ -1,0 +1,203 @@
+"""What importing costs, what it needs, and which way imports go."""
+
+import ast
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "etc_jax"
+MAX_SECS = 2.5
+MAX_MIB = 300
+BLOCKED = (
+    "tensorflow",
+    "seqio",
+    "torch",
+    "grain",
+    "tensorboardX",
+    "nupunkt",
+    "matplotlib",
+)
+
+IMPORT_ALL = """
+import json, sys, time
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in %r:
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
+sys.meta_path.insert(0, Blocked())
+wall, cpu = time.perf_counter(), time.process_time()
+import importlib, pkgutil, resource
+import etc_jax
+names = [m.name for m in pkgutil.walk_packages(etc_jax.__path__, "etc_jax.")]
+for name in names:
+    importlib.import_module(name)
+unit = 2**20 if sys.platform == "darwin" else 2**10
+print(json.dumps({
+    "modules": names,
+    "wall_secs": time.perf_counter() - wall,
+    "cpu_secs": time.process_time() - cpu,
+    "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit,
+}))
+"""
+
+
+def import_all(blocked=BLOCKED) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL % (blocked,)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def imports():
+    """Figures of three imports of everything, each in a process of its own."""
+    runs = [import_all() for _ in range(3)]
+    assert all(run.returncode == 0 for run in runs), runs[0].stderr
+    return [json.loads(run.stdout) for run in runs]
+
+
+def test_every_module_imports_without_the_heavy_packages(imports):
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert files <= set(imports[0]["modules"])
+
+
+def test_the_block_works():
+    got = import_all(blocked=("tqdm",))
+    assert got.returncode != 0 and "tqdm is blocked" in got.stderr
+
+
+def test_importing_everything_is_quick_and_small(imports, record_property):
+    # CPU seconds, which a busy machine does not stretch as it does the wall time.
+    secs, mib = min(x["cpu_secs"] for x in imports), min(x["mib"] for x in imports)
+    wall = min(x["wall_secs"] for x in imports)
+    print(f"importing all: {secs:.2f} CPU s, {wall:.2f} s on the wall, {mib:.0f} MiB")
+    record_property("import_wall_secs", wall)
+    assert secs < MAX_SECS
+    assert mib < MAX_MIB
+
+
+# Part of the package -> parts that it may import besides itself. A part is the first
+# name below etc_jax: a package or a module.
+BASE = {"types", "registry"}
+OPS = BASE | {"structure", "sharding"}
+LAYERS = OPS | {"ops"}
+MODELS = LAYERS | {"layers"}
+CONFIG = BASE | {"sharding", "config_fields", "config_sections"}
+TRAINING = BASE | {"sharding", "config"}
+OBJECTIVES = (
+    MODELS | TRAINING | {"models", "data", "config_sections", "training", "builders"}
+)
+ALLOWED = {
+    "types": set(),
+    "registry": set(),
+    "structure": BASE,
+    "sharding": BASE,
+    "builders": BASE | {"structure"},
+    "ops": OPS,
+    "layers": LAYERS,
+    "models": MODELS,
+    "config_fields": BASE,
+    "config_sections": BASE | {"config_fields"},
+    "config": CONFIG,
+    "data": BASE | {"structure"},
+    "training": TRAINING,
+    "objectives": OBJECTIVES,
+    "drawing": OPS | {"ops"},
+    # Tables name the config of the family that they convert to.
+    "conversion": MODELS | {"models"},
+    # Command lines.
+    "train": OBJECTIVES | {"objectives"},
+    "inspect": OPS | {"ops", "builders", "data", "drawing"},
+}
+# Package -> the only parts (or files) that may import it.
+OWNERS = {
+    "flax": ("layers/", "models/"),
+    "orbax": ("training/checkpoint.py",),
+    "optax": ("training/",),
+}
+NEVER = ("tasks", "launch", "benchmarks", "tests", "configs")
+
+
+def sources() -> list[str]:
+    return sorted(p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py"))
+
+
+def imported(source: str, text: str) -> set[str]:
+    """Full names that a file imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{source}: relative import; write the whole name"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def part_of(source: str) -> str:
+    return source.partition("/")[0].removesuffix(".py")
+
+
+def problems(source: str, text: str) -> list[str]:
+    """What a file of the package imports against the rules."""
+    part, wrong = part_of(source), []
+    if part != "__init__" and part not in ALLOWED:
+        return [f"{source}: add {part!r} to ALLOWED in tests/imports_test.py"]
+    for name in sorted(imported(source, text)):
+        top, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if top == "etc_jax" and other not in ALLOWED.get(part, set()) | {part}:
+            wrong.append(f"{source}: {part} may not import {name}")
+        if top in NEVER:
+            wrong.append(f"{source}: etc_jax may not import {name}")
+        if top in OWNERS and not source.startswith(OWNERS[top]):
+            wrong.append(f"{source}: only {', '.join(OWNERS[top])} may import {top}")
+    return wrong
+
+
+@pytest.mark.parametrize("source", sources())
+def test_imports_go_one_way(source):
+    assert problems(source, (PACKAGE / source).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source, text, message",
+    [
+        ("ops/new.py", "from etc_jax.layers import common", "ops may not import"),
+        ("layers/new.py", "import etc_jax.models.etc", "layers may not import"),
+        ("models/new.py", "from etc_jax import training", "models may not import"),
+        ("data/new.py", "from etc_jax.objectives import cpc", "data may not import"),
+        ("training/new.py", "def f():\n  import etc_jax.models", "may not import"),
+        ("ops/new.py", "from flax import linen", "may import flax"),
+        ("training/loop.py", "import orbax.checkpoint", "may import orbax"),
+        ("conversion/new.py", "import tasks.nq", "etc_jax may not import tasks.nq"),
+        ("novelty/new.py", "", "add 'novelty' to ALLOWED"),
+    ],
+)
+def test_a_wrong_import_is_found(source, text, message):
+    (problem,) = problems(source, text)
+    assert message in problem
+
+
+def test_the_order_has_no_circle():
+    left = {part: needs - {part} for part, needs in ALLOWED.items()}
+    while left:
+        free = [part for part, needs in left.items() if not needs & left.keys()]
+        assert free, f"parts that import each other: {sorted(left)}"
+        for part in free:
+            del left[part]

@@ -1,0 +1,310 @@
+"""The quickstart around the training command; `tests/e2e` runs it with a real one."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from launch import quickstart
+from launch.quickstart import QuickstartError, Workdir
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TOTAL, EVERY = 20, 5
+FIGURES = {
+    "unigram_entropy": 6.5,
+    "cpc_pool_sentences": 256,
+    "cpc_pool_top1": 0.1,
+    "cpc_pool_chance": 1 / 256,
+}
+FACTS = {
+    "parameters": 4637121,
+    "documents": 900,
+    "tokens": 1900000,
+    "held_back_documents": 50,
+    "held_back_tokens": 70000,
+    "device": "1 x cpu",
+    "cpu": "Some CPU",
+    "cores": 2,
+    "system": "Linux",
+    "versions": {"python": "3.11.7", "jax": "0.10.2"},
+}
+
+# Stands for the training command: counts steps, saves on SIGTERM, can be continued.
+CHILD = """
+    import json, pathlib, signal, sys, time
+    folder = pathlib.Path(sys.argv[1])
+    secs, faults = float(sys.argv[2]), sys.argv[3:]
+    folder.mkdir(exist_ok=True)
+    train = {"num_steps": 20, "log_every_steps": 5, "eval_steps": 10, "batch_size": 8}
+    model = {"num_layers": 1, "embed_dim": 8, "radius": 4}
+    config = {"train": train, "model": model, "data": {"long_length": 512}}
+    (folder / "run.json").write_text(json.dumps({"config": config}))
+    last, metrics = folder / "last_checkpoint.json", folder / "metrics.jsonl"
+    step = json.loads(last.read_text())["step"] if last.exists() else 0
+    if "forgets" in faults and step:
+        step = 0
+        metrics.write_text("")
+    if "repeats" in faults and step:
+        step -= step % 5 + 1
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    lines = metrics.read_text() if metrics.exists() else ""
+    metrics.write_text(lines)  # the real one drops what is newer than the checkpoint
+    def save():
+        last.write_text(json.dumps({"step": step}))
+    def tell(kind, **values):
+        with metrics.open("a") as file:
+            values |= {"wall": time.perf_counter()}
+            file.write(json.dumps({"kind": kind, "step": step, **values}) + "\\n")
+    marker = folder / "was_stopped"
+    while step < 20:
+        while step == 15 and not asked and not marker.exists():
+            time.sleep(0.01)  # however slow the machine is, the signal comes in time
+        if asked and "deaf" not in faults:
+            save()
+            if step >= 10:
+                marker.touch()
+            sys.exit(17)
+        if "fails" in faults:
+            sys.exit(2)
+        time.sleep(secs)
+        step += 1
+        if step % 5 == 0:
+            tell("train", tokens_per_s=1000.0)
+    tell("eval", mlm_loss=5.0, mlm_accuracy=0.2, cpc_accuracy=0.5)
+    save()
+"""
+
+
+def child_command(tmp_path, *faults, secs=0.06):
+    script = tmp_path / "child.py"
+    script.write_text(textwrap.dedent(CHILD))
+    run = tmp_path / "run"
+    return [sys.executable, str(script), str(run), str(secs), *faults]
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch):
+    monkeypatch.setattr(quickstart, "_POLL_SECS", 0.02)
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A function that makes the folder of a finished run, as files."""
+
+    def make(*, loss=5.9, figures=(), steps=range(EVERY, TOTAL + 1, EVERY), stop=12):
+        workdir = Workdir(tmp_path)
+        config = {
+            "train": {
+                "num_steps": TOTAL,
+                "log_every_steps": EVERY,
+                "eval_steps": 10,
+                "batch_size": 8,
+            },
+            "model": {"num_layers": 4, "embed_dim": 192, "radius": 32},
+            "data": {"long_length": 512},
+        }
+        (tmp_path / "run.json").write_text(json.dumps({"config": config}))
+        lines = [
+            json.dumps({"kind": "train", "step": s, "tokens_per_s": 900.0 + s}) + "\n"
+            for s in steps
+        ]
+        before = [x for x, s in zip(lines, steps, strict=True) if s <= stop]
+        scores = {"mlm_loss": loss, "mlm_accuracy": 0.21, "cpc_accuracy": 0.55}
+        evaluation = json.dumps({"kind": "eval", "step": TOTAL, **scores}) + "\n"
+        (tmp_path / "metrics.jsonl").write_text("".join(lines) + evaluation)
+        everything = {**FIGURES, **dict(figures)}
+        (tmp_path / "final_report.json").write_text(json.dumps(everything))
+        first = quickstart.Launch(
+            17, 61.0, "half-way", stop, len(before), quickstart._digest(before)
+        )
+        last = quickstart.Launch(0, 59.0, None, TOTAL, len(lines) + 1, "unused")
+        workdir.note(
+            launches=[dataclasses.asdict(x) for x in (first, last)], facts=FACTS
+        )
+        return workdir
+
+    return make
+
+
+def passed(workdir):
+    return [check.passed for check in quickstart.checks(workdir)]
+
+
+def test_a_good_run_passes_and_is_not_trained_again(finished, capsys):
+    workdir = finished()
+    assert quickstart.run(["/nonexistent/command"], workdir) == 0
+    out, err = capsys.readouterr()
+    assert "holds a finished run" in err
+    assert out.startswith("# Quickstart of etc_jax: passed")
+    assert (workdir.folder / "report.md").read_text() in out
+
+
+def test_the_report_tells_what_was_measured(finished):
+    workdir = finished()
+    text = quickstart.report(workdir, quickstart.checks(workdir))
+    for part in (
+        "4,637,121 parameters",
+        "900 documents, 1,900,000 tokens",
+        "| 20 | 5.900 | 21.0% | 55.0% |",
+        "5.900, which is 0.600 below",
+        "10.00%, 25.6 times chance (0.39%)",
+        "stopped at step 12, went on from there",
+        "launch 1: exit code 17, stopped: half-way, saved step 12, 61 s",
+        "wall time: 2.0 minutes",
+        "912 tokens/s",
+        "Some CPU, 2 cores",
+        "python 3.11.7, jax 0.10.2",
+    ):
+        assert part in text, part
+
+
+def test_bars_are_where_they_are_said_to_be(finished):
+    assert passed(finished(loss=6.0)) == [True, True, True]
+    assert passed(finished(loss=6.01)) == [False, True, True]
+    assert passed(finished(figures={"cpc_pool_top1": 5 / 256})) == [True] * 3
+    assert passed(finished(figures={"cpc_pool_top1": 4 / 256})) == [True, False, True]
+
+
+def test_a_missed_bar_is_exit_code_1_and_named(finished, capsys):
+    assert quickstart.run([], finished(loss=6.4)) == 1
+    out, err = capsys.readouterr()
+    assert "FAILED" in out.splitlines()[0] and "| **no** |" in out
+    assert "FAILED: masked words" in err and "masked sentences" not in err
+
+
+@pytest.mark.parametrize(
+    "steps, message",
+    [
+        ([5, 10, 20], r"missing \[15\], too many \[\]"),
+        ([5, 10, 10, 15, 20], r"missing \[\], too many \[10\]"),
+        ([5, 10, 15], r"missing \[20\]"),
+    ],
+)
+def test_steps_missing_or_twice_are_found(finished, steps, message):
+    workdir = finished(steps=steps)
+    (problem,) = quickstart.resume_problems(workdir)
+    assert re.search(message, problem)
+    assert passed(workdir)[2] is False
+
+
+def test_rewritten_metrics_of_before_the_stop_are_found(finished):
+    workdir = finished()
+    path = workdir.folder / "metrics.jsonl"
+    path.write_text(path.read_text().replace("905.0", "906.0", 1))
+    (problem,) = quickstart.resume_problems(workdir)
+    assert "the run went back" in problem
+
+
+def test_a_run_without_a_stop_does_not_count_as_resumed(finished):
+    workdir = finished()
+    workdir.note(launches=workdir.record()["launches"][1:])
+    (problem,) = quickstart.resume_problems(workdir)
+    assert "no stop half-way is on record" in problem
+
+
+def test_a_line_that_is_being_written_is_left_out(finished):
+    workdir = finished()
+    before = workdir.metrics("train")
+    with (workdir.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "st')
+    assert workdir.metrics("train") == before
+
+
+def test_training_is_stopped_once_and_goes_on(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    quickstart.train(child_command(tmp_path), workdir)
+    first, second = workdir.launches()
+    assert (first.exit_code, first.stopped_by) == (17, "half-way")
+    assert 10 <= first.saved_step < TOTAL
+    assert (second.exit_code, second.stopped_by) == (0, None)
+    assert second.saved_step == TOTAL
+    assert quickstart.resume_problems(workdir) == []
+
+
+@pytest.mark.parametrize("fault", ["forgets", "repeats"])
+def test_a_run_that_does_not_go_on_where_it_was_is_found(tmp_path, fault):
+    workdir = Workdir(tmp_path / "run")
+    quickstart.train(child_command(tmp_path, fault), workdir)
+    assert len(workdir.launches()) == 2
+    assert quickstart.resume_problems(workdir)
+
+
+def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    quickstart.train(child_command(tmp_path, "deaf"), workdir)
+    (only,) = workdir.launches()
+    assert (only.exit_code, only.stopped_by) == (0, "half-way")
+    assert quickstart.resume_problems(workdir)
+
+
+def test_a_failing_command_ends_with_its_exit_code(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    with pytest.raises(QuickstartError, match="exit code 2, expected 0"):
+        quickstart.train(child_command(tmp_path, "fails"), workdir)
+    with pytest.raises(QuickstartError, match="exit code 1"):
+        quickstart.train([sys.executable, "-c", "exit(1)"], Workdir(tmp_path / "no"))
+
+
+def test_an_old_metrics_file_does_not_stop_a_child_that_is_starting(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    quickstart.train(child_command(tmp_path, secs=0.001), workdir)
+    sleeper = [sys.executable, "-c", "import time; time.sleep(0.3)"]
+    launch = quickstart.supervise(sleeper, workdir, stop_half_way=True)
+    assert (launch.exit_code, launch.stopped_by) == (0, None)
+
+
+def test_ctrl_c_lets_the_run_save_and_the_same_command_goes_on(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+
+    def interrupt():
+        while not workdir.metrics("train"):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        quickstart.train(child_command(tmp_path), workdir)
+    thread.join()
+    (only,) = workdir.launches()
+    assert (only.exit_code, only.stopped_by) == (17, "user")
+    assert 5 <= only.saved_step < TOTAL
+    quickstart.train(child_command(tmp_path), workdir)
+    assert workdir.launches()[-1].exit_code == 0
+    assert quickstart.resume_problems(workdir) == []
+
+
+@pytest.mark.parametrize("argument", ["--nonsense=1", "--config.a.b", "word"])
+def test_arguments_that_training_would_not_take_are_2(argument):
+    command = [sys.executable, "-m", "launch.quickstart", argument]
+    got = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert got.returncode == 2
+    assert f"{argument!r} is not of the form --config.A.B=VALUE" in got.stderr
+
+
+def test_overrides_and_files_reach_the_training_command(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        quickstart, "run", lambda command, workdir: seen.append(command) or 0
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    arguments = ["--workdir=w", "--config=c.py:tiny", "--config.train.num_steps=7"]
+    assert quickstart.main(arguments) == 0
+    assert seen[0][1:] == [
+        "-m",
+        "etc_jax.train",
+        "--config=c.py:tiny",
+        "--workdir=w",
+        "--config.train.num_steps=7",
+    ]
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,1 @@
+"""Golden cases of reference implementations."""
