@@ -28,12 +28,13 @@ $(VENV)/.dev: $(BIN)/python setup.py
 	touch $@
 
 quickstart: $(VENV)/.core
-	$(BIN)/python -m etc_jax.quickstart
+	$(BIN)/python -m launch.quickstart
 
 test-env: $(VENV)/.test
 
 test: test-env
-	$(PYTEST) -m 'not slow and not gpu and not torch and not tpu_aot'
+	$(PYTEST) -n 2 --dist loadfile \
+		-m 'not slow and not gpu and not torch and not tpu_aot'
 
 test-peers: $(VENV)/.peers
 	$(PYTEST) -m 'torch or tpu_aot'

@@ -7,6 +7,7 @@ CORE = [
     "flax>=0.12.8,<0.13",
     "optax>=0.2.8",
     "orbax-checkpoint>=0.12,<0.13",  # the v0 manager API is what etc_jax wraps
+    "etils>=1.9",  # epath, the paths that orbax speaks
     "ml_collections>=1.1",
     "absl-py>=2.1",
     "numpy>=2.0",
@@ -26,7 +27,12 @@ EXTRAS = {
     "tpu_aot": ["libtpu"],
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
-    "test": ["pytest>=8.3", "hypothesis>=6.120", "matplotlib>=3.9"],
+    "test": [
+        "pytest>=8.3",
+        "pytest-xdist>=3.6",
+        "hypothesis>=6.120",
+        "matplotlib>=3.9",
+    ],
     "dev": ["ruff>=0.14", "pre-commit>=4.0"],
 }
 

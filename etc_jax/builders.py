@@ -37,7 +37,8 @@ def packed_documents(
 
     Args:
       documents: for each document, the number of long tokens of each sentence.
-      long_length, global_length: padded lengths; None leaves no padding.
+      long_length: padded length of the long input; None leaves no padding.
+      global_length: likewise of the global input.
 
     Raises:
       ValueError: if the tokens or sentences do not fit.
@@ -124,7 +125,7 @@ def tree(
     long_length: int | None = None,
     global_length: int | None = None,
 ) -> Structure:
-    """Contexts -> sentences -> tokens; a context's global token precedes its sentences'.
+    """Contexts -> sentences -> tokens; a context's global token comes first.
 
     Raises:
       ValueError: if the tokens or the global tokens do not fit.

@@ -1,4 +1,4 @@
-"""Layers on top of each other: scanned or unrolled, rematerialised by a named policy."""
+"""Layers on top of each other: scanned or unrolled, with a named remat policy."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -25,7 +25,8 @@ def similarities(
     """Logits of every prediction against every target.
 
     Args:
-      predictions, targets: `[c, e]`.
+      predictions: `[c, e]`.
+      targets: `[c, e]`.
       similarity: "cosine" (divided by the temperature) or "dot".
       temperature: positive scalar.
 

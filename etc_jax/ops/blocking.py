@@ -65,7 +65,7 @@ def unblock(x: jax.Array, axis: int) -> jax.Array:
 
 
 def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Array:
-    """The windows of all blocks: `num_blocks * block_size + 2r` places -> one more axis.
+    """The windows of all blocks: `C * block_size + 2r` places -> `C, block_size + 2r`.
 
     Window i starts at place `i * block_size`, `block_size + 2r` wide, so with r
     places of padding before the first block it reaches r to each side of block i.

@@ -146,22 +146,25 @@ class Constant:
         return jnp.pad(row, widths)
 
 
-Chosen = tuple[tuple[int, jax.Array], ...]  # (label, where it stands) each
+def choose(logits: jax.Array, rows, places) -> jax.Array:
+    """The given logits, but one of the `rows` where its place is true.
 
-
-def choose(t: jax.Array, logits: jax.Array, chosen: Chosen) -> jax.Array:
-    """The given logits, except where one of the chosen labels stands."""
-    for label, where in chosen:
-        logits = jnp.where(where, t[..., label, None, :], logits)
+    Args:
+      logits: `[..., keys or 1, q]`.
+      rows: label logits `[..., 1, q]`, the later ones first in rank.
+      places: bool for each row, broadcastable to the block.
+    """
+    for row, place in zip(rows, places, strict=True):
+        logits = jnp.where(place, row, logits)
     return logits
 
 
-def choose_gradient(block: jax.Array, base, chosen: Chosen, num_labels: int):
-    """The transpose of `choose` of the logits of `base`."""
+def choose_gradient(block: jax.Array, base, values, places, num_labels: int):
+    """The transpose of `choose` of base logits and the rows of labels `values`."""
     rest, parts = block, []
-    for label, where in reversed(chosen):
-        parts.append(Constant(label).gradient(jnp.where(where, rest, 0), num_labels))
-        rest = jnp.where(where, 0, rest)
+    for value, place in zip(reversed(values), reversed(places), strict=True):
+        parts.append(Constant(value).gradient(jnp.where(place, rest, 0), num_labels))
+        rest = jnp.where(place, 0, rest)
     return sum(parts, base.gradient(rest, num_labels))
 
 

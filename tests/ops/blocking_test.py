@@ -1,3 +1,5 @@
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -63,3 +65,51 @@ def test_windows_overlap_and_overlap_add_is_their_transpose(blocks, size, radius
     np.testing.assert_allclose(back, want, atol=1e-5)
     # The transpose by its definition.
     assert np.sum(got * y) == pytest.approx(np.sum(x * np.asarray(back)), abs=1e-3)
+
+
+def masks_and_rows(x):
+    """A function with arrays of several types and shapes as its result."""
+    return {"mask": x[:, None] > x[None], "rows": (jnp.cumsum(x), x.astype(jnp.int32))}
+
+
+def assert_same(got, want):
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("witness", [-(2**31), 0, 2**31 - 2])
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_materialised_equals_the_plain_function(wrap, witness):
+    # Small whole numbers: their sums are exact however they are compiled.
+    x = np.array([3, -1, 4, 1, -5], np.float32)
+
+    def run(witness, x):
+        return blocking.materialised(masks_and_rows, witness, x)
+
+    assert_same(wrap(run)(jnp.int32(witness), x), masks_and_rows(jnp.asarray(x)))
+
+
+def test_materialised_takes_a_witness_that_is_traced_in_a_scan():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+
+    @jax.jit
+    def run(x):
+        def body(place, row):
+            return place + 1, blocking.materialised(masks_and_rows, place, row)
+
+        return jax.lax.scan(body, jnp.int32(0), x)[1]
+
+    got = run(x)
+    for i, row in enumerate(x):
+        one = jax.tree.map(lambda y, i=i: y[i], got)
+        assert_same(one, masks_and_rows(jnp.asarray(row)))
+
+
+def test_materialised_keeps_the_function_inside_a_conditional():
+    def run(witness, x):
+        return blocking.materialised(masks_and_rows, witness, x)
+
+    compiled = jax.jit(run).lower(jnp.int32(0), np.ones(4, np.float32)).compile()
+    assert ("conditional(" in compiled.as_text()) == (jax.default_backend() == "cpu")

@@ -26,7 +26,8 @@ def pair_matrices(structure, rules: st.Rules, n: int, g: int) -> dict:
     Args:
       structure: `Structure` or `ExplicitStructure` of a batch.
       rules: the rules.
-      n, g: lengths of the long and the global input.
+      n: length of the long input.
+      g: length of the global input.
 
     Returns:
       masks bool and labels int of shapes `[b, n, n]`, `[b, n, g]`, `[b, g, g]`,
@@ -98,7 +99,8 @@ def attend(query, key, value, tables, pairs: dict, dropout=None):
 
     Args:
       query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`.
-      key, value: `Pieces` of `[b, n or g, h, d]`.
+      key: `Pieces` of `[b, n or g, h, d]`.
+      value: likewise.
       tables: `Rows` of `LabelTable`, or None.
       pairs: of `pair_matrices`.
       dropout: function of `[b, h, q, k]` probabilities, or None.

@@ -19,7 +19,7 @@ from etc_jax.types import LabelTable, Pieces, Rows
 IMPLEMENTATIONS = ("auto", "dense", "xla")
 
 # Beyond this many bytes of logits a chunk is cut, unless the caller says how.
-_CHUNK_BYTES = {"cpu": 2**21, "other": 2**28}
+_CHUNK_BYTES = {"cpu": 2**22, "other": 2**28}
 
 
 def attend(
@@ -44,7 +44,8 @@ def attend(
 
     Args:
       query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`; n or g may be 0.
-      key, value: `Pieces`: l2l and g2l `[b, n, h, d]`, l2g and g2g `[b, g, h, d]`.
+      key: `Pieces`: l2l and g2l `[b, n, h, d]`, l2g and g2g `[b, g, h, d]`.
+      value: likewise.
       tables: `Rows` of `LabelTable` for the two softmaxes, or None without labels.
       structure: of the batch: vectors read by `rules`, or explicit tensors.
       rules: radius, clipping distance and hard masks.

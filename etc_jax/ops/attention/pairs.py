@@ -41,16 +41,17 @@ class ChosenLabels:
         """`label` is `[batch, ...]`; only the places of `others` are read from it."""
         return cls(tuple(_heads(label == v) for v in others), tuple(others), base)
 
-    @property
-    def _chosen(self) -> label_ops.Chosen:
-        return tuple(zip(self.values, self.places, strict=True))
-
     def logits(self, t: Array, witness: Array) -> Array:
-        logits = blocking.materialised(self.base.logits, witness, t)
-        return label_ops.choose(t, logits, self._chosen)
+        def rows(t):
+            return self.base.logits(t), [t[..., v, None, :] for v in self.values]
+
+        logits, chosen = blocking.materialised(rows, witness, t)
+        return label_ops.choose(logits, chosen, self.places)
 
     def gradient(self, block: Array, num_labels: int) -> Array:
-        return label_ops.choose_gradient(block, self.base, self._chosen, num_labels)
+        return label_ops.choose_gradient(
+            block, self.base, self.values, self.places, num_labels
+        )
 
 
 @jax.tree_util.register_dataclass

@@ -1,0 +1,145 @@
+"""Compiles forward + backward of an ETC encoder for a TPU that need not be there.
+
+    python -m benchmarks.tpu_compile --size=base --long_length=4096 --out=tpu.json
+
+libtpu compiles for a real topology on any x86 machine. The table shows what one chip
+would hold; the compiled text is searched for float32 arrays that a linear form must
+not have: all pairs `[n, n]`, or a whole local band `[n, 2r+1]` of every head.
+
+libtpu takes a machine-wide lock: run one such compile at a time.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import sys
+import time
+
+# Before jax: libtpu asks the cloud for its machine unless it is told.
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+}
+
+
+def compile_encoder(config, long_length: int, global_length: int, topology: str):
+    """The compiled gradient step of one input on one chip of a topology.
+
+    Args:
+      config: `EtcConfig`.
+      long_length: n.
+      global_length: g.
+      topology: a name that libtpu knows, such as v5e:2x2.
+
+    Returns:
+      (compiled, seconds of compiling).
+    """
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import topologies
+
+    from etc_jax import structure as st
+    from etc_jax.models.etc import Etc
+
+    chips = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+    chip = jax.sharding.SingleDeviceSharding(chips.devices[0])
+
+    def on_chip(x):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip)
+
+    tokens = jax.ShapeDtypeStruct((1, long_length), jnp.int32)
+    globals_ = jax.ShapeDtypeStruct((1, global_length), jnp.int32)
+    links = jax.ShapeDtypeStruct((1, long_length, 1), jnp.int16)
+    inputs = (tokens, globals_, st.Structure(tokens, globals_, links))
+    model = Etc(config)
+    params = jax.eval_shape(model.init, jax.random.key(0), *inputs)
+
+    def loss(params, *inputs):
+        outputs = model.apply(params, *inputs)
+        return sum(jnp.mean(x.astype(jnp.float32) ** 2) for x in outputs)
+
+    arguments = jax.tree.map(on_chip, (params, *inputs))
+    lowered = jax.jit(jax.value_and_grad(loss)).lower(*arguments)
+    began = time.perf_counter()
+    return lowered.compile(), time.perf_counter() - began
+
+
+def float32_shapes(text: str) -> set[tuple[int, ...]]:
+    """Shapes of every float32 array in a compiled program's text."""
+    return {
+        tuple(int(size) for size in match.split(",") if size)
+        for match in re.findall(r"\bf32\[([\d,]*)\]", text)
+    }
+
+
+def quadratic_shapes(shapes, config, n: int) -> list[tuple[int, ...]]:
+    """The shapes of `[n, n]` arrays and of whole local bands of all heads."""
+    window = (config.attention_block_size or 128) + 2 * config.radius
+    band = config.num_heads * n * (2 * config.radius + 1)
+    widths = {2 * config.radius + 1, window}
+    return sorted(
+        shape
+        for shape in shapes
+        if sum(size >= n for size in shape) > 1
+        and shape.count(n) > 1
+        or (math.prod(shape) >= band and widths & set(shape))
+    )
+
+
+def _parse(argv):
+    parser = argparse.ArgumentParser(prog="benchmarks.tpu_compile")
+    parser.add_argument("--size", choices=("base", "base_shared", "large"))
+    parser.add_argument("--long_length", type=int, default=4096)
+    parser.add_argument("--global_length", type=int, default=230)
+    parser.add_argument("--topology", default="v5e:2x2")
+    parser.add_argument("--remat_policy", default="attention")
+    parser.add_argument("--chunk_blocks", type=int, default=8)
+    parser.add_argument("--out", help="JSON file to write")
+    parser.set_defaults(size="base")
+    return parser.parse_args(argv)
+
+
+def main(argv=None) -> int:
+    """Compiles, prints and writes; 1 if a forbidden array is there."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from etc_jax.models import etc
+
+    args = _parse(argv)
+    config = getattr(etc, args.size)(
+        dtype="bfloat16",
+        remat_policy=args.remat_policy,
+        attention_block_size=128,
+        attention_chunk_blocks=args.chunk_blocks,
+    )
+    compiled, seconds = compile_encoder(
+        config, args.long_length, args.global_length, args.topology
+    )
+    memory = compiled.memory_analysis()
+    shapes = float32_shapes(compiled.as_text())
+    forbidden = quadratic_shapes(shapes, config, args.long_length)
+    largest = sorted(shapes, key=math.prod, reverse=True)[:10]
+    row = {
+        **vars(args),
+        "compile_secs": round(seconds, 1),
+        "parameter_bytes": memory.argument_size_in_bytes,
+        "gradient_bytes": memory.output_size_in_bytes,
+        "temporary_bytes": memory.temp_size_in_bytes,
+        "largest_float32": largest,
+        "forbidden_float32": forbidden,
+    }
+    for name, value in row.items():
+        print(f"{name:18} {value}")
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as file:
+            json.dump(row, file, indent=1)
+    return 1 if forbidden else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
