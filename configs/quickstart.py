@@ -13,11 +13,11 @@ def get_config(arg: str = ""):
     """The config; `:tiny` trains 20 steps, to see that everything works."""
     config = config_lib.default_config()
     config.model.update(
-        vocab_size=8192,
+        vocab_size=4096,
         num_types=2,
         embed_dim=192,
-        num_layers=4,
-        num_heads=6,
+        num_layers=3,
+        num_heads=3,
         mlp_dim=768,
         radius=32,
         max_distance=12,
@@ -25,17 +25,16 @@ def get_config(arg: str = ""):
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
     )
-    config.data.update(vocab_size=8192, long_length=512, global_length=64)
+    config.data.update(vocab_size=4096, long_length=512, global_length=64)
     config.optimizer.update(learning_rate=1e-3, weight_decay=0.01)
-    config.schedule.update(name="linear", warmup_steps=100)
+    config.schedule.update(name="linear", warmup_steps=60)
     config.train.update(
-        num_steps=1000,
+        num_steps=700,
         batch_size=8,
-        log_every_steps=20,
-        eval_every_steps=250,
-        eval_steps=10,
+        log_every_steps=25,
+        eval_every_steps=100,
     )
-    config.checkpoint.every_steps = 250
+    config.checkpoint.every_steps = 100
     if arg == "tiny":
         config.train.update(num_steps=20, log_every_steps=5, eval_every_steps=20)
         config.schedule.warmup_steps = 5

@@ -29,3 +29,17 @@ def unigram_entropy(tokens: np.ndarray) -> float:
         counts = found
     p = counts[counts > 0] / len(tokens)
     return float(-(p * np.log(p)).sum())
+
+
+def log_frequencies(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
+    """log of each id's share of a text, every id counted once more than it occurs.
+
+    Args:
+      tokens: integer ids, any shape.
+      vocab_size: number of ids.
+
+    Returns:
+      float32 `[vocab_size]`, in nats.
+    """
+    counts = np.bincount(np.ravel(tokens), minlength=vocab_size) + 1.0
+    return np.log(counts / counts.sum()).astype(np.float32)

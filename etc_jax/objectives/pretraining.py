@@ -16,7 +16,7 @@ from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.packing import pack
 from etc_jax.data.prepare import Prepared, prepare_built_in
 from etc_jax.data.pretraining import PretrainingReader, cpc_pool
-from etc_jax.data.statistics import unigram_entropy
+from etc_jax.data.statistics import log_frequencies, unigram_entropy
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.cpc import contrastive, similarities
 from etc_jax.objectives.mlm import masked_lm
@@ -42,12 +42,21 @@ class Pretraining:
     def _module(self, deterministic: bool) -> EtcForPretraining:
         return EtcForPretraining(self.model, deterministic)
 
-    def init(self, rng: jax.Array) -> Any:
-        """Parameters; sizes do not depend on the input's lengths."""
+    def init(self, rng: jax.Array, mlm_bias: np.ndarray | None = None) -> Any:
+        """Parameters; sizes do not depend on the input's lengths.
+
+        Args:
+          rng: key of the initialisers.
+          mlm_bias: `[vocabulary]` log frequencies to start the MLM head from. With zeros
+            it is the tied token table that learns the frequencies first: its rows move
+            together, and the summary tokens lose what CPC tells them apart by.
+        """
         ids = jnp.ones((1, 1), jnp.int32)
         one = structure.Structure(ids, ids, jnp.zeros((1, 1, 1), jnp.int16))
-        variables = self._module(True).init(rng, ids, ids, one, ids * 0)
-        return variables["params"]
+        params = self._module(True).init(rng, ids, ids, one, ids * 0)["params"]
+        if mlm_bias is not None:
+            params = {**params, "mlm_bias": jnp.asarray(mlm_bias)}
+        return params
 
     def _summaries(self, module, params, batch, rngs):
         """(predictions, targets) of the masked sentences, `[b * s, e]` each."""
@@ -193,6 +202,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         )
         return plan, made
 
+    frequencies = log_frequencies(prepared.train.tokens, config.model.vocab_size)
     _, train = reader(prepared.train, evaluation=False)
     held_plan, held = reader(prepared.held_back, evaluation=True)
     _LOG.info(
@@ -225,7 +235,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         }
 
     return Job(
-        init_params=task.init,
+        init_params=lambda rng: task.init(rng, frequencies),
         loss_fn=task.loss,
         train_batch=train.batch_at,
         eval_batches=eval_batches,

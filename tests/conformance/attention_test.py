@@ -1,6 +1,7 @@
 """What every implementation of global-local attention must do."""
 
 import dataclasses
+import functools
 
 import attention_cases as cases
 import jax
@@ -192,13 +193,15 @@ def test_bfloat16_is_near_float32():
     n, g, rules, chunk_blocks = RULE_CASES["own link label"]
     inputs = cases.random_inputs(n, g, NUM_LABELS)
     structure = cases.random_structure(n, g, seed=3)
+    options = {"implementation": "xla", "chunk_blocks": chunk_blocks}
+
+    def attend(*args):
+        return global_local.attend(*args, structure, rules, **options)
 
     def run(dtype):
         # Smaller logits: the rounding of inputs, not of the op, grows with them.
         args = jax.tree.map(lambda x: (0.5 * x).astype(dtype), inputs.differentiable())
-        out = global_local.attend(
-            *args, structure, rules, implementation="xla", chunk_blocks=chunk_blocks
-        )
+        out = cases.jit(attend)(*args)
         assert all(x.dtype == dtype for x in out)
         return jax.tree.map(lambda x: np.asarray(x, np.float32), out)
 
@@ -214,13 +217,15 @@ def test_jit_changes_nothing():
         return global_local.attend(*args, structure, rules, implementation="xla")
 
     args = jax.tree.map(np.float32, inputs.differentiable())
-    assert_trees_close(run(args, structure), jax.jit(run)(args, structure), 1e-6)
+    assert_trees_close(run(args, structure), cases.jit(run)(args, structure), 1e-6)
 
 
 # --- dropout --------------------------------------------------------------------------
 
 
+@functools.cache
 def dropout_setup(implementation):
+    """(inputs, compiled `run(inputs, rng or None, rate)`), shared by the tests."""
     rules = Rules(radius=3, max_distance=2)
     inputs = cases.random_inputs(13, 3, NUM_LABELS)
     structure = cases.random_structure(13, 3, seed=3)
@@ -237,7 +242,7 @@ def dropout_setup(implementation):
             chunk_blocks=2,
         )
 
-    return inputs, run
+    return inputs, cases.jit(run, static_argnames="rate")
 
 
 @pytest.mark.parametrize("implementation", ["xla", "dense"])
@@ -245,7 +250,7 @@ def test_dropout_is_a_function_of_its_key_with_the_right_mean(implementation):
     inputs, run = dropout_setup(implementation)
     args = jax.tree.map(np.float32, inputs.differentiable())
     keys = jax.random.split(jax.random.key(0), 500)
-    many = jax.jit(jax.vmap(run, in_axes=(None, 0)))
+    many = cases.jit(jax.vmap(run, in_axes=(None, 0)))
     first, again = many(args, keys), many(args, keys)
     plain = run(args, None)
     for a, b, c in zip(first, again, plain, strict=True):
@@ -264,16 +269,19 @@ def test_the_gradient_of_dropout_equals_finite_differences():
             lambda x: np.random.default_rng(x.size).normal(size=x.shape), args
         )
 
-        @jax.jit
+        # One function for values and gradients, as it takes long to compile.
+        @cases.jit
+        @jax.value_and_grad
         def loss(args):
             out = run(args, jax.random.key(5))
             return sum((a * w).sum() for a, w in zip(out, inputs.weight, strict=True))
 
         def at(step):
-            return float(loss(jax.tree.map(lambda x, d: x + step * d, args, direction)))
+            moved = jax.tree.map(lambda x, d: x + step * d, args, direction)
+            return float(loss(moved)[0])
 
         numeric = (at(1e-5) - at(-1e-5)) / 2e-5
-        gradient = jax.jit(jax.grad(loss))(args)
+        _, gradient = loss(args)
         products = jax.tree.map(lambda a, b: float((a * b).sum()), gradient, direction)
         exact = sum(jax.tree.leaves(products))
     assert exact == pytest.approx(numeric, rel=1e-6)

@@ -58,8 +58,13 @@ def apply(config, params, *inputs, **more):
         return Etc(config).apply({"params": params}, *inputs, **more)
 
 
+@functools.cache
+def compiled_apply(config):
+    return jit(functools.partial(apply, config))
+
+
 def run(config, params, *inputs):
-    return jit(functools.partial(apply, config))(params, *inputs)
+    return compiled_apply(config)(params, *inputs)
 
 
 def loss(config, params, long, glob, structure):

@@ -3,6 +3,8 @@
 The other side of each comparison is numpy, written here from the other model.
 """
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from etc_jax.structure import Rules, Structure
 from etc_jax.types import Pieces, Rows
 
 HEADS, SIZE = 2, 4
+# Compiling takes longer than running.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+attend = jit(global_local.attend, static_argnames=("rules", "implementation"))
 IMPLEMENTATIONS = pytest.mark.parametrize("implementation", ["xla", "dense"])
 
 
@@ -44,7 +49,7 @@ def normal(seed, *shape):
 def test_all_tokens_global_is_a_transformer(implementation):
     q, k, v = (normal(i, 1, 9, HEADS, SIZE) for i in range(3))
     none = np.zeros((1, 0, HEADS, SIZE), np.float32)
-    out = global_local.attend(
+    out = attend(
         Rows(none, q),
         Pieces(none, k, k, none),
         Pieces(none, v, v, none),
@@ -62,7 +67,7 @@ def test_all_tokens_global_is_a_transformer(implementation):
 def test_one_global_token_and_radius_one_is_a_star_transformer(implementation):
     n = 10
     satellite, relay = normal(0, 1, n, HEADS, SIZE), normal(1, 1, 1, HEADS, SIZE)
-    out = global_local.attend(
+    out = attend(
         Rows(satellite, relay),
         Pieces(satellite, relay, relay, satellite),
         Pieces(satellite, relay, relay, satellite),
@@ -97,8 +102,8 @@ def test_a_wide_radius_and_shared_projections_are_full_attention(implementation)
         implementation=implementation,
     )
     structure = one_example(n, g)
-    params = layer.init(jax.random.key(0), x, structure)["params"]
-    out = layer.apply({"params": params}, x, structure)
+    params = jit(layer.init)(jax.random.key(0), x, structure)["params"]
+    out = jit(layer.apply)({"params": params}, x, structure)
 
     together = np.concatenate(x, axis=1)
     params = jax.tree.map(np.asarray, params)
@@ -119,7 +124,7 @@ def test_local_attention_alone_is_banded_attention(implementation):
     n, radius = 13, 2
     q, k, v = (normal(i, 1, n, HEADS, SIZE) for i in range(3))
     none = np.zeros((1, 0, HEADS, SIZE), np.float32)
-    out = global_local.attend(
+    out = attend(
         Rows(q, none),
         Pieces(k, none, none, k),
         Pieces(v, none, none, v),

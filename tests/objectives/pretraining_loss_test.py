@@ -82,7 +82,10 @@ def params():
 
 
 # Compiling takes most of the time of these tests: one function serves them all.
-@jax.jit
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@jit
 def compiled(params, batch, weights, rng):
     """((loss, sums), gradient) without dropout."""
     task = Pretraining(MODEL, ObjectiveConfig("mlm_cpc", *weights))
@@ -113,7 +116,7 @@ def expected_parts(params):
     """(MLM, CPC) losses from the encoder's outputs, place by place."""
     module = EtcForPretraining(MODEL)
 
-    @jax.jit
+    @jit
     def outputs(params):
         def apply(*args, method):
             return module.apply({"params": params}, *args, method=method)
@@ -164,7 +167,7 @@ def test_sums_are_over_the_places_in_use(params):
 
 
 def test_dropout_changes_the_loss_and_follows_the_key(params):
-    loss_fn = jax.jit(TASK.loss, static_argnums=3)
+    loss_fn = jit(TASK.loss, static_argnums=3)
     first, again, second = (
         float(loss_fn(params, BATCH, jax.random.key(seed), False)[0])
         for seed in (1, 1, 2)
@@ -257,7 +260,7 @@ def test_a_batch_of_padding_alone_is_0_with_finite_gradients(params):
 def test_a_tiny_model_learns_one_batch_by_heart(params):
     tx = optax.adam(1e-2)
 
-    @jax.jit
+    @jit
     def update(params, state, gradient):
         updates, state = tx.update(gradient, state)
         return optax.apply_updates(params, updates), state

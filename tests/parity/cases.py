@@ -60,15 +60,36 @@ def find_cases(folder: pathlib.Path) -> list[Case]:
     return cases
 
 
+def _compared(got, want) -> tuple[np.ndarray, np.ndarray]:
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
+    assert np.isfinite(got).all(), "not finite"
+    return got, want
+
+
 def largest_difference(got, want) -> float:
     """Largest |got - want|, relative where values are larger than 1.
 
     Raises:
       AssertionError: if shapes differ or something is not finite.
     """
-    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
-    assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
-    assert np.isfinite(got).all(), "not finite"
+    got, want = _compared(got, want)
     if not want.size:
         return 0.0
     return float(np.max(np.abs(got - want) / np.maximum(1.0, np.abs(want))))
+
+
+def gradient_difference(got, want) -> float:
+    """Largest |got - want|, relative to the largest |want| of the tensor if above 1.
+
+    A gradient is a sum over tokens of terms as large as those of its neighbours, so
+    its float32 rounding scales with the whole tensor: an element that is small only
+    because its terms cancel is as uncertain as the largest one.
+
+    Raises:
+      AssertionError: if shapes differ or something is not finite.
+    """
+    got, want = _compared(got, want)
+    if not want.size:
+        return 0.0
+    return float(np.max(np.abs(got - want)) / max(1.0, np.max(np.abs(want))))

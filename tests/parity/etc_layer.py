@@ -8,7 +8,7 @@ from etc_jax.conversion.etc_official import attention_names
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.structure import Rules, Structure
 from etc_jax.types import Rows
-from parity.cases import Case, group, largest_difference
+from parity.cases import Case, gradient_difference, group, largest_difference
 
 PIECES = ("l2l", "l2g", "g2g", "g2l")
 IMPLEMENTATIONS = ("xla", "dense")
@@ -77,7 +77,7 @@ def _prefix(names) -> str:
 def compare_gradients(gradients: dict, want: dict[str, np.ndarray]) -> float:
     """The largest difference over the official gradients; none may be left out."""
     assert set(want) <= set(gradients), f"no gradient of {set(want) - set(gradients)}"
-    return max(largest_difference(gradients[name], want[name]) for name in want)
+    return max(gradient_difference(gradients[name], want[name]) for name in want)
 
 
 def masked_rows(case: dict, own: str, other: str) -> list[tuple[int, int]]:
