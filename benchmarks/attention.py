@@ -31,7 +31,8 @@ from benchmarks.harness import Side
 from benchmarks.memory import MIB
 from benchmarks.problem import Sizes
 from benchmarks.sides_jax import Compiled, joined, split
-from etc_jax.types import Rows
+from etc_jax.ops.attention import global_local
+from etc_jax.types import Pieces, Rows
 
 MODES = {"forward": False, "forward_backward": True}
 SIDES = ("etc", "etc_dense", "jax_dpa", "jax_given_bias")
@@ -58,8 +59,13 @@ def make_inputs(sizes: Sizes, dtype: str) -> tuple[dict, tuple]:
 
 def own(tables, qkv, structure, *, rules, implementation):
     """This library's operation; query, key, value are `Rows`."""
-    return sides_jax.own_attention(
-        *qkv,
+    query, *rest = qkv
+    # One key and one value of each token serve all four pieces.
+    key, value = (Pieces(x.long, x.global_, x.global_, x.long) for x in rest)
+    return global_local.attend(
+        query,
+        key,
+        value,
         sides_jax.label_tables(tables),
         structure,
         rules,

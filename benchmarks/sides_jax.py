@@ -12,9 +12,11 @@ import numpy as np
 from benchmarks import problem
 from benchmarks.problem import Sizes
 from etc_jax import builders
-from etc_jax.ops.attention import global_local
+from etc_jax.layers.attention import GlobalLocalAttention
+from etc_jax.layers.blocks import EtcLayer
+from etc_jax.layers.common import LayerNorm, Mlp
 from etc_jax.structure import Rules, Structure, as_columns, as_rows, g2g, g2l, l2g, l2l
-from etc_jax.types import LabelTable, Pieces, Rows
+from etc_jax.types import LabelTable, Rows
 
 Array = jax.Array
 # As far below any logit as float32 allows without becoming -inf in a sum.
@@ -94,16 +96,6 @@ def _label_logits(query: Array, table: LabelTable, label: Array) -> Array:
     return jnp.take_along_axis(by_label, index, axis=-1)
 
 
-def own_attention(
-    query: Rows, key: Rows, value: Rows, tables, structure, rules, *, implementation
-) -> Rows:
-    """This library's op with one key and one value of each token for all pieces."""
-    shared = [Pieces(x.long, x.global_, x.global_, x.long) for x in (key, value)]
-    return global_local.attend(
-        query, *shared, tables, structure, rules, implementation=implementation
-    )
-
-
 def joined(rows: Rows) -> Array:
     """Long and global rows as one sequence along axis 1, globals first."""
     return jnp.concatenate([rows.global_, rows.long], axis=1)
@@ -156,16 +148,68 @@ def layer(weights: Mapping[str, Array], streams: Any, num_heads: int, attend: Ca
     return jax.tree.map(rest, streams, context)
 
 
+def layer_params(weights: Mapping[str, Array], num_heads: int) -> dict[str, Any]:
+    """The weights as parameters of `EtcLayer` with every projection shared."""
+
+    def pair(name, kernel, bias):
+        return {
+            "kernel": weights[f"{name}/kernel"].reshape(kernel),
+            "bias": weights[f"{name}/bias"].reshape(bias),
+        }
+
+    def norm(name):
+        return {part: weights[f"{name}/{part}"] for part in ("scale", "bias")}
+
+    embed = weights["out/bias"].shape[0]
+    heads = ((embed, num_heads, -1), (num_heads, -1))
+    attention = {
+        "long_query": pair("query", *heads),
+        "l2l_key": pair("key", *heads),
+        "l2l_value": pair("value", *heads),
+        "long_out": pair("out", (num_heads, -1, embed), (embed,)),
+    }
+    if tables := label_tables(weights):
+        for name, table in zip(problem.LABEL_TABLES, tables, strict=True):
+            attention[name] = table._asdict()
+    return {
+        "attention": attention,
+        "long_attention_norm": norm("attention_norm"),
+        "global_attention_norm": norm("attention_norm"),
+        "mlp": {
+            "wi": {part: weights[f"wi/{part}"] for part in ("kernel", "bias")},
+            "wo": {part: weights[f"wo/{part}"] for part in ("kernel", "bias")},
+        },
+        "mlp_norm": norm("mlp_norm"),
+    }
+
+
 def etc_layer(weights, streams: Rows, structure, *, rules, num_heads, implementation):
-    """The layer with this library's attention."""
-    attend = functools.partial(
-        own_attention,
-        tables=label_tables(weights),
-        structure=structure,
-        rules=rules,
-        implementation=implementation,
-    )
-    return layer(weights, streams, num_heads, attend)
+    """This library's own layer."""
+    tables = label_tables(weights)
+    embed = weights["out/bias"].shape[0]
+
+    def attention(name):
+        return GlobalLocalAttention(
+            num_heads=num_heads,
+            head_dim=embed // num_heads,
+            num_labels=tables and tables.long.bias.shape[0],
+            rules=rules,
+            share_qkv=True,
+            share_out=True,
+            implementation=implementation,
+            name=name,
+        )
+
+    def mlp(name):
+        width = weights["wi/bias"].shape[0]
+        return Mlp(width, "gelu_exact", 0.02, jnp.dtype(jnp.float32), name=name)
+
+    def norm(name):
+        return LayerNorm(problem.NORM_EPSILON, jnp.dtype(jnp.float32), name=name)
+
+    module = EtcLayer(attention=attention, mlp=mlp, norm=norm, dropout_rate=0.0)
+    params = layer_params(weights, num_heads)
+    return module.apply({"params": params}, streams, structure)
 
 
 def dpa_layer(weights, x: Array, structure, *, rules, num_heads):

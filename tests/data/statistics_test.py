@@ -1,3 +1,8 @@
+"""Baselines of a text, by hand."""
+
+import numpy as np
+
+from etc_jax.data.statistics import log_frequencies
 
 
 def test_log_frequencies_of_a_hand_made_text():
