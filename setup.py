@@ -24,7 +24,7 @@ EXTRAS = {
     "tensorboard": ["tensorboardX>=2.6"],
     "plot": ["matplotlib>=3.9"],
     "parity": ["torch>=2.6", "transformers>=5.0"],
-    "tpu_aot": ["libtpu"],
+    "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
     "test": [
