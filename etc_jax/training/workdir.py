@@ -29,7 +29,8 @@ def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
     Raises:
       UserError: if it cannot be written, or holds a run with another config.
     """
-    folder = epath.Path(workdir)
+    # Orbax takes absolute paths only, and says so late, from a thread.
+    folder = epath.Path(workdir).expanduser().resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         record = folder / _RECORD

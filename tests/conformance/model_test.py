@@ -32,6 +32,8 @@ jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_lev
 # Tokens of each sentence of each document.
 DOCUMENTS = ((5, 3, 4), (2, 6))
 N, G = 24, 6
+# One for each device. All tests take this many, so that they share what is compiled.
+ROWS = 8
 
 
 def stacked(structures):
@@ -39,13 +41,13 @@ def stacked(structures):
 
 
 @functools.cache
-def batch(rows=2):
-    """Tokens and structures of `rows` inputs, each of two packed documents."""
+def batch():
+    """Tokens and structures of `ROWS` inputs, each of two packed documents."""
     rng = np.random.default_rng(0)
-    long = rng.integers(CONFIG.vocab_size, size=(rows, N))
-    glob = rng.integers(CONFIG.vocab_size, size=(rows, G))
+    long = rng.integers(CONFIG.vocab_size, size=(ROWS, N))
+    glob = rng.integers(CONFIG.vocab_size, size=(ROWS, G))
     one = builders.packed_documents(DOCUMENTS, long_length=N, global_length=G)
-    return long, glob, stacked([one] * rows)
+    return long, glob, stacked([one] * ROWS)
 
 
 @functools.cache
@@ -83,9 +85,9 @@ def value_and_grad(config, params, *inputs):
 
 
 @functools.cache
-def expected(rows=2):
+def expected():
     """Loss and gradients as they should be however the layers are run."""
-    return value_and_grad(CONFIG, params(), *batch(rows))
+    return value_and_grad(CONFIG, params(), *batch())
 
 
 def assert_close(got, want, atol):
@@ -95,32 +97,32 @@ def assert_close(got, want, atol):
 
 
 def test_packed_documents_equal_separate_ones():
-    long, glob, structure = batch(1)
+    long, glob, structure = batch()
     packed = run(CONFIG, params(), long, glob, structure)
     tokens = globals_ = 0
     for document in DOCUMENTS:
         n, g = sum(document), len(document)
-        alone = stacked([builders.plain_text(document, long_length=N, global_length=G)])
+        one = builders.plain_text(document, long_length=N, global_length=G)
         # Padding is arbitrary tokens, so the next document's may stand there.
         out = run(
             CONFIG,
             params(),
             np.roll(long, -tokens, axis=1),
             np.roll(glob, -globals_, axis=1),
-            alone,
+            stacked([one] * ROWS),
         )
         np.testing.assert_allclose(
-            packed.long[0, tokens : tokens + n], out.long[0, :n], atol=1e-5
+            packed.long[:, tokens : tokens + n], out.long[:, :n], atol=1e-5
         )
         np.testing.assert_allclose(
-            packed.global_[0, globals_ : globals_ + g], out.global_[0, :g], atol=1e-5
+            packed.global_[:, globals_ : globals_ + g], out.global_[:, :g], atol=1e-5
         )
         tokens, globals_ = tokens + n, globals_ + g
 
 
 def test_nothing_leaks_across_packed_documents():
-    long, glob, structure = batch(1)
-    zeros = Rows(np.zeros((1, N, 16), np.float32), np.zeros((1, G, 16), np.float32))
+    long, glob, structure = batch()
+    zeros = Rows(*(np.zeros((ROWS, x, 16), np.float32) for x in (N, G)))
 
     def second_document(adders):
         out = apply(CONFIG, params(), long, glob, structure, adders=adders)
@@ -175,8 +177,8 @@ def test_jit_changes_nothing():
     ids=str,
 )
 def test_eight_devices_equal_one(axes):
-    assert len(jax.devices()) == 8
-    inputs = batch(8)
+    assert len(jax.devices()) == ROWS
+    inputs = batch()
     mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
     layout = sharding.tree_shardings(params(), mesh)
     in_shardings = (layout, *sharding.batch_shardings(inputs, mesh))
@@ -191,7 +193,7 @@ def test_eight_devices_equal_one(axes):
     split = {k: v for k, v in axes.items() if k != "data"}
     share = np.prod(list(split.values()), dtype=int)
     assert kernel.addressable_shards[0].data.size * share == kernel.size
-    assert_close(got, expected(8), 1e-5)
+    assert_close(got, expected(), 1e-5)
 
 
 def test_bfloat16_is_near_float32():

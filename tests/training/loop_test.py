@@ -160,6 +160,14 @@ def test_another_mesh_continues_the_run(reference, tmp_path, monkeypatch, make_c
     np.testing.assert_allclose(list(got.values()), list(expected.values()), rtol=1e-5)
 
 
+def test_a_relative_workdir_holds_a_run(tmp_path, monkeypatch, make_config):
+    monkeypatch.chdir(tmp_path)
+    result = loop.train_and_evaluate(make_config(), "runs/one")
+    assert result.exit_code == errors.DONE
+    assert (tmp_path / "runs/one/checkpoints").is_dir()
+    assert list((tmp_path / "runs/one/checkpoints").iterdir())
+
+
 def test_a_workdir_of_another_run_is_refused(reference, make_config):
     workdir, _ = reference
     other = make_config(**MESH, train__seed=7, model__mlp_dim=64)
