@@ -67,7 +67,7 @@ class Distance:
         k = self.max_distance
         first = min(max(0, -self.offset - k), self.keys)
         stop = max(first, min(self.keys, k + queries - self.offset))
-        return first, stop, first + self.offset + k
+        return first, stop, first + self.offset + k if stop > first else 0
 
     def _sides(self, queries: int) -> tuple[np.ndarray, np.ndarray]:
         """Pairs of the band's rows beyond distance k: (left, right), `[rows, q]`."""
