@@ -68,16 +68,16 @@ def test_labels_change_the_result(sides):
 
 
 def test_an_attention_that_is_wrong_is_refused(monkeypatch):
-    from benchmarks import sides_jax
+    from etc_jax.ops.attention import global_local
 
-    right = sides_jax.own_attention
+    right = global_local.attend
 
     def wrong(query, *args, implementation, **kwargs):
         out = right(query, *args, implementation=implementation, **kwargs)
         off = 1.001 if implementation == "xla" else 1.0
         return out._replace(long=out.long * off)
 
-    monkeypatch.setattr(sides_jax, "own_attention", wrong)
+    monkeypatch.setattr(global_local, "attend", wrong)
     with pytest.raises(harness.WrongSideError, match="etc: .* differs from the oracle"):
         layer.time_sides(["etc"], TINY, "forward", rounds=1)
 
