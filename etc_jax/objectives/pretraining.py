@@ -60,7 +60,7 @@ class Pretraining:
 
     def _summaries(self, module, params, batch, rngs):
         """(predictions, targets) of the masked sentences, `[b * s, e]` each."""
-        _, main_rng, lone_rng = rngs
+        main_rng, lone_rng = rngs
         main = module.apply(
             {"params": params},
             batch["long_tokens"],
@@ -85,7 +85,7 @@ class Pretraining:
     def summaries(self, params, batch):
         """(predictions, targets) without dropout, `[b * s, e]` each."""
         module = self._module(True)
-        return self._summaries(module, params, batch, (None, None, None))[1:]
+        return self._summaries(module, params, batch, (None, None))[1:]
 
     def loss(self, params, batch, rng, deterministic: bool):
         """0.8 MLM + 0.2 CPC (paper, section 3.5), and its parts as (sum, weight).
@@ -100,10 +100,10 @@ class Pretraining:
           (float32 scalar, {name: (sum, weight)}).
         """
         module = self._module(deterministic)
-        rngs = (None, None, None)
+        rngs = (None, None)
         if not deterministic:
             main, lone = jax.random.split(rng)
-            rngs = (None, {"dropout": main}, {"dropout": lone})
+            rngs = ({"dropout": main}, {"dropout": lone})
         main, predictions, targets = self._summaries(module, params, batch, rngs)
         logits = module.apply(
             {"params": params}, main.long, batch["mlm_positions"], method="mlm_logits"

@@ -21,6 +21,7 @@ from etc_jax.ops.attention.softmax import (
     finish,
     masked_logits,
     row_deltas,
+    score_gradients,
 )
 
 Array = jax.Array
@@ -154,12 +155,10 @@ def _vjp_backward(options, saved, d_output):
     def gradients(block, k, v):
         """Gradients of one block of keys: (dq, dt or 0, dk, dv)."""
         logits, factors, labels = block
-        p = jnp.exp(logits - lse[..., None, :])
         dp = dot("bhkd,bhqd->bhkq", v, d_output, dtype)
-        dropped = p
-        if factors is not None:
-            dropped, dp = p * factors, dp * factors
-        ds = p * (dp - delta) * options.scale
+        dropped, ds = score_gradients(
+            logits, lse[..., None, :], factors, dp, delta, options.scale
+        )
         dt = jnp.zeros((), dtype)
         if labels is not None:
             dt = labels.gradient(ds, table.bias.shape[0])

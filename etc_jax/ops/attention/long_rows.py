@@ -23,6 +23,7 @@ from etc_jax.ops.attention.softmax import (
     finish,
     masked_logits,
     row_deltas,
+    score_gradients,
 )
 
 Array = jax.Array
@@ -187,13 +188,10 @@ def _vjp_backward(options, saved, d_output):
         row_delta = row_deltas(rows(output, start), do, dtype)
 
         def part_gradients(part, factor, to_weights, values):
-            """(probabilities after dropout, gradient of the unscaled scores)."""
-            p = jnp.exp(part[0] - row_lse)
             dp = dot(to_weights, values, do, dtype)
-            dropped = p
-            if factor is not None:
-                dropped, dp = p * factor, dp * factor
-            return dropped, p * (dp - row_delta) * options.scale
+            return score_gradients(
+                part[0], row_lse, factor, dp, row_delta, options.scale
+            )
 
         p, ds = part_gradients(parts[0], factors[0], "bhcwd,bhcqd->bhcwq", v)
         carry = dict(carry)

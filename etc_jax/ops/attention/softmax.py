@@ -78,6 +78,24 @@ def row_deltas(output, d_output, dtype):
     return jnp.sum(products, axis=-1)[..., None, :]
 
 
+def score_gradients(logits, lse, factors, dp, delta, scale: float):
+    """(probabilities after dropout, gradient of the unscaled scores) of a block.
+
+    Args:
+      logits: `[..., keys, q]` of `masked_logits`.
+      lse: log-sum-exp of each row, `[..., 1, q]`.
+      factors: of `dropout_factors`, or None.
+      dp: gradient of the probabilities after dropout.
+      delta: of `row_deltas`.
+      scale: of the logits.
+    """
+    p = jnp.exp(logits - lse)
+    dropped = p
+    if factors is not None:
+        dropped, dp = p * factors, dp * factors
+    return dropped, p * (dp - delta) * scale
+
+
 def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array | None:
     """0 or 1/(1 - rate) for each pair, or None without dropout.
 
