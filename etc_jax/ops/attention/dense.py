@@ -9,6 +9,8 @@ import jax.numpy as jnp
 
 from etc_jax import structure as st
 
+# Far below any logit, and finite: a row of these alone has no inf - inf.
+MASKED = -1e30
 
 def band_to_square(band: jax.Array) -> jax.Array:
     """`[..., n, 2r+1]` -> `[..., n, n]`: slot s of row i goes to column i + s - r."""
@@ -61,37 +63,40 @@ def _explicit_matrices(structure, rules: st.Rules, n: int, g: int) -> dict:
     return out
 
 
-def _joint(query, parts, table):
-    """One softmax over several key sets.
+def _joint(query, key, mask, labels, table):
+    """Probabilities `[b, h, q, k]` of one softmax; rows that see nothing are zero.
 
     Args:
       query: `[b, q, h, d]`.
-      parts: (key `[b, k, h, d]`, value, (mask, labels)) each.
+      key: `[b, k, h, d]`.
+      mask: bool `[b or 1, q, k]`.
+      labels: int like `mask`, or None.
       table: `LabelTable` or None.
     """
-    logits, seen = [], []
-    for key, _, (mask, labels) in parts:
-        score = jnp.einsum("bqhd,bkhd->bhqk", query, key)
-        if labels is not None and table is not None:
-            t = jnp.einsum("bqhd,vhd->bhqv", query, table.embedding)
-            t = t + table.bias.T[None, :, None, :]
-            shape = (*t.shape[:-1], labels.shape[-1])
-            index = jnp.broadcast_to(labels[:, None], shape)
-            score = score + jnp.take_along_axis(t, index, axis=-1)
-        mask = jnp.broadcast_to(mask[:, None], score.shape)
-        logits.append(score / jnp.sqrt(jnp.asarray(query.shape[-1], query.dtype)))
-        seen.append(mask)
-    logits = jnp.concatenate(logits, axis=-1)
-    seen = jnp.concatenate(seen, axis=-1)
-    values = jnp.concatenate([value for _, value, _ in parts], axis=1)
-    if not logits.shape[-1]:
-        return jnp.zeros_like(query), None
-    logits = jnp.where(seen, logits, -jnp.inf)
-    top = jnp.max(logits, axis=-1, keepdims=True)
-    weights = jnp.exp(logits - jnp.where(jnp.isfinite(top), top, 0))
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    probabilities = weights / jnp.where(total > 0, total, 1)
-    return probabilities, values
+    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key)
+    if labels is not None and table is not None:
+        t = jnp.einsum("bqhd,vhd->bhqv", query, table.embedding)
+        t = t + table.bias.T[None, :, None, :]
+        scores = scores + jnp.take_along_axis(t, labels[:, None], axis=-1)
+    scores = scores / jnp.sqrt(jnp.asarray(query.shape[-1], query.dtype))
+    probabilities = jax.nn.softmax(jnp.where(mask[:, None], scores, MASKED), axis=-1)
+    return probabilities * jnp.any(mask, axis=-1)[:, None, :, None]
+
+
+def _side_by_side(parts, shape):
+    """(mask, labels) of several key sets as one; labels are None if all are."""
+    batch, rows = shape
+
+    def joined(arrays):
+        whole = [jnp.broadcast_to(x, (batch, rows, x.shape[-1])) for x in arrays]
+        return jnp.concatenate(whole, axis=-1)
+
+    # A key set without keys needs no labels.
+    labels = [x for mask, x in parts if mask.shape[-1]]
+    given = [x for x in labels if x is not None]
+    if given and len(given) < len(labels):
+        raise ValueError("labels are given for one of two key sets; give both or none")
+    return joined([mask for mask, _ in parts]), joined(given) if given else None
 
 
 def attend(query, key, value, tables, pairs: dict, dropout=None):
@@ -113,11 +118,15 @@ def attend(query, key, value, tables, pairs: dict, dropout=None):
         (query.long, "l2l", "l2g", tables and tables.long),
         (query.global_, "g2g", "g2l", tables and tables.global_),
     ):
-        parts = [(getattr(key, p), getattr(value, p), pairs[p]) for p in (own, other)]
-        probabilities, values = _joint(rows, parts, table)
-        if values is None:
-            outputs.append(probabilities)
+        keys, values = (
+            jnp.concatenate([getattr(x, own), getattr(x, other)], axis=1)
+            for x in (key, value)
+        )
+        if not keys.shape[1]:
+            outputs.append(jnp.zeros_like(rows))
             continue
+        mask, labels = _side_by_side((pairs[own], pairs[other]), rows.shape[:2])
+        probabilities = _joint(rows, keys, mask, labels, table)
         if dropout is not None:
             probabilities = dropout(probabilities)
         outputs.append(jnp.einsum("bhqk,bkhd->bqhd", probabilities, values))
