@@ -20,7 +20,12 @@ CORE = [
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.
     "data": ["nupunkt>=0.6", "grain>=0.2.12", "array_record>=0.8"],
-    "seqio": ["seqio>=0.0.20", "tensorflow-datasets>=4.9.9", "tensorflow>=2.21"],
+    "seqio": [
+        "seqio>=0.0.20",
+        "tensorflow-datasets>=4.9.9",
+        "importlib_resources>=6.0",  # tensorflow-datasets uses and does not declare it
+        "tensorflow>=2.21",
+    ],
     "tensorboard": ["tensorboardX>=2.6"],
     "plot": ["matplotlib>=3.9"],
     "parity": ["torch>=2.6", "transformers>=5.0"],

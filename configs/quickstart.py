@@ -10,7 +10,12 @@ from etc_jax import config as config_lib
 
 
 def get_config(arg: str = ""):
-    """The config; `:tiny` trains 20 steps, to see that everything works."""
+    """The config.
+
+    `:tiny` trains 20 steps, to see that everything works; `:no_cpc` masks words alone,
+    for comparison.
+    """
+    chosen = config_lib.variants(arg, flags=("tiny", "no_cpc"))
     config = config_lib.default_config()
     config.model.update(
         vocab_size=4096,
@@ -35,11 +40,9 @@ def get_config(arg: str = ""):
         eval_every_steps=100,
     )
     config.checkpoint.every_steps = 100
-    if arg == "tiny":
+    if "tiny" in chosen:
         config.train.update(num_steps=20, log_every_steps=5, eval_every_steps=20)
         config.schedule.warmup_steps = 5
-    elif arg:
-        raise ValueError(
-            f"configs/quickstart.py has no variant {arg!r}; there is: tiny"
-        )
+    if "no_cpc" in chosen:
+        config.objective.update(mlm_weight=1.0, cpc_weight=0.0)
     return config

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -74,12 +74,18 @@ _RUNTIME_FIELDS = (
     "mesh",
     "checkpoint",
     "data.cache_dir",
+    "data.export_workers",
+    "data.read_workers",
     "train.log_every_steps",
     "train.eval_every_steps",
     "train.eval_steps",
     "train.max_nonfinite_steps",
     "train.prefetch_batches",
     "train.compile_cache_dir",
+    "train.check_batches",
+    "train.tensorboard",
+    "train.profile_start_step",
+    "train.profile_steps",
 )
 
 
@@ -177,6 +183,33 @@ def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
+def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set[str]:
+    """The names in the argument of a config file: `configs/NAME.py:4096,shared`.
+
+    Args:
+      arg: names joined by commas; "" for none.
+      *groups: of each group one name may be given at most.
+      flags: names that go with everything.
+
+    Raises:
+      ValueError: naming what there is, if a name is not known, given twice, or at odds
+        with another.
+    """
+    given = arg.split(",") if arg else []
+    known = [*(name for group in groups for name in group), *flags]
+    for name in given:
+        if name not in known:
+            raise ValueError(
+                f"no variant {name!r} of this config; {suggestion(name, known)}"
+            )
+    if len(set(given)) < len(given):
+        raise ValueError(f"a variant is given twice in {arg!r}")
+    for group in groups:
+        if len(both := [name for name in given if name in group]) > 1:
+            raise ValueError(f"the variants {', '.join(both)} exclude each other")
+    return set(given)
+
+
 def identity(config: Config) -> dict[str, Any]:
     """{dotted path: value} of the fields that decide what a run computes."""
     return {
@@ -203,12 +236,34 @@ def _warmup_fits(config: Config) -> Iterator[Problem]:
 
 def _batch_divides(config: Config) -> Iterator[Problem]:
     ways = max(config.mesh.data, 1) * config.mesh.fsdp
+    micro = config.train.accumulation_steps
     size = config.train.batch_size
-    if ways > 0 and size % ways:
+    if ways > 0 and size % (ways * micro):
+        steps = " x train.accumulation_steps" if micro > 1 else ""
         yield (
             "train.batch_size",
-            f"is {size}, not divisible by {ways} (mesh.data x mesh.fsdp); "
-            f"{nearest_multiples(size, ways)}",
+            f"is {size}, not divisible by {ways * micro} "
+            f"(mesh.data x mesh.fsdp{steps}); {nearest_multiples(size, ways * micro)}",
+        )
+
+
+def _end_is_below_the_peak(config: Config) -> Iterator[Problem]:
+    end, peak = config.schedule.end_value, config.optimizer.learning_rate
+    if end > peak:
+        yield (
+            "schedule.end_value",
+            f"is {end}, more than the peak, optimizer.learning_rate = {peak}; make it "
+            "no larger",
+        )
+
+
+def _profile_comes(config: Config) -> Iterator[Problem]:
+    start, total = config.train.profile_start_step, config.train.num_steps
+    if start is not None and start >= total:
+        yield (
+            "train.profile_start_step",
+            f"is {start}, but the run ends at train.num_steps = {total}; make it "
+            "smaller",
         )
 
 
@@ -244,12 +299,27 @@ def _vocabulary_fits(config: Config) -> Iterator[Problem]:
         )
 
 
+def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
+    if config.data.global_tokens == "fixed_blocks" and config.objective.cpc_weight:
+        yield (
+            "data.global_tokens",
+            "is 'fixed_blocks', but CPC masks sentences; set objective.cpc_weight=0 or "
+            "data.global_tokens='sentences'",
+        )
+
+
 # (what it reads, the check): left out where one of the fields is in error already.
 _CROSS_CHECKS = (
     (("schedule.warmup_steps", "train.num_steps"), _warmup_fits),
-    (("train.batch_size", "mesh.data", "mesh.fsdp"), _batch_divides),
+    (
+        ("train.batch_size", "train.accumulation_steps", "mesh.data", "mesh.fsdp"),
+        _batch_divides,
+    ),
+    (("schedule.end_value", "optimizer.learning_rate"), _end_is_below_the_peak),
+    (("train.profile_start_step", "train.num_steps"), _profile_comes),
     (("model", "mesh.fsdp", "mesh.tensor"), _model_divides),
     (("model.vocab_size", "data.vocab_size"), _vocabulary_fits),
+    (("data.global_tokens", "objective.cpc_weight"), _fixed_blocks_have_no_cpc),
 )
 
 

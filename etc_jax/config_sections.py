@@ -28,12 +28,22 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveConfig:
-    """What is learnt: masked words plus contrastive sentences (paper, section 3.5)."""
+    """What is learnt: masked words plus contrastive sentences (paper, section 3.5).
+
+    Attributes:
+      name: a registered pre-training objective.
+      mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
+      similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
+        a learned temperature.
+      exclude_same_document: sentences of the same document are no negatives for each
+        other; the paper names within-batch negatives and no exception.
+    """
 
     name: str = "mlm_cpc"
     mlm_weight: float = 0.8
     cpc_weight: float = 0.2
     similarity: Literal["cosine", "dot"] = "cosine"
+    exclude_same_document: bool = False
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("pretraining", self.name)
@@ -44,23 +54,58 @@ class ObjectiveConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """Where examples come from and how large they are.
+    """Where examples come from and how they are made.
 
     Attributes:
-      source: name of a text source; "builtin" is the documentation of Python itself.
+      source: "builtin": the documentation of Python itself; "text" and "jsonl": files;
+        "cache": token caches that were exported before.
+      paths: of files, globs such as "books/*.jsonl.gz"; of caches, their folders.
+      held_back_paths: files or caches for evaluation alone; without them a share of
+        the documents is held back.
+      weights: how often each cache of `paths` is drawn from, for source "cache"; ():
+        by their tokens.
+      text_field: the field of a JSONL row that holds the text.
+      document_per: "file" or "line"; what one document of a text file is.
+      tokenizer: file or folder of a vocabulary; None: that of the caches, for other
+        sources one that is trained on them.
+      lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
+      vocab_size: ids of the vocabulary, trained or given.
       cache_dir: folder of the token cache; None puts it into the workdir.
-      vocab_size: size of the vocabulary that is trained on the source.
+      export_workers: processes that tokenise; 0: this one.
+      read_workers: processes that build batches; 0: threads of this one.
+      global_tokens: "sentences": one a sentence; "fixed_blocks": one every
+        `tokens_per_block` tokens, without CPC.
+      tokens_per_block: 97 in the paper's ablation on Natural Questions.
       long_length, global_length: tokens of one example.
+      min_sentences: documents with fewer are left out (paper, appendix C).
+      max_sentence_tokens: longer sentences are cut.
+      mlm_share: of the tokens that CPC leaves, masked for MLM.
+      cpc_share: of the sentences, masked for CPC.
       mlm_capacity: places for masked tokens; None: from the lengths.
       cpc_long_length, cpc_global_length: room for masked sentences; None: likewise.
       held_back_fraction: share of the documents that is for evaluation alone.
     """
 
-    source: str = "builtin"
-    cache_dir: str | None = None
+    source: Literal["builtin", "text", "jsonl", "cache"] = "builtin"
+    paths: tuple[str, ...] = ()
+    held_back_paths: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    text_field: str = "text"
+    document_per: Literal["file", "line"] = "file"
+    tokenizer: str | None = None
+    lower_case: bool | None = None
     vocab_size: int = 8192
+    cache_dir: str | None = None
+    export_workers: int = 0
+    read_workers: int = 0
+    global_tokens: Literal["sentences", "fixed_blocks"] = "sentences"
+    tokens_per_block: int = 97
     long_length: int = 512
     global_length: int = 64
+    min_sentences: int = 7
+    max_sentence_tokens: int = 128
+    mlm_share: float = 0.15
+    cpc_share: float = 0.1
     mlm_capacity: int | None = None
     cpc_long_length: int | None = None
     cpc_global_length: int | None = None
@@ -71,13 +116,50 @@ class DataConfig:
             self,
             1,
             "vocab_size",
+            "tokens_per_block",
             "long_length",
             "global_length",
+            "min_sentences",
+            "max_sentence_tokens",
             "mlm_capacity",
             "cpc_long_length",
             "cpc_global_length",
         )
-        yield from between(self, 0, 1, "held_back_fraction", open_ends=True)
+        yield from at_least(self, 0, "export_workers", "read_workers")
+        yield from between(
+            self, 0, 1, "held_back_fraction", "mlm_share", "cpc_share", open_ends=True
+        )
+        if 1 <= self.long_length < self.max_sentence_tokens:
+            yield (
+                "max_sentence_tokens",
+                f"is {self.max_sentence_tokens}, more than long_length = "
+                f"{self.long_length}: such a sentence fits into no window; lower it",
+            )
+        yield from self._source_problems()
+
+    def _source_problems(self) -> Iterator[Problem]:
+        if self.source == "builtin":
+            for field in ("paths", "held_back_paths"):
+                if getattr(self, field):
+                    yield field, "is given, but source 'builtin' reads no files"
+        elif not self.paths:
+            yield "paths", f"is empty; name the files or folders of {self.source!r}"
+        if self.source == "cache":
+            if not self.held_back_paths:
+                yield (
+                    "held_back_paths",
+                    "is empty; name a cache of documents to evaluate on",
+                )
+        if not self.weights:
+            return
+        if self.source != "cache" or len(self.weights) != len(self.paths):
+            yield (
+                "weights",
+                f"has {len(self.weights)} values; expected one for each of the "
+                f"{len(self.paths)} folders in paths, and source 'cache'",
+            )
+        if min(self.weights) <= 0:
+            yield "weights", f"is {self.weights}; expected numbers above 0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,16 +185,40 @@ class OptimizerConfig:
                 yield field, f"is {getattr(self, field)}; expected 0 <= {field} < 1"
 
 
+# The schedules that have an exponent and an end.
+_POLYNOMIALS = ("polynomial", "polynomial_bert")
+
+
 @dataclasses.dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rate moves; see `training/schedule.py` for the names."""
+    """How the learning rate moves; see `training/schedule.py` for the names.
+
+    Attributes:
+      name: of the schedule.
+      warmup_steps: updates from 0 up to the peak, which is `optimizer.learning_rate`.
+      power: exponent of a polynomial schedule.
+      end_value: learning rate at the last step of a polynomial schedule.
+    """
 
     name: str = "linear"
     warmup_steps: int = 0
+    power: float = 1.0
+    end_value: float = 0.0
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("schedule", self.name)
-        yield from at_least(self, 0, "warmup_steps")
+        yield from at_least(self, 0, "warmup_steps", "end_value")
+        if not self.power > 0:
+            yield "power", f"is {self.power}; expected more than 0"
+        if self.name in _POLYNOMIALS:
+            return
+        for field, unset in (("power", 1.0), ("end_value", 0.0)):
+            if getattr(self, field) != unset:
+                yield (
+                    field,
+                    f"is {getattr(self, field)}, but schedule.name={self.name!r} does "
+                    f"not use it; choose one of {', '.join(_POLYNOMIALS)}",
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,16 +228,25 @@ class TrainConfig:
     Attributes:
       num_steps: optimizer steps of the whole run.
       batch_size: examples of one step, over all devices.
+      accumulation_steps: microbatches that a step's batch is cut into, one after the
+        other, to save memory. The gradient is the mean of theirs, so a loss that is a
+        mean over something other than rows (masked tokens) weighs each microbatch
+        alike, and negatives within a batch are those of the microbatch alone.
       seed: of parameters, dropout and data, in [0, 2**32).
       eval_every_steps: evaluation also follows the last step.
       eval_steps: batches of one evaluation; None: all there are.
       max_nonfinite_steps: so many bad updates in a row end the run.
       prefetch_batches: batches built ahead.
       compile_cache_dir: XLA's persistent cache; None puts it into the workdir.
+      check_batches: batches that are looked at before anything is compiled.
+      tensorboard: also write the metrics for TensorBoard (extra `tensorboard`).
+      profile_start_step: updates before the profiler starts; None: no profile.
+      profile_steps: updates that it watches; the trace is in `workdir/profile`.
     """
 
     num_steps: int = 1000
     batch_size: int = 8
+    accumulation_steps: int = 1
     seed: int = 0
     log_every_steps: int = 50
     eval_every_steps: int = 500
@@ -139,6 +254,10 @@ class TrainConfig:
     max_nonfinite_steps: int = 10
     prefetch_batches: int = 2
     compile_cache_dir: str | None = None
+    check_batches: int = 8
+    tensorboard: bool = False
+    profile_start_step: int | None = None
+    profile_steps: int = 3
 
     def problems(self) -> Iterator[Problem]:
         yield from at_least(
@@ -146,12 +265,16 @@ class TrainConfig:
             1,
             "num_steps",
             "batch_size",
+            "accumulation_steps",
             "log_every_steps",
             "eval_every_steps",
             "eval_steps",
             "max_nonfinite_steps",
             "prefetch_batches",
+            "check_batches",
+            "profile_steps",
         )
+        yield from at_least(self, 0, "profile_start_step")
         # jax.random.key keeps 32 bits: a larger seed would be another one in silence.
         if not 0 <= self.seed < 2**32:
             yield "seed", f"is {self.seed}; expected 0 <= seed < 2**32"

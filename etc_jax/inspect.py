@@ -1,13 +1,17 @@
 """Shows what an input looks like to the model: who sees whom, under which label.
 
     python -m etc_jax.inspect --text="First sentence. Second one." --out=attention.png
+    python -m etc_jax.inspect --corpus='books/*.jsonl.gz' --index=3
+    python -m etc_jax.inspect --cache=runs/mine/data/train --index=7 --out=example.png
 
-Each sentence gets a global token. Prints tokens, sentences and counts of pairs, and
-draws the picture if `--out` is given.
+A text, the document of a number of some files, or a training example of a token cache:
+packed and masked as training sees it. Each sentence gets a global token. Prints
+tokens, sentences and counts of pairs, and draws the picture if `--out` is given.
 """
 
 import argparse
 import dataclasses
+import itertools
 import pathlib
 import re
 import sys
@@ -30,11 +34,13 @@ class TextInput:
 
     Attributes:
       sentences: tokens of each sentence.
-      structure: one document; sentence i has global token i.
+      structure: sentence i has global token i.
+      notes: a remark on each sentence, "" for none; () for none at all.
     """
 
     sentences: tuple[tuple[str, ...], ...]
     structure: Structure
+    notes: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> list[str]:
@@ -51,22 +57,15 @@ def words(text: str) -> list[str]:
 
 
 def load_tokenizer(path: str) -> Tokenize:
-    """A function from text to tokens, from a file of the `tokenizers` package.
+    """A function from text to tokens, from the file or folder of a vocabulary.
 
     Raises:
-      ValueError: if there is no such file, or it is not a tokenizer.
+      ValueError, OSError: if there is none, or it is not a tokenizer.
     """
-    import tokenizers
+    from etc_jax.data.tokenizer import open_tokenizer
 
-    if not pathlib.Path(path).is_file():
-        raise ValueError(f"no tokenizer file at {path}")
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(path)
-    except Exception as e:  # the package raises bare Exception for a bad file
-        raise ValueError(
-            f"{path} is not a tokenizer of the tokenizers package (JSON): {e}"
-        ) from e
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).tokens
+    tokenizer = open_tokenizer(path)
+    return lambda text: tokenizer.pieces(tokenizer.encode_batch([text])[0][0])
 
 
 def from_text(text: str, tokenize: Tokenize = words) -> TextInput:
@@ -84,6 +83,78 @@ def from_text(text: str, tokenize: Tokenize = words) -> TextInput:
         raise ValueError(f"the text has no tokens: {text[:40]!r}")
     lengths = [len(s) for s in sentences]
     return TextInput(sentences, builders.plain_text(lengths))
+
+
+def from_document(document, tokenize: Tokenize) -> TextInput:
+    """A document of `data.sources`, whole."""
+    return from_text("\n\n".join(document.paragraphs), tokenize)
+
+
+def first_sentences(cache, tokenizer, limit: int) -> TextInput:
+    """The first sentences of a cache's first document, `limit` tokens at most."""
+    offsets = np.asarray(cache.sentence_offsets)
+    count = max(1, int(np.searchsorted(offsets, limit, "right")) - 1)
+    cut = tuple(
+        tuple(tokenizer.pieces(cache.tokens[offsets[i] : offsets[i + 1]]))
+        for i in range(min(count, int(cache.document_offsets[1])))
+    )
+    return TextInput(cut, builders.plain_text([len(s) for s in cut]))
+
+
+def from_batch(batch, tokenizer) -> TextInput:
+    """The first row of a pre-training batch (see `data.examples`), as it is masked."""
+    padded = batch["structure"]
+    n = int(np.sum(padded.long_example_ids[0] > 0))
+    g = int(np.sum(padded.global_example_ids[0] > 0))
+    structure = Structure(
+        long_example_ids=padded.long_example_ids[0, :n],
+        global_example_ids=padded.global_example_ids[0, :g],
+        links=padded.links[0, :n],
+    )
+    pieces = tokenizer.pieces(batch["long_tokens"][0, :n])
+    owner = structure.links[:, 0]
+    sentences = tuple(
+        tuple(pieces[at] for at in np.flatnonzero(owner == i)) for i in range(g)
+    )
+    masked = batch["global_tokens"][0, :g] == tokenizer.token_ids.cpc_mask
+    notes = tuple(
+        f"document {document}" + ", masked for CPC" * bool(hidden)
+        for document, hidden in zip(structure.global_example_ids, masked, strict=True)
+    )
+    return TextInput(sentences, structure, notes)
+
+
+def example_of_cache(
+    folder: str, index: int, *, long_length: int, global_length: int
+) -> TextInput:
+    """A training example of a token cache: packed and masked, always in the same way.
+
+    Raises:
+      ValueError: if the cache is damaged or has no example of that number.
+    """
+    from etc_jax.data.cache import TokenCache
+    from etc_jax.data.examples import PretrainingSizes
+    from etc_jax.data.packing import pack
+    from etc_jax.data.pretraining import PretrainingReader
+
+    cache = TokenCache.open(folder)
+    tokenizer = cache.load_tokenizer()
+    plan = pack(cache, long_length=long_length, global_length=global_length)
+    if not 0 <= index < plan.num_windows:
+        raise ValueError(
+            f"{folder} gives {plan.num_windows} examples of {long_length} long tokens, "
+            f"so --index must be 0..{plan.num_windows - 1}, got {index}"
+        )
+    reader = PretrainingReader(
+        cache,
+        plan,
+        tokenizer.token_ids,
+        PretrainingSizes.default(long_length, global_length),
+        batch_size=1,
+        seed=0,
+        evaluation=True,
+    )
+    return from_batch(reader.batch_at(index), tokenizer)
 
 
 def count_pairs(matrix: np.ndarray, g: int) -> dict[str, tuple[int, int]]:
@@ -108,9 +179,11 @@ def describe(given: TextInput, matrix: np.ndarray) -> str:
         "global   long tokens  sentence",
     ]
     start = 0
-    for name, sentence in zip(given.globals, given.sentences, strict=True):
+    notes = given.notes or ("",) * len(given.globals)
+    for name, sentence, note in zip(given.globals, given.sentences, notes, strict=True):
         span = f"{start}-{start + len(sentence) - 1}"
-        lines.append(f"{name:8s} {span:12s} {' '.join(sentence)}")
+        remark = f"[{note}] " if note else ""
+        lines.append(f"{name:8s} {span:12s} {remark}{' '.join(sentence)}")
         start += len(sentence)
     lines += ["", "piece      pairs seen       all pairs    share"]
     for piece, (seen, total) in count_pairs(matrix, len(given.globals)).items():
@@ -127,27 +200,56 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", help="the text itself")
     source.add_argument("--file", help="a file with the text, UTF-8")
-    parser.add_argument("--tokenizer", help="tokenizer JSON; default: words")
+    source.add_argument("--corpus", help="text or JSONL files, also .gz, as a glob")
+    source.add_argument("--cache", help="folder of a token cache")
+    parser.add_argument("--index", type=int, default=0, help="of document or example")
+    parser.add_argument("--text_field", default="text", help="of JSONL rows")
+    parser.add_argument("--tokenizer", help="vocabulary; default: words")
     parser.add_argument("--out", help="picture to write, for example attention.png")
+    parser.add_argument("--long_length", type=int, default=512, help="with --cache")
+    parser.add_argument("--global_length", type=int, default=64, help="with --cache")
     parser.add_argument("--radius", type=int, default=4)
     parser.add_argument("--max_distance", type=int, default=3)
     parser.add_argument("--hard_g2l", action="store_true")
     parser.add_argument("--hard_l2g", action="store_true")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.cache is not None and args.tokenizer is not None:
+        parser.error("a cache brings its own tokenizer; leave --tokenizer out")
+    return args
 
 
-def _read(args: argparse.Namespace) -> str:
-    if args.file is None:
-        return args.text
+def _read(path: str) -> str:
     try:
-        return pathlib.Path(args.file).read_text(encoding="utf-8")
+        return pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise ValueError(f"cannot read the text of {args.file}: {e}") from e
+        raise ValueError(f"cannot read the text of {path}: {e}") from e
+
+
+def _document(args: argparse.Namespace):
+    from etc_jax.data.sources import read_documents
+
+    found = read_documents([args.corpus], text_field=args.text_field)
+    picked = next(itertools.islice(found, args.index, None), None)
+    if args.index < 0 or picked is None:
+        raise ValueError(f"{args.corpus} has no document of --index {args.index}")
+    return picked
+
+
+def _given(args: argparse.Namespace) -> TextInput:
+    if args.cache is not None:
+        lengths = (args.long_length, args.global_length)
+        return example_of_cache(
+            args.cache, args.index, long_length=lengths[0], global_length=lengths[1]
+        )
+    tokenize = words if args.tokenizer is None else load_tokenizer(args.tokenizer)
+    if args.corpus is not None:
+        return from_document(_document(args), tokenize)
+    text = args.text if args.file is None else _read(args.file)
+    return from_text(text, tokenize)
 
 
 def _show(args: argparse.Namespace) -> None:
-    tokenize = words if args.tokenizer is None else load_tokenizer(args.tokenizer)
-    given = from_text(_read(args), tokenize)
+    given = _given(args)
     rules = Rules(
         radius=args.radius,
         max_distance=args.max_distance,

@@ -5,6 +5,10 @@
 The same command continues an interrupted run. Single values are overridden as
 --config.train.num_steps=100.
 
+With --dry_run it checks everything, compiles the step and says what the run would be
+(parameters, FLOPs, memory of a device, layout), and leaves nothing behind;
+--dry_run=shapes stops before compiling. A --workdir is not needed then.
+
 Exit codes: 0 done; 2 something given is wrong; 3 the loss is not finite; 4 no usable
 checkpoint is left; 17 interrupted and saved, run it again.
 """
@@ -18,6 +22,7 @@ from absl import logging as absl_logging
 from ml_collections import config_flags
 
 from etc_jax import config as config_lib
+from etc_jax.training import dry_run as dry_run_lib
 from etc_jax.training import errors, loop
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -26,7 +31,18 @@ _CONFIG = config_flags.DEFINE_config_file(
 _WORKDIR = flags.DEFINE_string(
     "workdir", None, "Folder of the run: checkpoints, metrics, report."
 )
-flags.mark_flags_as_required(["config", "workdir"])
+_DRY_RUN = flags.DEFINE_enum(
+    "dry_run",
+    None,
+    ["compile", "shapes"],
+    "Report on the run instead of starting it; alone, the same as =compile.",
+)
+flags.mark_flag_as_required("config")
+flags.register_multi_flags_validator(
+    ["workdir", "dry_run"],
+    lambda given: given["workdir"] or given["dry_run"],
+    message="--workdir is needed to train.",
+)
 
 
 def main(argv: list[str]) -> int:
@@ -37,6 +53,10 @@ def main(argv: list[str]) -> int:
         importlib.import_module(module)  # they register what a config can name
     try:
         config = config_lib.from_config_dict(_CONFIG.value)
+        if _DRY_RUN.value:
+            compiles = _DRY_RUN.value == "compile"
+            print(dry_run_lib.dry_run(config, _WORKDIR.value, compiles=compiles))
+            return errors.DONE
         return loop.train_and_evaluate(config, _WORKDIR.value).exit_code
     except (config_lib.ConfigError, errors.RunError) as error:
         print(f"etc_jax.train: {error}", file=sys.stderr)
@@ -44,6 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parse(argv: list[str]) -> list[str]:
+    argv = ["--dry_run=compile" if a in ("--dry_run", "-dry_run") else a for a in argv]
     try:
         rest = flags.FLAGS(argv)
         _CONFIG.value.lock()  # reads the file

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import ml_collections
 import pytest
@@ -218,3 +219,44 @@ def test_config_is_plain_json():
     assert json.loads(config_lib.to_json(toy_job.config()))["model"]["family"] == (
         toy_job.NAME
     )
+
+
+def test_variants_are_read_from_the_argument_of_a_config_file():
+    groups = (("short", "long"),)
+    flags = ("shared", "no_cpc")
+    assert config_lib.variants("", *groups, flags=flags) == set()
+    got = config_lib.variants("long,no_cpc", *groups, flags=flags)
+    assert got == {"long", "no_cpc"}
+
+
+@pytest.mark.parametrize(
+    "arg, message",
+    [
+        ("shard", "no variant 'shard'.*'shared'"),
+        ("short,long", "short, long exclude each other"),
+        ("shared,shared", "given twice"),
+        ("shared,", "no variant ''"),
+    ],
+)
+def test_wrong_variants_are_named(arg, message):
+    with pytest.raises(ValueError, match=message):
+        config_lib.variants(arg, ("short", "long"), flags=("shared", "no_cpc"))
+
+
+@pytest.mark.parametrize(
+    "values, path, message",
+    [
+        ({"source": "jsonl"}, "data.paths", "is empty; name the files"),
+        ({"paths": ("a",)}, "data.paths", "'builtin' reads no files"),
+        ({"source": "cache", "paths": ("a",)}, "data.held_back_paths", "is empty"),
+        ({"weights": (1.0,)}, "data.weights", "1 values; expected one for each"),
+        ({"source": "jason"}, "data.source", "one of 'builtin', 'text', 'jsonl'"),
+        ({"global_tokens": "fixed_blocks"}, "data.global_tokens", "CPC masks sent"),
+        ({"long_length": 64}, "data.max_sentence_tokens", "fits into no window"),
+        ({"cpc_share": 1.5}, "data.cpc_share", "expected 0 < cpc_share < 1"),
+    ],
+)
+def test_data_that_cannot_be_read_is_named(values, path, message):
+    changed = as_dict()
+    changed["data"] |= values
+    assert re.search(message, problems_of(changed)[path])

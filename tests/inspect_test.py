@@ -1,12 +1,16 @@
 """The picture of an input: what is drawn, what is printed, what is refused."""
 
 import builtins
+import gzip
 import json
 
 import numpy as np
 import pytest
 
 from etc_jax import builders, drawing, inspect
+from etc_jax.data.cache import TokenCache, build_cache
+from etc_jax.data.corpus import Document
+from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.structure import MENTION, PARAGRAPH, SENTENCE, Link, Rules, Structure
 
 pytest.importorskip("nupunkt")
@@ -179,21 +183,93 @@ def test_printed_counts_are_the_pairs_of_the_matrix(capsys):
     }
 
 
-def test_command_reads_a_file_and_a_tokenizer(tmp_path, capsys):
-    import tokenizers
-    from tokenizers import models, pre_tokenizers
+PIECES = ["sky", ".", "the", "##y", "rain", "s"]
 
-    tokenizer = tokenizers.Tokenizer(
-        models.WordLevel({"[UNK]": 0, "sky": 1, ".": 2}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "text.txt").write_text("The sky.\n\nsky sky", encoding="utf-8")
-    argv = [f"--file={tmp_path}/text.txt", f"--tokenizer={tmp_path}/tokenizer.json"]
+
+def write_vocabulary(folder):
+    """A WordPiece vocab.txt with the special ids of uncased BERT."""
+    reserved = ["[PAD]", *(f"[unused{i}]" for i in range(99))]
+    reserved += ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    path = folder / "vocab.txt"
+    path.write_text("\n".join([*reserved, *PIECES]) + "\n")
+    return path
+
+
+def test_command_reads_a_file_and_a_tokenizer(tmp_path, capsys):
+    vocabulary = write_vocabulary(tmp_path)
+    (tmp_path / "text.txt").write_text("The sky.\n\nrainy hail", encoding="utf-8")
+    argv = [f"--file={tmp_path}/text.txt", f"--tokenizer={vocabulary}"]
     assert inspect.main(argv) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[3].split() == ["g0", "0-2", "[UNK]", "sky", "."]
-    assert out[4].split() == ["g1", "3-4", "sky", "sky"]
+    assert out[3].split() == ["g0", "0-2", "the", "sky", "."]
+    assert out[4].split() == ["g1", "3-5", "rain", "##y", "[UNK]"]
+
+
+def test_command_shows_a_document_of_a_corpus(tmp_path, capsys):
+    rows = [{"text": f"Sentence {i} is first.\n\nAnd one more."} for i in range(3)]
+    with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    assert inspect.main([f"--corpus={tmp_path}/*.gz", "--index=2"]) == 0
+    assert "g0       0-4          Sentence 2 is first ." in capsys.readouterr().out
+    assert inspect.main([f"--corpus={tmp_path}/*.gz", "--index=3"]) == 2
+    assert "has no document of --index 3" in capsys.readouterr().err
+
+
+@pytest.fixture
+def cache_folder(tmp_path):
+    """Two documents of eight sentences each."""
+    tokenizer = open_tokenizer(write_vocabulary(tmp_path))
+    documents = [
+        Document(f"a/{d}", ("the sky. " * 3 + "rain.", "rainy sky. " * 4))
+        for d in range(2)
+    ]
+    build_cache(
+        documents,
+        tokenizer,
+        tmp_path / "cache",
+        made_by={},
+        split_fn=lambda paragraphs: [
+            f"{s}." for p in paragraphs for s in p.split(".") if s.strip()
+        ],
+    )
+    return tmp_path / "cache"
+
+
+def test_an_example_of_a_cache_is_shown_as_it_is_masked(cache_folder):
+    given = inspect.example_of_cache(
+        str(cache_folder), 0, long_length=128, global_length=32
+    )
+    assert len(given.globals) == 16 == len(given.notes)
+    assert {note[:10] for note in given.notes} == {"document 1", "document 2"}
+    hidden = [
+        set(sentence)
+        for sentence, note in zip(given.sentences, given.notes, strict=True)
+        if note.endswith("masked for CPC")
+    ]
+    assert hidden and all(pieces == {"[MASK]"} for pieces in hidden)
+    rules = Rules(radius=2, max_distance=0)
+    seen = drawing.label_matrix(given.structure, rules, len(given.tokens), 16)
+    assert np.any(seen[:16, :16] == drawing.UNSEEN)
+
+
+def test_command_shows_an_example_of_a_cache(cache_folder, tmp_path, capsys):
+    picture = tmp_path / "example.png"
+    argv = [f"--cache={cache_folder}", "--long_length=128", "--global_length=32"]
+    assert inspect.main([*argv, f"--out={picture}"]) == 0
+    assert "masked for CPC] [MASK] [MASK]" in capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert inspect.main([*argv, "--index=1"]) == 2
+    assert "--index must be 0..0, got 1" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        inspect.main([*argv, "--tokenizer=vocab.txt"])
+
+
+def test_the_first_sentences_of_a_cache_are_whole(cache_folder):
+    cache = TokenCache.open(cache_folder)
+    given = inspect.first_sentences(cache, cache.load_tokenizer(), 8)
+    assert given.sentences == (("the", "sky", "."),) * 2
+    alone = inspect.first_sentences(cache, cache.load_tokenizer(), 1)
+    assert len(alone.sentences) == 1
 
 
 @pytest.mark.parametrize(
@@ -201,7 +277,7 @@ def test_command_reads_a_file_and_a_tokenizer(tmp_path, capsys):
     [
         (["--text", "  "], "the text has no tokens"),
         (["--file", "no/such/file.txt"], "cannot read the text of no/such/file.txt"),
-        (["--text", TEXT, "--tokenizer", "no.json"], "no tokenizer file at no.json"),
+        (["--text", TEXT, "--tokenizer", "no.json"], "no tokenizer at no.json"),
         (["--text", TEXT, "--radius=0"], "radius must be at least 1, got 0"),
         (["--text", TEXT, "--out=no/such/dir/a.png"], "no/such/dir/a.png"),
         (["--text", TEXT, "--out=a.nonsense"], "nonsense"),
@@ -224,6 +300,6 @@ def test_both_or_neither_of_text_and_file_is_refused(argv, capsys):
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
     path = tmp_path / "bad.json"
-    path.write_text(json.dumps({"a": 1}))
+    path.write_text(json.dumps({"a": "b"}))
     with pytest.raises(ValueError, match="bad.json is not a tokenizer"):
         inspect.load_tokenizer(str(path))

@@ -30,13 +30,15 @@ def cache(tmp_path_factory):
 def run_main(monkeypatch, cache, capsys):
     """Runs `main` in this process; gives (exit code, what stands on stderr)."""
 
-    def run(workdir, **changes):
+    def run(workdir, dry_run=None, **changes):
         values = toy_job.config_dict(train__compile_cache_dir=cache, **changes)
         monkeypatch.setattr(train, "_CONFIG", types.SimpleNamespace(value=values))
-        workdir = types.SimpleNamespace(value=str(workdir))
-        monkeypatch.setattr(train, "_WORKDIR", workdir)
+        for name, value in (("_WORKDIR", workdir), ("_DRY_RUN", dry_run)):
+            value = None if value is None else str(value)
+            monkeypatch.setattr(train, name, types.SimpleNamespace(value=value))
         code = train.main(["train"])
-        return code, capsys.readouterr().err
+        run.printed, message = capsys.readouterr()
+        return code, message
 
     return run
 
@@ -81,6 +83,21 @@ def test_not_finite_is_3(run_main, tmp_path):
     assert "2 updates in a row" in message and "no checkpoint yet" in message
 
 
+def test_a_dry_run_is_0_and_prints_to_stdout(run_main, tmp_path):
+    code, _ = run_main(tmp_path, dry_run="compile")
+    assert code == 0
+    assert "parameters" in run_main.printed
+    assert "Memory of one device" in run_main.printed
+    assert not list(tmp_path.iterdir())
+    code, _ = run_main(None, dry_run="shapes")
+    assert code == 0 and "not compiled" in run_main.printed
+
+
+def test_a_dry_run_of_what_is_wrong_is_2(run_main, tmp_path):
+    code, message = run_main(tmp_path, dry_run="shapes", mesh__data=4)
+    assert code == 2 and "needs 4 devices" in message
+
+
 def command(tmp_path, *arguments):
     config = tmp_path / "toy_config.py"
     config.write_text(CONFIG)
@@ -121,6 +138,8 @@ def test_help_is_readable(tmp_path):
         ("--config.train.sed=1", 'Did you mean "seed" instead of "sed"?'),
         ("--config=nowhere.py", "nowhere.py"),
         ("--nonsense=1", "nonsense"),
+        ("--dry_run=nothing", "compile"),
+        ("--workdir=", "--workdir is needed to train"),
     ],
 )
 def test_errors_on_the_command_line_are_2_without_a_traceback(
@@ -130,6 +149,16 @@ def test_errors_on_the_command_line_are_2_without_a_traceback(
     assert got.returncode == 2
     assert message in got.stderr
     assert "Traceback" not in got.stderr
+
+
+def test_a_dry_run_from_the_command_line_needs_no_workdir(tmp_path):
+    config = tmp_path / "toy_config.py"
+    config.write_text(CONFIG)
+    argv = [sys.executable, "-m", "etc_jax.train", f"--config={config}", "--dry_run"]
+    got = run_child(argv)
+    assert got.returncode == 0, got.stderr
+    assert "compiled in" in got.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy_config.py"]
 
 
 def test_sigterm_is_17_with_a_checkpoint_of_that_step(tmp_path, cache):

@@ -1,6 +1,7 @@
 """The token cache: tokenised documents in a few flat files, written once.
 
     header.json            what it is, how large, which vocabulary, what made it
+    tokenizer.json         the tokenizer, as it saves itself
     tokens.npy             uint16 or uint32 [tokens]
     word_bits.npy          uint8 [ceil(tokens / 8)]: bit t is set where a word starts
     sentence_offsets.npy   int64 [sentences + 1], in tokens
@@ -12,27 +13,32 @@ vocabularies up to 65,536 (RoBERTa's has 50,265) and tokens need no unmasking.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from etc_jax.data import export
 from etc_jax.data.corpus import Document
 from etc_jax.data.sentences import split_sentences
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER = "header.json"
+TOKENIZER = "tokenizer.json"
+OTHER_SOURCES = "(other sources)"
+_MAX_SOURCES = 1000
 _CHUNK_TOKENS = 1 << 22
-_DOCUMENTS_PER_BATCH = 64
+
+ProgressFn = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +79,23 @@ class TokenCache:
         bits = np.unpackbits(self.word_bits[first : -(-stop // 8)], bitorder="little")
         return bits[start - 8 * first : stop - 8 * first].astype(bool)
 
+    def load_tokenizer(self) -> Tokenizer:
+        """The tokenizer that is saved with the cache.
+
+        Raises:
+          FileNotFoundError: if it is not there (a cache in memory has none).
+          ValueError: if it is not the one that made the cache.
+        """
+        tokenizer = open_tokenizer(self.path / TOKENIZER)
+        if tokenizer.fingerprint() != self.header["vocabulary"]:
+            raise ValueError(
+                f"{self.path / TOKENIZER} is vocabulary "
+                f"{tokenizer.fingerprint()[:12]}, but the cache was made with "
+                f"{self.header['vocabulary'][:12]}; delete {self.path} and build the "
+                "cache again"
+            )
+        return tokenizer
+
     @classmethod
     def from_arrays(
         cls,
@@ -107,12 +130,13 @@ class TokenCache:
         return cache
 
     @classmethod
-    def open(cls, path: str | os.PathLike, vocabulary: str) -> TokenCache:
+    def open(cls, path: str | os.PathLike, vocabulary: str | None = None) -> TokenCache:
         """Maps a cache into memory and checks it whole.
 
         Args:
           path: folder that `build_cache` wrote.
-          vocabulary: `Tokenizer.fingerprint()` of the vocabulary in use.
+          vocabulary: `Tokenizer.fingerprint()` of the vocabulary in use; None: that of
+            the cache, see `load_tokenizer`.
 
         Raises:
           FileNotFoundError: if there is no cache.
@@ -120,7 +144,7 @@ class TokenCache:
         """
         path = pathlib.Path(path)
         header = _read_header(path)
-        if header["vocabulary"] != vocabulary:
+        if vocabulary is not None and header["vocabulary"] != vocabulary:
             raise ValueError(
                 f"{path / HEADER}: the cache was made with vocabulary "
                 f"{header['vocabulary'][:12]}, but the tokenizer in use is "
@@ -146,41 +170,58 @@ def build_cache(
     path: str | os.PathLike,
     *,
     made_by: Mapping[str, Any],
-    split_fn: Callable[[Iterable[str]], list[str]] = split_sentences,
-    progress_fn: Callable[[int, int], None] | None = None,
+    split_fn: export.SplitFn = split_sentences,
+    progress_fn: ProgressFn | None = None,
+    workers: int = 0,
+    part_chars: int = export.PART_CHARS,
 ) -> TokenCache:
     """Tokenises documents into a cache, or opens the one that is already there.
 
-    The folder appears whole or not at all: it is written under another name first.
+    The folder appears whole or not at all. What a killed or failed run has finished
+    waits in a hidden folder beside it, and the next run with the same tokenizer and
+    `made_by` goes on from there. Of several processes that want the same cache, one
+    makes it and the others wait. Neither this nor `workers` changes a byte of it.
 
     Args:
       documents: read once, in order, and not at all if the cache exists.
-      tokenizer: the vocabulary.
+      tokenizer: the vocabulary; it is saved with the cache.
       path: the folder to make.
       made_by: JSON-able description of the corpus and of every choice that shapes the
         text; the cache is reused only for an equal one.
-      split_fn: paragraphs -> sentences.
+      split_fn: paragraphs -> sentences; with workers, a function of a module.
       progress_fn: called now and then with (documents, tokens) written so far.
+      workers: processes that tokenise; 0: this one alone.
+      part_chars: characters of a part, the least that a killed run leaves behind.
 
     Raises:
       ValueError: if `path` holds a cache that something else made, a damaged one, or
         other files.
+      RuntimeError: if a worker process is killed.
     """
     path = pathlib.Path(path)
     fingerprint = _fingerprint(tokenizer, made_by)
     if not (path / HEADER).exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
-        try:
-            header = _write(
-                documents, tokenizer, pathlib.Path(part), split_fn, progress_fn
-            )
-            header |= {"made_by": dict(made_by), "fingerprint": fingerprint}
-            text = json.dumps(header, indent=2, sort_keys=True)
-            pathlib.Path(part, HEADER).write_text(text + "\n", encoding="utf-8")
-            _publish(part, path)
-        finally:  # nothing is left to remove where it was published
-            shutil.rmtree(part, ignore_errors=True)
+        if _is_taken(path):
+            raise _not_a_cache(path)
+        work = path.with_name(f".{path.name}-{fingerprint[:12]}")
+        with export.work_folder(work):
+            if not (path / HEADER).exists():  # nobody made it while this one waited
+                whole = _new_folder(work / "whole")
+                tokenizer.save(whole / TOKENIZER)
+                parts = export.encode_parts(
+                    documents,
+                    tokenizer,
+                    whole / TOKENIZER,
+                    work,
+                    split_fn=split_fn,
+                    workers=workers,
+                    part_chars=part_chars,
+                )
+                with contextlib.closing(parts):
+                    facts = _write(parts, tokenizer, whole, progress_fn)
+                facts |= {"made_by": dict(made_by), "fingerprint": fingerprint}
+                _write_header(whole, facts)
+                _publish(whole, path)
     made = _read_header(path)["fingerprint"]
     if made != fingerprint:
         raise ValueError(
@@ -191,16 +232,41 @@ def build_cache(
     return TokenCache.open(path, tokenizer.fingerprint())
 
 
-def _publish(part: str, path: pathlib.Path) -> None:
-    os.chmod(part, 0o755)  # mkdtemp makes private folders; a cache is for sharing
+def _new_folder(path: pathlib.Path) -> pathlib.Path:
+    """An empty folder in place of what a killed run left."""
+    if path.exists():
+        shutil.rmtree(path)
+    path.mkdir()
+    return path
+
+
+def _write_header(folder: pathlib.Path, facts: Mapping[str, Any]) -> None:
+    text = json.dumps(facts, indent=2, sort_keys=True)
+    (folder / HEADER).write_text(text + "\n", encoding="utf-8")
+
+
+def _publish(whole: pathlib.Path, path: pathlib.Path) -> None:
     try:
-        os.rename(part, path)
+        os.rename(whole, path)
     except OSError as e:
         # If another process was faster, the caller compares fingerprints.
         if not (path / HEADER).exists():
-            raise ValueError(
-                f"{path} exists and is not a token cache ({e}); choose another folder"
-            ) from e
+            raise _not_a_cache(path) from e
+
+
+def _is_taken(path: pathlib.Path) -> bool:
+    """Whether something stands at a path that is no cache and no empty folder."""
+    if not path.is_dir():
+        return path.exists()
+    # In this order: another process may publish the cache just now.
+    return any(path.iterdir()) and not (path / HEADER).exists()
+
+
+def _not_a_cache(path: pathlib.Path) -> ValueError:
+    return ValueError(
+        f"{path} exists and is not a token cache ({HEADER} is missing); choose another "
+        "folder"
+    )
 
 
 def _fingerprint(tokenizer: Tokenizer, made_by: Mapping[str, Any]) -> str:
@@ -236,9 +302,10 @@ class _GrowingArray:
         self._file.close()
 
 
-def _write(documents, tokenizer, folder, split_fn, progress_fn) -> dict[str, Any]:
+def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
     """Writes the arrays; returns the header's facts about them."""
     pending = np.zeros(0, bool)  # word starts that do not fill a byte yet
+    sources: dict[str, collections.Counter[str]] = {}
     with (
         _GrowingArray(folder / "tokens.npy", tokenizer.id_dtype) as tokens,
         _GrowingArray(folder / "word_bits.npy", np.uint8) as bits,
@@ -247,51 +314,45 @@ def _write(documents, tokenizer, folder, split_fn, progress_fn) -> dict[str, Any
     ):
         sentences.append(np.zeros(1))
         borders.append(np.zeros(1))
-        iterator = iter(documents)
-        while batch := list(itertools.islice(iterator, _DOCUMENTS_PER_BATCH)):
-            ids, starts, lengths, per_document = _encode(batch, tokenizer, split_fn)
-            sentences.append(tokens.length + np.cumsum(lengths))
-            borders.append(
-                sentences.length - 1 - sum(per_document) + np.cumsum(per_document)
-            )
-            tokens.append(ids)
-            pending = np.concatenate([pending, starts])
+        if progress_fn is not None:
+            progress_fn(0, 0)
+        for batch in batches:
+            sentences.append(tokens.length + np.cumsum(batch.sentence_lengths))
+            before = sentences.length - 1 - len(batch.sentence_lengths)
+            borders.append(before + np.cumsum(batch.document_lengths))
+            tokens.append(batch.ids)
+            pending = np.concatenate([pending, batch.word_starts])
             whole = len(pending) // 8 * 8
             bits.append(np.packbits(pending[:whole], bitorder="little"))
             pending = pending[whole:]
+            _add_sources(sources, batch.sources)
             if progress_fn is not None:
                 progress_fn(borders.length - 1, tokens.length)
         bits.append(np.packbits(pending, bitorder="little"))
+    counts = sum(sources.values(), collections.Counter())
     return {
         "format_version": FORMAT_VERSION,
         "vocabulary": tokenizer.fingerprint(),
         "vocab_size": tokenizer.vocab_size,
+        "tokenizer": TOKENIZER,
         "token_dtype": tokens.dtype.name,
         "counts": {
             "tokens": tokens.length,
             "sentences": sentences.length - 1,
             "documents": borders.length - 1,
+            "chars": counts["chars"],
+            "replaced_chars": counts["replaced_chars"],
         },
+        "sources": sources,
     }
 
 
-def _encode(batch, tokenizer, split_fn):
-    """(ids, word starts, sentence lengths, sentences of each document), flat."""
-    texts = [split_fn(document.paragraphs) for document in batch]
-    encoded = iter(tokenizer.encode_batch([s for text in texts for s in text]))
-    ids, starts, per_document = [], [], []
-    for text in texts:
-        pairs = [p for p in itertools.islice(encoded, len(text)) if len(p[0])]
-        ids += [p[0] for p in pairs]
-        starts += [p[1] for p in pairs]
-        per_document.append(len(pairs))
-    lengths = [len(x) for x in ids]
-    return (
-        np.concatenate(ids or [np.zeros(0, tokenizer.id_dtype)]),
-        np.concatenate(starts or [np.zeros(0, bool)]),
-        np.array(lengths, np.int64),
-        np.array(per_document, np.int64),
-    )
+def _add_sources(totals: dict[str, collections.Counter[str]], sources) -> None:
+    for source, counts in sources.items():
+        # Names without a "/" make each document a source: a header is not for those.
+        known = source in totals or len(totals) < _MAX_SOURCES
+        key = source if known else OTHER_SOURCES
+        totals.setdefault(key, collections.Counter()).update(counts)
 
 
 def _read_header(path: pathlib.Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -42,10 +43,17 @@ _DIRECTIVE_OPTION = re.compile(r"\s*:[\w-]+:\s*\S*\s*")
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A named text. The part of the name before the first "/" is its source."""
+    """A named text.
+
+    Attributes:
+      name: unlike that of other documents; the part before the first "/" is its source.
+      paragraphs: running text, one line each.
+      replaced_chars: how many of its characters stand for what was illegible.
+    """
 
     name: str
     paragraphs: tuple[str, ...]
+    replaced_chars: int = 0
 
     @property
     def source(self) -> str:
@@ -80,6 +88,30 @@ def built_in_corpus(packages: Sequence[str] = PACKAGES) -> Corpus:
     stdlib = pathlib.Path(sysconfig.get_paths()["stdlib"])
     folders = [("stdlib", stdlib), *((p, package_folder(p)) for p in packages)]
     return read_corpus(folders, topics=stdlib / "pydoc_data" / "topics.py")
+
+
+class BuiltInSource:
+    """The built-in corpus as a source of `prepare`; read once and held in memory."""
+
+    name = "built_in"
+
+    def __init__(self, packages: Sequence[str] = PACKAGES):
+        self.packages = tuple(packages)
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self._corpus.documents)
+
+    def describe(self) -> dict[str, str]:
+        """All that the documents depend on, for fingerprints."""
+        return describe_built_in(self.packages)
+
+    def report(self) -> str:
+        """See `Corpus.report`."""
+        return self._corpus.report()
+
+    @functools.cached_property
+    def _corpus(self) -> Corpus:
+        return built_in_corpus(self.packages)
 
 
 def describe_built_in(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
@@ -136,13 +168,27 @@ def split(
       documents: any documents.
       held_back: expected share of held-back documents, 0 to 1.
     """
-    if not 0.0 <= held_back <= 1.0:
-        raise ValueError(f"held_back must be a share from 0 to 1, got {held_back}")
+    check_share(held_back)
     sides: tuple[list, list] = ([], [])
     for document in documents:
-        digest = hashlib.blake2b(document.name.encode(), digest_size=8).digest()
-        sides[int.from_bytes(digest) < held_back * 2**64].append(document)
+        sides[is_held_back(document.name, held_back)].append(document)
     return sides
+
+
+def check_share(held_back: float) -> None:
+    """Raises ValueError unless `held_back` is a share."""
+    if not 0.0 <= held_back <= 1.0:
+        raise ValueError(f"held_back must be a share from 0 to 1, got {held_back}")
+
+
+def is_held_back(name: str, held_back: float) -> bool:
+    """Whether a document is on the held-back side of `split`."""
+    return name_draw(name) < held_back * 2**64
+
+
+def name_draw(name: str) -> int:
+    """A number from 0 to 2**64 - 1 that is as good as drawn, but fixed by the name."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:

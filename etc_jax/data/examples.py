@@ -4,17 +4,22 @@ Keys of a batch; B rows, n long and g global positions, p MLM targets, and m lon
 s global positions for the masked sentences:
 
     long_tokens        int32   [B, n]  MLM applied; masked sentences are mask ids
-    global_tokens      int32   [B, g]  one per sentence
+    global_tokens      int32   [B, g]  one per segment: a sentence or a fixed block
     structure          Structure       pieces of documents as examples 1, 2, ...
     mlm_positions      int32   [B, p]  in the long input, ascending
     mlm_targets        int32   [B, p]  original ids
     mlm_weights        float32 [B, p]  1 real, 0 unused
+    mlm_overflow       int32   [B]     tokens chosen for MLM that had no room, left
     cpc_long_tokens    int32   [B, m]  the masked sentences, unmasked, side by side
     cpc_global_tokens  int32   [B, s]  one per masked sentence
     cpc_structure      Structure       each masked sentence an example of its own
     cpc_positions      int32   [B, s]  its summary token in the main global input
     cpc_weights        float32 [B, s]  1 real, 0 unused
-    cpc_documents      int32   [B, s]  its document, -1 unused
+    cpc_documents      int32   [B, s]  number of its document, -1 unused
+    cpc_overflow       int32   [B]     sentences chosen for CPC that had no room, left
+
+Without CPC (m = s = 0) none of the `cpc_` keys is there, so that nothing is computed
+or sent for them. Fixed blocks are always without: CPC masks sentences.
 
 "We mask all the tokens corresponding to a subset of sentences (but leave the sentence
 summary tokens in the global input)" (Ainslie et al. 2020, section 3.5). The summary
@@ -32,7 +37,7 @@ import numpy as np
 
 from etc_jax.data import masking
 from etc_jax.data.cache import TokenCache
-from etc_jax.data.packing import PackingPlan
+from etc_jax.data.packing import MAX_SENTENCE_TOKENS, PackingPlan
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.structure import LINK_DTYPE, MAX_GLOBALS, Structure
 
@@ -47,20 +52,29 @@ class PretrainingSizes:
       long_length, global_length: n and g, of the main input.
       mlm_capacity: p, MLM targets of an example.
       cpc_long_length, cpc_global_length: m and s, tokens and number of the sentences
-        masked for CPC in an example.
+        masked for CPC in an example; both 0 for no CPC.
     """
 
     long_length: int
     global_length: int
     mlm_capacity: int
-    cpc_long_length: int
-    cpc_global_length: int
+    cpc_long_length: int = 0
+    cpc_global_length: int = 0
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value < 1:
-                raise ValueError(f"{field.name} is {value}, expected 1 or more")
+        least = 1 if self.has_cpc else 0
+        for name, low in (
+            ("long_length", 1),
+            ("global_length", 1),
+            ("mlm_capacity", 1),
+            ("cpc_long_length", least),
+            ("cpc_global_length", least),
+        ):
+            if getattr(self, name) < low:
+                also = "; CPC needs both cpc_ lengths, or neither" * ("cpc" in name)
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, expected {low} or more{also}"
+                )
         for name, most in (
             ("global_length", MAX_GLOBALS),
             ("mlm_capacity", self.long_length),
@@ -73,12 +87,19 @@ class PretrainingSizes:
                     "be used; lower it"
                 )
 
+    @property
+    def has_cpc(self) -> bool:
+        """Whether batches have the inputs of CPC."""
+        return bool(self.cpc_long_length or self.cpc_global_length)
+
     @classmethod
     def default(
         cls,
         long_length: int,
         global_length: int,
         shares: masking.MaskingShares | None = None,
+        *,
+        max_sentence_tokens: int = MAX_SENTENCE_TOKENS,
         **capacities: int,
     ) -> PretrainingSizes:
         """Capacities with room to spare: MLM 1.25 times, CPC 1.5 times the mean need.
@@ -86,17 +107,19 @@ class PretrainingSizes:
         Args:
           long_length: n.
           global_length: g.
-          shares: what is masked.
+          shares: what is masked; no CPC where `shares.cpc` is 0.
+          max_sentence_tokens: longest sentence of the windows.
           **capacities: any of the three capacities, to set it by hand.
         """
         shares = shares or masking.MaskingShares()
-        need = {
-            "mlm_capacity": (1.25 * shares.mlm * long_length, long_length),
+        need = {"mlm_capacity": (1.25 * shares.mlm * long_length, long_length)}
+        if shares.cpc:
             # Short windows mask one or two sentences, whose lengths vary too much for
             # a multiple of the mean: leave room for a longest sentence.
-            "cpc_long_length": (max(1.5 * shares.cpc * long_length, 128), long_length),
-            "cpc_global_length": (1.5 * shares.cpc * global_length, global_length),
-        }
+            tokens = max(1.5 * shares.cpc * long_length, max_sentence_tokens)
+            sentences = 1.5 * shares.cpc * global_length
+            need["cpc_long_length"] = (tokens, long_length)
+            need["cpc_global_length"] = (sentences, global_length)
         rounded = {k: min(_multiple_of_8(v), most) for k, (v, most) in need.items()}
         return cls(long_length, global_length, **(rounded | capacities))
 
@@ -110,10 +133,10 @@ class Window(NamedTuple):
 
     Attributes:
       tokens: int32 `[t]`.
-      word_starts: bool `[t]`; every sentence starts a word.
-      lengths: int64 `[sentences]`, in tokens.
-      piece_ids: int64 `[sentences]`: 1, 2, ... by piece of a document.
-      documents: int64 `[sentences]`.
+      word_starts: bool `[t]`; every sentence starts a word, a fixed block need not.
+      lengths: int64 `[segments]`, in tokens: of sentences, or of fixed blocks.
+      piece_ids: int64 `[segments]`: 1, 2, ... by piece of a document.
+      documents: int64 `[segments]`.
     """
 
     tokens: np.ndarray
@@ -125,17 +148,19 @@ class Window(NamedTuple):
 
 def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> Window:
     """Gathers the text of one window from the cache."""
-    tokens, word_starts, lengths, counts = [], [], [], []
+    tokens, word_starts, lengths = [], [], []
     pieces = plan.window(index)
-    for _, first, stop in pieces.tolist():
-        offsets = plan.sentence_offsets[first : stop + 1]
+    sentences = plan.global_tokens == "sentences"
+    for first, stop in pieces[:, 1:].tolist():
+        offsets = plan.segment_offsets[first : stop + 1]
         start, end = int(offsets[0]), int(offsets[-1])
         words = cache.word_starts(start, end)
-        words[offsets[:-1] - start] = True  # a long word may have been cut
+        # Where a sentence was cut, it may have been within a word.
+        words[offsets[:-1] - start if sentences else 0] = True
         tokens.append(cache.tokens[start:end])
         word_starts.append(words)
         lengths.append(np.diff(offsets))
-        counts.append(stop - first)
+    counts = pieces[:, 2] - pieces[:, 1]
     return Window(
         tokens=np.concatenate(tokens).astype(np.int32),
         word_starts=np.concatenate(word_starts),
@@ -148,30 +173,36 @@ def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> Window:
 def empty_batch(rows: int, sizes: PretrainingSizes, ids: TokenIds) -> Batch:
     """A batch of padding, with zero weights."""
 
-    def full(length: int, fill: int = 0, dtype: type = np.int32) -> np.ndarray:
-        return np.full((rows, length), fill, dtype)
+    def full(*shape: int, fill: int = 0, dtype: type = np.int32) -> np.ndarray:
+        return np.full((rows, *shape), fill, dtype)
 
     def no_structure(long_length: int, global_length: int) -> Structure:
         return Structure(
             long_example_ids=full(long_length),
             global_example_ids=full(global_length),
-            links=np.full((rows, long_length, 1), -1, LINK_DTYPE),
+            links=full(long_length, 1, fill=-1, dtype=LINK_DTYPE),
         )
 
     n, g, p, m, s = dataclasses.astuple(sizes)
-    return {
-        "long_tokens": full(n, ids.pad),
-        "global_tokens": full(g, ids.pad),
+    batch = {
+        "long_tokens": full(n, fill=ids.pad),
+        "global_tokens": full(g, fill=ids.pad),
         "structure": no_structure(n, g),
         "mlm_positions": full(p),
         "mlm_targets": full(p),
         "mlm_weights": full(p, dtype=np.float32),
-        "cpc_long_tokens": full(m, ids.pad),
-        "cpc_global_tokens": full(s, ids.pad),
+        "mlm_overflow": full(),
+    }
+    if not sizes.has_cpc:
+        return batch
+    return batch | {
+        "cpc_long_tokens": full(m, fill=ids.pad),
+        "cpc_global_tokens": full(s, fill=ids.pad),
         "cpc_structure": no_structure(m, s),
         "cpc_positions": full(s),
         "cpc_weights": full(s, dtype=np.float32),
-        "cpc_documents": full(s, -1),
+        "cpc_documents": full(s, fill=-1),
+        "cpc_overflow": full(),
     }
 
 
@@ -187,12 +218,47 @@ def fitting_sentences(
       lengths: int `[sentences]`, tokens of each.
       sizes: the capacities.
     """
+    wanted = lengths[selected]
+    all_fit = (
+        len(selected) <= sizes.cpc_global_length
+        and wanted.sum() <= sizes.cpc_long_length
+    )
+    if all_fit:
+        return np.sort(selected)
     kept, room = [], sizes.cpc_long_length
-    for sentence in selected.tolist():
-        if lengths[sentence] <= room and len(kept) < sizes.cpc_global_length:
+    for sentence, length in zip(selected.tolist(), wanted.tolist(), strict=True):
+        if length <= room and len(kept) < sizes.cpc_global_length:
             kept.append(sentence)
-            room -= int(lengths[sentence])
+            room -= length
     return np.array(sorted(kept), np.int64)
+
+
+def build_row(
+    batch: Batch,
+    row: int,
+    window: Window,
+    rng: np.random.Generator,
+    *,
+    ids: TokenIds,
+    shares: masking.MaskingShares,
+    sizes: PretrainingSizes,
+) -> None:
+    """Draws masks for a window and writes the example into a row of an empty batch.
+
+    Args:
+      batch: of `empty_batch`.
+      row: which row.
+      window: the text.
+      rng: `masking.generator` of this example.
+      ids: special ids.
+      shares: what is masked.
+      sizes: of the batch.
+    """
+    selected = masking.select_cpc_sentences(rng, len(window.lengths), shares.cpc)
+    fitting = fitting_sentences(selected, window.lengths, sizes)
+    if sizes.has_cpc:
+        batch["cpc_overflow"][row] = len(selected) - len(fitting)
+    fill_row(batch, row, window, fitting, rng, ids=ids, shares=shares)
 
 
 def fill_row(
@@ -204,8 +270,8 @@ def fill_row(
     *,
     ids: TokenIds,
     shares: masking.MaskingShares,
-) -> int:
-    """Writes one example into a row of an empty batch.
+) -> None:
+    """Writes one example, whose masked sentences are given, into a row.
 
     Args:
       batch: of `empty_batch`.
@@ -215,33 +281,32 @@ def fill_row(
       rng: draws of the MLM masking.
       ids: special ids.
       shares: what is masked.
-
-    Returns:
-      Tokens chosen for MLM that had no room.
     """
-    num_tokens, num_sentences = len(window.tokens), len(window.lengths)
-    masked = np.zeros(num_sentences, bool)
+    num_tokens, num_segments = len(window.tokens), len(window.lengths)
+    masked = np.zeros(num_segments, bool)
     masked[cpc_sentences] = True
     masked_tokens = np.repeat(masked, window.lengths)
 
-    batch["long_tokens"][row, :num_tokens] = window.tokens
-    batch["long_tokens"][row, :num_tokens][masked_tokens] = ids.mask
-    batch["global_tokens"][row, :num_sentences] = np.where(
+    long_tokens = batch["long_tokens"][row, :num_tokens]
+    long_tokens[:] = window.tokens
+    long_tokens[masked_tokens] = ids.mask
+    batch["global_tokens"][row, :num_segments] = np.where(
         masked, ids.cpc_mask, ids.sentence
     )
     _fill_structure(batch["structure"], row, window.lengths, window.piece_ids)
-    _fill_cpc(batch, row, window, cpc_sentences, window.tokens[masked_tokens], ids)
-    return _fill_mlm(
+    if len(cpc_sentences):
+        _fill_cpc(batch, row, window, cpc_sentences, window.tokens[masked_tokens], ids)
+    _fill_mlm(
         batch, row, window, np.flatnonzero(~masked_tokens), rng, ids=ids, shares=shares
     )
 
 
 def _fill_structure(structure, row, lengths, example_ids) -> None:
     """The rows of `builders.packed_documents`, written in place."""
-    tokens, sentences = int(lengths.sum()), len(lengths)
+    tokens, segments = int(lengths.sum()), len(lengths)
     structure.long_example_ids[row, :tokens] = np.repeat(example_ids, lengths)
-    structure.global_example_ids[row, :sentences] = example_ids
-    structure.links[row, :tokens, 0] = np.repeat(np.arange(sentences), lengths)
+    structure.global_example_ids[row, :segments] = example_ids
+    structure.links[row, :tokens, 0] = np.repeat(np.arange(segments), lengths)
 
 
 def _fill_cpc(batch, row, window, sentences, tokens, ids) -> None:
@@ -255,7 +320,7 @@ def _fill_cpc(batch, row, window, sentences, tokens, ids) -> None:
     _fill_structure(batch["cpc_structure"], row, lengths, own_ids)
 
 
-def _fill_mlm(batch, row, window, candidates, rng, *, ids, shares) -> int:
+def _fill_mlm(batch, row, window, candidates, rng, *, ids, shares) -> None:
     chosen, overflow = masking.select_words(
         rng,
         window.word_starts[candidates],
@@ -269,9 +334,47 @@ def _fill_mlm(batch, row, window, candidates, rng, *, ids, shares) -> int:
         targets,
         shares,
         mask_id=ids.mask,
-        random_ids=(ids.first_regular, ids.vocab_size),
+        random_ids=ids.regular_ids,
     )
     batch["mlm_positions"][row, : len(positions)] = positions
     batch["mlm_targets"][row, : len(positions)] = targets
     batch["mlm_weights"][row, : len(positions)] = 1.0
-    return overflow
+    batch["mlm_overflow"][row] = overflow
+
+
+def check_together(
+    cache: TokenCache,
+    plan: PackingPlan,
+    ids: TokenIds,
+    sizes: PretrainingSizes,
+    shares: masking.MaskingShares,
+) -> None:
+    """Raises ValueError unless text, windows, vocabulary, sizes and shares agree."""
+    if plan.segment_offsets[-1] != cache.num_tokens:
+        raise ValueError(
+            f"the plan covers {plan.segment_offsets[-1]} tokens, but {cache.path} has "
+            f"{cache.num_tokens}; make the plan from this cache"
+        )
+    if ids.vocab_size != cache.header["vocab_size"]:
+        raise ValueError(
+            f"ids are of a vocabulary of {ids.vocab_size}, but {cache.path} was made "
+            f"with one of {cache.header['vocab_size']}; use the same tokenizer"
+        )
+    for name in ("long_length", "global_length"):
+        got, room = getattr(plan, name), getattr(sizes, name)
+        if got > room:
+            raise ValueError(
+                f"the plan packs windows of {name} {got}, but sizes.{name} is {room}; "
+                "pack with the sizes of the batch"
+            )
+    if plan.global_tokens == "fixed_blocks" and (sizes.has_cpc or shares.cpc):
+        raise ValueError(
+            "global_tokens is 'fixed_blocks', but CPC masks sentences; pack with "
+            "'sentences', or leave out CPC: shares.cpc 0 and no cpc_ lengths"
+        )
+    if sizes.has_cpc != bool(shares.cpc):
+        raise ValueError(
+            f"shares.cpc is {shares.cpc}, but sizes.cpc_long_length is "
+            f"{sizes.cpc_long_length}; CPC needs a share and room, no CPC neither: "
+            "PretrainingSizes.default takes the shares"
+        )

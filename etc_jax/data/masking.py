@@ -2,7 +2,7 @@
 
 10 % of the sentences are masked whole for CPC, then 15 % of the remaining tokens, by
 whole words, for MLM. Every draw comes from a counter-based generator placed by
-(seed, epoch, index): an example is a function of these three numbers.
+(seed, source, epoch, index): an example is a function of these numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class MaskingShares:
     """How much is masked.
 
     Attributes:
-      cpc: share of the sentences masked for CPC.
+      cpc: share of the sentences masked for CPC; 0: no CPC at all.
       mlm: share of the remaining tokens chosen for MLM.
       replace_by_mask, replace_by_random: shares of the chosen tokens; the rest are
         shown as they are (BERT: 80 %, 10 %, 10 %; the ETC paper does not say).
@@ -44,7 +44,7 @@ EXAMPLE, PERMUTATION, POOL = range(3)
 
 
 def generator(
-    seed: int, epoch: int, index: int, *, stream: int = EXAMPLE
+    seed: int, epoch: int, index: int, *, stream: int = EXAMPLE, source: int = 0
 ) -> np.random.Generator:
     """The generator of one example (or of another stream).
 
@@ -56,9 +56,10 @@ def generator(
       epoch: pass over the data.
       index: of the example.
       stream: what is drawn: EXAMPLE, PERMUTATION or POOL.
+      source: which text of a mixture.
     """
     key = np.array([seed, stream], np.uint64)
-    counter = np.array([0, 0, epoch, index], np.uint64)
+    counter = np.array([0, source, epoch, index], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 

@@ -1,22 +1,30 @@
-"""Which sentences share a window: long documents are split, short ones packed.
+"""Which text shares a window: long documents are split, short ones packed.
 
 After Ainslie et al. 2020, appendix C: documents of fewer than 7 sentences are left
-out, documents longer than the long input are split, and as many short ones as fit
-share a window, without seeing each other.
+out, documents longer than the long input are split (here between sentences), and as
+many short ones as fit share a window, without seeing each other.
+
+What one global token stands for is called a segment: a sentence, or a fixed block of
+tokens that ignores sentences ("fixed blocks" in section 4.2 of the paper: one global
+token for 97 long ones). A block never crosses documents: the last one of a document in
+a window may be shorter.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
+from typing import Literal, get_args
 
 import numpy as np
 
 from etc_jax.data.cache import TokenCache
 
 MIN_SENTENCES = 7
-# Bins looked at for a piece whose sentences do not fit the fullest ones. A bound keeps
-# packing near linear where the sentences, not the tokens, fill the windows.
+MAX_SENTENCE_TOKENS = 128
+TOKENS_PER_BLOCK = 97
+GlobalTokens = Literal["sentences", "fixed_blocks"]
+
+# Windows looked at for a piece that none is sure to hold: a bound keeps packing linear.
 _MAX_CANDIDATES = 64
 
 
@@ -27,11 +35,13 @@ class Counts:
     Attributes:
       documents, documents_dropped: packed, and left out for too few sentences.
       tokens, tokens_dropped: likewise; together all tokens of the cache.
-      sentences: packed, after splitting.
-      sentences_split: sentences that were too long and were cut.
+      sentences: packed, after cutting.
+      sentences_of_text, sentences_split: all of the cache, and those that were cut
+        because they were too long.
+      segments: global tokens that the text takes: sentences, or fixed blocks.
       pieces: runs of sentences of one document in one window.
       windows, long_length: windows and their length in tokens.
-      examples: examples that masking has built so far.
+      examples: examples that masking has built so far in this process.
       mlm_overflow_tokens: tokens chosen for MLM that had no room in the targets.
       cpc_overflow_sentences: sentences chosen for CPC that had no room.
     """
@@ -41,7 +51,9 @@ class Counts:
     tokens: int
     tokens_dropped: int
     sentences: int
+    sentences_of_text: int
     sentences_split: int
+    segments: int
     pieces: int
     windows: int
     long_length: int
@@ -57,24 +69,25 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class PackingPlan:
-    """Windows as runs of sentences.
+    """Windows as runs of segments.
 
-    Sentences are numbered after splitting: sentence s is the tokens
-    `sentence_offsets[s] : sentence_offsets[s + 1]` of the cache.
+    Segment s is the tokens `segment_offsets[s] : segment_offsets[s + 1]` of the cache.
 
     Attributes:
-      sentence_offsets: int64 `[sentences + 1]`, over all tokens of the cache.
-      pieces: int64 `[pieces, 3]`: (document, first sentence, one past the last).
+      segment_offsets: int64 `[segments + 1]`, over all tokens of the cache.
+      pieces: int64 `[pieces, 3]`: (document, first segment, one past the last).
       window_offsets: int64 `[windows + 1]`: the pieces of each window.
-      long_length, global_length: tokens and sentences that a window holds at most.
+      long_length, global_length: tokens and segments that a window holds at most.
+      global_tokens: what a segment is.
       counts: what was packed and what was left out.
     """
 
-    sentence_offsets: np.ndarray
+    segment_offsets: np.ndarray
     pieces: np.ndarray
     window_offsets: np.ndarray
     long_length: int
     global_length: int
+    global_tokens: GlobalTokens
     counts: Counts
 
     @property
@@ -92,27 +105,28 @@ def pack(
     *,
     long_length: int,
     global_length: int,
-    max_sentence_tokens: int = 128,
+    max_sentence_tokens: int = MAX_SENTENCE_TOKENS,
     min_sentences: int = MIN_SENTENCES,
+    global_tokens: GlobalTokens = "sentences",
+    tokens_per_block: int = TOKENS_PER_BLOCK,
 ) -> PackingPlan:
     """Plans windows such that every token is in one, but for dropped documents.
 
     Args:
       cache: the text.
       long_length: tokens that a window holds.
-      global_length: sentences that a window holds.
+      global_length: segments that a window holds.
       max_sentence_tokens: longer sentences are cut, where possible between words.
       min_sentences: documents with fewer (before cutting) are dropped.
+      global_tokens: what one global token stands for.
+      tokens_per_block: length of a fixed block; unused for sentences.
 
     Raises:
       ValueError: if a length is out of range, or no document is left.
     """
-    if not 1 <= max_sentence_tokens <= long_length or global_length < 1:
-        raise ValueError(
-            f"long_length {long_length}, global_length {global_length} and "
-            f"max_sentence_tokens {max_sentence_tokens} do not go together; expected "
-            "1 <= max_sentence_tokens <= long_length and global_length >= 1"
-        )
+    blocks = global_tokens == "fixed_blocks"
+    _check_lengths(long_length, global_length, max_sentence_tokens, min_sentences)
+    _check_global_tokens(global_tokens, tokens_per_block, long_length, global_length)
     kept = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
     if not len(kept):
         raise ValueError(
@@ -121,29 +135,71 @@ def pack(
         )
     offsets, num_cut = _cut_sentences(cache, max_sentence_tokens)
     borders = np.searchsorted(offsets, cache.sentence_offsets[cache.document_offsets])
-    pieces = _split_documents(offsets, borders, kept, long_length, global_length)
+    most = len(offsets) if blocks else global_length
+    pieces = _split_documents(offsets, borders, kept, long_length, most)
+    num_sentences = int((pieces[:, 2] - pieces[:, 1]).sum())
+    if blocks:
+        offsets, pieces = _cut_into_blocks(offsets, pieces, tokens_per_block)
     tokens = offsets[pieces[:, 2]] - offsets[pieces[:, 1]]
-    sentences = pieces[:, 2] - pieces[:, 1]
-    windows = _best_fit_decreasing(tokens, sentences, long_length, global_length)
+    segments = pieces[:, 2] - pieces[:, 1]
+    windows = _best_fit_decreasing(tokens, segments, long_length, global_length)
     counts = Counts(
         documents=len(kept),
         documents_dropped=cache.num_documents - len(kept),
         tokens=int(tokens.sum()),
         tokens_dropped=cache.num_tokens - int(tokens.sum()),
-        sentences=int(sentences.sum()),
+        sentences=num_sentences,
+        sentences_of_text=cache.num_sentences,
         sentences_split=num_cut,
+        segments=int(segments.sum()),
         pieces=len(pieces),
         windows=len(windows),
         long_length=long_length,
     )
     return PackingPlan(
-        sentence_offsets=offsets,
+        segment_offsets=offsets,
         pieces=pieces[np.concatenate(windows)],
         window_offsets=np.cumsum([0, *map(len, windows)]),
         long_length=long_length,
         global_length=global_length,
+        global_tokens=global_tokens,
         counts=counts,
     )
+
+
+def _check_lengths(long_length, global_length, max_sentence_tokens, min_sentences):
+    for name, value in (
+        ("long_length", long_length),
+        ("global_length", global_length),
+        ("max_sentence_tokens", max_sentence_tokens),
+        ("min_sentences", min_sentences),
+    ):
+        if value < 1:
+            raise ValueError(f"{name} is {value}, expected 1 or more")
+    if long_length < max_sentence_tokens:
+        raise ValueError(
+            f"max_sentence_tokens is {max_sentence_tokens}, more than long_length "
+            f"{long_length}: such a sentence fits into no window; lower "
+            f"max_sentence_tokens to {long_length} or less"
+        )
+
+
+def _check_global_tokens(kind, tokens_per_block, long_length, global_length):
+    if kind not in get_args(GlobalTokens):
+        raise ValueError(
+            f"global_tokens is {kind!r}, expected one of {get_args(GlobalTokens)}"
+        )
+    if kind == "sentences":
+        return
+    if tokens_per_block < 1:
+        raise ValueError(f"tokens_per_block is {tokens_per_block}, expected 1 or more")
+    need = -(-long_length // tokens_per_block)
+    if global_length < need:
+        raise ValueError(
+            f"{long_length} long tokens in blocks of {tokens_per_block} take {need} "
+            f"global tokens, but global_length is {global_length}: windows could "
+            "never be filled; raise global_length or tokens_per_block"
+        )
 
 
 def _cut_sentences(cache: TokenCache, limit: int) -> tuple[np.ndarray, int]:
@@ -170,37 +226,120 @@ def _cuts(word_starts: np.ndarray, limit: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-def _split_documents(offsets, borders, kept, long_length, global_length):
-    """Pieces `[pieces, 3]` of documents, each as long as a window allows."""
-    pieces = []
-    for document in kept:
-        first, end = int(borders[document]), int(borders[document + 1])
-        while first < end:
-            fits = np.searchsorted(offsets, offsets[first] + long_length, "right") - 1
-            stop = min(int(fits), first + global_length, end)
-            pieces.append((document, first, stop))
-            first = stop
-    return np.array(pieces, np.int64)
+def _split_documents(offsets, borders, kept, long_length, most_sentences):
+    """Pieces `[pieces, 3]` of documents in order, each as long as a window allows."""
+    first, end = borders[kept], borders[kept + 1]
+    tokens, sentences = offsets[end] - offsets[first], end - first
+    fits = (tokens <= long_length) & (sentences <= most_sentences)
+    pieces = [np.stack([kept, first, end], axis=1)[fits]]
+    for document, start, stop in zip(
+        kept[~fits], first[~fits], end[~fits], strict=True
+    ):
+        bounds = _split(offsets, int(start), int(stop), long_length, most_sentences)
+        owner = np.full(len(bounds) - 1, document)
+        pieces.append(np.stack([owner, bounds[:-1], bounds[1:]], axis=1))
+    pieces = np.concatenate(pieces)
+    return pieces[np.argsort(pieces[:, 1], kind="stable")]
 
 
-def _best_fit_decreasing(tokens, sentences, long_length, global_length):
-    """Piece numbers of each window: longest first, into the fullest that has room."""
+def _split(offsets, first: int, end: int, long_length, most_sentences) -> np.ndarray:
+    """Borders of the pieces of one document, in sentences."""
+    bounds = [first]
+    while bounds[-1] < end:
+        reach = offsets[bounds[-1]] + long_length
+        fits = int(np.searchsorted(offsets, reach, "right")) - 1
+        bounds.append(min(fits, bounds[-1] + most_sentences, end))
+    return np.array(bounds, np.int64)
+
+
+def _cut_into_blocks(offsets, pieces, tokens_per_block):
+    """(offsets, pieces) with blocks in the place of sentences.
+
+    Text that is in no piece stays one segment, which no window has.
+    """
+    starts, ends = offsets[pieces[:, 1]], offsets[pieces[:, 2]]
+    counts = -(-(ends - starts) // tokens_per_block)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    blocks = np.repeat(starts, counts) + tokens_per_block * within
+    all_offsets = np.unique(np.concatenate([[0], blocks, ends, offsets[-1:]]))
+    bounds = [np.searchsorted(all_offsets, x) for x in (starts, ends)]
+    return all_offsets, np.stack([pieces[:, 0], *bounds], axis=1)
+
+
+class _Rooms:
+    """Windows that are not full yet, by how much they still hold.
+
+    Tokens and segments are one number here, in tokens: what is scarcer counts, with
+    the segments of a whole window as long as its tokens. So whatever needs no more than
+    a room fits into it. (Rounded down, two counts of segments may give one number only
+    if a window holds more segments than tokens. They never run out then.) It may fit
+    all the same where it needs more: a window short of segments takes long sentences.
+    """
+
+    def __init__(self, long_length: int, global_length: int):
+        self._whole = long_length, global_length
+        self._windows: list[list[int]] = [[] for _ in range(long_length + 1)]
+        self._free: dict[int, tuple[int, int]] = {}
+        # Bit r is set where a window has room r: the next room in use is found in one
+        # operation, however many windows there are.
+        self._in_use = 0
+
+    def need(self, tokens, segments):
+        """The room that makes sure of so much; also of arrays."""
+        long_length, global_length = self._whole
+        return np.maximum(tokens, segments * long_length // global_length)
+
+    def add(self, window: int, free_tokens: int, free_segments: int) -> None:
+        """Notes a window that still holds so much."""
+        long_length, global_length = self._whole
+        room = min(free_tokens, free_segments * long_length // global_length)
+        if room:
+            self._free[window] = free_tokens, free_segments
+            self._windows[room].append(window)
+            self._in_use |= 1 << room
+
+    def take(self, need: int, tokens: int, segments: int):
+        """(window, free tokens, free segments) that holds a piece, or None.
+
+        It is the fullest of those that have the room, or else one of the emptiest that
+        have not, but hold the piece. It is taken out.
+        """
+        rooms = self._in_use >> need
+        if rooms:
+            return self._take(need + (rooms & -rooms).bit_length() - 1, 1)
+        left, rooms = _MAX_CANDIDATES, self._in_use
+        while rooms and left > 0:
+            room = rooms.bit_length() - 1
+            rooms ^= 1 << room
+            for back, window in enumerate(reversed(self._windows[room][-left:]), 1):
+                free_tokens, free_segments = self._free[window]
+                if free_tokens >= tokens and free_segments >= segments:
+                    return self._take(room, back)
+            left -= len(self._windows[room])
+        return None
+
+    def _take(self, room: int, back: int) -> tuple[int, int, int]:
+        window = self._windows[room].pop(-back)
+        if not self._windows[room]:
+            self._in_use ^= 1 << room
+        return window, *self._free.pop(window)
+
+
+def _best_fit_decreasing(tokens, segments, long_length, global_length):
+    """Piece numbers of each window: largest first, into the fullest that has room."""
     windows: list[list[int]] = []
-    free_sentences: list[int] = []
-    free: list[tuple[int, int]] = []  # (free tokens, window), sorted
-    for piece in np.argsort(-tokens, kind="stable").tolist():
-        need, need_sentences = int(tokens[piece]), int(sentences[piece])
-        at = bisect.bisect_left(free, (need, -1))
-        for i in range(at, min(at + _MAX_CANDIDATES, len(free))):
-            if free_sentences[free[i][1]] >= need_sentences:
-                room, window = free.pop(i)
-                break
-        else:
-            room, window = long_length, len(windows)
+    rooms = _Rooms(long_length, global_length)
+    needs = rooms.need(tokens, segments)
+    order = np.argsort(-needs, kind="stable")
+    columns = (
+        x.tolist() for x in (order, needs[order], tokens[order], segments[order])
+    )
+    for piece, need, taken_tokens, taken_segments in zip(*columns, strict=True):
+        found = rooms.take(need, taken_tokens, taken_segments)
+        if found is None:
+            found = len(windows), long_length, global_length
             windows.append([])
-            free_sentences.append(global_length)
+        window, free_tokens, free_segments = found
         windows[window].append(piece)
-        free_sentences[window] -= need_sentences
-        if room > need and free_sentences[window]:
-            bisect.insort(free, (room - need, window))
+        rooms.add(window, free_tokens - taken_tokens, free_segments - taken_segments)
     return windows

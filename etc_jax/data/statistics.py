@@ -1,8 +1,13 @@
-"""Baselines that follow from the text alone."""
+"""Figures of a text and of the batches made of it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from etc_jax.data.examples import Batch
+from etc_jax.data.pretraining import MixtureReader, PretrainingReader
 
 _CHUNK_TOKENS = 1 << 22
 
@@ -43,3 +48,106 @@ def log_frequencies(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
     """
     counts = np.bincount(np.ravel(tokens), minlength=vocab_size) + 1.0
     return np.log(counts / counts.sum()).astype(np.float32)
+
+
+def unmasked_tokens(batch: Batch) -> np.ndarray:
+    """The tokens of a batch before masking, without padding: int32 `[tokens]`.
+
+    The sentences masked for CPC come last, out of their places.
+    """
+    tokens = batch["long_tokens"].copy()
+    rows, places = np.nonzero(batch["mlm_weights"])
+    tokens[rows, batch["mlm_positions"][rows, places]] = batch["mlm_targets"][
+        rows, places
+    ]
+    shown = batch["structure"].long_example_ids > 0
+    if "cpc_weights" not in batch:
+        return tokens[shown]
+    rows, places = np.nonzero(batch["cpc_weights"])
+    masked = np.zeros(batch["global_tokens"].shape, bool)
+    masked[rows, batch["cpc_positions"][rows, places]] = True
+    # Padding is tied to no global token; its entry, -1, is not looked at.
+    shown &= ~np.take_along_axis(masked, batch["structure"].links[..., 0], axis=1)
+    apart = batch["cpc_structure"].long_example_ids > 0
+    return np.concatenate([tokens[shown], batch["cpc_long_tokens"][apart]])
+
+
+def describe_batches(
+    reader: PretrainingReader | MixtureReader, count: int, *, unk_id: int | None = None
+) -> dict[str, Any]:
+    """What a report says about the data: shares lost, padded and unknown, and ids.
+
+    Args:
+      reader: its first batches are built; they count as built in its counts.
+      count: how many batches.
+      unk_id: the id of unknown words; None: there is none, and no share of it.
+
+    Returns:
+      Ready for JSON. Of the whole text: `documents`, `documents_dropped_share` and
+      `tokens_dropped_share` (too short), `sentences_cut_share` (too long). Of the
+      batches: `examples` (rows with text), `long_padded_share`, `global_padded_share`
+      (over all rows), `mlm_overflow_share` (of the tokens chosen), with CPC
+      `cpc_overflow_share` (of the sentences chosen), `unk_share`, `lowest_id` and
+      `highest_id` (of the text before masking).
+
+    Raises:
+      ValueError: if `count` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"count of batches is {count}, expected 1 or more")
+    batches = [reader.batch_at(step) for step in range(count)]
+    tokens = np.concatenate([unmasked_tokens(batch) for batch in batches])
+    figures = _of_the_text(reader) | _of_the_batches(batches)
+    if unk_id is not None:
+        figures["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
+    figures["lowest_id"] = int(tokens.min())
+    figures["highest_id"] = int(tokens.max())
+    return figures
+
+
+def _share(part: Any, whole: Any) -> float:
+    return float(part / max(whole, 1))
+
+
+def _of_the_text(reader) -> dict[str, Any]:
+    counts = reader.source_counts
+
+    def total(name: str) -> int:
+        return sum(getattr(c, name) for c in counts)
+
+    def lost(name: str) -> float:
+        dropped = total(f"{name}_dropped")
+        return _share(dropped, dropped + total(name))
+
+    return {
+        "documents": total("documents"),
+        "documents_dropped_share": lost("documents"),
+        "tokens_dropped_share": lost("tokens"),
+        "sentences_cut_share": _share(
+            total("sentences_split"), total("sentences_of_text")
+        ),
+    }
+
+
+def _of_the_batches(batches: list[Batch]) -> dict[str, Any]:
+    def total(name: str) -> int:
+        return sum(int(batch[name].sum()) for batch in batches)
+
+    def padded(name: str) -> float:
+        ids = [getattr(batch["structure"], name) for batch in batches]
+        return float(np.mean([np.mean(x == 0) for x in ids]))
+
+    def overflow(kind: str) -> float:
+        lost = total(f"{kind}_overflow")
+        return _share(lost, lost + total(f"{kind}_weights"))
+
+    used = [(b["structure"].long_example_ids[:, :1] > 0).sum() for b in batches]
+    figures = {
+        "examples": int(sum(used)),
+        "long_padded_share": padded("long_example_ids"),
+        "global_padded_share": padded("global_example_ids"),
+        "mlm_overflow_share": overflow("mlm"),
+    }
+    if "cpc_weights" in batches[0]:
+        figures["cpc_overflow_share"] = overflow("cpc")
+    return figures

@@ -51,15 +51,24 @@ def _unit(x: jax.Array) -> jax.Array:
     return x * jax.lax.rsqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True) + 1e-12)
 
 
-def contrastive(logits: jax.Array, weights: jax.Array):
+def contrastive(
+    logits: jax.Array, weights: jax.Array, documents: jax.Array | None = None
+):
     """Cross-entropy of finding one's own target, the diagonal.
 
     Args:
       logits: `[c, c]` of `similarities`.
       weights: `[c]`, 0 where a candidate is unused: neither row nor column counts.
+      documents: int `[c]`; given, the targets of other sentences of the same document
+        are no negatives. The paper does not say that it leaves them out.
 
     Returns:
       (sum of losses in nats, sum of right guesses, sum of weights), float32 scalars.
     """
-    logits = jnp.where(weights[None, :] > 0, logits, _NO_CANDIDATE)
-    return masked_lm(logits, jnp.arange(weights.shape[0]), weights)
+    places = jnp.arange(weights.shape[0])
+    candidate = weights[None, :] > 0
+    if documents is not None:
+        own = places[:, None] == places[None, :]
+        other_document = documents[:, None] != documents[None, :]
+        candidate = candidate & (own | other_document)
+    return masked_lm(jnp.where(candidate, logits, _NO_CANDIDATE), places, weights)

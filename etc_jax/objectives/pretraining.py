@@ -1,30 +1,17 @@
-"""Pre-training of ETC: MLM + CPC on a corpus, as a job for the training loop."""
+"""The loss of pre-training ETC: masked words (MLM) and masked sentences (CPC)."""
 
 import dataclasses
-import logging
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils import epath
 
-from etc_jax import registry, structure
-from etc_jax.config import Config
+from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.packing import pack
-from etc_jax.data.prepare import Prepared, prepare_built_in
-from etc_jax.data.pretraining import PretrainingReader, cpc_pool
-from etc_jax.data.statistics import log_frequencies, unigram_entropy
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.cpc import contrastive, similarities
 from etc_jax.objectives.mlm import masked_lm
-from etc_jax.training.job import Job
-
-_LOG = logging.getLogger(__name__)
-
-POOL_SENTENCES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,41 +45,37 @@ class Pretraining:
             params = {**params, "mlm_bias": jnp.asarray(mlm_bias)}
         return params
 
-    def _summaries(self, module, params, batch, rngs):
+    def _encode(self, module, params, batch, prefix: str, rng):
+        """Outputs of the main input (prefix "") or of the masked sentences ("cpc_")."""
+        return module.apply(
+            {"params": params},
+            batch[f"{prefix}long_tokens"],
+            batch[f"{prefix}global_tokens"],
+            batch[f"{prefix}structure"],
+            rngs=None if rng is None else {"dropout": rng},
+            method="encode",
+        )
+
+    def _summaries(self, module, params, batch, main, rng):
         """(predictions, targets) of the masked sentences, `[b * s, e]` each."""
-        main_rng, lone_rng = rngs
-        main = module.apply(
-            {"params": params},
-            batch["long_tokens"],
-            batch["global_tokens"],
-            batch["structure"],
-            rngs=main_rng,
-            method="encode",
-        )
-        lone = module.apply(
-            {"params": params},
-            batch["cpc_long_tokens"],
-            batch["cpc_global_tokens"],
-            batch["cpc_structure"],
-            rngs=lone_rng,
-            method="encode",
-        )
+        lone = self._encode(module, params, batch, "cpc_", rng)
         places = batch["cpc_positions"][..., None]
         predictions = jnp.take_along_axis(main.global_, places, axis=1)
         width = predictions.shape[-1]
-        return main, predictions.reshape(-1, width), lone.global_.reshape(-1, width)
+        return predictions.reshape(-1, width), lone.global_.reshape(-1, width)
 
     def summaries(self, params, batch):
         """(predictions, targets) without dropout, `[b * s, e]` each."""
         module = self._module(True)
-        return self._summaries(module, params, batch, (None, None))[1:]
+        main = self._encode(module, params, batch, "", None)
+        return self._summaries(module, params, batch, main, None)
 
     def loss(self, params, batch, rng, deterministic: bool):
         """0.8 MLM + 0.2 CPC (paper, section 3.5), and its parts as (sum, weight).
 
         Args:
           params: of `init`.
-          batch: see `data.examples`.
+          batch: see `data.examples`; without CPC entries there is MLM alone.
           rng: key of dropout.
           deterministic: no dropout.
 
@@ -100,170 +83,53 @@ class Pretraining:
           (float32 scalar, {name: (sum, weight)}).
         """
         module = self._module(deterministic)
-        rngs = (None, None)
+        main_rng = lone_rng = None
         if not deterministic:
-            main, lone = jax.random.split(rng)
-            rngs = ({"dropout": main}, {"dropout": lone})
-        main, predictions, targets = self._summaries(module, params, batch, rngs)
+            main_rng, lone_rng = jax.random.split(rng)
+        main = self._encode(module, params, batch, "", main_rng)
+        loss, sums = self._mlm(module, params, batch, main)
+        loss = self.objective.mlm_weight * loss
+        if "cpc_positions" in batch:
+            pairs = self._summaries(module, params, batch, main, lone_rng)
+            cpc, more = self._cpc(module, params, batch, *pairs)
+            loss, sums = loss + self.objective.cpc_weight * cpc, {**sums, **more}
+        return loss, sums
+
+    def _mlm(self, module, params, batch, main):
         logits = module.apply(
             {"params": params}, main.long, batch["mlm_positions"], method="mlm_logits"
         )
-        mlm, mlm_hits, places = masked_lm(
+        losses, hits, places = masked_lm(
             logits, batch["mlm_targets"], batch["mlm_weights"]
         )
-        temperature = module.apply({"params": params}, method="temperature")
-        cpc, cpc_hits, sentences = contrastive(
-            similarities(
-                predictions,
-                targets,
-                similarity=self.objective.similarity,
-                temperature=temperature,
-            ),
-            batch["cpc_weights"].reshape(-1),
+        return losses / jnp.maximum(places, 1), {
+            "mlm_loss": (losses, places),
+            "mlm_accuracy": (hits, places),
+            "mlm_overflow": _share(batch["mlm_overflow"], places),
+        }
+
+    def _cpc(self, module, params, batch, predictions, targets):
+        """Every prediction against the targets of the whole batch, on all devices."""
+        logits = similarities(
+            predictions,
+            targets,
+            similarity=self.objective.similarity,
+            temperature=module.apply({"params": params}, method="temperature"),
         )
-        places_or_1 = jnp.maximum(places, 1)
-        sentences_or_1 = jnp.maximum(sentences, 1)
-        loss = (
-            self.objective.mlm_weight * mlm / places_or_1
-            + self.objective.cpc_weight * cpc / sentences_or_1
+        documents = None
+        if self.objective.exclude_same_document:
+            documents = batch["cpc_documents"].reshape(-1)
+        losses, hits, sentences = contrastive(
+            logits, batch["cpc_weights"].reshape(-1), documents
         )
-        return loss, {
-            "mlm_loss": (mlm, places),
-            "mlm_accuracy": (mlm_hits, places),
-            "cpc_loss": (cpc, sentences),
-            "cpc_accuracy": (cpc_hits, sentences),
+        return losses / jnp.maximum(sentences, 1), {
+            "cpc_loss": (losses, sentences),
+            "cpc_accuracy": (hits, sentences),
+            "cpc_overflow": _share(batch["cpc_overflow"], sentences),
         }
 
 
-def _sizes(config: Config) -> PretrainingSizes:
-    data = config.data
-    given = {
-        "mlm_capacity": data.mlm_capacity,
-        "cpc_long_length": data.cpc_long_length,
-        "cpc_global_length": data.cpc_global_length,
-    }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return PretrainingSizes.default(data.long_length, data.global_length, **chosen)
-
-
-def _prepare(config: Config, folder: epath.Path) -> Prepared:
-    data = config.data
-    if data.source != "builtin":
-        raise ValueError(f"data.source is {data.source!r}; there is: builtin")
-    return prepare_built_in(
-        data.cache_dir or folder / "data",
-        vocab_size=data.vocab_size,
-        held_back=data.held_back_fraction,
-        report_fn=_LOG.info,
-    )
-
-
-def retrieval(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Share of predictions whose own target is the nearest by cosine, `[c, e]` each."""
-    logits = similarities(predictions, targets, similarity="cosine")
-    return float(np.mean(np.argmax(logits, axis=-1) == np.arange(len(targets))))
-
-
-@registry.register("pretraining", "mlm_cpc")
-def make_job(config: Config, folder: epath.Path) -> Job:
-    """The job of `configs/quickstart.py` and its like.
-
-    Args:
-      config: of the run; the model must be ETC.
-      folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
-
-    Raises:
-      ValueError: if the data is not there, or the vocabulary is not the model's.
-    """
-    if not isinstance(config.model, EtcConfig):
-        raise ValueError(
-            f"objective mlm_cpc trains ETC, not {type(config.model).__name__}; "
-            "set model.family='etc'"
-        )
-    prepared = _prepare(config, folder)
-    sizes = _sizes(config)
-    task = Pretraining(config.model, config.objective)
-    ids = prepared.tokenizer.token_ids
-
-    def reader(cache, evaluation: bool):
-        plan = pack(
-            cache,
-            long_length=sizes.long_length,
-            global_length=sizes.global_length,
-        )
-        made = PretrainingReader(
-            cache,
-            plan,
-            ids,
-            sizes,
-            batch_size=config.train.batch_size,
-            seed=config.train.seed,
-            evaluation=evaluation,
-        )
-        return plan, made
-
-    frequencies = log_frequencies(prepared.train.tokens, config.model.vocab_size)
-    _, train = reader(prepared.train, evaluation=False)
-    held_plan, held = reader(prepared.held_back, evaluation=True)
-    _LOG.info(
-        "%d training windows, %d held back", train.num_examples, held.num_examples
-    )
-    pool = cpc_pool(
-        prepared.held_back,
-        held_plan,
-        ids,
-        sizes,
-        batch_size=config.train.batch_size,
-        count=POOL_SENTENCES,
-    )
-
-    def eval_batches():
-        return (held.batch_at(i) for i in range(held.steps_per_epoch))
-
-    def report(params) -> dict[str, Any]:
-        encode = jax.jit(task.summaries)
-        pairs = []
-        for batch in pool:
-            chosen = batch["cpc_weights"].reshape(-1) > 0
-            pairs.append([np.asarray(x)[chosen] for x in encode(params, batch)])
-        predictions, targets = (np.concatenate(x) for x in zip(*pairs, strict=True))
-        return {
-            "unigram_entropy": unigram_entropy(prepared.held_back.tokens),
-            "cpc_pool_sentences": len(targets),
-            "cpc_pool_top1": retrieval(predictions, targets),
-            "cpc_pool_chance": 1 / len(targets),
-        }
-
-    return Job(
-        init_params=lambda rng: task.init(rng, frequencies),
-        loss_fn=task.loss,
-        train_batch=train.batch_at,
-        eval_batches=eval_batches,
-        tokens_per_step=config.train.batch_size * sizes.long_length,
-        check_batch=lambda batch: check_batch(batch, config.model),
-        final_report=report,
-    )
-
-
-def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
-    """What would be silently wrong on a device: ids beyond tables, bad structures."""
-    problems = []
-    for name in ("long_tokens", "global_tokens", "cpc_long_tokens", "mlm_targets"):
-        low, high = int(batch[name].min()), int(batch[name].max())
-        if low < 0 or high >= model.vocab_size:
-            problems.append(
-                f"{name} holds ids from {low} to {high}, but model.vocab_size is "
-                f"{model.vocab_size}; tokenizer and config differ"
-            )
-    length = batch["long_tokens"].shape[1]
-    if batch["mlm_positions"].max() >= length:
-        problems.append(
-            f"mlm_positions reach {batch['mlm_positions'].max()}, but the long input "
-            f"has {length} places"
-        )
-    for name in ("structure", "cpc_structure"):
-        try:
-            structure.validate(batch[name], model.rules, model.num_labels)
-        except ValueError as error:
-            problems.append(f"{name}: {error}")
-    return problems
+def _share(overflow: jax.Array, used: jax.Array):
+    """(left out for want of room, chosen in all)."""
+    left_out = jnp.sum(overflow).astype(jnp.float32)
+    return left_out, left_out + used

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -126,11 +127,18 @@ class Checkpointer:
             listing, self._listing = self._listing, None
             listing.result()
 
-    def restore(self, abstract_state: Any) -> Restored | None:
+    def restore(
+        self,
+        abstract_state: Any,
+        *,
+        check_fn: Callable[[dict[str, Any]], None] = lambda data: None,
+    ) -> Restored | None:
         """The newest whole checkpoint, or None if none was ever finished.
 
         Args:
           abstract_state: `jax.ShapeDtypeStruct`s with the shardings to restore to.
+          check_fn: called with the JSON before the arrays are looked at; raises if
+            the checkpoint is not to be used.
 
         Raises:
           UserError: if a whole checkpoint is of another tree, shapes or dtypes.
@@ -157,7 +165,7 @@ class Checkpointer:
             )
         if faults:
             _LOG.error("CORRUPT CHECKPOINT %s; using step %d", faults, found)
-        return self._read(found, abstract_state)
+        return self._read(found, abstract_state, check_fn)
 
     def _steps(self) -> list[int]:
         names = [p.name for p in self._root.iterdir() if p.name.isdigit()]
@@ -188,18 +196,15 @@ class Checkpointer:
         self._manager.close()
         self._open()
 
-    def _read(self, step: int, abstract_state: Any) -> Restored:
+    def _read(self, step: int, abstract_state: Any, check_fn: Callable) -> Restored:
         folder = self._root / str(step)
+        wanted = ocp.args.Composite(data=ocp.args.JsonRestore())
+        data = self._manager.restore(step, args=wanted)["data"]
+        check_fn(data)
         saved = _saved_leaves(self._manager.item_metadata(step)["state"])
         check_same_leaves(saved, _leaves(abstract_state), str(folder))
-        items = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardRestore(abstract_state),
-                data=ocp.args.JsonRestore(),
-            ),
-        )
-        return Restored(items["state"], items["data"])
+        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state))
+        return Restored(self._manager.restore(step, args=wanted)["state"], data)
 
     def close(self) -> None:
         """Waits until everything is on disk.
@@ -262,7 +267,16 @@ def check_same_leaves(saved: dict, wanted: dict, name: str) -> None:
         more = f"\n  ... and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise UserError(
             f"checkpoint {name} is of another model or optimizer; {len(wrong)} "
-            "differences (check the sections model and optimizer of the config):\n  "
-            + "\n  ".join(wrong[:5])
-            + more
+            f"differences ({_sections(wrong)}):\n  " + "\n  ".join(wrong[:5]) + more
         )
+
+
+def _sections(wrong: list[str]) -> str:
+    """Which sections of a config decide the paths that the messages begin with."""
+    names = {"params": "model", "opt_state": "optimizer"}
+    tops = {message.split("/")[0] for message in wrong}
+    sections = [section for top, section in names.items() if top in tops]
+    if "params" in tops:
+        sections = ["model"]  # the optimizer's arrays follow the parameters
+    where = " and ".join(sections or ["model", "optimizer"])
+    return f"look at the config's section {where}, or at what changed in the code"

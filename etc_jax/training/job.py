@@ -20,12 +20,19 @@ class Job:
       init_params: rng -> parameters; is traced, so it must not touch files.
       loss_fn: (params, batch, rng, deterministic) -> (loss, {name: (sum, weight)}).
         A metric named "loss" replaces, in evaluation, the plain mean over batches.
+        With `train.accumulation_steps` the batch is a microbatch; see
+        `training.accumulation`.
       train_batch: (step, rows) -> the numpy rows `rows` of the batch of that step. A
         pure function of its arguments: that is what makes a resumed run exact.
       eval_batches: the batches of one evaluation, always the same ones.
       tokens_per_step: tokens of one training batch, padding included.
       check_batch: what is wrong with a batch, one message each; [] if nothing.
       final_report: params -> figures of the finished run, as JSON takes them.
+      flops_per_step: useful matrix FLOPs of one step, forward and backward, over all
+        devices, without what is computed twice to save memory; None: they are counted
+        in the traced step, that included.
+      steps_per_epoch: steps that go once through the data; None if it has no end or
+        no length.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -35,3 +42,5 @@ class Job:
     tokens_per_step: int
     check_batch: Callable[[Batch], list[str]]
     final_report: Callable[[Params], dict[str, Any]] | None = None
+    flops_per_step: float | None = None
+    steps_per_epoch: float | None = None

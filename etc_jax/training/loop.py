@@ -2,7 +2,7 @@
 
 validate -> data -> mesh -> abstract state -> restore -> compile -> loop -> close.
 What is trained is a `Job`, found by the name of the objective; this file knows no
-model and no task.
+model and no task. What comes before restoring is in plan.py.
 """
 
 import contextlib
@@ -11,37 +11,32 @@ import time
 from typing import Any
 
 import jax
-import numpy as np
-import optax
 from etils import epath
 
-from etc_jax import registry
 from etc_jax.config import Config, config_hash
-from etc_jax.sharding import (
-    DEFAULT_RULES,
-    batch_shardings,
-    batch_shards,
-    local_rows,
-    logical_rules,
-    make_mesh,
-    nearest_multiples,
-    replicated,
-    to_global,
-)
+from etc_jax.sharding import make_mesh, replicated
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
 from etc_jax.training.errors import UserError
-from etc_jax.training.job import Job
-from etc_jax.training.optimizer import make_optimizer
+from etc_jax.training.plan import (
+    RULES,
+    Plan,
+    all_of,
+    check_extras,
+    make_job,
+    make_plan,
+    mesh_for,
+    on_mesh,
+    state_bytes,
+    step_flops,
+    trace_step,
+)
 from etc_jax.training.preemption import PreemptionGuard
 from etc_jax.training.run import Result, Run, Steps
-from etc_jax.training.schedule import make_schedule
-from etc_jax.training.state import TrainState, abstract_state, init_state
-from etc_jax.training.step import make_eval_step, make_train_step
+from etc_jax.training.state import init_state
+from etc_jax.training.step import make_eval_step
 
 _LOG = logging.getLogger(__name__)
-
-RULES = DEFAULT_RULES
 
 
 def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
@@ -52,87 +47,41 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
       NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
       CorruptCheckpointError: if checkpoints were finished and none is whole.
     """
-    folder = workdir_lib.claim(config, workdir)
+    folder, mesh, _ = all_of(
+        lambda: workdir_lib.claim(config, workdir),
+        lambda: mesh_for(config, make_mesh),
+        lambda: check_extras(config),
+    )
     cache = config.train.compile_cache_dir or folder / "compile_cache"
     with contextlib.ExitStack() as stack:
         stack.enter_context(workdir_lib.compile_cache(cache))
         guard = stack.enter_context(PreemptionGuard())
-        job = _make_job(config, folder)
-        mesh = _make_mesh(config)
-        rows = _checked_batch(config, job, mesh)
-        stack.enter_context(jax.set_mesh(mesh))
-        stack.enter_context(logical_rules(RULES))
-        tx = _make_optimizer(config)
-        abstract = _abstract_state(job, tx, mesh)
+        # Where a run has begun, its batches have been looked at.
+        again = workdir_lib.is_recorded(folder)
+        look_at = 1 if again else config.train.check_batches
+        job = make_job(config, folder)
+        plan = make_plan(config, job, mesh, check_batches=look_at)
+        stack.enter_context(on_mesh(mesh))
         checkpointer = stack.enter_context(
             Checkpointer(folder, keep=config.checkpoint.keep)
         )
-        restored = _restore_or_init(config, job, tx, mesh, checkpointer, abstract)
-        steps = _compile(config, job, tx, mesh, abstract, rows)
+        _check_space(plan, folder, checkpointer)
+        restored = _restore_or_init(plan, checkpointer, folder)
+        steps = _compile(plan)
         workdir_lib.record(config, folder)
         run = Run(config, folder, job, mesh, steps, checkpointer, guard, restored)
         with run:
             return run.to_the_end()
 
 
-def _make_job(config: Config, folder: epath.Path) -> Job:
-    make = registry.lookup("pretraining", config.objective.name)
-    try:
-        return make(config, folder)
-    except (ValueError, OSError, ImportError) as error:
-        raise UserError(f"the data or the model cannot be set up: {error}") from error
-
-
-def _make_mesh(config: Config) -> jax.sharding.Mesh:
-    try:
-        mesh = make_mesh(config.mesh)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    size, ways = config.train.batch_size, batch_shards(mesh)
-    if size % ways:
-        raise UserError(
-            f"train.batch_size is {size}, not divisible by {ways} (mesh axes "
-            f"data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); "
-            f"{nearest_multiples(size, ways)}"
-        )
-    return mesh
-
-
-def _checked_batch(config: Config, job: Job, mesh: jax.sharding.Mesh) -> Any:
-    rows = local_rows(config.train.batch_size, mesh)
-    try:
-        batch = job.train_batch(0, rows)
-    except (ValueError, OSError) as error:
-        raise UserError(f"the first batch cannot be made: {error}") from error
-    problems = list(job.check_batch(batch))
-    for path, leaf in jax.tree_util.tree_flatten_with_path(batch)[0]:
-        if np.ndim(leaf) and len(leaf) != len(rows):
-            problems.append(
-                f"batch entry {jax.tree_util.keystr(path)} has {len(leaf)} rows, "
-                f"expected {len(rows)}"
-            )
-    if problems:
-        raise UserError("the first batch is wrong:\n  " + "\n  ".join(problems))
-    return batch
-
-
-def _make_optimizer(config: Config) -> optax.GradientTransformation:
-    schedule = make_schedule(
-        config.schedule,
-        learning_rate=config.optimizer.learning_rate,
-        num_steps=config.train.num_steps,
+def _check_space(plan: Plan, folder: epath.Path, checkpointer: Checkpointer) -> None:
+    if checkpointer.last_step == plan.config.train.num_steps:
+        return  # nothing more will be saved
+    workdir_lib.check_space(
+        folder,
+        checkpoint_bytes=state_bytes(plan.state),
+        keep=plan.config.checkpoint.keep,
     )
-    return make_optimizer(config.optimizer, schedule)
-
-
-def _abstract_state(job, tx, mesh) -> TrainState:
-    try:
-        state = abstract_state(job.init_params, tx, mesh, RULES)
-    except ValueError as error:
-        raise UserError(f"the model does not fit the mesh: {error}") from error
-    count = sum(x.size for x in jax.tree.leaves(state.params))
-    _LOG.info("%d parameters on mesh %s", count, dict(mesh.shape))
-    return state
 
 
 def _rngs(config: Config) -> tuple[jax.Array, jax.Array]:
@@ -141,35 +90,48 @@ def _rngs(config: Config) -> tuple[jax.Array, jax.Array]:
     return init_rng, step_rng
 
 
-def _restore_or_init(config, job, tx, mesh, checkpointer, abstract) -> Restored:
-    restored = checkpointer.restore(abstract)
-    if restored is None:
-        state = init_state(job.init_params, tx, mesh, RULES, _rngs(config)[0])
-        return Restored(state, {"step": 0, "skipped_steps": 0, "skipped_in_row": 0})
-    if restored.data["config_hash"] != config_hash(config):
+def _check_saved(config: Config, folder: epath.Path, data: dict[str, Any]) -> None:
+    """Refuses the checkpoint of another run, where run.json has not done so."""
+    step, total = data["step"], config.train.num_steps
+    if step > total:
         raise UserError(
-            "the checkpoint is of a run with another config; choose another --workdir"
+            f"the checkpoint in {folder} is of step {step}, beyond train.num_steps = "
+            f"{total}; raise train.num_steps or choose another --workdir"
         )
+    if data["config_hash"] != config_hash(config):
+        raise UserError(
+            f"the checkpoint of step {step} in {folder} is of a run with another "
+            "config; choose another --workdir, or undo the "
+            f"{workdir_lib.changes(data.get('identity', {}), config)}"
+        )
+
+
+def _restore_or_init(
+    plan: Plan, checkpointer: Checkpointer, folder: epath.Path
+) -> Restored:
+    restored = checkpointer.restore(
+        plan.state, check_fn=lambda data: _check_saved(plan.config, folder, data)
+    )
+    if restored is None:
+        state = init_state(
+            plan.job.init_params, plan.tx, plan.mesh, RULES, _rngs(plan.config)[0]
+        )
+        return Restored(state, {"step": 0, "skipped_steps": 0, "skipped_in_row": 0})
     _LOG.info("continuing from step %d", restored.data["step"])
     return restored
 
 
-def _compile(config, job, tx, mesh, abstract, rows) -> Steps:
+def _compile(plan: Plan) -> Steps:
     began = time.perf_counter()
-    batch = to_global(rows, mesh, config.train.batch_size)
-    shardings = jax.tree.map(lambda a: a.sharding, abstract)
-    rng = jax.device_put(_rngs(config)[1], replicated(mesh))
-    train = jax.jit(
-        make_train_step(job.loss_fn, tx),
-        in_shardings=(shardings, batch_shardings(batch, mesh), replicated(mesh)),
-        out_shardings=(shardings, replicated(mesh)),
-        donate_argnums=0,
-    )
-    compiled = train.lower(abstract, batch, rng).compile()
+    traced = trace_step(plan)
+    compiled = traced.lower().compile()
     evaluate = jax.jit(
-        make_eval_step(job.loss_fn),
-        in_shardings=(shardings.params, None),
-        out_shardings=replicated(mesh),
+        make_eval_step(plan.job.loss_fn),
+        in_shardings=(jax.tree.map(lambda a: a.sharding, plan.state.params), None),
+        out_shardings=replicated(plan.mesh),
     )
     _LOG.info("compiled in %.1f s", time.perf_counter() - began)
-    return Steps(compiled, evaluate, rng)
+    flops, source = step_flops(plan, traced)
+    _LOG.info("%.3g FLOPs a step: %s", flops, source)
+    rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
+    return Steps(compiled, evaluate, rng, flops)

@@ -115,18 +115,28 @@ class StepMetrics:
     Args:
       skipped_steps: updates skipped so far, in all.
       skipped_in_row: of these, the ones at the end.
+      window: what `window` gave when the run was stopped between two reports.
 
     Attributes:
       skipped_steps, skipped_in_row: the same, up to the last fetched step.
       last_step: the last fetched step; None before the first.
     """
 
-    def __init__(self, *, skipped_steps: int = 0, skipped_in_row: int = 0):
+    def __init__(
+        self,
+        *,
+        skipped_steps: int = 0,
+        skipped_in_row: int = 0,
+        window: Mapping[str, Any] | None = None,
+    ):
         self.skipped_steps = skipped_steps
         self.skipped_in_row = skipped_in_row
         self.last_step: int | None = None
         self._pending: tuple[int, Any] | None = None
         self._reset()
+        if window is not None:
+            self._losses = list(window["losses"])
+            self._sums = {k: (s, w) for k, (s, w) in window["sums"].items()}
 
     def _reset(self) -> None:
         self._losses: list[float] = []
@@ -134,6 +144,15 @@ class StepMetrics:
         self._last: dict[str, float] = {}
         self._steps = 0
         self._began = time.perf_counter()
+
+    def window(self) -> dict[str, Any]:
+        """What has been gathered since the last report, as JSON takes it.
+
+        A resumed run continues from it, so that its next report is that of a run which
+        was not stopped.
+        """
+        sums = {k: list(pair) for k, pair in self._sums.items()}
+        return {"losses": list(self._losses), "sums": sums}
 
     def exclude(self, secs: float) -> None:
         """Leaves out time that was not spent on training, such as an evaluation."""

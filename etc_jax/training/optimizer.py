@@ -1,20 +1,41 @@
 """Optimizers by name: `(config, schedule) -> optax.GradientTransformation`.
 
 Each is wrapped in `optax.inject_hyperparams`, so that the learning rate of an update
-can be read from the optimizer state: `learning_rate_of(opt_state)`.
+can be read from the optimizer state: `learning_rate_of(opt_state)`. All of them clip
+the gradients to a global norm first.
+
+adamw, lamb             as optax has them, with bias correction
+adamw_bert, lamb_bert   as BERT and the official ETC code have them, without
 """
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from etc_jax import registry
 from etc_jax.sharding import path_of
 
+Mask = Callable[[Any], Any]
+
+
+def mask_excluding(pattern: str) -> Mask:
+    """params -> a tree that is False where `pattern` is found in the path."""
+    compiled = re.compile(pattern)
+
+    def mask(params: Any) -> Any:
+        return jax.tree_util.tree_map_with_path(
+            lambda key_path, _: compiled.search(path_of(key_path)) is None, params
+        )
+
+    return mask
+
+
 # Norms and biases, the biases of labels and of the vocabulary among them; temperatures.
-_NO_DECAY = re.compile(
+_NO_DECAY = (
     r"(^|/)([^/]*norm[^/]*/(scale|bias)|bias|[^/]*_bias|scale|[^/]*log_temperature)$"
 )
 
@@ -25,9 +46,7 @@ def decay_mask(params: Any) -> Any:
     Matrices and embeddings are decayed, norms and biases are not (BERT; official
     optimization.py excludes the same by name).
     """
-    return jax.tree_util.tree_map_with_path(
-        lambda key_path, _: _NO_DECAY.search(path_of(key_path)) is None, params
-    )
+    return mask_excluding(_NO_DECAY)(params)
 
 
 def make_optimizer(config, schedule: optax.Schedule) -> optax.GradientTransformation:
@@ -38,6 +57,19 @@ def make_optimizer(config, schedule: optax.Schedule) -> optax.GradientTransforma
 def learning_rate_of(opt_state: Any) -> jax.Array:
     """The learning rate of the update that made this state."""
     return opt_state.hyperparams["learning_rate"]
+
+
+def _scheduled(config, schedule, *transformations) -> optax.GradientTransformation:
+    """Clipping, then the transformations, then minus the learning rate."""
+
+    def make(learning_rate):
+        return optax.chain(
+            optax.clip_by_global_norm(config.clip_norm),
+            *transformations,
+            optax.scale_by_learning_rate(learning_rate),
+        )
+
+    return optax.inject_hyperparams(make)(learning_rate=schedule)
 
 
 @registry.register("optimizer", "adamw")
@@ -58,3 +90,136 @@ def adamw(config, schedule: optax.Schedule) -> optax.GradientTransformation:
         )
 
     return optax.inject_hyperparams(make)(learning_rate=schedule)
+
+
+@registry.register("optimizer", "lamb")
+def lamb(config, schedule: optax.Schedule) -> optax.GradientTransformation:
+    """LAMB (You et al. 2020, algorithm 2): `optax.lamb`, layer by layer.
+
+    The difference from `optax.lamb` is in scanned layers alone, which it would take
+    for one layer.
+    """
+    return _scheduled(
+        config,
+        schedule,
+        optax.scale_by_adam(b1=config.b1, b2=config.b2, eps=config.eps),
+        optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
+        scale_by_layer_trust_ratio(),
+    )
+
+
+@registry.register("optimizer", "adamw_bert")
+def adamw_bert(
+    config, schedule: optax.Schedule, *, mask: Mask = decay_mask
+) -> optax.GradientTransformation:
+    """AdamW as in BERT and the official ETC code (models/optimization.py).
+
+    Args:
+      config: an `OptimizerConfig`.
+      schedule: of the learning rate.
+      mask: params -> True where weight decay acts.
+    """
+    return _scheduled(
+        config,
+        schedule,
+        scale_by_uncorrected_adam(b1=config.b1, b2=config.b2, eps=config.eps),
+        optax.add_decayed_weights(config.weight_decay, mask=mask),
+    )
+
+
+@registry.register("optimizer", "lamb_bert")
+def lamb_bert(
+    config, schedule: optax.Schedule, *, mask: Mask = decay_mask
+) -> optax.GradientTransformation:
+    """LAMB as in the official ETC code (models/lamb_optimizer.py).
+
+    Args:
+      config: an `OptimizerConfig`.
+      schedule: of the learning rate.
+      mask: params -> True where weight decay and the trust ratio act.
+    """
+    return _scheduled(
+        config,
+        schedule,
+        scale_by_uncorrected_adam(b1=config.b1, b2=config.b2, eps=config.eps),
+        optax.add_decayed_weights(config.weight_decay, mask=mask),
+        scale_by_layer_trust_ratio(mask),
+    )
+
+
+class MomentsState(NamedTuple):
+    """Running means of the gradient and of its square."""
+
+    mu: Any
+    nu: Any
+
+
+def scale_by_uncorrected_adam(
+    *, b1: float, b2: float, eps: float
+) -> optax.GradientTransformation:
+    """Adam without bias correction, `eps` outside the root: m / (sqrt(v) + eps).
+
+    The first updates are (1 - b1) / sqrt(1 - b2) times those of Adam, about 3.2 times
+    by default; the official learning rates are for that.
+    """
+
+    def init(params: Any) -> MomentsState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return MomentsState(mu=zeros, nu=zeros)
+
+    def update(updates, state, params=None):
+        del params
+        mu = jax.tree.map(lambda g, m: b1 * m + (1 - b1) * g, updates, state.mu)
+        nu = jax.tree.map(
+            lambda g, v: b2 * v + (1 - b2) * jnp.square(g), updates, state.nu
+        )
+        scaled = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu)
+        return scaled, MomentsState(mu, nu)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _stacked_axes(path: str) -> int:
+    """Leading axes that count layers: one for each "layers" on the path.
+
+    A scanned stack keeps its parameters under that name (`layers/stack.py`).
+    """
+    return path.split("/").count("layers")
+
+
+def _layer_norm(x: jax.Array, stacked: int) -> jax.Array:
+    axes = tuple(range(stacked, x.ndim))
+    squares = jnp.square(x.astype(jnp.float32))
+    return jnp.sqrt(jnp.sum(squares, axis=axes, keepdims=True))
+
+
+def scale_by_layer_trust_ratio(
+    mask: Mask | None = None,
+) -> optax.GradientTransformation:
+    """Scales each update by |parameter| / |update|, or by 1 if either norm is 0.
+
+    A parameter of scanned layers, `[layers, ...]`, has one norm and one ratio for each
+    layer, as if the layers were apart; one over the whole array would tie them.
+
+    Args:
+      mask: params -> False where updates are left as they are; None: nowhere.
+    """
+
+    def scaled(key_path, update, param, adapted):
+        if not adapted:
+            return update
+        stacked = _stacked_axes(path_of(key_path))
+        param_norm = _layer_norm(param, stacked)
+        update_norm = _layer_norm(update, stacked)
+        usable = (param_norm > 0) & (update_norm > 0)
+        ratio = param_norm / jnp.where(usable, update_norm, 1.0)
+        return update * jnp.where(usable, ratio, 1.0).astype(update.dtype)
+
+    def update(updates, state, params=None):
+        if params is None:
+            raise ValueError("the trust ratio needs the parameters; pass params")
+        adapted = jax.tree.map(lambda _: True, params) if mask is None else mask(params)
+        updates = jax.tree_util.tree_map_with_path(scaled, updates, params, adapted)
+        return updates, state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

@@ -10,8 +10,9 @@ from typing import Any
 import jax
 from etils import epath
 
-from etc_jax.config import Config, config_hash, to_dict
+from etc_jax.config import Config, config_hash, identity, to_dict
 from etc_jax.sharding import batch_shardings, local_rows, to_global
+from etc_jax.training import hardware
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
 from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError, UserError
@@ -19,7 +20,9 @@ from etc_jax.training.job import Job
 from etc_jax.training.manifest import write_atomically
 from etc_jax.training.preemption import PreemptionGuard
 from etc_jax.training.prefetch import Prefetcher
+from etc_jax.training.profiling import ProfileWindow
 from etc_jax.training.state import TrainState
+from etc_jax.training.tensorboard import TensorBoard
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,11 +48,19 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """The compiled functions of a run, and the key of its steps."""
+    """The compiled functions of a run, and what its steps need.
+
+    Attributes:
+      train: (state, batch, rng) -> (state, metrics).
+      evaluate: (params, batch) -> sums.
+      rng: key of all steps.
+      flops: of one training step, over all devices.
+    """
 
     train: Callable
     evaluate: Callable
     rng: jax.Array
+    flops: float
 
 
 class Run:
@@ -63,7 +74,8 @@ class Run:
       steps: compiled for the state and the mesh.
       checkpointer: open on `folder`.
       guard: says when to stop early.
-      restored: where to begin; `data` has `step` and the counts of skipped steps.
+      restored: where to begin; `data` has `step`, the counts of skipped steps and,
+        once saved, the window of the metrics.
     """
 
     def __init__(
@@ -88,10 +100,19 @@ class Run:
         self._meter = metrics_lib.StepMetrics(
             skipped_steps=restored.data["skipped_steps"],
             skipped_in_row=restored.data["skipped_in_row"],
+            window=restored.data.get("window"),
         )
         total = config.train.num_steps
         self._writer = metrics_lib.MetricsWriter(folder, resume_step=self._step)
         self._progress = metrics_lib.Progress(start=self._step, total=total)
+        self._tensorboard = None
+        if config.train.tensorboard:
+            self._tensorboard = TensorBoard(folder, resume_step=self._step)
+        self._profile = ProfileWindow(
+            folder,
+            start=config.train.profile_start_step,
+            steps=config.train.profile_steps,
+        )
         self._batches = Prefetcher(
             self._make_batch,
             start=self._step,
@@ -105,6 +126,9 @@ class Run:
     def __exit__(self, *exc) -> None:
         self._batches.close()
         self._progress.close()
+        self._profile.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
     def to_the_end(self) -> Result:
         """Trains until the last step or a signal.
@@ -132,8 +156,10 @@ class Run:
 
     def _one_step(self) -> None:
         batch = self._batches.get(self._step)
+        self._profile.before(self._step, self._state)
         self._state, metrics = self._steps.train(self._state, batch, self._steps.rng)
         self._step += 1
+        self._profile.after(self._step, self._state)
         self._meter.add(self._step, metrics)
         self._stop_if_not_finite()
         self._checkpointer.poll()
@@ -181,12 +207,29 @@ class Run:
                 **values,
                 "data_wait_share": data / secs,
                 "checkpoint_share": saves / secs,
+                **self._device_figures(values["tokens_per_s"]),
             },
         )
+
+    def _device_figures(self, tokens_per_s: float) -> dict[str, float]:
+        """Share of the peak FLOPs, and the memory; what is not known is left out.
+
+        The peak is of dense bfloat16 products, whatever the dtype of the run.
+        """
+        devices = list(self._mesh.devices.flat)
+        figures = {}
+        if peak := hardware.peak_flops(devices):
+            steps_per_s = tokens_per_s / self._job.tokens_per_step
+            figures["mfu"] = self._steps.flops * steps_per_s / peak
+        if (used := hardware.peak_memory(devices)) is not None:
+            figures["peak_memory_bytes"] = used
+        return figures
 
     def _report(self, kind: str, values: dict[str, Any]) -> None:
         values = {**values, "wall_secs": time.perf_counter() - self._began}
         self._writer.write(kind, self._step, values)
+        if self._tensorboard is not None:
+            self._tensorboard.write(kind, self._step, values)
         self._progress.report(kind, self._step, values)
 
     def _evaluate(self) -> None:
@@ -219,8 +262,10 @@ class Run:
             "data": {"next_step": self._step},
             "skipped_steps": self._meter.skipped_steps,
             "skipped_in_row": self._meter.skipped_in_row,
+            "window": self._meter.window(),
             "config_hash": config_hash(self._config),
             "config": to_dict(self._config),
+            "identity": identity(self._config),
         }
         self._checkpointer.save(self._state, data, step=self._step)
         self._saved_step = self._step

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from etc_jax.training.accumulation import LossFn, loss_and_gradient
 from etc_jax.training.job import Batch, Sums
 from etc_jax.training.optimizer import learning_rate_of
 from etc_jax.training.state import TrainState
 
-LossFn = Callable[[Any, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
 
-
-def make_train_step(loss_fn: LossFn, tx: optax.GradientTransformation) -> Callable:
+def make_train_step(
+    loss_fn: LossFn, tx: optax.GradientTransformation, *, accumulation_steps: int = 1
+) -> Callable:
     """`(state, batch, rng) -> (state, metrics)`.
 
     The randomness of a step is `fold_in(rng, state.step)`, so a resumed run draws what
@@ -24,6 +25,7 @@ def make_train_step(loss_fn: LossFn, tx: optax.GradientTransformation) -> Callab
     Args:
       loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
       tx: the optimizer, clipping included.
+      accumulation_steps: microbatches of a step; see `loss_and_gradient`.
 
     Returns:
       The step. Its metrics are scalars `loss`, `learning_rate`, `grad_norm` (before
@@ -32,8 +34,8 @@ def make_train_step(loss_fn: LossFn, tx: optax.GradientTransformation) -> Callab
 
     def train_step(state: TrainState, batch: Batch, rng: jax.Array):
         rng = jax.random.fold_in(rng, state.step)
-        (loss, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-            state.params, batch, rng, False
+        loss, sums, grads = loss_and_gradient(
+            loss_fn, state.params, batch, rng, steps=accumulation_steps
         )
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)

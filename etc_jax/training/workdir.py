@@ -5,11 +5,16 @@ metrics.jsonl          one line for each report
 checkpoints/           see checkpoint.py
 final_report.json      figures of the finished run
 compile_cache/         XLA's
+profile/               the profiler's, if asked for
+tensorboard/           events, if asked for
 """
 
 import contextlib
 import json
-from collections.abc import Iterator
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -21,10 +26,11 @@ from etc_jax.training.errors import UserError
 from etc_jax.training.manifest import write_atomically
 
 _RECORD = "run.json"
+_SHOWN = 5
 
 
-def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
-    """Makes the folder of a run, or enters the one of the same run.
+def check(config: Config, workdir: epath.PathLike) -> epath.Path:
+    """The absolute path of the folder, if the run may use it; leaves nothing there.
 
     Raises:
       UserError: if it cannot be written, or holds a run with another config.
@@ -32,18 +38,50 @@ def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
     # Orbax takes absolute paths only, and says so late, from a thread.
     folder = epath.Path(workdir).expanduser().resolve()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError("it is a file")
         record = folder / _RECORD
         if record.exists():
             _check_same_run(json.loads(record.read_text()), config, folder)
+        _write_something(_nearest(folder))
     except OSError as error:
-        raise UserError(f"workdir {folder} cannot be used: {error}") from error
+        raise UserError(
+            f"workdir {folder} cannot be used: {error}; choose another --workdir"
+        ) from error
     except ValueError as error:
         raise UserError(
             f"{folder / _RECORD} is not the record of a run ({error}); "
             "choose another --workdir"
         ) from error
     return folder
+
+
+def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
+    """Makes the folder of a run, or enters the one of the same run; see `check`."""
+    folder = check(config, workdir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"workdir {folder} cannot be made: {error}") from error
+    return folder
+
+
+def _nearest(folder: epath.Path) -> epath.Path:
+    """The folder, or the nearest one above it that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _write_something(folder: epath.Path) -> None:
+    probe = folder / f".writable_{os.getpid()}_{time.time_ns()}"
+    probe.write_text("")
+    probe.unlink()
+
+
+def is_recorded(folder: epath.Path) -> bool:
+    """Whether a run has passed all checks and begun here."""
+    return (folder / _RECORD).exists()
 
 
 def record(config: Config, folder: epath.Path) -> None:
@@ -60,22 +98,51 @@ def record(config: Config, folder: epath.Path) -> None:
     write_atomically(folder / _RECORD, json.dumps(values, indent=1))
 
 
-def _check_same_run(record: dict[str, Any], config: Config, folder) -> None:
-    if record.get("config_hash") == config_hash(config):
-        return
-    old, new = record.get("identity", {}), identity(config)
-    new = json.loads(json.dumps(new))
+def changes(old: Mapping[str, Any], config: Config) -> str:
+    """How the config differs from another's `identity`: a count and the first five."""
+    new = json.loads(json.dumps(identity(config)))
     absent = "(absent)"
     changed = [
         f"{path}: {old.get(path, absent)!r} there, {new.get(path, absent)!r} now"
         for path in sorted(old.keys() | new.keys())
         if old.get(path, absent) != new.get(path, absent)
     ]
-    more = f"\n  ... and {len(changed) - 5} more" if len(changed) > 5 else ""
+    more = f"\n  ... and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    return f"{len(changed)} changes:\n  " + "\n  ".join(changed[:_SHOWN]) + more
+
+
+def _check_same_run(record: dict[str, Any], config: Config, folder) -> None:
+    if record.get("config_hash") == config_hash(config):
+        return
     raise UserError(
         f"workdir {folder} holds a run with another config; choose another --workdir, "
-        f"or undo the {len(changed)} changes:\n  " + "\n  ".join(changed[:5]) + more
+        f"or undo the {changes(record.get('identity', {}), config)}"
     )
+
+
+def check_space(folder: epath.Path, *, checkpoint_bytes: int, keep: int) -> None:
+    """Refuses a disk that the checkpoints of the run would fill.
+
+    While a new one is written, all that are kept are still there, so `keep + 1` must
+    fit, less those that stand there already. Object stores have no end.
+
+    Raises:
+      UserError: if there is less space.
+    """
+    if "://" in str(folder):
+        return
+    root = folder / "checkpoints"
+    names = [path.name for path in root.iterdir()] if root.exists() else []
+    there = min(keep, sum(name.isdigit() for name in names))
+    needed = (keep + 1 - there) * checkpoint_bytes
+    free = shutil.disk_usage(_nearest(folder)).free
+    if free < needed:
+        raise UserError(
+            f"the disk of {folder} has {free / 1e9:.2f} GB left, but "
+            f"{keep + 1 - there} checkpoints of {checkpoint_bytes / 1e9:.2f} GB will "
+            f"be written; make space, choose another --workdir, or lower "
+            f"checkpoint.keep = {keep}"
+        )
 
 
 @contextlib.contextmanager

@@ -105,6 +105,7 @@ def test_folder_of_other_files_is_an_error(documents, trained, tmp_path):
             documents, trained, tmp_path / "c", made_by={}, split_fn=_lines
         )
     assert os.listdir(tmp_path) == ["c"]
+    assert os.listdir(tmp_path / "c") == ["thesis.txt"]
 
 
 def test_failure_leaves_nothing(trained, tmp_path):
@@ -120,6 +121,24 @@ def test_failure_leaves_nothing(trained, tmp_path):
 def test_wrong_vocabulary_is_an_error(built):
     with pytest.raises(ValueError, match="made with vocabulary .* in use is feedbeef"):
         cache.TokenCache.open(built.path, "feedbeef")
+
+
+def test_a_cache_brings_its_own_tokenizer(built, trained):
+    opened = cache.TokenCache.open(built.path)
+    own = opened.load_tokenizer()
+    assert own.fingerprint() == trained.fingerprint()
+    assert own.decode(opened.tokens[:50]) == trained.decode(built.tokens[:50])
+
+
+def test_a_tokenizer_that_did_not_make_the_cache_is_named(built, documents):
+    texts = [p for d in documents for p in d.paragraphs]
+    other = tokenizer.train(texts, vocab_size=144, min_char_count=1)
+    other.save(built.path / "tokenizer.json")
+    with pytest.raises(ValueError, match="tokenizer.json is vocabulary .* made with"):
+        built.load_tokenizer()
+    (built.path / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match="tokenizer.json"):
+        built.load_tokenizer()
 
 
 def test_missing_cache_is_an_error(tmp_path):
@@ -164,7 +183,9 @@ def test_damaged_or_newer_header_is_named(built, trained):
     file = built.path / "header.json"
     header = json.loads(file.read_text())
     file.write_text(json.dumps(header | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format version 99, expected 1"):
+    with pytest.raises(
+        ValueError, match=f"format version 99, expected {cache.FORMAT_VERSION}"
+    ):
         cache.TokenCache.open(built.path, trained.fingerprint())
     file.write_text("{")
     with pytest.raises(ValueError, match="header.json is damaged"):

@@ -1,9 +1,12 @@
+import gzip
+import json
 import os
 
 import numpy as np
 import pytest
+from conftest import require_shared
 
-from etc_jax.data import corpus, packing, prepare
+from etc_jax.data import corpus, packing, prepare, sources, tokenizer
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.pretraining import PretrainingReader
 
@@ -76,3 +79,158 @@ def test_other_choices_live_in_other_folders(reads, tmp_path):
         for kwargs in ({}, {"vocab_size": 161}, {"held_back": 0.3}, {})
     }
     assert len(paths) == 3 == len(os.listdir(tmp_path))
+
+
+def _word(number):
+    """A number in words that the vocabulary surely has."""
+    return " ".join(("cat", "dog")[number >> bit & 1] for bit in range(6))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder of text in files, and the same packed."""
+    rng = np.random.default_rng(0)
+    rows = [
+        json.dumps(
+            {"text": "\n\n".join([*rng.permutation(TEXT), f"The mat {_word(i)}."])}
+        )
+        for i in range(40)
+    ]
+    for name, packed in (("plain", False), ("packed", True)):
+        folder = tmp_path / name / "texts"
+        folder.mkdir(parents=True)
+        for part in (0, 1):
+            content = "\n".join(rows[part::2]).encode()
+            file = folder / (f"{part}.jsonl.gz" if packed else f"{part}.jsonl")
+            file.write_bytes(gzip.compress(content) if packed else content)
+    return tmp_path
+
+
+def _prepare_files(folder, pattern, **kwargs):
+    kwargs = {"vocab_size": 160, "held_back": 0.2} | kwargs
+    return prepare.prepare(folder, source=sources.read_documents(pattern), **kwargs)
+
+
+def _arrays(side):
+    names = ("tokens", "word_bits", "sentence_offsets", "document_offsets")
+    return {name: getattr(side, name).tobytes() for name in names}
+
+
+def test_files_become_caches_on_disjoint_sides(files, tmp_path):
+    prepared = _prepare_files(tmp_path / "c", files / "plain/texts/*.jsonl")
+    assert prepared.train.path.parent.name.startswith("texts-")
+    texts = []
+    for side in prepared[1:]:
+        text = prepared.tokenizer.decode(side.tokens)
+        texts.append(text.replace(" ", ""))
+        assert side.num_documents > 0
+    for i in range(40):
+        sentence = f"The mat {_word(i)}.".replace(" ", "").lower()
+        assert sum(text.count(sentence) for text in texts) == 1
+
+
+def test_packed_files_and_workers_give_the_same_caches(files, tmp_path):
+    plain = _prepare_files(tmp_path / "c", files / "plain/texts/*.jsonl")
+    packed = _prepare_files(tmp_path / "c", files / "packed/texts/*.gz", workers=1)
+    assert plain.train.path != packed.train.path
+    for one, other in zip(plain[1:], packed[1:], strict=True):
+        assert _arrays(one) == _arrays(other)
+
+
+def test_files_are_read_only_where_a_cache_is_missing(files, tmp_path):
+    reports = []
+    for _ in range(2):
+        prepared = _prepare_files(
+            tmp_path / "c", files / "plain/texts/*.jsonl", report_fn=reports.append
+        )
+    assert len(reports) == 1
+    sentences = prepared.train.num_sentences, prepared.held_back.num_sentences
+    assert "total: 40 documents (0 empty)" in reports[0]
+    assert (
+        f"training: {prepared.train.num_documents} documents, {sentences[0]}"
+        in (reports[0])
+    )
+    assert reports[0].endswith(prepared.report())
+
+
+def test_a_changed_file_is_another_corpus(files, tmp_path):
+    pattern = files / "plain/texts/*.jsonl"
+    first = _prepare_files(tmp_path / "c", pattern)
+    file = files / "plain/texts/0.jsonl"
+    file.write_text(file.read_text().replace("sat", "cat"))
+    second = _prepare_files(tmp_path / "c", pattern)
+    assert first.train.path.parent != second.train.path.parent
+
+
+def test_a_given_tokenizer_is_used(files, tmp_path):
+    pattern = files / "plain/texts/*.jsonl"
+    trained = _prepare_files(tmp_path / "c", pattern).tokenizer
+    trained.save(tmp_path / "mine.json")
+    prepared = _prepare_files(
+        tmp_path / "c", pattern, tokenizer=tmp_path / "mine.json", vocab_size=1
+    )
+    as_object = _prepare_files(tmp_path / "c", pattern, tokenizer=trained)
+    assert as_object.train.path == prepared.train.path
+    assert prepared.tokenizer.fingerprint() == trained.fingerprint()
+    assert prepared.held_back.load_tokenizer().vocab_size == 160
+
+
+def test_held_back_files_are_all_held_back(files, tmp_path):
+    folder = files / "plain/texts"
+    held = sources.read_documents(folder / "1.jsonl")
+    prepared = _prepare_files(tmp_path / "c", folder / "0.jsonl", held_back=held)
+    assert (prepared.train.num_documents, prepared.held_back.num_documents) == (20, 20)
+    with pytest.raises(ValueError, match="1 held-back files are training files too, s"):
+        _prepare_files(tmp_path / "c", folder / "*.jsonl", held_back=held)
+
+
+def test_the_vocabulary_is_of_the_training_side_alone(files, tmp_path):
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / "a.txt").write_text("\n\n".join(TEXT * 20), encoding="utf-8")
+    (folder / "b.txt").write_text("ж" * 50 + ". " + "ж " * 50, encoding="utf-8")
+    held = sources.read_documents(folder / "b.txt")
+    prepared = _prepare_files(
+        tmp_path / "c", folder / "a.txt", vocab_size=150, held_back=held
+    )
+    assert "ж" not in prepared.tokenizer.decode(range(150))
+    assert set(prepared.held_back.tokens) == {
+        tokenizer.SPECIAL_TOKENS.index("[UNK]"),
+        *prepared.tokenizer.encode_batch(["."])[0][0],
+    }
+
+
+def test_an_empty_side_is_an_error_unless_asked_for(files, tmp_path):
+    pattern = files / "plain/texts/*.jsonl"
+    message = "of 40 documents, none is held back by held_back=1e-12; .*name"
+    with pytest.raises(ValueError, match=message):
+        _prepare_files(tmp_path / "c", pattern, held_back=1e-12)
+    assert not _prepare_files(tmp_path / "c", pattern, held_back=0.0)[2].num_documents
+    with pytest.raises(
+        ValueError, match="held_back must be a share from 0 to 1, got 3"
+    ):
+        _prepare_files(tmp_path / "c", pattern, held_back=3.0)
+
+
+def test_a_sample_is_fixed_by_names_alone():
+    documents = [corpus.Document(f"d/{i}", ("x" * (i % 7 + 1),)) for i in range(500)]
+    assert prepare.sample(documents, 10**6) == documents
+    chosen = prepare.sample(documents, 300)
+    assert 290 <= sum(len(d.paragraphs[0]) for d in chosen) <= 300
+    backwards = prepare.sample(reversed(documents), 300)
+    assert backwards[::-1] == chosen == sorted(chosen, key=documents.index)
+    # Neither the first nor the last documents alone: 75 of 500, spread over all.
+    places = [documents.index(d) for d in chosen]
+    assert abs(np.mean(places) - 250) < 4 * 500 / (12 * len(places)) ** 0.5
+    assert len(prepare.sample([corpus.Document("d/0", ("x" * 99,))], 10)) == 1
+
+
+def test_real_text_is_prepared_whole(tmp_path):
+    folder = require_shared("data/wikitext2")
+    source = sources.read_documents(folder / "valid.txt.gz", document_border="line")
+    prepared = prepare.prepare(tmp_path, source=source, vocab_size=2000, held_back=0.05)
+    sides = prepared.train.header["counts"], prepared.held_back.header["counts"]
+    with gzip.open(folder / "valid.txt.gz", "rt", encoding="utf-8") as handle:
+        lines = [line.strip() for line in handle if line.strip()]
+    assert sum(side["documents"] for side in sides) == len(lines)
+    assert sum(side["chars"] for side in sides) == sum(map(len, lines))

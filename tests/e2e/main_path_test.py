@@ -40,7 +40,7 @@ def small_documents() -> tuple[corpus.Document, ...]:
     """Documents that walk round a circle of words: what is next, and next to next.
 
     A masked word follows from its neighbours, a masked sentence from the sentences
-    around it.
+    around it. Each sentence begins with a word that is its document's own.
     """
     rng = np.random.default_rng(0)
     documents = []
@@ -48,6 +48,7 @@ def small_documents() -> tuple[corpus.Document, ...]:
         place, sentences = int(rng.integers(len(LEXICON))), []
         for length in rng.integers(8, 13, 12):
             words = [LEXICON[(place + i) % len(LEXICON)] for i in range(length)]
+            words[0] = LEXICON[d]
             sentences.append(" ".join(words).capitalize() + ".")
             place += int(length)
         documents.append(corpus.Document(f"small/{d}", tuple(sentences)))
@@ -288,10 +289,11 @@ def one_device() -> dict[str, str]:
 
 def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     lengths = {
-        "train.num_steps": 200,
-        "train.eval_every_steps": 100,
+        "train.num_steps": 300,
+        "train.eval_every_steps": 150,
         "train.log_every_steps": 10,
         "schedule.warmup_steps": 20,
+        "objective.cpc_weight": 0.5,  # so few steps are for MLM otherwise
     }
     config = {**SMALL, **lengths, "data.cache_dir": cache_dir}
     argv = command("launch.quickstart", tmp_path / "run", config)
@@ -313,9 +315,9 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     assert report.startswith("# Quickstart of etc_jax: passed")
     record = json.loads((tmp_path / "run" / "quickstart.json").read_text())
     assert [x["exit_code"] for x in record["launches"]] == [17, 0]
-    assert 100 <= record["launches"][0]["saved_step"] < 200
+    assert 150 <= record["launches"][0]["saved_step"] < 300
     steps = [line["step"] for line in metrics(tmp_path / "run", "train")]
-    assert steps == list(range(10, 201, 10))
+    assert steps == list(range(10, 301, 10))
     again = start()
     assert again.returncode == 0
     assert "it is not trained again" in again.stderr

@@ -15,22 +15,28 @@ import time
 import pytest
 
 from launch import quickstart
-from launch.quickstart import QuickstartError, Workdir
+from launch.quickstart import QuickstartError
+from launch.quickstart_record import Launch, Workdir, digest
+from launch.quickstart_report import checks, report, resume_problems
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOTAL, EVERY = 20, 5
 FIGURES = {
     "unigram_entropy": 6.5,
     "cpc_pool_sentences": 256,
+    "cpc_pool_documents": 80,
     "cpc_pool_top1": 0.1,
+    "cpc_pool_shuffled_top1": 0.004,
     "cpc_pool_chance": 1 / 256,
 }
+LOSSES = {"mlm_loss": 5.5, "cpc_loss": 1.1, "cpc_accuracy": 0.6}
 FACTS = {
     "parameters": 4637121,
     "documents": 900,
     "tokens": 1900000,
     "held_back_documents": 50,
     "held_back_tokens": 70000,
+    "picture": ["First , a sentence .", "Then another one ."],
     "device": "1 x cpu",
     "cpu": "Some CPU",
     "cores": 2,
@@ -101,7 +107,7 @@ def quick_polls(monkeypatch):
 def finished(tmp_path):
     """A function that makes the folder of a finished run, as files."""
 
-    def make(*, loss=5.9, figures=(), steps=range(EVERY, TOTAL + 1, EVERY), stop=12):
+    def make(*, loss=5.7, figures=(), steps=range(EVERY, TOTAL + 1, EVERY), stop=12):
         workdir = Workdir(tmp_path)
         config = {
             "train": {
@@ -115,19 +121,19 @@ def finished(tmp_path):
         }
         (tmp_path / "run.json").write_text(json.dumps({"config": config}))
         lines = [
-            json.dumps({"kind": "train", "step": s, "tokens_per_s": 900.0 + s}) + "\n"
+            json.dumps({"kind": "train", "step": s, "tokens_per_s": 900.0 + s} | LOSSES)
+            + "\n"
             for s in steps
         ]
         before = [x for x, s in zip(lines, steps, strict=True) if s <= stop]
-        scores = {"mlm_loss": loss, "mlm_accuracy": 0.21, "cpc_accuracy": 0.55}
+        scores = {"mlm_accuracy": 0.21, "cpc_accuracy": 0.55, "cpc_loss": 1.2}
+        scores["mlm_loss"] = loss
         evaluation = json.dumps({"kind": "eval", "step": TOTAL, **scores}) + "\n"
         (tmp_path / "metrics.jsonl").write_text("".join(lines) + evaluation)
         everything = {**FIGURES, **dict(figures)}
         (tmp_path / "final_report.json").write_text(json.dumps(everything))
-        first = quickstart.Launch(
-            17, 61.0, "half-way", stop, len(before), quickstart._digest(before)
-        )
-        last = quickstart.Launch(0, 59.0, None, TOTAL, len(lines) + 1, "unused")
+        first = Launch(17, 61.0, "half-way", stop, len(before), digest(before))
+        last = Launch(0, 59.0, None, TOTAL, len(lines) + 1, "unused")
         workdir.note(
             launches=[dataclasses.asdict(x) for x in (first, last)], facts=FACTS
         )
@@ -137,7 +143,7 @@ def finished(tmp_path):
 
 
 def passed(workdir):
-    return [check.passed for check in quickstart.checks(workdir)]
+    return [check.passed for check in checks(workdir)]
 
 
 def test_a_good_run_passes_and_is_not_trained_again(finished, capsys):
@@ -147,17 +153,21 @@ def test_a_good_run_passes_and_is_not_trained_again(finished, capsys):
     assert "holds a finished run" in err
     assert out.startswith("# Quickstart of etc_jax: passed")
     assert (workdir.folder / "report.md").read_text() in out
+    assert (workdir.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_report_tells_what_was_measured(finished):
     workdir = finished()
-    text = quickstart.report(workdir, quickstart.checks(workdir))
+    text = report(workdir, checks(workdir))
     for part in (
         "4,637,121 parameters",
         "900 documents, 1,900,000 tokens",
-        "| 20 | 5.900 | 21.0% | 55.0% |",
-        "5.900, which is 0.600 below",
-        "10.00%, 25.6 times chance (0.39%)",
+        "| 20 | 5.700 | 21.0% | 55.0% |",
+        "5.700, which is 0.800 below",
+        "10.00%, 25.6 times chance; 80 documents",
+        "at most 1% | 0.40% | yes",
+        "| g1 | Then another one . |",
+        "![who sees whom, under which label](attention.png)",
         "stopped at step 12, went on from there",
         "launch 1: exit code 17, stopped: half-way, saved step 12, 61 s",
         "wall time: 2.0 minutes",
@@ -169,10 +179,15 @@ def test_the_report_tells_what_was_measured(finished):
 
 
 def test_bars_are_where_they_are_said_to_be(finished):
-    assert passed(finished(loss=6.0)) == [True, True, True]
-    assert passed(finished(loss=6.01)) == [False, True, True]
-    assert passed(finished(figures={"cpc_pool_top1": 5 / 256})) == [True] * 3
-    assert passed(finished(figures={"cpc_pool_top1": 4 / 256})) == [True, False, True]
+    assert passed(finished(loss=5.8)) == [True] * 4
+    assert passed(finished(loss=5.81)) == [False, True, True, True]
+    assert passed(finished(figures={"cpc_pool_top1": 0.04})) == [True] * 4
+    low = [True, False, True, True]
+    assert passed(finished(figures={"cpc_pool_top1": 0.039})) == low
+    assert passed(finished(figures={"cpc_pool_documents": 19})) == low
+    assert passed(finished(figures={"cpc_pool_shuffled_top1": 0.01})) == [True] * 4
+    shuffled = finished(figures={"cpc_pool_shuffled_top1": 0.011})
+    assert passed(shuffled) == [True, True, False, True]
 
 
 def test_a_missed_bar_is_exit_code_1_and_named(finished, capsys):
@@ -192,23 +207,23 @@ def test_a_missed_bar_is_exit_code_1_and_named(finished, capsys):
 )
 def test_steps_missing_or_twice_are_found(finished, steps, message):
     workdir = finished(steps=steps)
-    (problem,) = quickstart.resume_problems(workdir)
+    (problem,) = resume_problems(workdir)
     assert re.search(message, problem)
-    assert passed(workdir)[2] is False
+    assert passed(workdir)[3] is False
 
 
 def test_rewritten_metrics_of_before_the_stop_are_found(finished):
     workdir = finished()
     path = workdir.folder / "metrics.jsonl"
     path.write_text(path.read_text().replace("905.0", "906.0", 1))
-    (problem,) = quickstart.resume_problems(workdir)
+    (problem,) = resume_problems(workdir)
     assert "the run went back" in problem
 
 
 def test_a_run_without_a_stop_does_not_count_as_resumed(finished):
     workdir = finished()
     workdir.note(launches=workdir.record()["launches"][1:])
-    (problem,) = quickstart.resume_problems(workdir)
+    (problem,) = resume_problems(workdir)
     assert "no stop half-way is on record" in problem
 
 
@@ -228,7 +243,7 @@ def test_training_is_stopped_once_and_goes_on(tmp_path):
     assert 10 <= first.saved_step < TOTAL
     assert (second.exit_code, second.stopped_by) == (0, None)
     assert second.saved_step == TOTAL
-    assert quickstart.resume_problems(workdir) == []
+    assert resume_problems(workdir) == []
 
 
 @pytest.mark.parametrize("fault", ["forgets", "repeats"])
@@ -236,7 +251,7 @@ def test_a_run_that_does_not_go_on_where_it_was_is_found(tmp_path, fault):
     workdir = Workdir(tmp_path / "run")
     quickstart.train(child_command(tmp_path, fault), workdir)
     assert len(workdir.launches()) == 2
-    assert quickstart.resume_problems(workdir)
+    assert resume_problems(workdir)
 
 
 def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
@@ -244,7 +259,7 @@ def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
     quickstart.train(child_command(tmp_path, "deaf"), workdir)
     (only,) = workdir.launches()
     assert (only.exit_code, only.stopped_by) == (0, "half-way")
-    assert quickstart.resume_problems(workdir)
+    assert resume_problems(workdir)
 
 
 def test_a_failing_command_ends_with_its_exit_code(tmp_path):
@@ -281,7 +296,7 @@ def test_ctrl_c_lets_the_run_save_and_the_same_command_goes_on(tmp_path):
     assert 5 <= only.saved_step < TOTAL
     quickstart.train(child_command(tmp_path), workdir)
     assert workdir.launches()[-1].exit_code == 0
-    assert quickstart.resume_problems(workdir) == []
+    assert resume_problems(workdir) == []
 
 
 @pytest.mark.parametrize("argument", ["--nonsense=1", "--config.a.b", "word"])

@@ -77,6 +77,26 @@ def test_contrastive_by_hand():
     assert (float(hits), float(count)) == (1.0, 2.0)
 
 
+def test_sentences_of_the_same_document_are_left_out_on_request():
+    logits = jnp.array([[1.0, 9.0, 0.0], [9.0, 0.0, 2.0], [0.0, 0.0, 3.0]])
+    documents = jnp.array([7, 7, 8])
+    losses, hits, count = contrastive(logits, jnp.ones(3), documents)
+    # Rows 0 and 1 are of one document: each has its own target and that of row 2.
+    expected = sum(np.log(1 + np.exp(x)) for x in (0.0 - 1.0, 2.0 - 0.0))
+    expected += np.log(1 + 2 * np.exp(-3.0))
+    assert losses == pytest.approx(expected, rel=1e-6)
+    assert (float(hits), float(count)) == (2.0, 3.0)
+    everything = contrastive(logits, jnp.ones(3))
+    assert float(everything[1]) == 1.0 and float(everything[0]) > float(losses)
+
+
+def test_unused_candidates_of_no_document_are_no_negatives_of_each_other():
+    documents = jnp.array([3, -1, -1])
+    weights = jnp.array([1.0, 0.0, 0.0])
+    losses, hits, count = contrastive(jnp.zeros((3, 3)), weights, documents)
+    assert (float(losses), float(hits), float(count)) == (0.0, 1.0, 1.0)
+
+
 def test_an_unknown_similarity_is_named():
     with pytest.raises(ValueError, match="'euclid' is not one of cosine, dot"):
         similarities(jnp.ones((2, 3)), jnp.ones((2, 3)), similarity="euclid")

@@ -16,11 +16,17 @@ from etc_jax.data.packing import pack
 from etc_jax.data.pretraining import PretrainingReader
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
-from etc_jax.objectives.pretraining import Pretraining, check_batch, retrieval
+from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.pretraining_job import check_batch
 
 VOCAB_SIZE = 40
 IDS = TokenIds(
-    pad=0, sentence=1, cpc_mask=2, mask=3, first_regular=4, vocab_size=VOCAB_SIZE
+    pad=0,
+    sentence=1,
+    cpc_mask=2,
+    mask=3,
+    regular_ids=(4, VOCAB_SIZE),
+    vocab_size=VOCAB_SIZE,
 )
 SIZES = PretrainingSizes(32, 8, mlm_capacity=8, cpc_long_length=12, cpc_global_length=3)
 MODEL = EtcConfig(
@@ -43,7 +49,7 @@ def make_batch(rows=4, windows_wanted=3):
     """Rows of real windows, and one of padding at least."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 5, 7 * windows_wanted)  # seven sentences a window
-    tokens = rng.integers(IDS.first_regular, VOCAB_SIZE, lengths.sum())
+    tokens = rng.integers(*IDS.regular_ids, lengths.sum())
     cache = TokenCache.from_arrays(
         tokens.astype(np.uint16),
         rng.random(len(tokens)) < 0.7,
@@ -289,10 +295,18 @@ def test_ids_outside_the_vocabulary_are_named(name, bad):
     assert str(bad) in problem and f"model.vocab_size is {VOCAB_SIZE}" in problem
 
 
-def test_targets_beyond_the_input_are_named():
-    batch = {**BATCH, "mlm_positions": BATCH["mlm_positions"].at[0, 0].set(32)}
+@pytest.mark.parametrize(
+    "name, place, message",
+    [
+        ("mlm_positions", 32, "to 32, but long_tokens has 32"),
+        ("mlm_positions", -1, "from -1 to"),
+        ("cpc_positions", 8, "to 8, but global_tokens has 8"),
+    ],
+)
+def test_places_beyond_the_input_are_named(name, place, message):
+    batch = {**BATCH, name: BATCH[name].at[0, 0].set(place)}
     (problem,) = check_batch(batch, MODEL)
-    assert "mlm_positions reach 32, but the long input has 32 places" in problem
+    assert problem.startswith(f"{name} holds places") and message in problem
 
 
 @pytest.mark.parametrize("name, reach", [("structure", 8), ("cpc_structure", 3)])
@@ -314,9 +328,29 @@ def test_every_problem_is_told_at_once():
     assert len(check_batch(batch, MODEL)) == 2
 
 
-def test_retrieval_counts_nearest_targets():
-    targets = np.eye(4, dtype=np.float32)
-    predictions = np.array(
-        [[9, 1, 0, 0], [0, 0.1, 0, 0], [1, 0, 0.5, 0], [-1, 0, 0, 3]], np.float32
-    )
-    assert retrieval(predictions, targets) == 0.75
+def test_without_cpc_entries_the_loss_is_mlm_alone(params):
+    words = {k: v for k, v in BATCH.items() if not k.startswith("cpc_")}
+    task = Pretraining(MODEL, ObjectiveConfig(mlm_weight=1.0, cpc_weight=0.0))
+    loss, sums = jax.jit(task.loss, static_argnums=3)(params, words, None, True)
+    _, both = Pretraining(MODEL, ObjectiveConfig()).loss(params, BATCH, None, True)
+    assert sorted(sums) == ["mlm_accuracy", "mlm_loss", "mlm_overflow"]
+    np.testing.assert_allclose(sums["mlm_loss"], both["mlm_loss"], rtol=1e-5)
+    np.testing.assert_allclose(loss, sums["mlm_loss"][0] / sums["mlm_loss"][1])
+    assert check_batch(words, MODEL) == []
+
+
+def test_overflow_is_a_share_of_what_was_chosen(params):
+    batch = {**BATCH, "cpc_overflow": BATCH["cpc_overflow"].at[1].set(3)}
+    _, sums = Pretraining(MODEL, ObjectiveConfig()).loss(params, batch, None, True)
+    used = float(BATCH["cpc_weights"].sum())
+    assert [float(x) for x in sums["cpc_overflow"]] == [3.0, used + 3.0]
+
+
+def test_negatives_of_the_same_document_can_be_left_out(params):
+    assert len(np.unique(BATCH["cpc_documents"])) > 2  # unused places among them
+    alone = {**BATCH, "cpc_documents": jnp.zeros_like(BATCH["cpc_documents"])}
+    task = Pretraining(MODEL, ObjectiveConfig(exclude_same_document=True))
+    _, sums = task.loss(params, alone, None, True)
+    assert float(sums["cpc_loss"][0]) == 0.0  # every candidate but one's own is out
+    _, sums = task.loss(params, BATCH, None, True)
+    assert float(sums["cpc_loss"][0]) > 0.0

@@ -7,7 +7,7 @@ import jax
 import pytest
 from conftest import golden_folder, shared_folder
 
-from parity import etc_layer, etc_model, etc_structure
+from parity import etc_layer, etc_model, etc_structure, optimizers, tokenizers
 from parity.cases import Case, find_cases
 
 TOLERANCE = 2e-5
@@ -18,6 +18,8 @@ RUNNERS = {
     "RelativePositionGenerator": etc_structure.run_relative_positions,
     "feature_utils+input_utils": etc_structure.run_side_inputs,
     "multihop side inputs": etc_structure.run_multihop,
+    "optimizer": optimizers.run,
+    "wordpiece tokenizer": tokenizers.run_wordpiece,
 }
 
 # Kinds of golden cases whose subject does not exist here yet. A kind leaves this list
@@ -31,10 +33,8 @@ NOT_BUILT = frozenset(
         "OpenKP example builder",
         "hotpotqa example builder",
         "openkp head",
-        "optimizer",
         "wikihop example builder",
         "wikihop head",
-        "wordpiece tokenizer",
         # Peers, by model class.
         "BartForConditionalGeneration",
         "BertForMaskedLM",

@@ -11,8 +11,8 @@ from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training import manifest
 from etc_jax.training.checkpoint import Checkpointer, check_same_leaves
 from etc_jax.training.errors import CorruptCheckpointError, UserError
-from etc_jax.training.loop import RULES
 from etc_jax.training.optimizer import make_optimizer
+from etc_jax.training.plan import RULES
 from etc_jax.training.schedule import make_schedule
 from etc_jax.training.state import abstract_state, init_state
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import shutil
@@ -5,26 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import jax
 import numpy as np
 import pytest
 import toy_job
+from runs import MESH, lines, losses, signal_at
 
-from etc_jax.training import errors, loop
+from etc_jax.training import errors, hardware, loop
 from etc_jax.training.metrics import MetricsWriter
-
-MESH = {"mesh__data": 2, "mesh__fsdp": 2, "mesh__tensor": 2}
-
-
-def lines(workdir, kind):
-    text = (workdir / "metrics.jsonl").read_text()
-    found = [json.loads(line) for line in text.splitlines()]
-    return [line for line in found if line["kind"] == kind]
-
-
-def losses(workdir):
-    return {line["step"]: line["loss"] for line in lines(workdir, "train")}
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +39,6 @@ def reference(tmp_path_factory):
     result = loop.train_and_evaluate(toy_job.config(**MESH), workdir)
     assert result.exit_code == errors.DONE
     return workdir, toy_job.digest(result.state)
-
-
-def signal_at(monkeypatch, step, number=signal.SIGTERM):
-    """Sends a signal to this process when the metrics of `step` are written."""
-    write = MetricsWriter.write
-
-    def write_and_signal(self, kind, at, values):
-        write(self, kind, at, values)
-        if at == step and kind == "train":
-            os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(MetricsWriter, "write", write_and_signal)
 
 
 def test_a_run_learns_and_leaves_its_records(reference):
@@ -97,12 +76,10 @@ def test_a_run_learns_and_leaves_its_records(reference):
     assert list((workdir / "compile_cache").iterdir())
 
 
-@pytest.mark.parametrize(
-    "step, number", [(1, signal.SIGTERM), (5, signal.SIGINT), (8, signal.SIGTERM)]
-)
-def test_resume_is_bitwise_equal(
-    reference, tmp_path, monkeypatch, step, number, make_config
+def test_an_interrupt_saves_and_the_run_goes_on(
+    reference, tmp_path, monkeypatch, make_config
 ):
+    step, number = 5, signal.SIGINT
     whole, digest = reference
     config = make_config(**MESH)
     before = signal.getsignal(number)
@@ -244,7 +221,7 @@ def test_an_error_in_the_data_reaches_the_caller(tmp_path, monkeypatch, make_con
 
     monkeypatch.setattr(toy_job, "rows_at", broken)
     with pytest.raises(RuntimeError, match="row 17 of shard 2"):
-        loop.train_and_evaluate(make_config(), tmp_path)
+        loop.train_and_evaluate(make_config(train__check_batches=1), tmp_path)
     assert list(losses(tmp_path)) == [1, 2, 3]
 
 
@@ -292,3 +269,74 @@ def test_kill_9_during_saves_loses_nothing(tmp_path, tmp_path_factory, cache):
     assert toy_job.digest(resumed.state) == toy_job.digest(straight.state)
     assert losses(tmp_path) == losses(whole)
     assert not (tmp_path / "bad_checkpoints").exists()
+
+
+def test_tensorboard_gets_what_the_lines_have(tmp_path, monkeypatch, make_config):
+    events, closed = {}, []
+
+    class Writer:
+        def __init__(self, logdir, purge_step):
+            assert logdir == str(tmp_path / "tensorboard") and purge_step == 1
+
+        def add_scalar(self, tag, value, step):
+            events[tag, step] = value
+
+        def flush(self):
+            pass
+
+        def close(self):
+            closed.append(True)
+
+    package = types.SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setitem(sys.modules, "tensorboardX", package)
+    loop.train_and_evaluate(make_config(train__tensorboard=True), tmp_path)
+    for kind in ("train", "eval"):
+        for line in lines(tmp_path, kind):
+            assert events[f"{kind}/loss", line["step"]] == line["loss"]
+    assert ("train/grad_norm", 12) in events and closed == [True]
+
+
+def test_the_profiler_watches_its_window(tmp_path, monkeypatch, make_config):
+    calls = []
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda path: calls.append(path))
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: calls.append("stop"))
+    write = MetricsWriter.write
+
+    def noted(self, kind, step, values):
+        calls.append(step)
+        write(self, kind, step, values)
+
+    monkeypatch.setattr(MetricsWriter, "write", noted)
+    config = make_config(
+        train__profile_start_step=2, train__profile_steps=3, train__num_steps=6
+    )
+    loop.train_and_evaluate(config, tmp_path)
+    folder = str(tmp_path / "profile")
+    # 6 twice: the last step is evaluated too.
+    assert calls == [1, 2, folder, 3, 4, "stop", 5, 6, 6]
+
+
+def test_a_profile_is_a_file_for_the_profiler(tmp_path, make_config):
+    config = make_config(
+        train__profile_start_step=2, train__profile_steps=99, train__num_steps=4
+    )
+    loop.train_and_evaluate(config, tmp_path)
+    assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+
+
+def test_mfu_is_of_all_devices_where_the_peak_is_known(
+    tmp_path, monkeypatch, make_config
+):
+    monkeypatch.setattr(hardware, "peak_flops", lambda devices: 1e9 * len(devices))
+    monkeypatch.setattr(hardware, "peak_memory", lambda devices: 77)
+    make = toy_job.make_job
+    monkeypatch.setattr(
+        loop,
+        "make_job",
+        lambda *a: dataclasses.replace(make(*a), flops_per_step=4e6),
+    )
+    loop.train_and_evaluate(make_config(train__num_steps=2), tmp_path)
+    for line in lines(tmp_path, "train"):
+        steps_per_s = line["tokens_per_s"] / 64
+        assert line["mfu"] == pytest.approx(4e6 * steps_per_s / 8e9)
+        assert line["peak_memory_bytes"] == 77

@@ -202,3 +202,24 @@ def test_another_thread_is_told_that_signals_are_not_caught(caplog):
     thread.start()
     thread.join()
     assert "SIGTERM will not be caught" in caplog.text
+
+
+def test_a_window_goes_on_after_a_stop():
+    whole, stopped = StepMetrics(), StepMetrics()
+    steps = [step_metrics(0.1 * i, total=1 / (3 + i), weight=i) for i in range(1, 6)]
+    for i, values in enumerate(steps):
+        whole.add(i, values)
+    for i, values in enumerate(steps[:3]):
+        stopped.add(i, values)
+    stopped.flush()
+    saved = json.loads(json.dumps(stopped.window()))
+    resumed = StepMetrics(window=saved)
+    for i, values in enumerate(steps[3:], 3):
+        resumed.add(i, values)
+    got, want = [], []
+    for meter, values in ((whole, want), (resumed, got)):
+        meter.flush()
+        taken = meter.take(tokens_per_step=1)
+        values += [taken["loss"], taken["accuracy"]]
+    assert got == want
+    assert resumed.window() == {"losses": [], "sums": {}}

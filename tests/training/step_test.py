@@ -1,7 +1,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import toy_job
 
@@ -13,7 +12,7 @@ from etc_jax.sharding import (
     replicated,
     to_global,
 )
-from etc_jax.training.optimizer import decay_mask, learning_rate_of, make_optimizer
+from etc_jax.training.optimizer import make_optimizer
 from etc_jax.training.schedule import make_schedule
 from etc_jax.training.state import abstract_state, init_state
 from etc_jax.training.step import make_eval_step, make_train_step
@@ -161,64 +160,3 @@ def test_a_reported_loss_replaces_the_mean_over_batches():
 
     sums = make_eval_step(reports)({}, {})
     assert [float(x) for x in sums["loss"]] == [6.0, 3.0]
-
-
-@pytest.mark.parametrize(
-    "name, values",
-    [
-        ("linear", [0, 0.5, 1, 0.875, 0.75, 0.5, 0]),
-        ("constant", [0, 0.5, 1, 1, 1, 1, 1]),
-        (
-            "inverse_sqrt",
-            [0, 0.5, 1, (2 / 3) ** 0.5, 0.5**0.5, (2 / 6) ** 0.5, 0.2**0.5],
-        ),
-    ],
-)
-def test_schedules_by_hand(name, values):
-    config = toy_job.config(schedule__name=name, schedule__warmup_steps=2).schedule
-    schedule = make_schedule(config, learning_rate=1.0, num_steps=10)
-    got = [float(schedule(t)) for t in (0, 1, 2, 3, 4, 6, 10)]
-    np.testing.assert_allclose(got, values, rtol=1e-6)
-
-
-def test_schedules_without_warm_up_begin_at_the_peak():
-    for name in ("linear", "constant", "inverse_sqrt"):
-        config = toy_job.config(schedule__name=name, schedule__warmup_steps=0).schedule
-        schedule = make_schedule(config, learning_rate=0.5, num_steps=10)
-        assert float(schedule(0)) == 0.5
-
-
-def test_norms_and_biases_are_not_decayed():
-    decayed = ["token_embedder/embedding", "mlp/wi/kernel", "long_labels/embedding"]
-    spared = [
-        "long_labels/bias",
-        "mlp/wi/bias",
-        "mlp_norm/scale",
-        "mlp_norm/bias",
-        "mlm_bias",
-        "cpc_log_temperature",
-        "cpc/log_temperature",
-    ]
-    tree = {}
-    for path in decayed + spared:
-        node = tree
-        *parents, leaf = path.split("/")
-        for name in parents:
-            node = node.setdefault(name, {})
-        node[leaf] = jnp.ones(())
-    flat = jax.tree_util.tree_flatten_with_path(decay_mask({"a": tree}))[0]
-    got = {
-        jax.tree_util.keystr(k, simple=True, separator="/").removeprefix("a/"): v
-        for k, v in flat
-    }
-    assert got == {p: True for p in decayed} | {p: False for p in spared}
-
-
-def test_learning_rate_follows_the_schedule():
-    schedule = optax.linear_schedule(0.0, 1.0, 4)
-    tx = make_optimizer(toy_job.config().optimizer, schedule)
-    params = {"mlp": {"wi": {"kernel": jnp.ones((2, 2))}}}
-    state = tx.init(params)
-    for count in range(3):
-        _, state = tx.update(params, state, params)
-        assert float(learning_rate_of(state)) == pytest.approx(count / 4)

@@ -12,6 +12,7 @@ from etc_jax import structure as st
 # Far below any logit, and finite: a row of these alone has no inf - inf.
 MASKED = -1e30
 
+
 def band_to_square(band: jax.Array) -> jax.Array:
     """`[..., n, 2r+1]` -> `[..., n, n]`: slot s of row i goes to column i + s - r."""
     n, width = band.shape[-2:]

@@ -1,0 +1,227 @@
+"""What every tokenizer does, and what those of the `tokenizers` package share."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tokenizers
+
+from etc_jax import registry
+from etc_jax.data.special_tokens import (
+    ROLES,
+    SpecialTokens,
+    TokenIds,
+    describe,
+    longest_run,
+    resolve,
+)
+
+Encoded = tuple[np.ndarray, np.ndarray]
+
+
+class Tokenizer(abc.ABC):
+    """Text to ids and back, over a fixed vocabulary.
+
+    Special tokens never come out of text: "[MASK]" in a document is plain text.
+
+    Attributes:
+      kind: name of the class in saved files; registered as a "tokenizer".
+      special: where special tokens stand.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        special: SpecialTokens,
+        *,
+        never_text: np.ndarray | None = None,
+    ):
+        """Takes the vocabulary.
+
+        Args:
+          pieces: in the order of ids.
+          special: where special tokens stand.
+          never_text: bool `[vocab_size]`, ids that do not stand for text beside the
+            reserved pieces of `special`.
+
+        Raises:
+          ValueError: if there is no piece, or one stands there twice.
+        """
+        self._pieces = list(pieces)
+        self.special = special
+        different = len(set(self._pieces))
+        if not different or different < len(self._pieces):
+            raise ValueError(
+                f"vocabulary of {len(self._pieces)} pieces, {different} of them "
+                "different; expected at least one, and each once"
+            )
+        regular = ~np.array([special.is_reserved(p) for p in self._pieces])
+        if never_text is not None:
+            regular &= ~never_text
+        self._regular_ids = longest_run(regular)
+        self._roles = resolve(special, self._pieces)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    @property
+    def id_dtype(self) -> np.dtype:
+        """The smallest unsigned type that holds every id and is stored compactly."""
+        return np.dtype(np.uint16 if self.vocab_size <= 2**16 else np.uint32)
+
+    @property
+    def token_ids(self) -> TokenIds:
+        """What building pre-training examples needs.
+
+        Raises:
+          ValueError: naming the special tokens that the vocabulary lacks.
+        """
+        roles = ("pad", "sentence", "cpc_mask", "mask")
+        missing = [describe(self.special, r) for r in roles if r not in self._roles]
+        if missing:
+            raise ValueError(
+                f"this {self.kind} vocabulary of {self.vocab_size} pieces lacks: "
+                f"{', '.join(missing)}; pre-training needs a vocabulary that has them"
+            )
+        return TokenIds(
+            **{role: self._roles[role] for role in roles},
+            regular_ids=self._regular_ids,
+            vocab_size=self.vocab_size,
+        )
+
+    def special_id(self, role: str) -> int:
+        """The id of a special token; roles are the fields of `SpecialTokens`.
+
+        Raises:
+          ValueError: if there is no such role, or the vocabulary lacks its token.
+        """
+        if role not in ROLES:
+            raise ValueError(f"no special token {role!r}; there are {', '.join(ROLES)}")
+        if role not in self._roles:
+            raise ValueError(
+                f"this {self.kind} vocabulary of {self.vocab_size} pieces lacks "
+                f"{describe(self.special, role)}; use a vocabulary that has it"
+            )
+        return self._roles[role]
+
+    @abc.abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+        """(ids `[t]`, word starts bool `[t]`) of each text, without special tokens.
+
+        A word start is the first piece of a word, for whole-word masking. The first
+        piece of a text is one.
+        """
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids, with special tokens spelled out.
+
+        Raises:
+          ValueError: if an id is outside of the vocabulary.
+        """
+        return self._decode(self._checked(ids))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces of some ids as the vocabulary spells them, to be shown.
+
+        Raises:
+          ValueError: if an id is outside of the vocabulary.
+        """
+        return [self._pieces[i] for i in self._checked(ids)]
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of everything that ids of a text depend on."""
+        facts = {"kind": self.kind, **self._facts()}
+        text = json.dumps(facts, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    @abc.abstractmethod
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes one JSON file, whatever its name, that `load` reads."""
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Tokenizer:
+        """Reads what `save` wrote: a tokenizer of the class that it was.
+
+        Raises:
+          ValueError: if the file is not one.
+          OSError: if it cannot be read.
+        """
+        text = pathlib.Path(path).read_bytes()
+        try:
+            saved = json.loads(text)
+            kind = saved["kind"] if "kind" in saved else saved["model"]["type"]
+            loaded = registry.lookup("tokenizer", kind)._from_saved(saved)
+        except (ValueError, KeyError, TypeError) as e:
+            raise ValueError(
+                f"{path} is not a tokenizer saved by etc_jax ({e}); train it again, or "
+                "give the standard files: vocab.txt, vocab.json with merges.txt, or a "
+                "sentencepiece .model"
+            ) from e
+        if not isinstance(loaded, cls):
+            raise ValueError(f"{path} is a {loaded.kind} tokenizer, not a {cls.kind}")
+        return loaded
+
+    @abc.abstractmethod
+    def _decode(self, ids: list[int]) -> str:
+        """The text of ids that are all in the vocabulary."""
+
+    @abc.abstractmethod
+    def _facts(self) -> dict[str, Any]:
+        """What ids depend on, as JSON values."""
+
+    @classmethod
+    @abc.abstractmethod
+    def _from_saved(cls, saved: dict[str, Any]) -> Tokenizer:
+        """The tokenizer of a saved file's JSON."""
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        ids = [int(i) for i in ids]
+        if wrong := [i for i in ids if not 0 <= i < self.vocab_size]:
+            raise ValueError(
+                f"id {wrong[0]} is outside of this {self.kind} vocabulary of "
+                f"{self.vocab_size} pieces; the ids are of another tokenizer"
+            )
+        return ids
+
+
+class PackageTokenizer(Tokenizer):
+    """A tokenizer that the `tokenizers` package runs, saved in the package's format."""
+
+    _tokenizer: tokenizers.Tokenizer  # set by subclasses
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the JSON file of the `tokenizers` package, whatever its name."""
+        self._tokenizer.save(os.fspath(path))
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
+    @classmethod
+    def _from_saved(cls, saved: dict[str, Any]) -> Tokenizer:
+        try:
+            read = tokenizers.Tokenizer.from_str(json.dumps(saved))
+        except Exception as e:  # the package raises bare Exception for a bad file
+            raise ValueError(f"the tokenizers package cannot read it: {e}") from e
+        # As the installed version writes it: older files lack newer fields.
+        saved = json.loads(read.to_str())
+        loaded = cls._from_package(saved)
+        ours = json.loads(loaded._tokenizer.to_str())
+        if differing := sorted(k for k in saved | ours if saved.get(k) != ours.get(k)):
+            names = ", ".join(differing)
+            raise ValueError(f"it has another {names} than etc_jax writes")
+        return loaded
+
+    @classmethod
+    @abc.abstractmethod
+    def _from_package(cls, saved: dict[str, Any]) -> PackageTokenizer:
+        """The tokenizer of the package's JSON, so far as this class knows it."""

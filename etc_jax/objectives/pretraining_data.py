@@ -1,0 +1,195 @@
+"""From the data section of a config to the readers of pre-training batches."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from etils import epath
+
+from etc_jax.config_sections import DataConfig, ObjectiveConfig
+from etc_jax.data import prepare as prepare_lib
+from etc_jax.data.cache import TokenCache
+from etc_jax.data.corpus import BuiltInSource
+from etc_jax.data.examples import PretrainingSizes
+from etc_jax.data.masking import MaskingShares
+from etc_jax.data.mixture import Mixture
+from etc_jax.data.packing import PackingPlan, pack
+from etc_jax.data.pretraining import MixtureReader, PretrainingReader
+from etc_jax.data.sources import read_documents
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+
+_LOG = logging.getLogger(__name__)
+
+Text = tuple[TokenCache, PackingPlan]
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpora:
+    """A vocabulary and the text in it.
+
+    Attributes:
+      tokenizer: the vocabulary.
+      train: the training text, one cache a source.
+      weights: how often each source is drawn from.
+      held_back: text for evaluation alone.
+    """
+
+    tokenizer: Tokenizer
+    train: tuple[TokenCache, ...]
+    weights: tuple[float, ...]
+    held_back: TokenCache
+
+
+def prepare(data: DataConfig, workdir: epath.PathLike) -> Corpora:
+    """Reads and tokenises what `data` names, or opens what was cached before.
+
+    Raises:
+      ImportError: if a package of the extra `data` is missing.
+      OSError, ValueError: if files cannot be read or do not fit together.
+    """
+    if data.source == "cache":
+        return _open_caches(data)
+    made = prepare_lib.prepare(
+        data.cache_dir or epath.Path(workdir) / "data",
+        source=_source(data, data.paths),
+        tokenizer=_tokenizer(data),
+        vocab_size=data.vocab_size,
+        held_back=_held_back(data),
+        workers=data.export_workers,
+        report_fn=_LOG.info,
+    )
+    _check_size(data, made.tokenizer)
+    return Corpora(made.tokenizer, (made.train,), (1.0,), made.held_back)
+
+
+def _source(data: DataConfig, paths: Sequence[str]) -> prepare_lib.Source:
+    if data.source == "builtin":
+        return BuiltInSource()
+    return read_documents(
+        paths,
+        format=data.source,
+        text_field=data.text_field,
+        document_border=data.document_per,
+    )
+
+
+def _held_back(data: DataConfig) -> float | prepare_lib.Source:
+    if data.held_back_paths:
+        return _source(data, data.held_back_paths)
+    return data.held_back_fraction
+
+
+def _tokenizer(data: DataConfig) -> Tokenizer | None:
+    if data.tokenizer is None:
+        return None
+    return open_tokenizer(data.tokenizer, lower_case=data.lower_case)
+
+
+def _open_caches(data: DataConfig) -> Corpora:
+    if len(data.held_back_paths) != 1:
+        raise ValueError(
+            f"data.held_back_paths has {len(data.held_back_paths)} folders; expected "
+            "one cache to evaluate on"
+        )
+    first = TokenCache.open(data.paths[0])
+    tokenizer = _tokenizer(data) or first.load_tokenizer()
+    _check_size(data, tokenizer)
+    known = tokenizer.fingerprint()
+    train = tuple(TokenCache.open(path, known) for path in data.paths)
+    weights = data.weights or tuple(float(cache.num_tokens) for cache in train)
+    held_back = TokenCache.open(data.held_back_paths[0], known)
+    return Corpora(tokenizer, train, weights, held_back)
+
+
+def _check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
+    if tokenizer.vocab_size != data.vocab_size:
+        raise ValueError(
+            f"data.vocab_size is {data.vocab_size}, but the tokenizer has "
+            f"{tokenizer.vocab_size} ids; set it to that"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """How text becomes examples, for one config.
+
+    Attributes:
+      data, objective: the sections.
+    """
+
+    data: DataConfig
+    objective: ObjectiveConfig
+
+    @property
+    def shares(self) -> MaskingShares:
+        """What is masked; nothing for CPC where it has no weight."""
+        cpc = self.data.cpc_share if self.objective.cpc_weight else 0.0
+        return MaskingShares(cpc=cpc, mlm=self.data.mlm_share)
+
+    @property
+    def sizes(self) -> PretrainingSizes:
+        """Lengths of a batch."""
+        return self._sizes(self.shares)
+
+    @property
+    def pool_shares(self) -> MaskingShares:
+        """What is masked in the pool that measures CPC, with or without training it."""
+        return MaskingShares(cpc=self.data.cpc_share, mlm=self.data.mlm_share)
+
+    @property
+    def pool_sizes(self) -> PretrainingSizes:
+        """Lengths of the pool's batches."""
+        return self._sizes(self.pool_shares)
+
+    def _sizes(self, shares: MaskingShares) -> PretrainingSizes:
+        data = self.data
+        given = {"mlm_capacity": data.mlm_capacity}
+        if shares.cpc:
+            given["cpc_long_length"] = data.cpc_long_length
+            given["cpc_global_length"] = data.cpc_global_length
+        return PretrainingSizes.default(
+            data.long_length,
+            data.global_length,
+            shares,
+            max_sentence_tokens=data.max_sentence_tokens,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+    def pack(self, cache: TokenCache, **changes) -> Text:
+        """The cache with its windows."""
+        data = self.data
+        options = {
+            "long_length": data.long_length,
+            "global_length": data.global_length,
+            "max_sentence_tokens": data.max_sentence_tokens,
+            "min_sentences": data.min_sentences,
+            "global_tokens": data.global_tokens,
+            "tokens_per_block": data.tokens_per_block,
+        }
+        return cache, pack(cache, **(options | changes))
+
+    def training_reader(
+        self, corpora: Corpora, *, batch_size: int, seed: int
+    ) -> PretrainingReader | MixtureReader:
+        """Endless batches of the training text."""
+        texts = [self.pack(cache) for cache in corpora.train]
+        options = {"batch_size": batch_size, "seed": seed, "shares": self.shares}
+        ids = corpora.tokenizer.token_ids
+        if len(texts) == 1:
+            return PretrainingReader(*texts[0], ids, self.sizes, **options)
+        mixture = Mixture(corpora.weights, seed=seed)
+        return MixtureReader(texts, mixture, ids, self.sizes, **options)
+
+    def held_back_reader(
+        self, corpora: Corpora, *, batch_size: int, seed: int
+    ) -> PretrainingReader:
+        """One fixed epoch of the held-back text."""
+        return PretrainingReader(
+            *self.pack(corpora.held_back),
+            corpora.tokenizer.token_ids,
+            self.sizes,
+            batch_size=batch_size,
+            seed=seed,
+            shares=self.shares,
+            evaluation=True,
+        )

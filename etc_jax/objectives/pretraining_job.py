@@ -1,0 +1,132 @@
+"""Pre-training of ETC as a job for the training loop: data, evaluation, report."""
+
+import logging
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from etc_jax import registry, structure
+from etc_jax.config import Config
+from etc_jax.data.pool import cpc_pool
+from etc_jax.data.statistics import log_frequencies, unigram_entropy
+from etc_jax.data.workers import WorkerReader
+from etc_jax.models.etc import EtcConfig
+from etc_jax.objectives.cpc_evaluation import pool_figures
+from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.pretraining_data import Corpora, Examples, prepare
+from etc_jax.training.job import Job
+
+_LOG = logging.getLogger(__name__)
+
+POOL_SENTENCES = 256
+
+
+@registry.register("pretraining", "mlm_cpc")
+def make_job(config: Config, folder: epath.Path) -> Job:
+    """MLM + CPC, or MLM alone where `objective.cpc_weight` is 0.
+
+    Args:
+      config: of the run; the model must be ETC.
+      folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
+
+    Raises:
+      ValueError: if the data is not there, or the vocabulary is not the model's.
+    """
+    if not isinstance(config.model, EtcConfig):
+        raise ValueError(
+            f"objective mlm_cpc trains ETC, not {type(config.model).__name__}; "
+            "set model.family='etc'"
+        )
+    corpora = prepare(config.data, folder)
+    examples = Examples(config.data, config.objective)
+    task = Pretraining(config.model, config.objective)
+    order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
+    train = examples.training_reader(corpora, **order)
+    held_back = examples.held_back_reader(corpora, **order)
+    for counts in train.source_counts + held_back.source_counts:
+        _LOG.info("%s", counts)
+    frequencies = _frequencies(corpora, config.model.vocab_size)
+
+    def eval_batches():
+        return (held_back.batch_at(i) for i in range(held_back.steps_per_epoch))
+
+    return Job(
+        init_params=lambda rng: task.init(rng, frequencies),
+        loss_fn=task.loss,
+        train_batch=_ahead(train, config.data.read_workers).batch_at,
+        eval_batches=eval_batches,
+        tokens_per_step=config.train.batch_size * config.data.long_length,
+        check_batch=lambda batch: check_batch(batch, config.model),
+        final_report=_make_report(config, corpora, examples, task),
+        steps_per_epoch=sum(c.windows for c in train.source_counts)
+        / config.train.batch_size,
+    )
+
+
+def _ahead(reader, num_workers: int):
+    """The reader, or one that builds its batches ahead in other processes."""
+    return WorkerReader(reader, num_workers=num_workers) if num_workers else reader
+
+
+def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
+    """Log frequencies of the ids in the first tokens of every source."""
+    most = 1 << 26
+    tokens = np.concatenate([cache.tokens[:most] for cache in corpora.train])
+    return log_frequencies(tokens, vocab_size)
+
+
+def _make_report(config, corpora: Corpora, examples: Examples, task: Pretraining):
+    """The figures of a finished run. The pool is chosen here, so that held-back text
+    that is too small for it is an error before training."""
+    pool = None
+    if config.data.global_tokens == "sentences":
+        cache, plan = examples.pack(corpora.held_back)
+        pool = cpc_pool(
+            cache,
+            plan,
+            corpora.tokenizer.token_ids,
+            examples.pool_sizes,
+            batch_size=config.train.batch_size,
+            count=POOL_SENTENCES,
+            shares=examples.pool_shares,
+        )
+
+    def report(params) -> dict[str, Any]:
+        figures = {"unigram_entropy": unigram_entropy(corpora.held_back.tokens)}
+        if pool is not None:
+            figures |= pool_figures(task.summaries, params, pool)
+        return figures
+
+    return report
+
+
+def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
+    """What would be silently wrong on a device: ids beyond tables, bad structures."""
+    problems = []
+    prefixes = ("", "cpc_") if "cpc_positions" in batch else ("",)
+    tables = [f"{p}{kind}_tokens" for p in prefixes for kind in ("long", "global")]
+    for name in (*tables, "mlm_targets"):
+        low, high = int(batch[name].min()), int(batch[name].max())
+        if low < 0 or high >= model.vocab_size:
+            problems.append(
+                f"{name} holds ids from {low} to {high}, but model.vocab_size is "
+                f"{model.vocab_size}; tokenizer and config differ"
+            )
+    places = {"mlm_positions": "long_tokens"}
+    if "cpc_positions" in batch:
+        places["cpc_positions"] = "global_tokens"
+    for name, into in places.items():
+        low, high = int(batch[name].min()), int(batch[name].max())
+        length = batch[into].shape[1]
+        if low < 0 or high >= length:
+            problems.append(
+                f"{name} holds places from {low} to {high}, but {into} has {length}"
+            )
+    for prefix in prefixes:
+        name = f"{prefix}structure"
+        try:
+            structure.validate(batch[name], model.rules, model.num_labels)
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    return problems

@@ -1,0 +1,305 @@
+"""Pre-training batches packed on the fly from a stream of documents.
+
+Documents are taken from the stream until they fill some dozens of windows; this block
+of text is packed as a token cache is (`etc_jax.data.packing`), its windows are put in
+random order and masked anew (`etc_jax.data.examples`). The batches are those of
+`etc_jax.data.pretraining` in every respect but the order of the text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.data import masking, packing
+from etc_jax.data.cache import TokenCache
+from etc_jax.data.examples import (
+    Batch,
+    PretrainingSizes,
+    build_row,
+    check_together,
+    empty_batch,
+    read_window,
+)
+from etc_jax.data.tokenizer import TokenIds
+from tasks.seqio_streaming import DocumentStream, TokenizedDocument, stream_documents
+
+_POSITION = "position.json"
+_BLOCK = "block.npz"
+_STREAM = "stream"
+# `cpc_documents` is int32; it need only tell apart the documents of one batch.
+_DOCUMENT_NUMBERS = 2**31
+
+
+@dataclasses.dataclass
+class Position:
+    """How far the batches have come.
+
+    Attributes:
+      block: number of the block of text; the first is 1.
+      row: windows of the block that were used.
+      documents, documents_dropped: read so far, and left out for too few sentences.
+      tokens, tokens_dropped: likewise.
+    """
+
+    block: int = 0
+    row: int = 0
+    documents: int = 0
+    documents_dropped: int = 0
+    tokens: int = 0
+    tokens_dropped: int = 0
+
+
+class BatchStream(Iterator[Batch]):
+    """An iterator of batches; keys and shapes are in `etc_jax.data.examples`.
+
+    After the end of a finite stream, the last batch is filled up with padding.
+    """
+
+    def __init__(
+        self,
+        stream: DocumentStream,
+        ids: TokenIds,
+        sizes: PretrainingSizes,
+        *,
+        batch_size: int,
+        seed: int,
+        shard: tuple[int, int] = (0, 1),
+        shares: masking.MaskingShares | None = None,
+        block_windows: int = 64,
+        min_sentences: int = packing.MIN_SENTENCES,
+        **packing_options: Any,
+    ):
+        """See the class; the arguments are those of `stream_batches`."""
+        for name, value in (
+            ("batch_size", batch_size),
+            ("block_windows", block_windows),
+            ("min_sentences", min_sentences),
+        ):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.position = Position()
+        self._stream, self._ids, self._sizes = stream, ids, sizes
+        self._batch_size, self._shard = batch_size, shard
+        self._shares = shares or masking.MaskingShares()
+        self._block_tokens = block_windows * sizes.long_length
+        self._min_sentences, self._packing_options = min_sentences, packing_options
+        # Hosts must not draw the same masks, though their text differs.
+        mixed = np.random.SeedSequence([seed, *shard]).generate_state(1, np.uint64)
+        self._seed = int(mixed[0])
+        self._set_block([])
+
+    def __next__(self) -> Batch:
+        batch = empty_batch(self._batch_size, self._sizes, self._ids)
+        for row in range(self._batch_size):
+            if not self._has_window():
+                if not row:
+                    raise StopIteration
+                break
+            self._fill(batch, row)
+        return batch
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the position into a new folder: text in hand and that of the stream.
+
+        Raises:
+          FileExistsError: if there is such a folder.
+        """
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True)
+        self._stream.save(folder / _STREAM)
+        np.savez(folder / _BLOCK, **_flat(self._documents))
+        text = json.dumps(dataclasses.asdict(self.position))
+        (folder / _POSITION).write_text(text + "\n", encoding="utf-8")
+
+    def restore(self, folder: str | os.PathLike) -> None:
+        """Goes to a saved position of a stream that was made with equal arguments.
+
+        Raises:
+          FileNotFoundError: if nothing was saved there.
+        """
+        folder = pathlib.Path(folder)
+        text = (folder / _POSITION).read_text(encoding="utf-8")
+        self._stream.restore(folder / _STREAM)
+        with np.load(folder / _BLOCK, allow_pickle=False) as arrays:
+            documents = _documents(**arrays)
+        self.position = Position(**json.loads(text))
+        self._set_block(documents)
+
+    def close(self) -> None:
+        """Closes the stream of documents."""
+        self._stream.close()
+
+    def __enter__(self) -> BatchStream:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    def _has_window(self) -> bool:
+        """Whether there is one more, in this block or the next, which is then read."""
+        if self._documents and self.position.row < self._plan.num_windows:
+            return True
+        documents = self._read_block()
+        if documents:
+            self.position.block += 1
+            self.position.row = 0
+        self._set_block(documents)
+        return bool(documents)
+
+    def _read_block(self) -> list[TokenizedDocument]:
+        kept: list[TokenizedDocument] = []
+        tokens = 0
+        while tokens < self._block_tokens:
+            document = next(self._stream, None)
+            if document is None:
+                break
+            length, at = len(document.tokens), self.position
+            at.documents += 1
+            at.tokens += length
+            if len(document.sentence_lengths) < self._min_sentences:
+                at.documents_dropped += 1
+                at.tokens_dropped += length
+            else:
+                kept.append(document)
+                tokens += length
+        return kept
+
+    def _set_block(self, documents: list[TokenizedDocument]) -> None:
+        """Packs some documents; a function of them and of the number of the block."""
+        self._documents = documents
+        if not documents:
+            return
+        self._cache = as_cache(documents, self._ids.vocab_size)
+        self._plan = packing.pack(
+            self._cache,
+            long_length=self._sizes.long_length,
+            global_length=self._sizes.global_length,
+            min_sentences=self._min_sentences,
+            **self._packing_options,
+        )
+        check_together(self._cache, self._plan, self._ids, self._sizes, self._shares)
+        rng = self._generator(0, stream=masking.PERMUTATION)
+        self._order = rng.permutation(self._plan.num_windows)
+
+    def _fill(self, batch: Batch, row: int) -> None:
+        index = int(self._order[self.position.row])
+        window = read_window(self._cache, self._plan, index)
+        window = window._replace(documents=self._numbers(window.documents))
+        build_row(
+            batch,
+            row,
+            window,
+            self._generator(index),
+            ids=self._ids,
+            shares=self._shares,
+            sizes=self._sizes,
+        )
+        self.position.row += 1
+
+    def _numbers(self, documents: np.ndarray) -> np.ndarray:
+        """Numbers of documents of the block -> numbers of all hosts' documents."""
+        first = self.position.documents - len(self._documents)
+        index, count = self._shard
+        return ((first + documents) * count + index) % _DOCUMENT_NUMBERS
+
+    def _generator(self, index: int, **kwargs: int) -> np.random.Generator:
+        return masking.generator(self._seed, self.position.block, index, **kwargs)
+
+
+def stream_batches(
+    name: str,
+    split: str,
+    *,
+    ids: TokenIds,
+    sizes: PretrainingSizes,
+    batch_size: int,
+    seed: int,
+    shard: tuple[int, int] = (0, 1),
+    shuffle: bool = True,
+    num_epochs: int | None = None,
+    shares: masking.MaskingShares | None = None,
+    block_windows: int = 64,
+    min_sentences: int = packing.MIN_SENTENCES,
+    **packing_options: Any,
+) -> BatchStream:
+    """Batches from a registered Task or Mixture, without a token cache.
+
+    Args:
+      name: of the Task or Mixture.
+      split: such as "train".
+      ids: `token_ids` of the tokenizer of the Tasks.
+      sizes: lengths of the batch.
+      batch_size: rows of this shard's batch.
+      seed: of order and masks.
+      shard: (index, count) of this host.
+      shuffle: documents in random order; windows of a block always are.
+      num_epochs: passes over the data; None: endless.
+      shares: what is masked; None: as in the paper.
+      block_windows: how many windows are packed together. More fill better, and take
+        longer to read before the first batch.
+      min_sentences: documents with fewer are dropped.
+      **packing_options: the others of `packing.pack`.
+
+    Raises:
+      ValueError: as `stream_documents`; if sizes and options do not go together.
+    """
+    stream = stream_documents(
+        name, split, seed=seed, shard=shard, shuffle=shuffle, num_epochs=num_epochs
+    )
+    return BatchStream(
+        stream,
+        ids,
+        sizes,
+        batch_size=batch_size,
+        seed=seed,
+        shard=shard,
+        shares=shares,
+        block_windows=block_windows,
+        min_sentences=min_sentences,
+        **packing_options,
+    )
+
+
+def as_cache(documents: Sequence[TokenizedDocument], vocab_size: int) -> TokenCache:
+    """Some documents as a token cache in memory."""
+    flat = _flat(documents)
+    return TokenCache.from_arrays(
+        flat["tokens"].astype(np.uint32),
+        flat["word_starts"],
+        np.cumsum([0, *flat["sentence_lengths"]]),
+        np.cumsum([0, *flat["document_lengths"]]),
+        vocab_size=vocab_size,
+    )
+
+
+def _flat(documents: Sequence[TokenizedDocument]) -> dict[str, np.ndarray]:
+    nothing = TokenizedDocument(
+        np.zeros(0, np.int32), np.zeros(0, bool), np.zeros(0, np.int32)
+    )
+    columns = zip(*(nothing, *documents), strict=True)
+    names = TokenizedDocument._fields
+    flat = {k: np.concatenate(v) for k, v in zip(names, columns, strict=True)}
+    counts = [len(document.sentence_lengths) for document in documents]
+    return flat | {"document_lengths": np.array(counts, np.int64)}
+
+
+def _documents(
+    tokens, word_starts, sentence_lengths, document_lengths
+) -> list[TokenizedDocument]:
+    """The inverse of `_flat`."""
+    documents, sentence, token = [], 0, 0
+    for count in document_lengths.tolist():
+        lengths = sentence_lengths[sentence : sentence + count]
+        end = token + int(lengths.sum())
+        documents.append(
+            TokenizedDocument(tokens[token:end], word_starts[token:end], lengths)
+        )
+        sentence, token = sentence + count, end
+    return documents

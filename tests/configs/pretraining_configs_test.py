@@ -1,0 +1,80 @@
+"""The pre-training configs say what the paper says, and build."""
+
+import importlib.util
+import pathlib
+
+import jax
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax.objectives.pretraining import Pretraining
+
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
+PAPER_TOKENS = 512 * 4096  # of one step of a base model
+
+
+def load(name, arg=""):
+    spec = importlib.util.spec_from_file_location(name, CONFIGS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    values = module.get_config(arg)
+    values.data.paths = ("text.jsonl",)
+    values.data.tokenizer = "vocab.txt"
+    return config_lib.from_config_dict(values)
+
+
+def encoder_parameters(config):
+    """Parameters of the encoder alone, which the paper counts."""
+    made = Pretraining(config.model, config.objective)
+    shapes = jax.eval_shape(made.init, jax.random.key(0))
+    return sum(x.size for x in jax.tree.leaves(shapes["encoder"]))
+
+
+@pytest.mark.parametrize(
+    "name, arg, count",
+    [
+        ("etc_base_pretrain", "", 165_825_024),
+        ("etc_base_pretrain", "shared", 109_128_192),
+        ("etc_base_pretrain", "2x_vocab", 165_825_024 + 599_040),
+        ("etc_large_pretrain", "roberta_vocab", 557_969_408),
+    ],
+)
+def test_sizes_are_those_of_the_paper(name, arg, count):
+    assert encoder_parameters(load(name, arg)) == count
+
+
+@pytest.mark.parametrize("length, glob", [(512, 128), (4096, 230), (8192, 460)])
+def test_a_step_has_as_many_tokens_at_every_length(length, glob):
+    config = load("etc_base_pretrain", str(length))
+    assert (config.data.long_length, config.data.global_length) == (length, glob)
+    assert config.train.batch_size * length == PAPER_TOKENS
+
+
+def test_the_default_is_the_paper_s_base_model():
+    config = load("etc_base_pretrain")
+    assert (config.train.batch_size, config.train.num_steps) == (512, 63_000)
+    assert config.optimizer.learning_rate == pytest.approx(0.00282842712)
+    assert config.optimizer.name == "lamb_bert"
+    assert (config.objective.mlm_weight, config.objective.cpc_weight) == (0.8, 0.2)
+    assert (config.model.radius, config.model.max_distance) == (84, 12)
+    assert config.model.hard_g2l
+    assert load("etc_large_pretrain").train.batch_size == 1024
+
+
+def test_variants_change_what_they_say():
+    one = load("etc_base_pretrain", "512,shared,no_cpc,no_hard_g2l")
+    assert one.model.share_qkv and one.model.share_out and not one.model.hard_g2l
+    assert (one.objective.mlm_weight, one.objective.cpc_weight) == (1.0, 0.0)
+    other = load("etc_base_pretrain", "fixed_blocks,2x_radius,2x_pretraining")
+    assert other.data.global_tokens == "fixed_blocks"
+    assert other.data.tokens_per_block == 97
+    assert other.objective.cpc_weight == 0.0
+    assert other.model.radius == 169
+    assert (other.train.num_steps, other.schedule.warmup_steps) == (126_000, 12_600)
+
+
+def test_a_wrong_variant_is_named():
+    with pytest.raises(ValueError, match="'2x_radios'.*'2x_radius'"):
+        load("etc_base_pretrain", "2x_radios")
+    with pytest.raises(ValueError, match="512, 8192 exclude each other"):
+        load("etc_base_pretrain", "512,8192")

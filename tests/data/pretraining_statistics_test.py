@@ -1,0 +1,214 @@
+"""Shares of 10,000 examples, each within three standard errors of the paper's.
+
+In this text the id tells whether a token starts a word, so the words of a batch are
+known without the cache. That the limits can fail is shown with shares that are off.
+"""
+
+import numpy as np
+import pytest
+
+from etc_jax.data import masking, packing
+from etc_jax.data.cache import TokenCache
+from etc_jax.data.examples import PretrainingSizes
+from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.tokenizer import TokenIds
+
+FIRST, FIRST_INNER, VOCAB_SIZE, MASK = 10, 300, 500, 3
+IDS = TokenIds(
+    pad=0,
+    sentence=1,
+    cpc_mask=2,
+    mask=MASK,
+    regular_ids=(FIRST, VOCAB_SIZE),
+    vocab_size=VOCAB_SIZE,
+)
+SIZES = PretrainingSizes(160, 40, 160, 160, 40)  # room for everything
+PER_BATCH = 500
+
+
+@pytest.fixture(scope="module")
+def text():
+    """500 documents of 12 to 20 sentences of 4 to 8 tokens, and their windows."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(12, 20, 500)
+    lengths = rng.integers(4, 9, sizes.sum())
+    offsets = np.cumsum([0, *lengths])
+    starts = rng.random(offsets[-1]) < 0.6
+    starts[offsets[:-1]] = True
+    tokens = np.where(
+        starts,
+        rng.integers(FIRST, FIRST_INNER, len(starts)),
+        rng.integers(FIRST_INNER, VOCAB_SIZE, len(starts)),
+    )
+    cache = TokenCache.from_arrays(
+        tokens.astype(np.uint16),
+        starts,
+        offsets,
+        np.cumsum([0, *sizes]),
+        vocab_size=VOCAB_SIZE,
+    )
+    plan = packing.pack(cache, long_length=160, global_length=40, max_sentence_tokens=8)
+    return cache, plan
+
+
+def _batches(text, count, **shares):
+    reader = PretrainingReader(
+        *text,
+        IDS,
+        SIZES,
+        batch_size=PER_BATCH,
+        seed=7,
+        shares=masking.MaskingShares(**shares),
+    )
+    return [reader.batch_at(step) for step in range(count)]
+
+
+@pytest.fixture(scope="module")
+def batches(text):
+    return _batches(text, 10_000 // PER_BATCH)
+
+
+def _original(batch):
+    """The long tokens before MLM; sentences masked for CPC stay mask ids."""
+    tokens = batch["long_tokens"].copy()
+    rows, places = np.nonzero(batch["mlm_weights"])
+    tokens[rows, batch["mlm_positions"][rows, places]] = batch["mlm_targets"][
+        rows, places
+    ]
+    return tokens
+
+
+def _flags(batch):
+    """(text, masked for CPC, chosen for MLM), bool `[rows, n]` each."""
+    used = batch["structure"].long_example_ids > 0
+    chosen = np.zeros(used.shape, bool)
+    rows, places = np.nonzero(batch["mlm_weights"])
+    chosen[rows, batch["mlm_positions"][rows, places]] = True
+    return used, used & (_original(batch) == MASK), chosen
+
+
+def _samples(batches):
+    """{what: (values that should have the mean of the second, that mean)}."""
+    found = {"cpc": [], "mlm": [], "mask": [], "kept": [], "random": [], "where": []}
+    again = 0.1 / (VOCAB_SIZE - FIRST)  # a random id that is the original one
+    for batch in batches:
+        used, cpc, chosen = _flags(batch)
+        sentences = (batch["structure"].global_example_ids > 0).sum(1)
+        masked = batch["cpc_weights"].sum(1)
+        enough = sentences >= 10  # with fewer, one is masked all the same
+        found["cpc"].append((masked - 0.1 * sentences)[enough])
+        found["mlm"].append(chosen.sum(1) - 0.15 * (used & ~cpc).sum(1))
+        shown, target = batch["long_tokens"][chosen], _original(batch)[chosen]
+        found["mask"].append((shown == MASK) - 0.8)
+        found["kept"].append((shown == target) - 0.1 - again)
+        found["random"].append(((shown != MASK) & (shown != target)) - 0.1 + again)
+        places = batch["cpc_positions"] + 0.5
+        found["where"].append(
+            (places / sentences[:, None] - 0.5)[batch["cpc_weights"] > 0]
+        )
+    return {name: np.concatenate(values) for name, values in found.items()}
+
+
+def _off(samples):
+    """Names of what is more than three standard errors from its mean."""
+    return [
+        name
+        for name, values in samples.items()
+        if abs(values.mean()) > 3 * values.std() / len(values) ** 0.5
+    ]
+
+
+def test_shares_are_those_of_the_paper(batches):
+    samples = _samples(batches)
+    assert len(samples["mlm"]) == 10_000 and len(samples["cpc"]) > 9_500
+    assert len(samples["mask"]) > 100_000
+    assert _off(samples) == []
+
+
+@pytest.mark.parametrize(
+    "shares, expected",
+    [
+        ({"mlm": 0.16}, "mlm"),
+        ({"cpc": 0.11}, "cpc"),
+        ({"replace_by_mask": 0.79}, "mask"),
+        ({"replace_by_random": 0.11}, "random"),
+    ],
+)
+def test_shares_that_are_off_by_one_percent_are_found(text, shares, expected):
+    assert expected in _off(_samples(_batches(text, 4, **shares)))
+
+
+def test_words_are_masked_whole(batches):
+    broken = whole = 0
+    for batch in batches:
+        used, cpc, chosen = _flags(batch)
+        inner = used & ~cpc & (_original(batch) >= FIRST_INNER)
+        previous = np.roll(chosen, 1, axis=1)
+        broken += (inner & (chosen != previous)).sum()
+        whole += (inner & chosen).sum()
+    assert broken == 0
+    assert whole > 20_000  # words of several pieces
+
+
+def test_a_word_masked_in_part_would_be_found(batches):
+    batch = {**batches[0], "mlm_weights": batches[0]["mlm_weights"].copy()}
+    used, cpc, chosen = _flags(batch)
+    rows, columns = np.nonzero(chosen & (_original(batch) >= FIRST_INNER))
+    place = np.flatnonzero(batch["mlm_positions"][rows[0]] == columns[0])[0]
+    batch["long_tokens"] = _original(batch)
+    batch["mlm_weights"][rows[0], place] = 0
+    with pytest.raises(AssertionError, match="assert .* == 0"):
+        test_words_are_masked_whole([batch])
+
+
+def test_sentences_are_masked_whole_and_no_others(batches):
+    for batch in batches[:4]:
+        used, cpc, _ = _flags(batch)
+        links = batch["structure"].links[..., 0]
+        for row in range(0, PER_BATCH, 25):
+            real = batch["cpc_weights"][row] > 0
+            wanted = np.isin(links[row], batch["cpc_positions"][row][real])
+            np.testing.assert_array_equal(cpc[row], wanted & used[row])
+
+
+def test_random_replacements_are_uniform_over_the_regular_ids(batches):
+    drawn = []
+    for batch in batches:
+        _, _, chosen = _flags(batch)
+        shown, target = batch["long_tokens"][chosen], _original(batch)[chosen]
+        drawn.append(shown[(shown != MASK) & (shown != target)])
+    drawn = np.concatenate(drawn)
+    assert drawn.min() == FIRST and drawn.max() == VOCAB_SIZE - 1
+    counts = np.bincount(drawn, minlength=VOCAB_SIZE)[FIRST:]
+    expected = len(drawn) / len(counts)
+    assert expected > 25
+    # Chi-square: mean of the degrees of freedom, variance twice as much.
+    freedom = len(counts) - 1
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi_square - freedom) < 3 * (2 * freedom) ** 0.5
+
+
+def test_masks_are_drawn_anew_each_epoch_and_are_a_function_of_the_place(text):
+    cache, plan = text
+    first, again, other = (
+        PretrainingReader(
+            cache, plan, IDS, SIZES, batch_size=plan.num_windows, seed=seed
+        )
+        for seed in (7, 7, 8)
+    )
+
+    def masks(reader, epoch):
+        """{text of a window: its masks}; a batch is an epoch."""
+        batch = reader.batch_at(epoch)
+        places = (batch["mlm_positions"], batch["cpc_positions"], batch["long_tokens"])
+        documents = batch["structure"].long_example_ids
+        order = np.argsort(reader._sources[0]._permutation(epoch))
+        return [tuple(x[i].tobytes() for x in (*places, documents)) for i in order]
+
+    found = [masks(first, 0), masks(first, 1), masks(other, 0)]
+    assert masks(again, 0) == found[0] and masks(again, 1) == found[1]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert all(
+            x[3] == y[3] and x[0] != y[0] and x[2] != y[2]
+            for x, y in zip(found[a], found[b], strict=True)
+        )

@@ -1,0 +1,88 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from etc_jax.data import tokenizer
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog, again and again.",
+    "Unaffable foxes are not affable; dogs jumping quickly are quicker.",
+    "Tokenizers split words: token, tokens, tokenize, tokenized, tokenizing.",
+    "Brown dogs and quick foxes, browner dogs and quicker foxes over and over.",
+] * 8
+SIZE = 205
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return tokenizer.train(TEXTS, vocab_size=SIZE)
+
+
+def test_special_ids_are_those_of_uncased_bert(trained):
+    ids = trained.token_ids
+    assert (ids.pad, ids.sentence, ids.cpc_mask, ids.mask) == (0, 1, 2, 103)
+    assert trained.decode([0, 1, 2, 100, 101, 102, 103]) == (
+        "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] [MASK]"
+    )
+    assert ids.regular_ids == (104, SIZE)
+    assert ids.vocab_size == trained.vocab_size == SIZE
+
+
+def test_round_trip_lower_cases(trained):
+    ((ids, words),) = trained.encode_batch(["Brown FOXES over dogs"])
+    assert trained.decode(ids) == "brown foxes over dogs"
+    assert ids.dtype == np.uint16 and words.dtype == bool
+
+
+def test_word_starts_agree_with_the_words_of_the_text(trained):
+    text = "unaffable tokenizing, quicker"
+    ((ids, words),) = trained.encode_batch([text])
+    assert len(ids) > words.sum() == 4  # the comma is a word
+    starts = np.flatnonzero(words)
+    spelled = [trained.decode(part) for part in np.split(ids, starts[1:])]
+    assert spelled == ["unaffable", "tokenizing", ",", "quicker"]
+
+
+def test_special_tokens_do_not_come_out_of_text(trained):
+    ((ids, _),) = trained.encode_batch(["[MASK] [PAD] [CLS]"])
+    assert not np.isin(ids, [0, 101, 103]).any()
+
+
+def test_unknown_characters_are_unknown_and_empty_text_is_empty(trained):
+    (ids, _), (empty, _) = trained.encode_batch(["\u4e2d", "  "])
+    assert ids.tolist() == [100] and len(empty) == 0
+
+
+def test_training_gives_the_same_vocabulary_in_every_process(trained):
+    # Hash seeds differ between processes, which the trainer alone does not survive.
+    code = (
+        "import json, sys; from etc_jax.data import tokenizer; size = int(sys.argv[1]);"
+        "print(tokenizer.train(json.load(sys.stdin), vocab_size=size).fingerprint())"
+    )
+    fingerprints = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(SIZE)],
+            input=json.dumps(TEXTS),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for _ in range(3)
+    }
+    assert fingerprints == {trained.fingerprint()}
+    assert tokenizer.train(TEXTS, vocab_size=SIZE).fingerprint() in fingerprints
+
+
+def test_fingerprint_tells_vocabularies_apart(trained):
+    other = tokenizer.train(TEXTS, vocab_size=SIZE - 1)
+    assert other.fingerprint() != trained.fingerprint()
+
+
+def test_sizes_out_of_reach_are_errors():
+    with pytest.raises(ValueError, match="leaves no room for words"):
+        tokenizer.train(TEXTS, vocab_size=120)
+    with pytest.raises(ValueError, match="lower vocab_size"):
+        tokenizer.train(TEXTS, vocab_size=30_000)

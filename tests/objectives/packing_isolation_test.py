@@ -1,0 +1,96 @@
+"""Nothing of one packed document is visible from another: by gradients, to the bit."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax.data.cache import TokenCache
+from etc_jax.data.examples import PretrainingSizes
+from etc_jax.data.masking import MaskingShares
+from etc_jax.data.packing import pack
+from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.tokenizer import TokenIds
+from etc_jax.models.etc import Etc, EtcConfig
+from etc_jax.types import Rows
+
+VOCAB_SIZE = 40
+MODEL = EtcConfig(
+    vocab_size=VOCAB_SIZE,
+    num_types=2,
+    embed_dim=16,
+    num_layers=2,
+    num_heads=2,
+    mlp_dim=32,
+    radius=9,
+    max_distance=3,
+    num_labels=10,
+    initializer_range=0.2,
+)
+
+
+def packed_batch():
+    """Two rows of four documents or more, half of their sentences masked for CPC."""
+    rng = np.random.default_rng(0)
+    documents, sentences = 12, 3
+    lengths = rng.integers(2, 5, documents * sentences)
+    ids = TokenIds(0, 1, 2, 3, regular_ids=(4, VOCAB_SIZE), vocab_size=VOCAB_SIZE)
+    cache = TokenCache.from_arrays(
+        rng.integers(*ids.regular_ids, lengths.sum()).astype(np.uint16),
+        np.ones(lengths.sum(), bool),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        sentences * np.arange(documents + 1),
+        vocab_size=VOCAB_SIZE,
+    )
+    plan = pack(
+        cache, long_length=48, global_length=16, max_sentence_tokens=8, min_sentences=2
+    )
+    shares = MaskingShares(cpc=0.5)
+    sizes = PretrainingSizes.default(48, 16, shares, max_sentence_tokens=8)
+    reader = PretrainingReader(
+        cache, plan, ids, sizes, batch_size=2, seed=0, shares=shares
+    )
+    return reader.batch_at(0)
+
+
+BATCH = packed_batch()
+
+
+def _row(prefix):
+    """(tokens, structure) of the first row."""
+    tokens = [BATCH[f"{prefix}{kind}_tokens"][:1] for kind in ("long", "global")]
+    structure = jax.tree.map(lambda x: x[:1], BATCH[f"{prefix}structure"])
+    return Rows(*tokens), structure
+
+
+@pytest.mark.parametrize("prefix", ["", "cpc_"])
+def test_no_gradient_crosses_packed_documents(prefix):
+    tokens, structure = _row(prefix)
+    examples = Rows(
+        np.array(structure.long_example_ids[0]),
+        np.array(structure.global_example_ids[0]),
+    )
+    assert examples.long.max() >= 4
+    model = Etc(MODEL)
+    adders = Rows(
+        *(jnp.zeros((1, len(ids), MODEL.embed_dim)) for ids in examples),
+    )
+    args = (tokens.long, tokens.global_, structure)
+    params = model.init(jax.random.key(0), *args)
+
+    def output(adders, example):
+        out = model.apply(params, *args, adders=adders)
+        # Uneven weights: the sum of a normalised row does not depend on its input.
+        weight = jnp.arange(MODEL.embed_dim, dtype=jnp.float32)[None, None]
+        return sum(
+            jnp.sum(jnp.where(ids[None, :, None] == example, y * weight, 0))
+            for ids, y in zip(examples, out, strict=True)
+        )
+
+    gradient = jax.jit(jax.grad(output))
+    for example in range(1, examples.long.max() + 1):
+        reach = gradient(adders, jnp.int32(example))
+        for ids, found in zip(examples, reach, strict=True):
+            inside = np.abs(np.array(found[0])).sum(-1)
+            assert np.all(inside[ids == example] > 0)
+            assert not np.any(inside[ids != example])

@@ -1,0 +1,142 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy_job
+
+from etc_jax.sharding import (
+    DEFAULT_RULES,
+    MeshConfig,
+    batch_shardings,
+    logical_rules,
+    make_mesh,
+    to_global,
+)
+from etc_jax.training import plan
+from etc_jax.training.accumulation import loss_and_gradient, split_rows
+
+MODEL = toy_job.ToyConfig(dropout_rate=0.0)
+COLLECTIVES = ("all-gather", "all-to-all", "collective-permute")
+
+
+def toy_loss(params, batch, rng, deterministic):
+    return toy_job.loss_fn(MODEL, params, batch, rng, deterministic)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return toy_job.init_params(MODEL, jax.random.key(0))
+
+
+@pytest.mark.parametrize("steps", [2, 4, 8])
+def test_for_a_mean_over_rows_it_is_the_gradient_of_the_batch(params, steps):
+    batch = toy_job.rows_at(MODEL, 0, np.arange(8))
+    run = jax.jit(
+        lambda p, b, n: loss_and_gradient(toy_loss, p, b, jax.random.key(1), steps=n),
+        static_argnums=2,
+    )
+    loss, sums, gradient = run(params, batch, 1)
+    got_loss, got_sums, got = run(params, batch, steps)
+    assert float(got_loss) == pytest.approx(float(loss), rel=1e-6)
+    np.testing.assert_allclose(got_sums["tokens"], sums["tokens"], rtol=1e-6)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+        got,
+        gradient,
+    )
+
+
+def masked_mean(params, batch, rng, deterministic):
+    """A mean over the chosen of a batch; the noise shows the key."""
+    chosen = batch["chosen"]
+    loss = (params["w"] * batch["x"] * chosen).sum() / jnp.maximum(chosen.sum(), 1)
+    noise = jax.random.uniform(rng)
+    return loss, {"chosen": (chosen.sum(), chosen.size), "noise": (noise, 1)}
+
+
+def test_microbatches_weigh_alike_and_draw_apart():
+    batch = {
+        "x": np.arange(1.0, 5.0, dtype=np.float32),
+        "chosen": np.array([1, 0, 1, 1], np.float32),
+    }
+    params, rng = {"w": jnp.float32(2.0)}, jax.random.key(3)
+    loss, sums, gradient = loss_and_gradient(masked_mean, params, batch, rng, steps=2)
+    # Rows 0 and 2 are one microbatch, 1 and 3 the other.
+    means = [(1 + 3) / 2, 4 / 1]
+    assert float(gradient["w"]) == pytest.approx(np.mean(means))
+    assert float(loss) == pytest.approx(2 * np.mean(means))
+    assert [float(x) for x in sums["chosen"]] == [3.0, 4.0]
+    noise = [jax.random.uniform(jax.random.fold_in(rng, i)) for i in range(2)]
+    assert float(sums["noise"][0]) == pytest.approx(float(sum(noise)))
+    assert float(noise[0]) != float(noise[1])
+
+
+def test_low_precision_gradients_are_summed_in_float32():
+    def loss_fn(params, batch, rng, deterministic):
+        return (params["w"] * batch["x"]).sum().astype(jnp.float32), {}
+
+    # In bfloat16 256 + 1 is 256, so a plain sum would stall there.
+    x = np.array([256.0] + [1.0] * 15, np.float32)
+    batch = {"x": x.astype(jnp.bfloat16)}
+    params = {"w": jnp.bfloat16(1)}
+    _, _, gradient = loss_and_gradient(
+        loss_fn, params, batch, jax.random.key(0), steps=16
+    )
+    assert gradient["w"].dtype == jnp.bfloat16
+    assert float(gradient["w"]) == float(jnp.bfloat16((256 + 15) / 16))
+
+
+def test_rows_are_dealt_in_turn_and_scalars_repeated():
+    batch = {"x": np.arange(6), "scalar": np.float32(7)}
+    got = split_rows(batch, 2)
+    assert got["x"].tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert got["scalar"].tolist() == [7, 7]
+    with pytest.raises(ValueError, match="6 rows is not divisible into 4"):
+        split_rows(batch, 4)
+
+
+def compiled_text(split, mesh):
+    """HLO of a mean over microbatches of rows that are split over the mesh."""
+    batch = to_global({"x": np.ones((32, 4), np.float32)}, mesh, 32)
+
+    def f(w, batch):
+        def add(total, rows):
+            return total + jnp.tanh(rows["x"] @ w).sum(), None
+
+        return jax.lax.scan(add, jnp.zeros(()), split(batch))[0]
+
+    with jax.set_mesh(mesh), logical_rules(DEFAULT_RULES):
+        run = jax.jit(f, in_shardings=(None, batch_shardings(batch, mesh)))
+        return run.lower(jnp.ones((4, 4)), batch).compile().as_text()
+
+
+@pytest.mark.parametrize("sizes", [(8, 1, 1), (2, 4, 1)])
+def test_no_row_travels(sizes):
+    mesh = make_mesh(MeshConfig(*sizes))
+    text = compiled_text(lambda batch: split_rows(batch, 4), mesh)
+    assert "all-reduce" in text
+    assert not any(name in text for name in COLLECTIVES)
+
+
+def test_contiguous_microbatches_would_be_seen_to_travel():
+    def contiguous(batch):
+        x = batch["x"].reshape(4, 8, 4)
+        spec = jax.P(None, ("data", "fsdp"))
+        return {"x": jax.lax.with_sharding_constraint(x, spec)}
+
+    text = compiled_text(contiguous, make_mesh(MeshConfig()))
+    assert any(name in text for name in COLLECTIVES)
+
+
+def test_gradients_are_summed_in_the_shards_of_their_parameters():
+    config = toy_job.config(
+        mesh__fsdp=8, train__accumulation_steps=2, train__batch_size=16
+    )
+    made = plan.make_plan(
+        config, toy_job.make_job(config, None), plan.mesh_for(config), check_batches=1
+    )
+    with plan.on_mesh(made.mesh):
+        text = plan.trace_step(made).lower().compile().as_text()
+    loops = [line for line in text.splitlines() if " while(" in line]
+    # The kernels [16, 32] and [32, 16] of the MLP lie over 8 devices.
+    assert any("f32[2,32]" in line and "f32[32,2]" in line for line in loops)

@@ -1,0 +1,154 @@
+import dataclasses
+
+import jax
+import pytest
+import toy_job
+from runs import MESH
+
+from etc_jax.training import dry_run as dry_run_lib
+from etc_jax.training import hardware, loop
+from etc_jax.training.dry_run import Memory, dry_run
+from etc_jax.training.errors import UserError
+
+MODEL = toy_job.ToyConfig()
+
+
+def test_the_report_of_a_compiled_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        loop, "init_state", lambda *a: pytest.fail("the state was made")
+    )
+    text = dry_run(toy_job.config(**MESH), tmp_path / "run")
+    params = jax.eval_shape(lambda: toy_job.init_params(MODEL, jax.random.key(0)))
+    count = sum(x.size for x in jax.tree.leaves(params))
+    assert f"{count:,} parameters" in text
+    assert "8 devices of kind" in text and "data=2 x fsdp=2 x tensor=2" in text
+    assert "64 tokens a step, 768 in 12 steps" in text
+    rows = {line.split()[0]: line for line in text.splitlines() if "float32[" in line}
+    assert set(rows) == {
+        "final_norm/scale",
+        "long_query/kernel",
+        "mlp/wi/kernel",
+        "mlp/wo/bias",
+        "mlp/wo/kernel",
+        "token_embedder/embedding",
+    }
+    wi = " ".join(rows["mlp/wi/kernel"].split())
+    assert wi == "mlp/wi/kernel float32[16, 32] fsdp x tensor"
+    assert rows["token_embedder/embedding"].endswith("tensor+fsdp x -")
+    assert rows["mlp/wo/bias"].endswith("whole on every device")
+    assert "XLA's count" in text and "Memory of one device" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_flops_are_those_of_the_matrix_products(monkeypatch):
+    c = MODEL
+    positions = 8 * (c.length - 1)
+    products = (
+        c.embed_dim * c.embed_dim  # queries
+        + 2 * c.embed_dim * c.mlp_dim
+        + c.embed_dim * c.vocab_size  # logits
+    )
+    # Forward, and twice as much backward.
+    expected = 3 * 2 * positions * products
+    text = dry_run(toy_job.config(), compiles=False)
+    assert f"{expected:.4g} FLOPs a step over all devices: matrix products" in text
+    make = toy_job.make_job
+    monkeypatch.setattr(
+        dry_run_lib,
+        "make_job",
+        lambda *a: dataclasses.replace(
+            make(*a), flops_per_step=1234.0, steps_per_epoch=8.0
+        ),
+    )
+    text = dry_run(toy_job.config(), compiles=False)
+    assert "1234 FLOPs a step over all devices: the job's own count" in text
+    assert "8 steps an epoch, 1.50 epochs in all" in text
+
+
+def test_shapes_alone_are_not_compiled(monkeypatch):
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda *a: pytest.fail("compiled")
+    )
+    text = dry_run(toy_job.config(), compiles=False)
+    assert "not compiled" in text and "Memory of" not in text
+
+
+def test_microbatches_need_less_memory():
+    def temporaries(steps):
+        config = toy_job.config(
+            train__batch_size=512,
+            train__accumulation_steps=steps,
+            model__mlp_dim=256,
+        )
+        text = dry_run(config)
+        (line,) = [x for x in text.splitlines() if "temporaries" in x]
+        return float(line.split()[1])
+
+    assert temporaries(8) < temporaries(1) / 2
+
+
+def test_a_workdir_of_another_run_and_a_wrong_mesh_come_together(tmp_path):
+    loop.train_and_evaluate(toy_job.config(train__num_steps=2), tmp_path)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(UserError) as caught:
+        dry_run(toy_job.config(mesh__data=4), tmp_path)
+    text = str(caught.value)
+    assert "train.num_steps: 2 there, 12 now" in text
+    assert "needs 4 devices, but there are 8" in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_all_that_is_wrong_with_job_and_layout(monkeypatch):
+    config = toy_job.config()
+    object.__setattr__(config.mesh, "tensor", 8)
+    object.__setattr__(config.model, "mlp_dim", 12)  # past the config's own check
+    make = toy_job.rows_at
+    monkeypatch.setattr(
+        toy_job, "rows_at", lambda *a: {k: v + 40 for k, v in make(*a).items()}
+    )
+    with pytest.raises(UserError) as caught:
+        dry_run(config)
+    text = str(caught.value)
+    assert "token id" in text and "mlp/wi/kernel" in text
+
+
+def test_a_step_that_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(hardware, "memory_limit", lambda device: 1000.0)
+    with pytest.raises(UserError, match=r"This run would fail:\n.*raise train.acc"):
+        dry_run(toy_job.config())
+
+
+def test_memory_counts_what_is_reused_once():
+    assert Memory(arguments=100, outputs=60, aliased=50, temporaries=7).total == 117
+
+
+def test_the_job_may_use_the_folder_of_its_run_alone(tmp_path, monkeypatch):
+    make, seen = dry_run_lib.make_job, []
+
+    def noted(config, folder):
+        (folder / "cache").write_text("x")
+        seen.append(folder)
+        return make(config, folder)
+
+    monkeypatch.setattr(dry_run_lib, "make_job", noted)
+    config = toy_job.config(train__num_steps=2)
+    dry_run(config, tmp_path, compiles=False)
+    assert not list(tmp_path.iterdir()) and not seen[0].exists()
+    loop.train_and_evaluate(config, tmp_path)
+    dry_run(config, tmp_path, compiles=False)
+    assert seen[1] == tmp_path
+
+
+def test_a_base_size_is_laid_out_in_seconds():
+    """Abstract shapes alone, of 100 million parameters."""
+    config = toy_job.config(
+        model__vocab_size=64_000,
+        model__embed_dim=1024,
+        model__mlp_dim=16_384,
+        data__vocab_size=64_000,
+        mesh__fsdp=8,
+    )
+    text = dry_run(config, compiles=False)
+    embed, mlp, vocab = 1024, 16_384, 64_000
+    count = vocab * embed + embed * embed + 2 * embed * mlp + 2 * embed
+    assert f"{count:,} parameters" in text

@@ -1,0 +1,45 @@
+import types
+
+import jax
+import pytest
+
+from etc_jax.training import hardware
+
+
+def device(kind, stats=None):
+    return types.SimpleNamespace(
+        device_kind=kind, process_index=0, memory_stats=lambda: stats
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, tflops",
+    [
+        ("TPU v4", 275),
+        ("TPU v5 lite", 197),
+        ("TPU v5e", 197),
+        ("TPU v5", 459),
+        ("TPU v5p", 459),
+        ("TPU v6 lite", 918),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H200", 989),
+    ],
+)
+def test_peaks_of_the_data_sheets(kind, tflops):
+    assert hardware.peak_flops([device(kind)] * 4) == pytest.approx(4e12 * tflops)
+
+
+def test_what_is_not_listed_is_not_guessed():
+    assert hardware.peak_flops(jax.devices()) is None  # simulated ones on a CPU
+    assert hardware.peak_flops([device("TPU v4"), device("TPU v99")]) is None
+    assert hardware.peak_flops([]) is None
+    assert hardware.memory_limit(jax.devices()[0]) is None
+    assert hardware.peak_memory(jax.devices()) is None
+
+
+def test_a_device_knows_its_memory_better_than_the_data_sheet():
+    assert hardware.memory_limit(device("TPU v4", {"bytes_limit": 7})) == 7
+    assert hardware.memory_limit(device("TPU v4")) == 32e9
+    used = [device("x", {"peak_bytes_in_use": n}) for n in (3, 9, 5)]
+    assert hardware.peak_memory([*used, device("x")]) == 9

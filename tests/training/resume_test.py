@@ -1,0 +1,139 @@
+"""A stopped and resumed run is the uninterrupted one, bit by bit."""
+
+import dataclasses
+import os
+import pathlib
+import signal
+
+import jax
+import numpy as np
+import pytest
+import toy_job
+from runs import MESH, lines, timeless
+
+from etc_jax.training import errors, loop
+from etc_jax.training.run import Run
+
+NUM_EXAMPLES = 40  # 5 steps of 8 rows are an epoch
+STEPS_PER_EPOCH = 5
+# The first step; between two reports; an epoch's edge; a checkpoint; before the end.
+STOPS = (1, 3, 5, 8, 11)
+
+MODES = {
+    "adamw": {},
+    "lamb, two microbatches": {
+        "train__accumulation_steps": 2,
+        "optimizer__name": "lamb",
+        "schedule__name": "polynomial",
+        "train__log_every_steps": 4,
+    },
+}
+
+
+def example_ids(step: int, rows: np.ndarray) -> np.ndarray:
+    """The examples of a batch: each epoch has its own order of all of them."""
+    epoch, place = divmod(step, STEPS_PER_EPOCH)
+    order = np.random.default_rng([11, epoch]).permutation(NUM_EXAMPLES)
+    return order[place * 8 + rows]
+
+
+def epochs_of_rows(seen: dict[int, list[int]]):
+    """A `rows_at` that reads a data set of 40 examples; notes what is trained on."""
+
+    def rows_at(c, step, rows):
+        if step >= 10**6:  # of the evaluation
+            ids = NUM_EXAMPLES + step - 10**6 + rows
+        else:
+            ids = example_ids(step, rows)
+            seen[step] = ids.tolist()
+        tokens = (7 * ids[:, None] + 3 * np.arange(c.length)[None]) % c.vocab_size
+        scale = np.ones(len(rows), np.float32)
+        return {"tokens": tokens.astype(np.int32), "scale": scale}
+
+    return rows_at
+
+
+@dataclasses.dataclass
+class Reference:
+    """An uninterrupted run, and a compile cache for the others."""
+
+    folder: pathlib.Path
+    config: object
+    digest: str
+    seen: dict[int, list[int]]
+
+
+@pytest.fixture(scope="module", params=MODES)
+def reference(request, tmp_path_factory):
+    changes = {
+        **MESH,
+        "train__batch_size": 8,
+        "train__check_batches": 1,
+        "train__compile_cache_dir": str(tmp_path_factory.mktemp("cache")),
+        **MODES[request.param],
+    }
+    config, seen = toy_job.config(**changes), {}
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toy_job, "rows_at", epochs_of_rows(seen))
+        result = loop.train_and_evaluate(config, folder)
+    return Reference(folder, config, toy_job.digest(result.state), seen)
+
+
+def stop_after(monkeypatch, stop):
+    one_step = Run._one_step
+
+    def step_and_signal(self):
+        one_step(self)
+        if self._step == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Run, "_one_step", step_and_signal)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_resume_is_bitwise_equal(reference, tmp_path, monkeypatch, stop):
+    before = signal.getsignal(signal.SIGTERM)
+    seen: dict[int, list[int]] = {}
+    monkeypatch.setattr(toy_job, "rows_at", epochs_of_rows(seen))
+    with monkeypatch.context() as patch:
+        stop_after(patch, stop)
+        stopped = loop.train_and_evaluate(reference.config, tmp_path)
+    assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
+    assert signal.getsignal(signal.SIGTERM) is before
+    seen.clear()
+    result = loop.train_and_evaluate(reference.config, tmp_path)
+    assert result.exit_code == errors.DONE
+    assert toy_job.digest(result.state) == reference.digest
+    assert timeless(tmp_path) == timeless(reference.folder)
+    # The first batch is looked at again; then on from where the run was stopped.
+    assert sorted(seen) == sorted({0, *range(stop, 12)})
+    assert all(reference.seen[step] == ids for step, ids in seen.items())
+
+
+def test_the_reference_run_is_worth_comparing_with(reference):
+    train = lines(reference.folder, "train")
+    assert train[-1]["loss"] < train[0]["loss"]
+    for epoch in range(2):
+        steps = range(epoch * STEPS_PER_EPOCH, (epoch + 1) * STEPS_PER_EPOCH)
+        ids = [i for step in steps for i in reference.seen[step]]
+        assert sorted(ids) == list(range(NUM_EXAMPLES))
+    assert len(train) == 12 // reference.config.train.log_every_steps
+
+
+def test_a_step_of_microbatches_is_whole_or_not_done(reference, tmp_path, monkeypatch):
+    """A signal that comes while a step runs waits for its end."""
+    monkeypatch.setattr(toy_job, "rows_at", epochs_of_rows({}))
+    one_step = Run._one_step
+
+    def signal_then_step(self):
+        if self._step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        one_step(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_one_step", signal_then_step)
+        stopped = loop.train_and_evaluate(reference.config, tmp_path)
+    assert stopped.step == int(jax.device_get(stopped.state.step)) == 7
+    result = loop.train_and_evaluate(reference.config, tmp_path)
+    assert toy_job.digest(result.state) == reference.digest

@@ -1,0 +1,311 @@
+"""Mistakes of training that are named before anything is compiled."""
+
+import shutil
+import sys
+import types
+
+import jax
+import numpy as np
+import pytest
+import toy_job
+from runs import MESH
+
+from etc_jax import config as config_lib
+from etc_jax.sharding import MeshConfig, make_mesh
+from etc_jax.training import loop, plan
+from etc_jax.training import workdir as workdir_lib
+from etc_jax.training.errors import UserError
+
+
+@pytest.fixture
+def no_jit(monkeypatch):
+    monkeypatch.setattr(jax, "jit", lambda *a, **k: pytest.fail("compiled"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A workdir with a run of 4 steps."""
+    folder = tmp_path_factory.mktemp("finished")
+    loop.train_and_evaluate(short(), folder)
+    return folder
+
+
+def short(**changes):
+    return toy_job.config(**{"train__num_steps": 4, **changes})
+
+
+def problems(**changes):
+    with pytest.raises(config_lib.ConfigError) as caught:
+        toy_job.config(**changes)
+    return dict(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "changes, path, message",
+    [
+        ({"train__accumulation_steps": 0}, "train.accumulation_steps", "at least 1"),
+        ({"train__check_batches": 0}, "train.check_batches", "at least 1"),
+        ({"train__profile_start_step": -1}, "train.profile_start_step", "at least 0"),
+        ({"train__profile_start_step": 12}, "train.profile_start_step", "ends at"),
+        ({"train__profile_steps": 0}, "train.profile_steps", "at least 1"),
+        ({"schedule__power": 2.0}, "schedule.power", "'linear' does not use it"),
+        ({"schedule__end_value": 0.1}, "schedule.end_value", "does not use it"),
+        (
+            {"schedule__name": "polynomial", "schedule__end_value": -0.1},
+            "schedule.end_value",
+            "at least 0",
+        ),
+        (
+            {"schedule__name": "polynomial", "schedule__power": 0.0},
+            "schedule.power",
+            "more than 0",
+        ),
+        (
+            {"schedule__name": "polynomial", "schedule__end_value": 0.5},
+            "schedule.end_value",
+            "more than the peak, optimizer.learning_rate = 0.01",
+        ),
+        (
+            {"train__accumulation_steps": 3, "mesh__fsdp": 2},
+            "train.batch_size",
+            r"not divisible by 6 (mesh.data x mesh.fsdp x train.accumulation_steps); "
+            "nearest valid: 6 or 12",
+        ),
+        ({"schedule__warmup_steps": 13}, "schedule.warmup_steps", "make it no larger"),
+    ],
+)
+def test_values_of_the_training_sections(changes, path, message):
+    found = problems(**changes)
+    assert list(found) == [path]
+    assert message in found[path]
+
+
+def test_an_unknown_mesh_axis_or_key_names_the_nearest():
+    values = toy_job.config_dict().to_dict()
+    values["mesh"]["tensors"] = 2
+    values["train"]["acumulation_steps"] = 2
+    with pytest.raises(config_lib.ConfigError) as caught:
+        config_lib.from_config_dict(values)
+    found = dict(caught.value.problems)
+    assert found["mesh.tensors"] == "unknown key; did you mean 'tensor'?"
+    assert "'accumulation_steps'" in found["train.acumulation_steps"]
+
+
+def test_how_a_run_is_watched_is_not_what_it_computes():
+    base = config_lib.config_hash(toy_job.config())
+    same = {
+        "train__check_batches": 2,
+        "train__tensorboard": True,
+        "train__profile_start_step": 3,
+        "train__profile_steps": 1,
+    }
+    assert config_lib.config_hash(toy_job.config(**same)) == base
+    for other in (
+        {"train__accumulation_steps": 2},
+        {"schedule__name": "polynomial"},
+        {"optimizer__name": "lamb"},
+    ):
+        assert config_lib.config_hash(toy_job.config(**other)) != base
+
+
+def test_independent_problems_come_together(tmp_path, no_jit, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    config = short(mesh__data=4, train__tensorboard=True)
+    with pytest.raises(UserError) as caught:
+        loop.train_and_evaluate(config, tmp_path / "file")
+    text = str(caught.value)
+    assert "needs 4 devices, but there are 8" in text
+    assert "cannot be used" in text and "tensorboardX" in text
+
+
+def test_rows_must_divide_by_devices_and_microbatches(tmp_path, no_jit):
+    config = short(train__batch_size=24, train__accumulation_steps=2)
+    with pytest.raises(UserError, match="not divisible by 16.*nearest valid: 16 or 32"):
+        loop.train_and_evaluate(config, tmp_path)
+
+
+def test_a_dimension_that_does_not_divide_names_the_parameter(tmp_path, no_jit):
+    config = short(mesh__tensor=8, model__mlp_dim=32)
+    object.__setattr__(config.model, "mlp_dim", 12)  # past the config's own check
+    with pytest.raises(UserError, match=r"mlp/wi/kernel: .* is 12, not divisible by 8"):
+        loop.train_and_evaluate(config, tmp_path)
+
+
+@pytest.mark.parametrize("step", [0, 3, 7])
+def test_the_first_batches_are_looked_at(tmp_path, no_jit, monkeypatch, step):
+    make = toy_job.rows_at
+
+    def too_large(c, at, rows):
+        batch = make(c, at, rows)
+        return batch | {"tokens": batch["tokens"] + 40 * (at == step)}
+
+    monkeypatch.setattr(toy_job, "rows_at", too_large)
+    with pytest.raises(UserError, match=f"step {step}: token id .* >= vocab_size 32"):
+        loop.train_and_evaluate(toy_job.config(), tmp_path)
+    assert not workdir_lib.is_recorded(tmp_path)  # another config may be tried here
+
+
+def plan_for(monkeypatch, rows_at, count):
+    config = toy_job.config()
+    monkeypatch.setattr(toy_job, "rows_at", rows_at)
+    job = toy_job.make_job(config, None)
+    return plan.make_plan(config, job, make_mesh(MeshConfig()), check_batches=count)
+
+
+def test_so_many_batches_are_looked_at_as_asked(monkeypatch):
+    make, seen = toy_job.rows_at, []
+
+    def noted(c, step, rows):
+        seen.append(step)
+        return make(c, step, rows)
+
+    plan_for(monkeypatch, noted, 5)
+    assert seen == [0, 1, 2, 3, 4]
+    seen.clear()
+    plan_for(monkeypatch, noted, 99)
+    assert seen == list(range(12))  # train.num_steps
+    seen.clear()
+    monkeypatch.setattr(plan, "CHECK_SECS", 0.0)
+    plan_for(monkeypatch, noted, 5)
+    assert seen == [0]
+
+
+def test_batches_of_other_shapes_are_named(monkeypatch):
+    make = toy_job.rows_at
+
+    def longer(c, step, rows):
+        batch = make(c, step, rows)
+        if step == 2:
+            batch["tokens"] = np.zeros((len(rows), 9), np.int32)
+            del batch["scale"]
+        return batch
+
+    with pytest.raises(UserError) as caught:
+        plan_for(monkeypatch, longer, 4)
+    text = str(caught.value)
+    assert "step 2: batch entry 'tokens' is int32[8, 9], but int32[8, 8]" in text
+    assert "step 2: batch entry 'scale' is absent, but float32[8]" in text
+
+
+def test_too_few_rows_are_named(monkeypatch):
+    make = toy_job.rows_at
+    with pytest.raises(UserError, match="'tokens' has 7 rows, expected 8"):
+        plan_for(monkeypatch, lambda c, s, rows: make(c, s, rows[1:]), 1)
+
+
+def test_a_batch_that_cannot_be_made_is_named(monkeypatch):
+    def broken(c, step, rows):
+        raise ValueError("shard 3 is empty")
+
+    with pytest.raises(UserError, match="batch of step 0 cannot be made: shard 3"):
+        plan_for(monkeypatch, broken, 1)
+
+
+def test_a_workdir_that_cannot_be_written(tmp_path, no_jit, monkeypatch):
+    def read_only(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(workdir_lib, "_write_something", read_only)
+    with pytest.raises(UserError, match="cannot be used: .*Permission denied"):
+        loop.train_and_evaluate(short(), tmp_path)
+
+
+def test_checking_a_workdir_leaves_nothing(tmp_path):
+    workdir_lib.check(short(), tmp_path)
+    workdir_lib.check(short(), tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+
+
+def free(monkeypatch, size):
+    usage = types.SimpleNamespace(free=size)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+
+
+def test_a_disk_that_checkpoints_would_fill(tmp_path, no_jit, monkeypatch):
+    free(monkeypatch, 1000)
+    with pytest.raises(UserError) as caught:
+        loop.train_and_evaluate(short(), tmp_path)
+    text = str(caught.value)
+    assert "4 checkpoints of 0.00 GB" in text and "checkpoint.keep = 3" in text
+
+
+def test_the_space_that_checkpoints_need(tmp_path, monkeypatch):
+    free(monkeypatch, 300)
+
+    def refused(**values):
+        try:
+            workdir_lib.check_space(tmp_path, **values)
+        except UserError:
+            return True
+        return False
+
+    assert not refused(checkpoint_bytes=100, keep=2)
+    assert refused(checkpoint_bytes=101, keep=2)
+    for step in (4, 8):
+        (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
+    assert not refused(checkpoint_bytes=300, keep=2)
+    assert refused(checkpoint_bytes=301, keep=2)
+    assert not refused(checkpoint_bytes=150, keep=3)
+
+
+def test_a_finished_run_needs_no_space(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    free(monkeypatch, 0)
+    assert loop.train_and_evaluate(short(), tmp_path).step == 4
+
+
+@pytest.fixture
+def unrecorded(finished, tmp_path):
+    """The finished run without run.json, which would refuse earlier."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "run.json").unlink()
+    return tmp_path
+
+
+def test_a_checkpoint_beyond_the_last_step(unrecorded, no_jit):
+    with pytest.raises(UserError, match="is of step 4, beyond train.num_steps = 3"):
+        loop.train_and_evaluate(short(train__num_steps=3), unrecorded)
+
+
+def test_a_checkpoint_of_another_config_names_the_fields(unrecorded, no_jit):
+    other = short(model__mlp_dim=64, optimizer__name="lamb")
+    with pytest.raises(UserError) as caught:
+        loop.train_and_evaluate(other, unrecorded)
+    text = str(caught.value)
+    assert "undo the 2 changes" in text
+    assert "model.mlp_dim: 32 there, 64 now" in text
+    assert "optimizer.name: 'adamw' there, 'lamb' now" in text
+
+
+def test_a_checkpoint_of_other_code_names_the_first_arrays(unrecorded, monkeypatch):
+    make = toy_job.init_params
+
+    def more(c, rng):
+        return {**make(c, rng), **{f"n{i}": {"bias": np.zeros(3)} for i in range(4)}}
+
+    monkeypatch.setattr(toy_job, "init_params", more)
+    monkeypatch.setattr(loop, "init_state", lambda *a: pytest.fail("initialised"))
+    with pytest.raises(UserError) as caught:
+        loop.train_and_evaluate(short(), unrecorded)
+    text = str(caught.value)
+    assert "12 differences (look at the config's section model" in text
+    assert text.count("not in the checkpoint") == 5 and "and 7 more" in text
+
+
+def test_a_resumed_run_looks_at_one_batch(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    make, seen = toy_job.rows_at, []
+
+    def noted(c, step, rows):
+        seen.append(step)
+        return make(c, step, rows)
+
+    monkeypatch.setattr(toy_job, "rows_at", noted)
+    loop.train_and_evaluate(short(), tmp_path)
+    assert [step for step in seen if step < 10**6] == [0]
+
+
+def test_microbatches_on_a_mesh_pass(tmp_path):
+    config = short(**MESH, train__accumulation_steps=2)
+    assert loop.train_and_evaluate(config, tmp_path).step == 4
