@@ -43,6 +43,9 @@ class ExampleIterator(Iterator[dict[str, tf.Tensor]]):
 
     A live one with Python functions in its pipeline keeps the process from ending,
     more often than not: its threads wait for an interpreter that is gone.
+
+    An error of a Python function in the pipeline arrives as a ValueError with the text
+    that it had, without the wrapping of TensorFlow.
     """
 
     def __init__(self, dataset: tf.data.Dataset):

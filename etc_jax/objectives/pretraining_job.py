@@ -9,7 +9,11 @@ from etils import epath
 from etc_jax import registry, structure
 from etc_jax.config import Config
 from etc_jax.data.pool import cpc_pool
-from etc_jax.data.statistics import log_frequencies, unigram_entropy
+from etc_jax.data.statistics import (
+    describe_batches,
+    log_frequencies,
+    unigram_entropy,
+)
 from etc_jax.data.workers import WorkerReader
 from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives.cpc_evaluation import pool_figures
@@ -20,6 +24,9 @@ from etc_jax.training.job import Job
 _LOG = logging.getLogger(__name__)
 
 POOL_SENTENCES = 256
+# Batches looked at before training, and the share left out that is too much.
+LOOKED_AT = 2
+MAX_OVERFLOW = 0.2
 
 
 @registry.register("pretraining", "mlm_cpc")
@@ -44,8 +51,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
     train = examples.training_reader(corpora, **order)
     held_back = examples.held_back_reader(corpora, **order)
-    for counts in train.source_counts + held_back.source_counts:
-        _LOG.info("%s", counts)
+    _look_at(train)
     frequencies = _frequencies(corpora, config.model.vocab_size)
 
     def eval_batches():
@@ -62,6 +68,28 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         steps_per_epoch=sum(c.windows for c in train.source_counts)
         / config.train.batch_size,
     )
+
+
+def _look_at(reader) -> None:
+    """Logs what the first batches hold and lose.
+
+    Raises:
+      ValueError: if much of what is chosen to be masked has no room.
+    """
+    figures = describe_batches(reader, LOOKED_AT)
+    shown = " ".join(f"{k}={v:.5g}" for k, v in figures.items())
+    _LOG.info("first %d batches: %s", LOOKED_AT, shown)
+    for kind, remedy in (
+        ("mlm", "data.mlm_capacity"),
+        ("cpc", "data.cpc_long_length and data.cpc_global_length"),
+    ):
+        share = figures.get(f"{kind}_overflow_share", 0.0)
+        if share > MAX_OVERFLOW:
+            raise ValueError(
+                f"{share:.1%} of what is chosen for {kind.upper()} has no room in the "
+                f"first {LOOKED_AT} batches, more than {MAX_OVERFLOW:.0%}; raise "
+                f"{remedy}, or leave them at None"
+            )
 
 
 def _ahead(reader, num_workers: int):

@@ -1,0 +1,164 @@
+"""From a data section to the job: every source, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax.data.cache import TokenCache
+from etc_jax.objectives.pretraining_data import prepare
+from etc_jax.objectives.pretraining_job import make_job
+
+pytest.importorskip("nupunkt")
+VOCAB_SIZE = 180
+LEXICON = [f"{a}{b}{c}o" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]
+SIZES = {
+    "model.vocab_size": VOCAB_SIZE,
+    "model.embed_dim": 16,
+    "model.num_heads": 2,
+    "model.mlp_dim": 16,
+    "model.num_layers": 1,
+    "data.vocab_size": VOCAB_SIZE,
+    "data.long_length": 128,
+    "data.global_length": 16,
+    "data.held_back_fraction": 0.4,
+    "train.batch_size": 2,
+}
+
+
+def write_rows(path, count, seed=0):
+    """JSONL of documents with 12 sentences each in two paragraphs."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        said = [
+            " ".join(rng.choice(LEXICON, rng.integers(8, 12))).capitalize() + "."
+            for _ in range(12)
+        ]
+        rows.append({"body": " ".join(said[:6]) + "\n\n" + " ".join(said[6:])})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "rows.jsonl"
+    write_rows(path, 80)
+    return path
+
+
+def config_of(**changes):
+    values = config_lib.default_config()
+    values.update_from_flattened_dict(SIZES | changes)
+    return config_lib.from_config_dict(values)
+
+
+def jsonl(path, **changes):
+    options = {"data.source": "jsonl", "data.paths": (str(path),)}
+    return config_of(**options | {"data.text_field": "body"} | changes)
+
+
+@pytest.fixture(scope="module")
+def prepared(rows_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return prepare(jsonl(rows_file).data, folder)
+
+
+def test_files_become_batches(rows_file, tmp_path):
+    job = make_job(jsonl(rows_file), tmp_path)
+    batch = job.train_batch(0, np.arange(2))
+    assert job.check_batch(batch) == []
+    assert batch["long_tokens"].shape == (2, 128)
+    assert batch["cpc_weights"].sum() >= 2
+    assert job.tokens_per_step == 256 and job.steps_per_epoch > 1
+    again = make_job(jsonl(rows_file), tmp_path).train_batch(0, np.arange(2))
+    np.testing.assert_array_equal(again["long_tokens"], batch["long_tokens"])
+
+
+def test_held_back_files_are_for_evaluation_alone(rows_file, tmp_path):
+    write_rows(tmp_path / "other.jsonl", 50, seed=1)
+    paths = {"data.held_back_paths": (str(tmp_path / "other.jsonl"),)}
+    found = prepare(jsonl(rows_file, **paths).data, tmp_path)
+    assert (found.train[0].num_documents, found.held_back.num_documents) == (80, 50)
+
+
+def test_caches_are_mixed_by_weights(prepared, tmp_path):
+    train, held_back = prepared.train[0], prepared.held_back
+    config = config_of(
+        **{
+            "data.source": "cache",
+            "data.paths": (str(train.path), str(held_back.path)),
+            "data.held_back_paths": (str(held_back.path),),
+            "data.weights": (1.0, 3.0),
+            "train.batch_size": 40,
+        }
+    )
+    assert prepare(config.data, tmp_path).weights == (1.0, 3.0)
+    batch = make_job(config, tmp_path).train_batch(0, np.arange(40))
+    length = 9  # such a run of pieces hardly occurs in both caches
+
+    def runs(ids):
+        return {tuple(ids[i : i + length]) for i in range(len(ids) - length + 1)}
+
+    known = runs(np.asarray(held_back.tokens).tolist())
+
+    def is_second(row):
+        unmasked = [run for run in runs(row.tolist()) if min(run) > 103]
+        return np.mean([run in known for run in unmasked]) > 0.5
+
+    assert 25 <= sum(map(is_second, batch["long_tokens"])) <= 35
+
+
+def test_fixed_blocks_have_no_cpc(rows_file, tmp_path):
+    config = jsonl(
+        rows_file,
+        **{
+            "data.global_tokens": "fixed_blocks",
+            "data.tokens_per_block": 27,
+            "objective.cpc_weight": 0.0,
+        },
+    )
+    job = make_job(config, tmp_path)
+    batch = job.train_batch(0, np.arange(2))
+    assert not [name for name in batch if name.startswith("cpc_")]
+    lengths = np.bincount(batch["structure"].links[0, :, 0] + 1)[1:]
+    assert lengths.max() == 27
+    assert set(job.final_report(None)) == {"unigram_entropy"}
+
+
+def test_batches_from_other_processes_are_the_same(rows_file, tmp_path):
+    here = make_job(jsonl(rows_file), tmp_path).train_batch(3, np.arange(2))
+    options = {"data.read_workers": 1}
+    there = make_job(jsonl(rows_file, **options), tmp_path).train_batch(3, np.arange(2))
+    np.testing.assert_array_equal(here["long_tokens"], there["long_tokens"])
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"data.mlm_capacity": 8}, "chosen for MLM has no room.*data.mlm_capacity"),
+        ({"data.vocab_size": 170}, "the tokenizer has 180 ids; set it to that"),
+        ({"data.held_back_fraction": 0.01}, "held"),
+    ],
+)
+def test_data_that_does_not_fit_is_refused(
+    prepared, rows_file, tmp_path, changes, message
+):
+    vocabulary = {"data.tokenizer": str(prepared.train[0].path)}
+    with pytest.raises(ValueError, match=message):
+        make_job(jsonl(rows_file, **vocabulary | changes), tmp_path)
+
+
+def test_a_cache_of_another_vocabulary_is_refused(prepared, tmp_path):
+    write_rows(tmp_path / "rows.jsonl", 60, seed=5)
+    other = prepare(jsonl(tmp_path / "rows.jsonl").data, tmp_path)
+    config = config_of(
+        **{
+            "data.source": "cache",
+            "data.paths": (str(prepared.train[0].path), str(other.train[0].path)),
+            "data.held_back_paths": (str(prepared.held_back.path),),
+        }
+    )
+    with pytest.raises(ValueError, match="the cache was made with vocabulary"):
+        make_job(config, tmp_path)
+    assert TokenCache.open(other.train[0].path).num_documents > 0
