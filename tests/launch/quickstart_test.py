@@ -278,6 +278,15 @@ def test_an_old_metrics_file_does_not_stop_a_child_that_is_starting(tmp_path):
     assert (launch.exit_code, launch.stopped_by) == (0, None)
 
 
+@pytest.fixture
+def ctrl_c():
+    """A process that a script started in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_lets_the_run_save_and_the_same_command_goes_on(tmp_path):
     workdir = Workdir(tmp_path / "run")
 
