@@ -58,7 +58,7 @@ def checks(workdir: Workdir) -> list[Check]:
             found >= CPC_BAR and documents >= POOL_DOCUMENTS,
         ),
         Check(
-            "the same against targets in another order, a check of the measure",
+            "the same against targets in other orders, a check of the measure",
             f"at most {SHUFFLED_BAR:.0%}",
             f"{shuffled:.2%}",
             shuffled <= SHUFFLED_BAR,

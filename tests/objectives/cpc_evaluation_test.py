@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from etc_jax.objectives.cpc_evaluation import pool_figures, retrieval, same_document
+from etc_jax.objectives.cpc_evaluation import (
+    pool_figures,
+    retrieval,
+    same_document,
+    shuffled_retrieval,
+)
 
 
 def test_retrieval_counts_nearest_targets():
@@ -10,6 +15,17 @@ def test_retrieval_counts_nearest_targets():
     predictions[3] = [1, 0, 0, 0.5]
     assert retrieval(5 * predictions, targets) == 0.75
     assert retrieval(targets[[1, 2, 3, 0]], targets) == 0.0
+
+
+def test_shuffled_targets_are_found_by_chance_alone():
+    rng = np.random.default_rng(0)
+    targets = rng.normal(size=(50, 8))
+    found = shuffled_retrieval(targets, targets)
+    # 5000 trials at 1 in 50: a standard deviation of 0.2 %.
+    assert found == pytest.approx(0.02, abs=0.006)
+    # As the plain measure says of one such order.
+    order = np.random.default_rng(0).permutation(50)
+    assert retrieval(targets, targets[order]) == np.mean(order == np.arange(50))
 
 
 def test_the_nearest_other_sentence_is_asked_for_its_document():
@@ -49,7 +65,7 @@ def test_a_model_that_knows_its_sentences_is_told_from_one_that_does_not():
     assert figures["cpc_pool_sentences"] == 120
     assert figures["cpc_pool_documents"] == 10
     assert figures["cpc_pool_top1"] == 1.0
-    assert figures["cpc_pool_shuffled_top1"] < 0.1
+    assert figures["cpc_pool_shuffled_top1"] == pytest.approx(1 / 120, abs=0.003)
     assert figures["cpc_pool_chance"] == 1 / 120
     # 10 documents of 12 sentences with random vectors: 11 of 119 others by chance.
     assert figures["same_document_chance"] == pytest.approx(11 / 119)
