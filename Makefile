@@ -16,7 +16,7 @@ $(VENV)/.core: $(BIN)/python setup.py
 	touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet -e '.[test,data,seqio]'
+	$(BIN)/python -m pip install --quiet -e '.[test,data,seqio,tensorboard]'
 	touch $@
 
 $(VENV)/.peers: $(VENV)/.test
