@@ -3,7 +3,7 @@ import dataclasses
 import jax
 import pytest
 import toy_job
-from runs import MESH
+from training_runs import MESH
 
 from etc_jax.training import dry_run as dry_run_lib
 from etc_jax.training import hardware, loop

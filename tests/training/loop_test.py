@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 import toy_job
-from runs import MESH, lines, losses, signal_at
+from training_runs import MESH, lines, losses, signal_at
 
 from etc_jax.training import errors, hardware, loop
 from etc_jax.training.metrics import MetricsWriter

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 import toy_job
-from runs import MESH, lines, timeless
+from training_runs import MESH, lines, timeless
 
 from etc_jax.training import errors, loop
 from etc_jax.training.run import Run

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 import toy_job
-from runs import MESH
+from training_runs import MESH
 
 from etc_jax import config as config_lib
 from etc_jax.sharding import MeshConfig, make_mesh
