@@ -25,10 +25,7 @@ from etc_jax.data.examples import (
 )
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.packing import Counts, PackingPlan
-from etc_jax.data.pool import cpc_pool
 from etc_jax.data.tokenizer import TokenIds
-
-__all__ = ["MixtureReader", "PretrainingReader", "cpc_pool"]
 
 Rows = slice | Sequence[int] | np.ndarray | None
 

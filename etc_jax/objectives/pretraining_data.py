@@ -16,7 +16,7 @@ from etc_jax.data.mixture import Mixture
 from etc_jax.data.packing import PackingPlan, pack
 from etc_jax.data.pretraining import MixtureReader, PretrainingReader
 from etc_jax.data.sources import read_documents
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.tokenizer import TokenIds, Tokenizer, open_tokenizer
 
 _LOG = logging.getLogger(__name__)
 
@@ -123,8 +123,9 @@ class Examples:
     @property
     def shares(self) -> MaskingShares:
         """What is masked; nothing for CPC where it has no weight."""
-        cpc = self.data.cpc_share if self.objective.cpc_weight else 0.0
-        return MaskingShares(cpc=cpc, mlm=self.data.mlm_share)
+        if self.objective.cpc_weight:
+            return self.pool_shares
+        return dataclasses.replace(self.pool_shares, cpc=0.0)
 
     @property
     def sizes(self) -> PretrainingSizes:
@@ -155,18 +156,18 @@ class Examples:
             **{name: value for name, value in given.items() if value is not None},
         )
 
-    def pack(self, cache: TokenCache, **changes) -> Text:
+    def pack(self, cache: TokenCache) -> Text:
         """The cache with its windows."""
         data = self.data
-        options = {
-            "long_length": data.long_length,
-            "global_length": data.global_length,
-            "max_sentence_tokens": data.max_sentence_tokens,
-            "min_sentences": data.min_sentences,
-            "global_tokens": data.global_tokens,
-            "tokens_per_block": data.tokens_per_block,
-        }
-        return cache, pack(cache, **(options | changes))
+        return cache, pack(
+            cache,
+            long_length=data.long_length,
+            global_length=data.global_length,
+            max_sentence_tokens=data.max_sentence_tokens,
+            min_sentences=data.min_sentences,
+            global_tokens=data.global_tokens,
+            tokens_per_block=data.tokens_per_block,
+        )
 
     def training_reader(
         self, corpora: Corpora, *, batch_size: int, seed: int
@@ -181,12 +182,12 @@ class Examples:
         return MixtureReader(texts, mixture, ids, self.sizes, **options)
 
     def held_back_reader(
-        self, corpora: Corpora, *, batch_size: int, seed: int
+        self, text: Text, ids: TokenIds, *, batch_size: int, seed: int
     ) -> PretrainingReader:
-        """One fixed epoch of the held-back text."""
+        """One fixed epoch of the held-back text, as `pack` gave it."""
         return PretrainingReader(
-            *self.pack(corpora.held_back),
-            corpora.tokenizer.token_ids,
+            *text,
+            ids,
             self.sizes,
             batch_size=batch_size,
             seed=seed,

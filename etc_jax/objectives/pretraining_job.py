@@ -14,11 +14,12 @@ from etc_jax.data.statistics import (
     log_frequencies,
     unigram_entropy,
 )
+from etc_jax.data.tokenizer import TokenIds
 from etc_jax.data.workers import WorkerReader
 from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives.cpc_evaluation import pool_figures
 from etc_jax.objectives.pretraining import Pretraining
-from etc_jax.objectives.pretraining_data import Corpora, Examples, prepare
+from etc_jax.objectives.pretraining_data import Corpora, Examples, Text, prepare
 from etc_jax.training.job import Job
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +51,9 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     task = Pretraining(config.model, config.objective)
     order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
     train = examples.training_reader(corpora, **order)
-    held_back = examples.held_back_reader(corpora, **order)
+    ids = corpora.tokenizer.token_ids
+    held_back_text = examples.pack(corpora.held_back)
+    held_back = examples.held_back_reader(held_back_text, ids, **order)
     _look_at(train)
     frequencies = _frequencies(corpora, config.model.vocab_size)
 
@@ -64,7 +67,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         eval_batches=eval_batches,
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, config.model),
-        final_report=_make_report(config, corpora, examples, task),
+        final_report=_make_report(config, held_back_text, ids, examples, task),
         steps_per_epoch=sum(c.windows for c in train.source_counts)
         / config.train.batch_size,
     )
@@ -104,16 +107,14 @@ def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
     return log_frequencies(tokens, vocab_size)
 
 
-def _make_report(config, corpora: Corpora, examples: Examples, task: Pretraining):
+def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, task):
     """The figures of a finished run. The pool is chosen here, so that held-back text
     that is too small for it is an error before training."""
     pool = None
     if config.data.global_tokens == "sentences":
-        cache, plan = examples.pack(corpora.held_back)
         pool = cpc_pool(
-            cache,
-            plan,
-            corpora.tokenizer.token_ids,
+            *held_back,
+            ids,
             examples.pool_sizes,
             batch_size=config.train.batch_size,
             count=POOL_SENTENCES,
@@ -121,7 +122,7 @@ def _make_report(config, corpora: Corpora, examples: Examples, task: Pretraining
         )
 
     def report(params) -> dict[str, Any]:
-        figures = {"unigram_entropy": unigram_entropy(corpora.held_back.tokens)}
+        figures = {"unigram_entropy": unigram_entropy(held_back[0].tokens)}
         if pool is not None:
             figures |= pool_figures(task.summaries, params, pool)
         return figures

@@ -108,6 +108,14 @@ def lamb(config, schedule: optax.Schedule) -> optax.GradientTransformation:
     )
 
 
+def _bert_update(config, mask: Mask) -> tuple[optax.GradientTransformation, ...]:
+    """Uncorrected Adam and weight decay, which both forms of BERT begin with."""
+    return (
+        scale_by_uncorrected_adam(b1=config.b1, b2=config.b2, eps=config.eps),
+        optax.add_decayed_weights(config.weight_decay, mask=mask),
+    )
+
+
 @registry.register("optimizer", "adamw_bert")
 def adamw_bert(
     config, schedule: optax.Schedule, *, mask: Mask = decay_mask
@@ -119,12 +127,7 @@ def adamw_bert(
       schedule: of the learning rate.
       mask: params -> True where weight decay acts.
     """
-    return _scheduled(
-        config,
-        schedule,
-        scale_by_uncorrected_adam(b1=config.b1, b2=config.b2, eps=config.eps),
-        optax.add_decayed_weights(config.weight_decay, mask=mask),
-    )
+    return _scheduled(config, schedule, *_bert_update(config, mask))
 
 
 @registry.register("optimizer", "lamb_bert")
@@ -141,8 +144,7 @@ def lamb_bert(
     return _scheduled(
         config,
         schedule,
-        scale_by_uncorrected_adam(b1=config.b1, b2=config.b2, eps=config.eps),
-        optax.add_decayed_weights(config.weight_decay, mask=mask),
+        *_bert_update(config, mask),
         scale_by_layer_trust_ratio(mask),
     )
 

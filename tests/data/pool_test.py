@@ -8,7 +8,7 @@ from etc_jax.data import pool
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.masking import MaskingShares
-from etc_jax.data.pretraining import cpc_pool
+from etc_jax.data.pool import cpc_pool
 
 
 @pytest.fixture(scope="module")
