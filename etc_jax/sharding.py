@@ -74,7 +74,8 @@ class MeshConfig:
       data: copies of the model, each with its own rows of the batch.
       fsdp: rows of the batch too, with the weights split over the devices.
       tensor: heads, MLP columns and vocabulary rows split over the devices.
-      sequence: the long sequence split over the devices; only 1 for now.
+      sequence: the long sequence split over the devices; they exchange a halo of the
+        radius's width and the softmax of the global rows.
     """
 
     data: int = -1
@@ -89,12 +90,6 @@ class MeshConfig:
             if size < 1 and not (name == "data" and size == -1):
                 also = " (or -1: all that is left)" if name == "data" else ""
                 yield name, f"is {size}; expected at least 1{also}"
-        if self.sequence > 1:
-            yield (
-                "sequence",
-                f"is {self.sequence}, but sequence parallelism is not supported yet; "
-                "set it to 1 and use fsdp or tensor",
-            )
 
 
 def make_mesh(
@@ -237,6 +232,19 @@ def logical_rules(rules: Rules) -> Iterator[None]:
         _RULES.reset(token)
 
 
+def sequence_axis() -> str | None:
+    """The mesh axis that the long sequence is split over here; None if it is whole.
+
+    Like `constrain` it speaks of the rules and the mesh that are set while a function
+    is traced.
+    """
+    rules = _RULES.get()
+    axis = None if rules is None else rules.get("length")
+    if axis is None or jax.sharding.get_abstract_mesh().shape.get(axis, 1) == 1:
+        return None
+    return axis
+
+
 def constrain(x: jax.Array, *logical_axes: str | None) -> jax.Array:
     """Pins an activation's layout; returns `x` itself when no rules are set.
 
@@ -265,27 +273,41 @@ def batch_shards(mesh: jax.sharding.Mesh) -> int:
     return math.prod(mesh.shape[name] for name in BATCH_AXES)
 
 
+# Entries of a batch that have the long sequence along an axis, by the end of the path.
+_LONG_ENTRIES = (
+    (r"(cpc_)?long_\w+|links|exempt_l2g|l2[lg]_(mask|labels)", 1),
+    (r"g2l_(mask|labels)", 2),
+)
+
+
+def _batch_spec(path: str, ndim: int) -> jax.P:
+    """Rows over ("data", "fsdp"), the long sequence over "sequence"."""
+    if not ndim:
+        return jax.P()
+    for pattern, axis in _LONG_ENTRIES:
+        if axis < ndim and re.search(f"(^|/)({pattern})$", path):
+            return jax.P(BATCH_AXES, *[None] * (axis - 1), "sequence")
+    return jax.P(BATCH_AXES)
+
+
 def batch_shardings(batch: Any, mesh: jax.sharding.Mesh) -> Any:
-    """Rows over ("data", "fsdp"), everything else whole; scalars are replicated.
+    """How each entry of a batch is split: rows, and the long sequence; scalars are not.
 
     Raises:
-      ValueError: if the rows do not divide.
+      ValueError: naming every entry that does not divide.
     """
-    ways = batch_shards(mesh)
+    wrong: list[str] = []
 
     def one(key_path, leaf):
-        shape = np.shape(leaf)
-        if not shape:
-            return replicated(mesh)
-        if shape[0] % ways:
-            raise ValueError(
-                f"batch entry {path_of(key_path)!r} has {shape[0]} rows, not divisible "
-                f"by {ways} (mesh axes data x fsdp); "
-                f"{nearest_multiples(shape[0], ways)}"
-            )
-        return jax.NamedSharding(mesh, jax.P(BATCH_AXES))
+        shape, path = np.shape(leaf), path_of(key_path)
+        spec = _batch_spec(path, len(shape))
+        wrong.extend(_indivisible(f"batch entry {path!r}", shape, spec, mesh.shape))
+        return jax.NamedSharding(mesh, spec)
 
-    return jax.tree_util.tree_map_with_path(one, batch)
+    shardings = jax.tree_util.tree_map_with_path(one, batch)
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return shardings
 
 
 def local_rows(batch_size: int, mesh: jax.sharding.Mesh) -> np.ndarray:
@@ -297,14 +319,31 @@ def local_rows(batch_size: int, mesh: jax.sharding.Mesh) -> np.ndarray:
 
 
 def to_global(batch: Any, mesh: jax.sharding.Mesh, batch_size: int) -> Any:
-    """Puts this process's rows (`local_rows`) of a numpy batch on its devices."""
+    """Puts this process's rows (`local_rows`) of a numpy batch on its devices.
 
-    def one(leaf):
+    Each device is given what its place in the sharding says: several processes may own
+    the same rows, or parts of them.
+
+    Raises:
+      ValueError: naming every entry that does not divide.
+    """
+    rows = local_rows(batch_size, mesh)
+
+    def whole(leaf):
+        shape = np.shape(leaf)
+        shape = (batch_size, *shape[1:]) if shape else ()
+        return jax.ShapeDtypeStruct(shape, np.asarray(leaf).dtype)
+
+    def one(leaf, shape, sharding):
         leaf = np.asarray(leaf)
-        spec = jax.P(BATCH_AXES) if leaf.ndim else jax.P()
-        shape = (batch_size, *leaf.shape[1:]) if leaf.ndim else ()
-        return jax.make_array_from_process_local_data(
-            jax.NamedSharding(mesh, spec), leaf, shape
-        )
 
-    return jax.tree.map(one, batch)
+        def part(index):
+            if not index:
+                return leaf
+            wanted = np.arange(batch_size)[index[0]]
+            return leaf[(np.searchsorted(rows, wanted), *index[1:])]
+
+        return jax.make_array_from_callback(shape.shape, sharding, part)
+
+    shapes = jax.tree.map(whole, batch)
+    return jax.tree.map(one, batch, shapes, batch_shardings(shapes, mesh))

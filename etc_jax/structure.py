@@ -341,6 +341,24 @@ class ExplicitStructure:
                 )
 
 
+# Stands for an axis that an array does not have.
+NO_AXIS = -1
+
+
+def long_axes(structure: Structure | ExplicitStructure):
+    """The axis along the long input of each array of a batch, in the same class.
+
+    `NO_AXIS` stands for arrays without one, None for arrays that are not given.
+    """
+    rows = ("long_example_ids", "links", "long_segment_ids", "exempt_l2g")
+    rows += ("l2l_mask", "l2g_mask", "l2l_labels", "l2g_labels")
+    axes = dict.fromkeys(rows, 1) | dict.fromkeys(("g2l_mask", "g2l_labels"), 2)
+    names = [f.name for f in dataclasses.fields(structure)]
+    given = [name for name in names if getattr(structure, name) is not None]
+    absent = dict.fromkeys(set(names) - set(given))
+    return type(structure)(**absent, **{n: axes.get(n, NO_AXIS) for n in given})
+
+
 def flat(structure: Structure) -> Structure:
     """The flat-structure ablation (paper, section 4.2): sentences only.
 

@@ -93,7 +93,7 @@ def test_all_errors_come_at_once():
         ("data", "held_back_fraction", 1.0, "0 < held_back_fraction < 1"),
         ("data", "long_length", 0, "at least 1"),
         ("data", "cache_dir", 3, "expected a string or None"),
-        ("mesh", "sequence", 2, "not supported yet"),
+        ("mesh", "sequence", 0, "at least 1"),
         ("mesh", "data", 0, "or -1"),
         ("checkpoint", "keep", 0, "at least 1"),
         ("model", "embed_dim", 0, "at least 1"),

@@ -6,6 +6,7 @@ import toy_job
 
 from etc_jax import registry, sharding
 from etc_jax.sharding import MeshConfig, axes_for, make_mesh, spec_for, tree_shardings
+from etc_jax.structure import Structure
 
 P = jax.P
 SPLIT = MeshConfig(data=2, fsdp=2, tensor=2)
@@ -31,7 +32,8 @@ def test_mesh_takes_all_devices():
         (MeshConfig(data=4, fsdp=4), "needs 16 devices, but there are 8"),
         (MeshConfig(fsdp=3), "needs 6 devices, but there are 8"),
         (MeshConfig(tensor=16), "needs 16 devices, but there are 8"),
-        (MeshConfig(sequence=2), "not supported yet"),
+        (MeshConfig(sequence=3), "needs 6 devices, but there are 8"),
+        (MeshConfig(sequence=0), "sequence is 0; expected at least 1"),
         (MeshConfig(data=0), "or -1"),
     ],
 )
@@ -177,8 +179,64 @@ def test_batch_rows_are_split_and_the_rest_is_whole():
     shardings = sharding.batch_shardings(batch, mesh)
     assert shardings["x"].spec == P(("data", "fsdp"))
     assert shardings["n"].spec == P()
-    with pytest.raises(ValueError, match="'x' has 6 rows, not divisible by 4.*4 or 8"):
+    with pytest.raises(
+        ValueError, match=r"batch entry 'x': .* is 6, not divisible by 4.*4 or 8"
+    ):
         sharding.batch_shardings({"x": np.zeros((6, 3))}, mesh)
+
+
+def pretraining_entries(n=16):
+    """The entries of a batch of ETC that have an axis along the sequence, and more."""
+    rows = np.arange(4 * n, dtype=np.int32).reshape(4, n)
+    explicit = Structure.explicit(
+        l2l_mask=rows[..., None], g2l_mask=np.stack([rows] * 3, axis=1)
+    )
+    return {
+        "long_tokens": rows,
+        "cpc_long_tokens": rows,
+        "global_tokens": rows[:, :3],
+        "mlm_positions": rows[:, :8],
+        "structure": Structure(rows, rows[:, :3], rows[..., None]),
+        "explicit": explicit,
+    }
+
+
+def test_the_long_sequence_of_a_batch_is_split():
+    mesh = make_mesh(MeshConfig(data=2, sequence=4))
+    batch = pretraining_entries()
+    split = sharding.batch_shardings(batch, mesh)
+    rows = ("data", "fsdp")
+    for entry in (
+        split["long_tokens"],
+        split["cpc_long_tokens"],
+        split["structure"].long_example_ids,
+        split["structure"].links,
+        split["explicit"].l2l_mask,
+    ):
+        assert entry.spec == P(rows, "sequence")
+    assert split["explicit"].g2l_mask.spec == P(rows, None, "sequence")
+    for entry in (
+        split["global_tokens"],
+        split["mlm_positions"],
+        split["structure"].global_example_ids,
+    ):
+        assert entry.spec == P(rows)
+    made = sharding.to_global(batch, mesh, 4)
+    jax.tree.map(np.testing.assert_array_equal, made, batch)
+    jax.tree.map(lambda x, s: x.sharding == s or pytest.fail(str(s)), made, split)
+    with pytest.raises(ValueError) as caught:
+        sharding.batch_shardings(pretraining_entries(18), mesh)
+    assert str(caught.value).count("is 18, not divisible by 4") == 6
+
+
+def test_the_sequence_has_an_axis_where_it_is_split():
+    assert sharding.sequence_axis() is None
+    rules = sharding.logical_rules(sharding.DEFAULT_RULES)
+    with jax.set_mesh(make_mesh(MeshConfig(data=2, sequence=4))), rules:
+        assert sharding.sequence_axis() == "sequence"
+    rules = sharding.logical_rules(sharding.DEFAULT_RULES)
+    with jax.set_mesh(make_mesh(SPLIT)), rules:
+        assert sharding.sequence_axis() is None
 
 
 def test_one_process_builds_all_rows_and_they_stay_in_order():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax import sharding
 from etc_jax import structure as st
 from etc_jax.layers.common import Dense, truncated_normal
 from etc_jax.ops.attention import global_local
@@ -135,6 +136,7 @@ class GlobalLocalAttention(nn.Module):
             dropout_rng=self.make_rng("dropout") if drop else None,
             block_size=self.block_size,
             chunk_blocks=self.chunk_blocks,
+            sequence_axis=sharding.sequence_axis(),
         )
 
         def output(name: str):

@@ -12,8 +12,10 @@ from etc_jax.types import Rows
 
 
 def _constrain(x: Rows) -> Rows:
-    return jax.tree.map(
-        lambda a: constrain(a, "batch", "length", "activation_embed"), x
+    # Global rows are few: every device of a split sequence has them all.
+    return Rows(
+        constrain(x.long, "batch", "length", "activation_embed"),
+        constrain(x.global_, "batch", None, "activation_embed"),
     )
 
 

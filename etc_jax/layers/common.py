@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax import sharding
+
 # Computed again in the backward pass: their intermediate values are as large as the
 # widest activation of a layer and cheap to have back.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -25,13 +27,23 @@ def truncated_normal(stddev: float) -> nn.initializers.Initializer:
     return nn.initializers.truncated_normal(stddev)
 
 
-def as_rows(x: jax.Array) -> jax.Array:
-    """`[..., e]` -> `[rows, e]`.
+def as_rows(x: jax.Array, axes: int = 1) -> jax.Array:
+    """`[..., e]` -> `[rows, e]`, the last `axes` taken as one.
 
     Matrix products and norms work on rows: with more dimensions, XLA on CPU transposes
-    activations for the weight gradients and reduces five times slower.
+    activations for the weight gradients and reduces five times slower. A sequence that
+    is split over devices keeps its axis: batch and sequence, both split, have no common
+    axis that devices could hold parts of.
     """
-    return x.reshape(-1, x.shape[-1])
+    lead, last = x.shape[:-axes], math.prod(x.shape[-axes:])
+    if sharding.sequence_axis() is not None:
+        return x.reshape(*lead, last)
+    return x.reshape(-1, last)
+
+
+def _for_rows(vector: jax.Array, rows: jax.Array) -> jax.Array:
+    """A vector that goes with every one of `rows`."""
+    return vector.reshape((1,) * (rows.ndim - 1) + (-1,))
 
 
 class Dense(nn.Module):
@@ -62,20 +74,20 @@ class Dense(nn.Module):
             "bias", nn.initializers.zeros, self.features, self.param_dtype
         )
         matrix = kernel.reshape(math.prod(inputs), -1).astype(self.dtype)
-        rows = x.reshape(-1, math.prod(inputs)).astype(self.dtype)
-        y = rows @ matrix + bias.reshape(1, -1).astype(self.dtype)
+        rows = as_rows(x, self.axes).astype(self.dtype)
+        y = rows @ matrix + _for_rows(bias, rows).astype(self.dtype)
         return y.reshape(*lead, *self.features)
 
 
 @functools.partial(jax.checkpoint, static_argnums=(3, 4))
 def _normalise(rows, scale, bias, epsilon: float, dtype):
-    """Rows with mean 0 and variance 1, scaled and shifted: `[rows, e]`."""
+    """Rows with mean 0 and variance 1, scaled and shifted: `[..., e]`."""
     y = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
     # Two passes: the one-pass variance loses digits where the mean is large.
     y = y - jnp.mean(y, axis=-1, keepdims=True)
     variance = jnp.mean(jnp.square(y), axis=-1, keepdims=True)
     y = y * jax.lax.rsqrt(variance + epsilon)
-    return (y * scale[None, :] + bias[None, :]).astype(dtype)
+    return (y * _for_rows(scale, y) + _for_rows(bias, y)).astype(dtype)
 
 
 class LayerNorm(nn.Module):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax import sharding
 from etc_jax import structure as st
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.blocks import EtcLayer
@@ -13,6 +14,7 @@ from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
 from etc_jax.layers.stack import Stack
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
+from etc_jax.ops import sequence
 from etc_jax.types import Rows
 
 __all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "large"]
@@ -178,7 +180,7 @@ class EtcForPretraining(nn.Module):
         Returns:
           float32 `[b, p, vocabulary]`.
         """
-        x = jnp.take_along_axis(long_output, positions[..., None], axis=1)
+        x = sequence.take_rows(long_output, positions, sharding.sequence_axis())
         x = ACTIVATIONS[self.config.activation](self.mlm_dense(x))
         logits = self.encoder.vocabulary_logits(self.mlm_norm(x))
         return logits.astype(jnp.float32) + self.mlm_bias[None, None, :]

@@ -173,6 +173,9 @@ def test_jit_changes_nothing():
         {"data": 8},
         {"fsdp": 8},
         {"data": 2, "fsdp": 2, "tensor": 2},
+        {"sequence": 8},
+        {"data": 2, "sequence": 4},
+        {"fsdp": 2, "tensor": 2, "sequence": 2},
     ],
     ids=str,
 )
@@ -190,7 +193,7 @@ def test_eight_devices_equal_one(axes):
         )
         got = step(jax.device_put(params(), layout), *inputs)
     kernel = got[1]["stack"]["layers"]["layer"]["mlp"]["wi"]["kernel"]
-    split = {k: v for k, v in axes.items() if k != "data"}
+    split = {k: v for k, v in axes.items() if k in ("fsdp", "tensor")}
     share = np.prod(list(split.values()), dtype=int)
     assert kernel.addressable_shards[0].data.size * share == kernel.size
     assert_close(got, expected(), 1e-5)

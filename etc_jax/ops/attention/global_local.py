@@ -4,15 +4,17 @@ Four pieces, two softmaxes: long rows see their neighbourhood and all global tok
 (l2l + l2g), global rows see all global and all long tokens (g2g + g2l).
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from etc_jax import structure as st
-from etc_jax.ops import blocking
+from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.long_rows import long_rows
-from etc_jax.ops.attention.pairs import ExplicitPairs, RulePairs
+from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
 from etc_jax.ops.attention.softmax import Options, dropout_factors
 from etc_jax.types import LabelTable, Pieces, Rows
 
@@ -35,6 +37,7 @@ def attend(
     dropout_rng: jax.Array | None = None,
     block_size: int | None = None,
     chunk_blocks: int | None = None,
+    sequence_axis: str | None = None,
 ) -> Rows:
     """Global-local attention of a long and a global input.
 
@@ -54,6 +57,8 @@ def attend(
       dropout_rng: key, or None to leave dropout out.
       block_size: long rows a block, default near the radius.
       chunk_blocks: blocks at once; default by the size of their logits.
+      sequence_axis: mesh axis (of the mesh in `jax.set_mesh`) that long rows are split
+        over; None: they are not. Dropout then draws otherwise than without.
 
     Returns:
       `Rows` like `query`.
@@ -72,16 +77,11 @@ def attend(
         return _dense(
             query, key, value, tables, structure, rules, dropout_rate, dropout_rng
         )
-    return _blocked(
-        query,
-        key,
-        value,
-        tables,
-        structure,
-        rules,
-        (dropout_rate, dropout_rng),
-        (block_size, chunk_blocks),
-    )
+    inputs = (query, key, value, tables, structure, rules)
+    dropout, sizes = (dropout_rate, dropout_rng), (block_size, chunk_blocks)
+    if sequence_axis is None or not query.long.shape[1]:
+        return _blocked(*inputs, dropout, sizes, Place())
+    return _split(sequence_axis, *inputs, dropout, sizes)
 
 
 def _dense(query, key, value, tables, structure, rules, rate, rng) -> Rows:
@@ -97,10 +97,12 @@ def _dense(query, key, value, tables, structure, rules, rate, rng) -> Rows:
     return Rows(*dense.attend(query, key, value, tables, pairs, drop))
 
 
-def _blocked(query, key, value, tables, structure, rules, dropout, sizes) -> Rows:
+def _blocked(
+    query, key, value, tables, structure, rules, dropout, sizes, place
+) -> Rows:
     b, n, h, d = query.long.shape
     g = query.global_.shape[1]
-    radius = max(1, min(rules.radius, n - 1))
+    radius = max(1, min(rules.radius, place.total(n) - 1))
     rate, rng = dropout
     rngs = (None, None) if rng is None else jax.random.split(rng)
     block_size, chunk_blocks = _sizes(n, g, radius, b * h, *sizes)
@@ -108,26 +110,29 @@ def _blocked(query, key, value, tables, structure, rules, dropout, sizes) -> Row
     chunk = block_size * chunk_blocks
     padded = max(1, -(-n // chunk)) * chunk
     if isinstance(structure, st.ExplicitStructure):
-        pairs = ExplicitPairs.make(structure, n, radius, padded)
+        make_pairs = functools.partial(ExplicitPairs.make, structure, n)
     else:
-        pairs = RulePairs.make(structure, rules, radius, padded)
-
+        make_pairs = functools.partial(RulePairs.make, structure, rules)
+    pairs = make_pairs(radius, padded, place)
     long_table, global_table = _used_tables(tables, structure)
-    tail = padded - n
 
     def heads(x):
         return jnp.swapaxes(x, 1, 2)  # [b, length, h, d] <-> [b, h, length, d]
 
-    def padded_heads(x, side):
-        return heads(blocking.pad_axis(x, 1, side, tail + side))
+    def blocks_of(x):
+        return heads(blocking.pad_axis(x, 1, 0, padded - n))
+
+    local = Rows(key.l2l, value.l2l)
+    if n:
+        local = place.around(local, radius, 1)
+    to_long = [blocks_of(x) for x in local]
 
     long, glob = jnp.zeros_like(query.long), jnp.zeros_like(query.global_)
     if n:
         long = long_rows(
             options,
-            padded_heads(query.long, 0),
-            padded_heads(key.l2l, radius),
-            padded_heads(value.l2l, radius),
+            blocks_of(query.long),
+            *to_long,
             heads(key.l2g),
             heads(value.l2g),
             long_table,
@@ -136,19 +141,55 @@ def _blocked(query, key, value, tables, structure, rules, dropout, sizes) -> Row
         )
         long = heads(long)[:, :n]
     if g:
-        glob = global_rows(
+        # What is around the own tokens is masked for global queries.
+        own = [blocking.pad_axis(x, 1, radius, radius) for x in (key.g2l, value.g2l)]
+        glob, lse = global_rows(
             options,
             heads(query.global_),
             heads(key.g2g),
             heads(value.g2g),
-            padded_heads(key.g2l, radius),
-            padded_heads(value.g2l, radius),
+            *(blocks_of(x) for x in own),
             global_table,
             pairs,
             rngs[1],
         )
+        if place.axis_name is not None:
+            glob = sequence.join_softmax(glob, lse, place.axis_name)
         glob = heads(glob)
     return Rows(long, glob)
+
+
+def _split(axis_name, query, key, value, tables, structure, rules, dropout, sizes):
+    """`_blocked` on each device's part of the long sequence."""
+    n = query.long.shape[1]
+    ways = sequence.size(axis_name)
+    place = Place(axis_name, n)
+    arrays = (query, key, value, structure)
+    long_rows_axis = Rows(1, st.NO_AXIS)
+    long_keys_axis = Pieces(1, st.NO_AXIS, st.NO_AXIS, 1)
+    axes = (long_rows_axis, long_keys_axis, long_keys_axis, st.long_axes(structure))
+
+    def pad(axis, x):
+        return x if axis == st.NO_AXIS else sequence.pad_to_multiple(x, axis, ways)
+
+    def spec(axis):
+        return jax.P() if axis == st.NO_AXIS else jax.P(*(None,) * axis, axis_name)
+
+    arrays = jax.tree.map(pad, axes, arrays)
+    specs = jax.tree.map(spec, axes)
+    rate, rng = dropout
+
+    def body(query, key, value, structure, tables, rng):
+        if rng is not None:
+            rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
+        return _blocked(
+            query, key, value, tables, structure, rules, (rate, rng), sizes, place
+        )
+
+    out = jax.tree.map(spec, long_rows_axis)
+    body = sequence.split(body, axis_name, (*specs, jax.P(), jax.P()), out)
+    long, glob = body(*arrays, tables, rng)
+    return Rows(long[:, :n], glob)
 
 
 def _used_tables(tables, structure) -> Rows:

@@ -130,9 +130,10 @@ def global_rows(options, query, g_key, g_value, key, value, table, pairs, rng):
       rng: key of attention dropout, or None.
 
     Returns:
-      `[b, h, g, d]` in the dtype of `query`; rows that see nothing are zero.
+      (`[b, h, g, d]` in the dtype of `query`, rows that see nothing are zero; `[b, h,
+      g]` log-sum-exp of the logits, 1e30 in these rows).
     """
-    return _forward(options, query, g_key, g_value, key, value, table, pairs, rng)[0]
+    return _forward(options, query, g_key, g_value, key, value, table, pairs, rng)
 
 
 def _vjp_forward(options, query, g_key, g_value, key, value, table, pairs, rng):
@@ -142,15 +143,17 @@ def _vjp_forward(options, query, g_key, g_value, key, value, table, pairs, rng):
     output = checkpoint_name(output, "attention")
     lse = checkpoint_name(lse, "attention")
     saved = (query, g_key, g_value, key, value, table, pairs, rng, output, lse)
-    return output, saved
+    return (output, lse), saved
 
 
-def _vjp_backward(options, saved, d_output):
+def _vjp_backward(options, saved, cotangents):
     query, g_key, g_value, key, value, table, pairs, rng, output, lse = saved
+    d_output, d_lse = cotangents
     dtype = accumulation_dtype(query.dtype)
     size = options.chunk_blocks * options.block_size
     t = _label_logits(query, table, dtype)
-    delta = row_deltas(output, d_output, dtype)
+    # A logit moves the log-sum-exp by its probability.
+    delta = row_deltas(output, d_output, dtype) - d_lse[..., None, :]
 
     def gradients(block, k, v):
         """Gradients of one block of keys: (dq, dt or 0, dk, dv)."""

@@ -2,7 +2,8 @@
 
 Both classes answer for the same four kinds of blocks, so the attention forms do not
 know which one they read. Long vectors are padded by `radius` places before and after
-(and to whole blocks), so window columns of a block of rows are a plain slice.
+(and to whole blocks), so window columns of a block of rows are a plain slice. Where
+the sequence is split over devices, l2l keys have the neighbours' places there.
 
 A block's answer is `(mask, labels)`, with keys as rows and queries as columns: the mask
 broadcasts to `[batch, heads, ..., keys, q]`; `labels` is None, or has `logits(t)` and
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import structure as st
-from etc_jax.ops import blocking
+from etc_jax.ops import blocking, sequence
 from etc_jax.ops import labels as label_ops
 
 Array = jax.Array
@@ -74,6 +75,41 @@ def _heads(x: Array) -> Array:
     return jnp.expand_dims(x, 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where the long tokens at hand stand in the whole sequence.
+
+    Attributes:
+      axis_name: mesh axis that the sequence is split over; None: it is all here.
+      length: of the whole sequence; needed if it is split.
+    """
+
+    axis_name: str | None = None
+    length: int | None = None
+
+    def first(self, n: int) -> Array | int:
+        """Index of the first of the `n` tokens here."""
+        if self.axis_name is None:
+            return 0
+        return jax.lax.axis_index(self.axis_name) * n
+
+    def total(self, n: int) -> int:
+        """Length of the whole sequence, of which `n` tokens are here."""
+        return n if self.axis_name is None else self.length
+
+    def around(self, arrays, radius: int, axis: int) -> tuple[Array, ...]:
+        """The arrays with `radius` places more on each side: neighbours or zeros."""
+        if self.axis_name is None:
+            return tuple(blocking.pad_axis(x, axis, radius, radius) for x in arrays)
+        return sequence.halo(arrays, radius, axis, self.axis_name)
+
+    def once(self, mask: Array) -> Array:
+        """The mask on the first device; what all devices have must count once."""
+        if self.axis_name is None:
+            return mask
+        return mask & (jax.lax.axis_index(self.axis_name) == 0)
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RulePairs:
@@ -81,18 +117,29 @@ class RulePairs:
 
     Attributes:
       long: padded long vectors, `[batch, radius + blocks + radius]`.
+      keys: the same for l2l keys, with what lies around.
       global_: global vectors, `[batch, g]`.
       radius: padding on each side; what the rules allow, or less for short inputs.
       rules: the rules.
+      place: of these long tokens in the whole sequence.
     """
 
     long: st.LongTokens
+    keys: st.LongTokens
     global_: st.GlobalTokens
+    place: Place = dataclasses.field(metadata=_STATIC)
     radius: int = dataclasses.field(metadata=_STATIC)
     rules: st.Rules = dataclasses.field(metadata=_STATIC)
 
     @classmethod
-    def make(cls, structure: st.Structure, rules: st.Rules, radius: int, padded: int):
+    def make(
+        cls,
+        structure: st.Structure,
+        rules: st.Rules,
+        radius: int,
+        padded: int,
+        place: Place,
+    ):
         """Pads the long vectors to `radius + padded + radius` places."""
         n = structure.long_length
 
@@ -101,12 +148,25 @@ class RulePairs:
 
         long = jax.tree.map(pad, structure.long_tokens())
         index = jnp.arange(-radius, padded + radius, dtype=jnp.int32)[None]
+        long = long._replace(index=index)
         return cls(
-            long=long._replace(index=index),
+            long=long,
+            keys=cls._keys(structure, long, radius, padded - n, place),
             global_=structure.global_tokens(),
+            place=place,
             radius=radius,
             rules=rules,
         )
+
+    @staticmethod
+    def _keys(structure, long: st.LongTokens, radius: int, tail: int, place: Place):
+        if place.axis_name is None:
+            return long
+        ids = [structure.long_example_ids, structure.long_segment_ids]
+        around = place.around([x for x in ids if x is not None], radius, -1)
+        around = [blocking.pad_axis(x, -1, 0, tail) for x in around]
+        segments = None if ids[1] is None else around[1]
+        return long._replace(example_ids=around[0], segment_ids=segments)
 
     def _queries(self, start, num_blocks: int, block_size: int) -> st.LongTokens:
         size = num_blocks * block_size
@@ -125,7 +185,7 @@ class RulePairs:
             part = blocking.slice_axis(x, start, size, -1)
             return blocking.windows(part, num_blocks, block_size, -1)
 
-        keys = st.as_rows(jax.tree.map(cut, self.long))
+        keys = st.as_rows(jax.tree.map(cut, self.keys))
         queries = self._queries(start, num_blocks, block_size)
         mask, label = st.l2l(self.rules, queries, keys)
         # The pair function's label is a function of j - i: no array of it is needed.
@@ -149,6 +209,7 @@ class RulePairs:
         mask, label = st.g2g(
             self.rules, st.as_columns(self.global_), st.as_rows(self.global_)
         )
+        mask = self.place.once(mask)
         if label is None:
             return _heads(mask), None
         others = ()
@@ -184,15 +245,26 @@ class ExplicitPairs:
     Attributes:
       tensors: the structure, cut to `radius` and padded.
       real: `[1, radius + padded + radius]` bool, places that exist.
+      own: likewise, those that are not a neighbour's.
+      place: of these long tokens in the whole sequence.
       radius: as `RulePairs.radius`.
     """
 
     tensors: st.ExplicitStructure
     real: Array
+    own: Array
+    place: Place = dataclasses.field(metadata=_STATIC)
     radius: int = dataclasses.field(metadata=_STATIC)
 
     @classmethod
-    def make(cls, structure: st.ExplicitStructure, n: int, radius: int, padded: int):
+    def make(
+        cls,
+        structure: st.ExplicitStructure,
+        n: int,
+        radius: int,
+        padded: int,
+        place: Place,
+    ):
         """Cuts l2l tensors to `radius` and pads the long axes to `padded`."""
         after = padded - n
 
@@ -211,8 +283,10 @@ class ExplicitPairs:
             for f in dataclasses.fields(structure)
         }
         index = jnp.arange(-radius, padded + radius)[None]
-        real = (index >= 0) & (index < n)
-        return cls(st.ExplicitStructure(**tensors), real, radius)
+        whole = place.first(n) + index
+        real = (whole >= 0) & (whole < place.total(n))
+        own = real & (index >= 0) & (index < n)
+        return cls(st.ExplicitStructure(**tensors), real, own, place, radius)
 
     def _piece(self, name: str, cut):
         """(mask, labels) of one piece; `cut` makes `[..., q, keys]` of a tensor."""
@@ -252,13 +326,16 @@ class ExplicitPairs:
 
     def g2g(self):
         """See `RulePairs.g2g`."""
-        return self._piece("g2g", lambda x: x)
+        mask, labels = self._piece("g2g", lambda x: x)
+        if mask is None and self.place.axis_name is not None:
+            mask = jnp.ones((1, 1, 1, 1), bool)
+        return None if mask is None else self.place.once(mask), labels
 
     def g2l(self, start, size: int):
         """See `RulePairs.g2l`."""
         mask, labels = self._piece(
             "g2l", lambda x: blocking.slice_axis(x, start, size, -1)
         )
-        real = blocking.slice_axis(self.real, start + self.radius, size, -1)
-        real = real[:, None, :, None]
-        return real if mask is None else mask & real, labels
+        own = blocking.slice_axis(self.own, start + self.radius, size, -1)
+        own = own[:, None, :, None]
+        return own if mask is None else mask & own, labels
