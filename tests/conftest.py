@@ -16,6 +16,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser):
+    parser.addoption("--goldens", help="folder of golden cases for tests/scoring")
+
+
 def golden_folder(config: pytest.Config) -> str | None:
     """The folder given by `--fixtures DIR`: golden cases for tests/parity.
 

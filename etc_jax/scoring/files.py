@@ -1,0 +1,88 @@
+"""Reading gold and prediction files, with errors that say where."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Collection
+from typing import Any
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+      ValueError: if it cannot be read, is no JSON, or an object in it has a key twice
+        (of which JSON readers keep the last without a word).
+    """
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=_object)
+    except OSError as e:
+        raise ValueError(f"cannot read {path}: {e.strerror}") from e
+    except ValueError as e:
+        raise ValueError(f"{path} is not a whole JSON file in UTF-8: {e}") from e
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"an object has the key {twice!r} twice")
+    return made
+
+
+def typed(value: Any, kind: type, where: str) -> Any:
+    """The value, if it is of that type; a tuple is an array too.
+
+    Raises:
+      ValueError: if it is not.
+    """
+    accepted = (list, tuple) if kind is list else kind
+    if not isinstance(value, accepted):
+        got = _NAMES.get(type(value), type(value).__name__)
+        raise ValueError(
+            f"{where}: {_NAMES[kind]} expected, got {got}, {str(value)[:60]!r}"
+        )
+    return value
+
+
+def field(record: dict, name: str, kind: type, where: str) -> Any:
+    """A field of a record, if it is there and of that type.
+
+    Raises:
+      ValueError: if it is not.
+    """
+    if name not in record:
+        there = ", ".join(sorted(map(str, record))) or "none"
+        raise ValueError(f"{where}: no field {name!r}; fields are: {there}")
+    return typed(record[name], kind, f"{where}, field {name!r}")
+
+
+_NAMES = {
+    dict: "an object",
+    list: "an array",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true/false",
+    type(None): "null",
+}
+
+
+def require_common_ids(
+    gold: Collection[str], predicted: Collection[str], where: str
+) -> None:
+    """Raises if there are predictions, but for no gold record.
+
+    Raises:
+      ValueError: naming `where` and an id of each.
+    """
+    if gold and predicted and not set(gold) & set(predicted):
+        raise ValueError(
+            f"{where}: predictions for ids of the gold file expected, such as "
+            f"{min(gold)!r}; got {len(predicted)} for none of its {len(gold)} records, "
+            f"such as {min(predicted)!r}"
+        )

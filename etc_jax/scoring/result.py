@@ -1,0 +1,108 @@
+"""What a metric found: figures, and whose predictions were not there."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+_NAMED_IDS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """Figures over all gold records, and where gold and predictions do not meet.
+
+    Attributes:
+      metrics: each figure in 0..1, by its official name.
+      count: gold records, all of which the figures are means over.
+      missing: for each part of a prediction, the gold ids that have none. They count
+        as wrong, as in the official scripts.
+      surplus: predicted ids that are not gold. They count nowhere.
+      repeated: gold ids that stand there more than once, each counted each time.
+    """
+
+    metrics: Mapping[str, float]
+    count: int
+    missing: Mapping[str, tuple[str, ...]]
+    surplus: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        metrics: Mapping[str, float],
+        gold: Sequence[str],
+        predictions: Mapping[str, Collection[str]],
+    ) -> Scores:
+        """Figures, and what comparing ids shows.
+
+        Args:
+          metrics: the figures.
+          gold: ids of the gold records, in order.
+          predictions: ids of each part of the predictions, by its name.
+        """
+        counts = collections.Counter(gold)
+        return cls(
+            metrics,
+            len(gold),
+            missing={
+                part: tuple(i for i in counts if i not in ids)
+                for part, ids in predictions.items()
+            },
+            surplus=_unique(
+                i for ids in predictions.values() for i in ids if i not in counts
+            ),
+            repeated=tuple(i for i, n in counts.items() if n > 1),
+        )
+
+    def problems(self) -> list[str]:
+        """A line for each way in which gold and predictions do not meet."""
+        found = [
+            f"{len(ids)} of {self.count} gold records have no {part}, which counts as "
+            f"wrong: {named(ids)}"
+            for part, ids in self.missing.items()
+            if ids
+        ]
+        if ids := self.surplus:
+            found.append(
+                f"{len(ids)} predictions are for no gold record and count nowhere: "
+                f"{named(ids)}"
+            )
+        if ids := self.repeated:
+            found.append(
+                f"{len(ids)} gold ids occur more than once and count each time: "
+                f"{named(ids)}"
+            )
+        return found
+
+    def report(self) -> str:
+        """The figures in per cent, a line each, and the problems after them."""
+        width = max(map(len, self.metrics))
+        lines = [
+            f"{name:{width}}  {100 * value:6.2f}"
+            for name, value in self.metrics.items()
+        ]
+        return "\n".join([*lines, f"of {self.count} records", *self.problems()])
+
+    def require_same_ids(self) -> None:
+        """Raises unless gold and predictions have the same ids, each once.
+
+        Raises:
+          ValueError: with all that `problems` names.
+        """
+        if problems := self.problems():
+            raise ValueError(
+                "gold and predictions do not have the same ids: " + "; ".join(problems)
+            )
+
+
+def named(ids: Sequence[str]) -> str:
+    """The first few ids, and how many more there are."""
+    shown = ", ".join(repr(i) for i in ids[:_NAMED_IDS])
+    more = len(ids) - _NAMED_IDS
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _unique(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(ids))

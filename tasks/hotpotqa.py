@@ -1,0 +1,42 @@
+"""HotpotQA, distractor setting (Yang et al. 2018).
+
+A record is a question over some ten paragraphs of Wikipedia; the answer is a span, yes
+or no, and the sentences that support it are asked for.
+
+    problems = Problems()
+    for record in read(["hotpot_dev_distractor_v1.json"], problems):
+        windows += features(record, tokenizer)
+    predictions = decode(outputs, windows)
+    write(predictions, "predictions.json")
+"""
+
+from tasks.hotpotqa_decoding import (
+    Outputs,
+    Predictions,
+    best_threshold,
+    decode,
+    gold_outputs,
+    joint_f1,
+    official_gold,
+    write,
+)
+from tasks.hotpotqa_features import SIZES, HotpotWindow, bio_labels, features
+from tasks.hotpotqa_records import Paragraph, Record, read
+
+__all__ = [
+    "SIZES",
+    "HotpotWindow",
+    "Outputs",
+    "Paragraph",
+    "Predictions",
+    "Record",
+    "best_threshold",
+    "bio_labels",
+    "decode",
+    "features",
+    "gold_outputs",
+    "joint_f1",
+    "official_gold",
+    "read",
+    "write",
+]

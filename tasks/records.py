@@ -1,0 +1,318 @@
+"""Records of released files: a JSON array read as a stream, checked, and counted.
+
+What is wrong with a record is a `BadRecordError`, which names the file and the record.
+With a `Problems` the error is counted there and reading goes on; without, it is raised.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gzip
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TextIO, TypeVar
+
+T = TypeVar("T")
+
+CHUNK_CHARS = 1 << 20
+# A record beyond this is a broken file: its end would be looked for in all of it.
+MAX_RECORD_CHARS = 1 << 26
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class BadRecordError(ValueError):
+    """A record, or the rest of a file, that cannot be used.
+
+    Attributes:
+      kind: the reason in a few words, the same for all such records: what is counted.
+    """
+
+    def __init__(self, kind: str, message: str):
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+    def at(self, where: str) -> BadRecordError:
+        """The same problem with the place in front of the message."""
+        return BadRecordError(self.kind, f"{where}: {self.message}")
+
+
+@dataclasses.dataclass
+class Problems:
+    """Counts what was wrong, by kind, and keeps the first messages of each kind.
+
+    Attributes:
+      read: records that came out of the files.
+      counts: how often each kind came up.
+      messages: the first `most` messages of each kind.
+      most: how many messages are kept.
+    """
+
+    read: int = 0
+    counts: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    messages: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    most: int = 3
+
+    def add(self, problem: BadRecordError) -> None:
+        self.counts[problem.kind] += 1
+        messages = self.messages.setdefault(problem.kind, [])
+        if len(messages) < self.most:
+            messages.append(problem.message)
+
+    def report(self) -> str:
+        """The counts and the first messages, a line each."""
+        lines = [f"{self.read} records read, {self.counts.total()} problems"]
+        for kind, count in self.counts.most_common():
+            lines.append(f"  {count} x {kind}")
+            lines += [f"      {message}" for message in self.messages[kind]]
+        return "\n".join(lines)
+
+
+Note = Callable[[str, str], None]
+Place = tuple[str, int]
+
+
+def read_records(
+    paths: Sequence[str | os.PathLike],
+    parse: Callable[[Any, Note], T],
+    problems: Problems | None = None,
+) -> Iterator[T]:
+    """The records of some files, one after another; nothing but one is in memory.
+
+    Args:
+      paths: files that hold one JSON array each, UTF-8, gzipped if named `.gz`.
+      parse: from (JSON value, note) to a record with an `id`. It raises BadRecordError
+        for what cannot be used, and calls `note(kind, message)` for a part that it
+        leaves out.
+      problems: where both are counted; None: what cannot be used is raised.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the record.
+      OSError: if a file cannot be read.
+    """
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    seen: dict[str, Place] = {}
+    for path in paths:
+        try:
+            for number, value in read_array(path):
+                place = (os.fspath(path), number)
+                record = _checked(value, parse, place, seen, problems)
+                if record is not None:
+                    yield record
+        except BadRecordError as e:
+            if problems is None:
+                raise
+            problems.add(e)
+
+
+def _checked(value, parse, place: Place, seen: dict[str, Place], problems):
+    """The record, or None if it was counted as unusable."""
+    where = _spelled(place)
+
+    def note(kind: str, message: str) -> None:
+        if problems is not None:
+            problems.add(BadRecordError(kind, f"{where}: {message}"))
+
+    try:
+        record = parse(value, note)
+        if record.id in seen:
+            raise BadRecordError(
+                "id twice", f"{record.id!r}, first in {_spelled(seen[record.id])}"
+            )
+    except BadRecordError as e:
+        if problems is None:
+            raise e.at(where) from e
+        problems.add(e.at(where))
+        return None
+    seen[record.id] = place
+    if problems is not None:
+        problems.read += 1
+    return record
+
+
+def _spelled(place: Place) -> str:
+    return f"{place[0]}, record {place[1]}"
+
+
+# --- fields ---------------------------------------------------------------------------
+
+
+class Fields:
+    """The fields of a JSON object, each with its type checked."""
+
+    def __init__(self, value: Any):
+        """Takes the object.
+
+        Raises:
+          BadRecordError: if it is none.
+        """
+        if not isinstance(value, dict):
+            raise BadRecordError("wrong type", f"{_name(value)}, expected an object")
+        self._value = value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def get(self, key: str, kind: type[T]) -> T:
+        """A field of one type.
+
+        Raises:
+          BadRecordError: if it is missing or of another type.
+        """
+        if key not in self._value:
+            have = ", ".join(sorted(self._value)) or "none"
+            raise BadRecordError("missing field", f"no {key!r}; fields are: {have}")
+        value = self._value[key]
+        if not isinstance(value, kind):
+            expected = _NAMES[kind]
+            raise BadRecordError(
+                "wrong type", f"{key!r} is {_name(value)}, expected {expected}"
+            )
+        return value
+
+    def text(self, key: str, *, may_be_blank: bool = False) -> str:
+        """A string, with something in it unless it may be blank."""
+        text = self.get(key, str)
+        if not may_be_blank and not text.strip():
+            raise BadRecordError("empty field", f"{key!r} is blank, expected text")
+        return text
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings with at least one."""
+        return strings(self.get(key, list), key, may_be_empty=False)
+
+
+def strings(value: Any, what: str, *, may_be_empty: bool = True) -> tuple[str, ...]:
+    """A JSON list of strings.
+
+    Raises:
+      BadRecordError: if it is something else, or empty where it may not be.
+    """
+    if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
+        wrong = [x for x in value if not isinstance(x, str)] or [value]
+        raise BadRecordError(
+            "wrong type", f"{_name(wrong[0])} in {what!r}, expected a list of strings"
+        )
+    if not value and not may_be_empty:
+        raise BadRecordError("empty field", f"{what!r} is an empty list")
+    return tuple(value)
+
+
+_NAMES = {str: "a string", list: "a list", dict: "an object"}
+
+
+def _name(value: Any) -> str:
+    return f"{type(value).__name__} {str(value)[:40]!r}"
+
+
+# --- stream ---------------------------------------------------------------------------
+
+
+def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
+    """(number from 1, value) of the elements of a JSON array, one at a time.
+
+    Raises:
+      BadRecordError: where the file is cut short, is no JSON, is not UTF-8, or goes on
+        after the array. Elements before that place have come out.
+      OSError: if it cannot be read.
+    """
+    number = 0
+    name = os.fspath(path)
+    try:
+        with _open(name) as file:
+            reader = _Reader(file)
+            if (first := reader.peek()) != "[":
+                raise BadRecordError(
+                    "not a JSON array", f"begins with {first!r}, expected '['"
+                )
+            for value in reader.elements():
+                number += 1
+                yield number, value
+    except BadRecordError as e:
+        raise e.at(f"{name}, after record {number}") from e
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, EOFError) as e:
+        cut = isinstance(e, EOFError)
+        kind = "file cut short" if cut else "broken JSON"
+        raise BadRecordError(
+            kind,
+            f"{name}, record {number + 1}: {e}; expected a JSON array in UTF-8: fetch "
+            "the file again",
+        ) from e
+
+
+def _open(path: str) -> TextIO:
+    if path.endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return open(path, encoding="utf-8-sig")
+
+
+class _Reader:
+    """A window on a text file that moves over one JSON value after another."""
+
+    def __init__(self, file: TextIO):
+        self._file = file
+        self._text = ""
+        self._at = 0
+        self._ended = False
+
+    def _grow(self) -> None:
+        """Reads on; twice as much each time, so that retrying stays linear."""
+        kept = self._text[self._at :]
+        more = self._file.read(max(CHUNK_CHARS, len(kept)))
+        self._text, self._at, self._ended = kept + more, 0, not more
+
+    def peek(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at : self._at + 1]
+            self._grow()
+
+    def elements(self) -> Iterator[Any]:
+        """The elements of the array that begins here, and the end of the file."""
+        self._at += 1
+        if self.peek() == "]":
+            self._at += 1
+        else:
+            yield self._value()
+            while self._separator() == ",":
+                yield self._value()
+        if rest := self.peek():
+            raise BadRecordError(
+                "text after the array", f"{rest!r} where the file should end"
+            )
+
+    def _separator(self) -> str:
+        found = self.peek()
+        if not found:
+            raise EOFError("the file ends inside of the array")
+        if found not in (",", "]"):
+            raise json.JSONDecodeError("Expecting ',' or ']'", self._text, self._at)
+        self._at += 1
+        return found
+
+    def _value(self) -> Any:
+        if not self.peek():
+            raise EOFError("the file ends where a record should begin")
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+                # A number at the end of the window may go on.
+                if end < len(self._text) or self._ended:
+                    self._at = end
+                    return value
+            except json.JSONDecodeError as e:
+                if self._ended:
+                    raise EOFError(f"the file ends inside of the record ({e})") from e
+                if len(self._text) - self._at > MAX_RECORD_CHARS:
+                    raise
+            self._grow()

@@ -1,0 +1,112 @@
+"""Documents that tell of an invented world."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
+
+from tasks.synthetic import names
+from tasks.synthetic.schema import Relation
+from tasks.synthetic.worlds import Entity, Fact, Sizes, World
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence, and what it states, if anything."""
+
+    text: str
+    fact: Fact | None = None
+
+
+@dataclasses.dataclass
+class Document:
+    """What is told of an entity; the first sentence names it."""
+
+    entity: Entity
+    sentences: list[Sentence]
+
+    def index_of(self, relation: Relation) -> int:
+        """Which sentence states that relation of the entity."""
+        stated = [s.fact.relation if s.fact else None for s in self.sentences]
+        return stated.index(relation)
+
+
+def write_documents(rng: random.Random, sizes: Sizes, world: World) -> list[Document]:
+    """A document for each documented entity, in a random order."""
+    documents = [
+        _document(rng, sizes, world, entity)
+        for kind in world.documented
+        for entity in world.documented[kind]
+    ]
+    rng.shuffle(documents)
+    return documents
+
+
+def _document(
+    rng: random.Random, sizes: Sizes, world: World, entity: Entity
+) -> Document:
+    facts = [
+        Fact(entity, relation, values[entity])
+        for relation, values in world.facts.items()
+        if relation.source == entity.kind
+    ]
+    rng.shuffle(facts)
+    sentences = [Sentence(introduction(rng, entity))]
+    sentences += [Sentence(_statement(rng, sizes, fact), fact) for fact in facts]
+    return Document(entity, sentences)
+
+
+def introduction(rng: random.Random, entity: Entity) -> str:
+    """The first sentence of a document: a name and what kind of thing has it."""
+    adjective = rng.choice(names.ADJECTIVES)
+    article = "an" if adjective[0] in "aeiou" else "a"
+    if entity.kind == "person":
+        what = rng.choice(names.TRADES)
+    elif entity.kind == "company":
+        what = f"company that makes {rng.choice(names.GOODS)}"
+    else:
+        what = entity.kind
+    return f"{entity.name} is {article} {adjective} {what}."
+
+
+def _statement(rng: random.Random, sizes: Sizes, fact: Fact) -> str:
+    template = wording(rng, sizes, fact.relation.statements)
+    entity = fact.subject
+    subject = entity.pronoun if rng.random() < sizes.pronouns else entity.name
+    text = template.format(s=subject, o=fact.value_name)
+    return text[0].upper() + text[1:]
+
+
+def wording(rng: random.Random, sizes: Sizes, wordings: Sequence[str]) -> str:
+    """One of the ways to say something that are in use."""
+    return rng.choice(wordings[: sizes.wordings])
+
+
+def count_words(documents: Iterable[Document]) -> int:
+    """Words of all sentences, by white space."""
+    return sum(len(s.text.split()) for d in documents for s in d.sentences)
+
+
+def pad(
+    rng: random.Random,
+    documents: Sequence[Document],
+    mentioned: Sequence[Entity],
+    words: int,
+) -> None:
+    """Adds sentences without facts, after the first, until there are so many words.
+
+    Every other one names an entity in passing.
+    """
+    left = words - count_words(documents)
+    while left > 0:
+        entity = rng.choice(mentioned) if rng.random() < 0.5 else None
+        left -= add_filler(rng, rng.choice(documents), entity)
+
+
+def add_filler(rng: random.Random, document: Document, entity: Entity | None) -> int:
+    """Adds a sentence without a fact after the first; returns its words."""
+    text = names.filler(rng, entity.name if entity else "")
+    place = rng.randint(1, len(document.sentences))
+    document.sentences.insert(place, Sentence(text))
+    return len(text.split())

@@ -1,0 +1,28 @@
+"""WikiHop (QAngaroo, Welbl et al. 2018).
+
+A record is a query (relation and entity), documents, and candidates of which one is the
+answer; finding it takes steps from document to document.
+
+    problems = Problems()
+    for record in read(["dev.json"], problems):
+        windows += features(record, tokenizer)
+    predictions = decode(logits, windows)
+    write(predictions, "predictions.json")
+"""
+
+from tasks.wikihop_decoding import decode, gold_outputs, write
+from tasks.wikihop_features import SIZES, Options, WikihopWindow, features
+from tasks.wikihop_records import Record, normal, read
+
+__all__ = [
+    "SIZES",
+    "Options",
+    "Record",
+    "WikihopWindow",
+    "decode",
+    "features",
+    "gold_outputs",
+    "normal",
+    "read",
+    "write",
+]

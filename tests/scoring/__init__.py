@@ -1,0 +1,1 @@
+"""Official metrics, on hand-made values and on golden cases."""

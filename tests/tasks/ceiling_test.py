@@ -1,0 +1,132 @@
+import json
+
+import pytest
+from conftest import require_shared
+from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
+
+from etc_jax.data.tokenizer import open_tokenizer
+from tasks import ceiling, hotpotqa, wikihop
+from tasks.multihop import Sizes
+
+
+def of_hotpotqa(tmp_path, *values, sizes=Sizes(80, 40)):  # noqa: B008  (frozen)
+    path = write_json(tmp_path, [{**HOTPOT, **value} for value in values])
+    return ceiling.hotpotqa_ceiling([path], tokenizer(), sizes)
+
+
+def test_a_record_that_comes_back_whole_loses_nothing(tmp_path):
+    got = of_hotpotqa(tmp_path, {})
+    assert got.scores.metrics["joint_f1"] == 1.0 and got.losses == ()
+
+
+def test_every_loss_has_its_reason(tmp_path):
+    facts = [["Old Mill", 0], ["Old Mill", 7]]
+    got = of_hotpotqa(
+        tmp_path,
+        {"_id": "nowhere", "supporting_facts": facts, "answer": "Old Mill"},
+        {"_id": "unknown", "answer": "Norland"},
+        {"_id": "part", "answer": "orlan", "supporting_facts": [["Ton", 0]]},
+        {"_id": "lost", "supporting_facts": [["Nowhere", 0]]},
+    )
+    reasons = {loss.id: [] for loss in got.losses}
+    for loss in got.losses:
+        reasons[loss.id].append(loss.reason)
+    assert reasons == {
+        "nowhere": ["supporting fact ('Old Mill', 7) points nowhere"],
+        "unknown": ["answer 'Norland': answer not in the supporting text of the input"],
+        "part": ["answer 'orlan': tokens say 'Norland'"],
+        "lost": [
+            "supporting fact ('Nowhere', 0) points nowhere",
+            "without a supporting fact there is no answer",
+            "answer 'Ann Lee': no supporting fact in the input",
+        ],
+    }
+    assert got.scores.metrics["em"] == 0.25
+    assert got.scores.metrics["sp_em"] == 0.5
+    assert "4 records read, 2 problems" in got.report()
+    assert "  part: answer 'orlan'" in got.report()
+
+
+def test_what_does_not_fit_is_a_loss(tmp_path):
+    short = of_hotpotqa(tmp_path, {}, sizes=Sizes(20, 40))
+    assert [loss.reason for loss in short.losses] == [
+        "supporting fact ('Ann Lee', 1) did not fit into the input",
+        "answer 'Ann Lee': answer not in the supporting text of the input",
+    ]
+    tiny = of_hotpotqa(tmp_path, {}, sizes=Sizes(3, 40))
+    assert tiny.scores.metrics["joint_f1"] == 0.0
+    assert "question too long" in tiny.losses[0].reason
+    path = write_json(tmp_path, [WIKIHOP])
+    got = ceiling.wikihop_ceiling([path], tokenizer(), Sizes(9, 50))
+    assert got.scores.metrics == {"accuracy": 0.0}
+    assert "too large: 'WH_0'" in got.losses[0].reason
+
+
+def test_the_command_prints_figures_and_reasons(tmp_path, capsys):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(PIECES) + "\n")
+    files = [
+        str(write_json(tmp_path, [HOTPOT], "a.json")),
+        str(
+            write_json(tmp_path, [{**HOTPOT, "_id": "b", "answer": "zebra"}], "b.json")
+        ),
+    ]
+    ceiling.main(["--task=hotpotqa", f"--tokenizer={vocabulary}", *files])
+    printed = capsys.readouterr().out
+    assert "2 records read, 0 problems" in printed and "1 losses" in printed
+    assert "b: answer 'zebra': answer not in the supporting text" in printed
+
+
+def test_the_command_says_what_is_wrong(tmp_path):
+    unread = [f"--tokenizer={tmp_path / 'none'}", "x.json"]
+    with pytest.raises(SystemExit, match="error: no tokenizer at"):
+        ceiling.main(["--task=wikihop", *unread])
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(PIECES) + "\n")
+    test_file = {k: v for k, v in HOTPOT.items() if k != "answer"}
+    path = write_json(tmp_path, [test_file])
+    with pytest.raises(SystemExit, match="error: 'a1' has no gold answer"):
+        ceiling.main(["--task=hotpotqa", f"--tokenizer={vocabulary}", str(path)])
+
+
+@pytest.mark.parametrize(
+    "name, measure, sizes, metric, expected",
+    [
+        (
+            "hotpotqa/hotpot_dev_distractor_v1.slice.json",
+            ceiling.hotpotqa_ceiling,
+            hotpotqa.SIZES,
+            "joint_f1",
+            1.0,
+        ),
+        # One answer, "four", stands in the text as "fourth" alone.
+        (
+            "hotpotqa/hotpot_dev_distractor_v1.rebuilt.json",
+            ceiling.hotpotqa_ceiling,
+            hotpotqa.SIZES,
+            "joint_f1",
+            0.98,
+        ),
+        (
+            "wikihop/train.slice.json",
+            ceiling.wikihop_ceiling,
+            wikihop.SIZES,
+            "accuracy",
+            1.0,
+        ),
+        (
+            "wikihop/dev.masked.hfdummy.json",
+            ceiling.wikihop_ceiling,
+            wikihop.SIZES,
+            "accuracy",
+            1.0,
+        ),
+    ],
+)
+def test_the_ceiling_of_real_records(name, measure, sizes, metric, expected):
+    folder = require_shared("data")
+    model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
+    got = measure([folder / name], model, sizes)
+    assert got.scores.metrics[metric] == pytest.approx(expected, abs=1e-12)
+    assert len(got.losses) == (expected < 1.0)
+    assert len(json.loads((folder / name).read_text())) == got.scores.count

@@ -1,0 +1,57 @@
+"""A small vocabulary with official ETC's special tokens, and records to go with it."""
+
+import json
+import pathlib
+
+from etc_jax.data.wordpiece import WordPieceTokenizer
+
+_WORDS = """
+the mill old was built by its first owner ann lee a baker she owned it burned who . ,
+yes no is in ton norland sudland country of new york city town large stands river no
+##s ##ed north south opera film - ( )
+""".split()
+_LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+PIECES = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]"]
+PIECES += ["[MASK]", *_WORDS, *_LETTERS, *("##" + c for c in _LETTERS), "_"]
+
+
+def tokenizer() -> WordPieceTokenizer:
+    return WordPieceTokenizer(list(dict.fromkeys(PIECES)))
+
+
+HOTPOT = {
+    "_id": "a1",
+    "question": "Who built the mill?",
+    "answer": "Ann Lee",
+    "type": "bridge",
+    "level": "hard",
+    "supporting_facts": [["Old Mill", 0], ["Ann Lee", 1]],
+    "context": [
+        ["Old Mill", ["The Old Mill was built by its first owner.", " It burned."]],
+        ["Ton", ["Ton is a town in Norland."]],
+        ["Ann Lee", ["Ann Lee was a baker.", " She owned the Old Mill."]],
+    ],
+}
+
+WIKIHOP = {
+    "id": "WH_0",
+    "query": "country old mill",
+    "answer": "norland",
+    "candidates": ["norland", "sudland", "new york", "new york city"],
+    "supports": [
+        "The Old Mill stands in Ton. It burned.",
+        "Ton is a town in Norland. Norlands is no town. New York City is a city.",
+    ],
+}
+
+
+def write_json(folder: pathlib.Path, value, name: str = "records.json") -> pathlib.Path:
+    path = folder / name
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def split_at_stops(text: str) -> list[str]:
+    """A sentence splitter without a model."""
+    parts = [part.strip() for part in text.split(".")]
+    return [f"{part}." for part in parts if part]

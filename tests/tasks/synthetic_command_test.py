@@ -1,0 +1,98 @@
+"""The command that writes invented items."""
+
+import json
+
+import pytest
+
+from tasks.synthetic import hotpotqa, wikihop
+from tasks.synthetic.__main__ import main, write_records
+
+
+def run(task, out, *more) -> int:
+    return main([f"--task={task}", "--count=7", "--seed=3", f"--out={out}", *more])
+
+
+def test_the_file_holds_the_records(tmp_path):
+    assert run("hotpotqa", tmp_path / "h.json", "--hops=2-3", "--words=500") == 0
+    sizes = hotpotqa.HotpotQaSizes(hops=(2, 3), words=500)
+    want = list(hotpotqa.records(7, seed=3, sizes=sizes))
+    assert json.loads((tmp_path / "h.json").read_text(encoding="utf-8")) == want
+
+
+def test_all_sizes_of_wikihop_can_be_given(tmp_path):
+    more = (
+        *("--contexts=7", "--facts=2", "--hops=1", "--pronouns=0", "--wordings=1"),
+        *("--kinds=person,town", "--candidates=6", "--masked", "--through_candidates"),
+        *("--start=4", "--words=200"),
+    )
+    assert run("wikihop", tmp_path / "w.json", *more) == 0
+    sizes = wikihop.WikiHopSizes(
+        contexts=7,
+        facts=2,
+        hops=(1, 1),
+        pronouns=0,
+        wordings=1,
+        kinds=("person", "town"),
+        candidates=6,
+        masked=True,
+        through_candidates=True,
+        words=200,
+    )
+    want = list(wikihop.records(7, seed=3, sizes=sizes, start=4))
+    assert json.loads((tmp_path / "w.json").read_text(encoding="utf-8")) == want
+
+
+def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
+    out = tmp_path / "h.json"
+    out.write_text("mine")
+    assert run("hotpotqa", out) == 2
+    assert "h.json exists" in capsys.readouterr().err and out.read_text() == "mine"
+    assert run("hotpotqa", out, "--overwrite") == 0
+    assert len(json.loads(out.read_text(encoding="utf-8"))) == 7
+
+
+@pytest.mark.parametrize(
+    "task, more, message",
+    [
+        ("wikihop", "--comparisons=0.5", "--task=wikihop has no --comparisons"),
+        ("hotpotqa", "--masked", "--task=hotpotqa has no --masked; its sizes are"),
+        ("hotpotqa", "--count=0", "--count must be at least 1, got 0"),
+        ("hotpotqa", "--start=-1", "--start must be at least 0, got -1"),
+        ("hotpotqa", "--facts=5", "facts must be one of"),
+        ("wikihop", "--candidates=2", "candidates must be 4 to 100"),
+        ("hotpotqa", "--out=/none/there/x.json", "a file in a folder that exists"),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
+    assert run(task, tmp_path / "x.json", more) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        ("--hops=2-x", "must be like 2 or 2-3, got '2-x'"),
+        ("--count=many", "invalid int value"),
+        ("--task=chess", "invalid choice"),
+    ],
+)
+def test_arguments_of_a_wrong_form_are_named(tmp_path, capsys, more, message):
+    with pytest.raises(SystemExit) as stop:
+        run("hotpotqa", tmp_path / "x.json", more)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path):
+    def some():
+        yield {"a": 1}
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_records(tmp_path / "x.json", some())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_records_are_an_empty_array(tmp_path):
+    write_records(tmp_path / "x.json", iter(()))
+    assert json.loads((tmp_path / "x.json").read_text()) == []
