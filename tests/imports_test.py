@@ -122,16 +122,19 @@ ALLOWED = {
     "training": TRAINING,
     "objectives": OBJECTIVES,
     "drawing": OPS | {"ops"},
+    # Plain Python values in, plain Python values out.
+    "scoring": set(),
     # Tables name the config of the family that they convert to.
-    "conversion": MODELS | {"models"},
+    "conversion": MODELS | {"models", "config_fields", "config_sections"},
     # Command lines.
     "train": OBJECTIVES | {"objectives"},
+    "convert": OBJECTIVES | {"objectives", "conversion"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},
 }
 # Package -> the only parts (or files) that may import it.
 OWNERS = {
     "flax": ("layers/", "models/"),
-    "orbax": ("training/checkpoint.py",),
+    "orbax": ("training/checkpoint_orbax.py",),
     "optax": ("training/",),
 }
 NEVER = ("tasks", "launch", "benchmarks", "tests", "configs")

@@ -55,6 +55,14 @@ def split_first(parts: int) -> Transform:
     )
 
 
+def compose(first: Transform, second: Transform) -> Transform:
+    """`first`, then `second`."""
+    return Transform(
+        lambda x: second.forward(first.forward(x)),
+        lambda x: first.inverse(second.inverse(x)),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One kind of parameter.

@@ -7,7 +7,15 @@ import jax
 import pytest
 from conftest import golden_folder, shared_folder
 
-from parity import etc_layer, etc_model, etc_structure, optimizers, tokenizers
+from parity import (
+    etc_layer,
+    etc_model,
+    etc_structure,
+    multihop_heads,
+    multihop_tasks,
+    optimizers,
+    tokenizers,
+)
 from parity.cases import Case, find_cases
 
 TOLERANCE = 2e-5
@@ -15,10 +23,14 @@ TOLERANCE = 2e-5
 RUNNERS = {
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
+    "NQ and HotpotQA heads": multihop_heads.run_answers,
     "RelativePositionGenerator": etc_structure.run_relative_positions,
     "feature_utils+input_utils": etc_structure.run_side_inputs,
+    "hotpotqa example builder": multihop_tasks.run_hotpotqa,
     "multihop side inputs": etc_structure.run_multihop,
     "optimizer": optimizers.run,
+    "wikihop example builder": multihop_tasks.run_wikihop,
+    "wikihop head": multihop_heads.run_candidates,
     "wordpiece tokenizer": tokenizers.run_wordpiece,
 }
 
@@ -27,14 +39,10 @@ RUNNERS = {
 NOT_BUILT = frozenset(
     {
         # Official ETC: training and tasks.
-        "NQ and HotpotQA heads",
         "NQ joint decode",
         "NQ window builder",
         "OpenKP example builder",
-        "hotpotqa example builder",
         "openkp head",
-        "wikihop example builder",
-        "wikihop head",
         # Peers, by model class.
         "BartForConditionalGeneration",
         "BertForMaskedLM",

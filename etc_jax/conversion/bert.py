@@ -1,0 +1,312 @@
+"""BERT and RoBERTa as Hugging Face writes them: config, weights, names.
+
+A folder holds `config.json` and safetensors. Weights are read under one set of names,
+whatever the checkpoint calls them: those of the body without `bert.` or `roberta.`, as
+`encoder.layer.0.output.dense.weight`, and those of the head of masked language
+modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from etc_jax.conversion.engine import (
+    TRANSPOSE,
+    Row,
+    compose,
+    split_first,
+    split_last,
+)
+from etc_jax.conversion.safetensors_io import SafetensorsFiles
+
+CONFIG = "config.json"
+
+TOKENS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
+# Not a weight: 0, 1, ..., which old versions of transformers saved with the rest.
+POSITION_IDS = "embeddings.position_ids"
+MLM_BIAS = "mlm.bias"
+MLM_PARTS = (
+    "mlm.dense.weight",
+    "mlm.dense.bias",
+    "mlm.norm.weight",
+    "mlm.norm.bias",
+    MLM_BIAS,
+)
+DECODER = "mlm.decoder.weight"
+DECODER_BIAS = "mlm.decoder.bias"
+
+# Names of Hugging Face -> of `etc_jax.layers.common`.
+_ACTIVATIONS = {
+    "gelu": "gelu_exact",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+
+# Family -> (pattern, replacement) for whole names. The first that matches is used.
+_NAMES = {
+    "bert": (
+        (r"cls\.predictions\.transform\.dense\.(.*)", r"mlm.dense.\1"),
+        (r"cls\.predictions\.transform\.LayerNorm\.(.*)", r"mlm.norm.\1"),
+        (r"cls\.predictions\.decoder\.(.*)", r"mlm.decoder.\1"),
+        (r"cls\.predictions\.bias", MLM_BIAS),
+        (r"bert\.(.*)", r"\1"),
+    ),
+    "roberta": (
+        (r"lm_head\.layer_norm\.(.*)", r"mlm.norm.\1"),
+        (r"lm_head\.(.*)", r"mlm.\1"),
+        (r"roberta\.(.*)", r"\1"),
+    ),
+}
+# The first checkpoints name the parts of a norm as TensorFlow did.
+_OLD_NORMS = {".gamma": ".weight", ".beta": ".bias"}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes and choices of a BERT or RoBERTa.
+
+    Attributes:
+      family: "bert" or "roberta".
+      vocab_size: rows of the token table.
+      embed_dim, num_layers, num_heads, mlp_dim: as in our models.
+      num_types: rows of the token-type table.
+      num_positions: rows of the position table that tokens use.
+      position_offset: row of position 0; the rows before it are RoBERTa's padding.
+      activation: a name of `layers.common.ACTIVATIONS`.
+      layer_norm_epsilon: added to variances.
+    """
+
+    family: str
+    vocab_size: int
+    embed_dim: int
+    num_layers: int
+    num_heads: int
+    mlp_dim: int
+    num_types: int
+    num_positions: int
+    position_offset: int
+    activation: str
+    layer_norm_epsilon: float
+
+
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "embed_dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "mlp_dim",
+    "type_vocab_size": "num_types",
+    "max_position_embeddings": "num_positions",
+}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
+    """Reads the dict of a `config.json`.
+
+    Raises:
+      ValueError: naming every key that is missing, or says what cannot be lifted.
+    """
+    problems = list(_config_problems(values))
+    if problems:
+        raise ValueError("config of BERT or RoBERTa:\n  " + "\n  ".join(problems))
+    sizes = {ours: values[theirs] for theirs, ours in _SIZES.items()}
+    offset = 0
+    if values["model_type"] == "roberta":
+        # Positions are counted from the id of padding, which is the table's own pad.
+        offset = values["pad_token_id"] + 1
+    return BertConfig(
+        family=values["model_type"],
+        **{**sizes, "num_positions": sizes["num_positions"] - offset},
+        position_offset=offset,
+        activation=_ACTIVATIONS[values["hidden_act"]],
+        layer_norm_epsilon=float(values["layer_norm_eps"]),
+    )
+
+
+def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    family = values.get("model_type")
+    if family not in _NAMES:
+        yield f"model_type is {family!r}; expected one of {', '.join(_NAMES)}"
+    needed = [*_SIZES] + ["pad_token_id"] * (family == "roberta")
+    for key in needed:
+        value = values.get(key)
+        low = 0 if key == "pad_token_id" else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < low:
+            yield f"{key} is {value!r}; expected a whole number, {low} or more"
+    activation = values.get("hidden_act")
+    if activation not in _ACTIVATIONS:
+        yield f"hidden_act is {activation!r}; expected one of {', '.join(_ACTIVATIONS)}"
+    epsilon = values.get("layer_norm_eps")
+    if not isinstance(epsilon, int | float) or not epsilon > 0:
+        yield f"layer_norm_eps is {epsilon!r}; expected a number above 0"
+    for key, expected in (
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+    ):
+        if values.get(key, expected) != expected:
+            yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
+
+
+class BertWeights(Mapping[str, np.ndarray]):
+    """Arrays of a checkpoint under the names of this module.
+
+    Args:
+      source: original name -> array; may be lazy.
+      family: "bert" or "roberta".
+
+    Raises:
+      ValueError: if two original names mean the same.
+    """
+
+    def __init__(self, source: Mapping[str, np.ndarray], family: str):
+        self._source = source
+        self._originals: dict[str, str] = {}
+        for original in source:
+            name = _our_name(original, family)
+            if name in self._originals:
+                raise ValueError(
+                    f"the checkpoint has both {self._originals[name]!r} and "
+                    f"{original!r}, which mean the same; remove one of them"
+                )
+            self._originals[name] = original
+
+    def __len__(self) -> int:
+        return len(self._originals)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._originals)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._source[self._originals[name]]
+
+    def original(self, name: str) -> str:
+        """What the checkpoint calls an array."""
+        return self._originals[name]
+
+
+def _our_name(original: str, family: str) -> str:
+    name = original
+    for pattern, replacement in _NAMES[family]:
+        if re.fullmatch(pattern, original):
+            name = re.sub(pattern, replacement, original)
+            break
+    for old, new in _OLD_NORMS.items():
+        if name.endswith(old):
+            name = name.removesuffix(old) + new
+    return name
+
+
+class BertCheckpoint(NamedTuple):
+    """A checkpoint of Hugging Face."""
+
+    config: BertConfig
+    weights: BertWeights
+
+
+def read_config(folder: str | os.PathLike) -> BertConfig:
+    """The config of a folder.
+
+    Raises:
+      ValueError: if there is none, or it is of another kind of model.
+    """
+    path = pathlib.Path(folder) / CONFIG
+    if not path.is_file():
+        raise ValueError(
+            f"no {CONFIG} in {folder}; expected a folder that Hugging Face's "
+            "save_pretrained wrote"
+        )
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
+    try:
+        return config_from_hf(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:
+    """Config and weights of a folder; arrays are read when they are asked for.
+
+    Raises:
+      ValueError: if something is missing, damaged or of another kind of model.
+    """
+    config = read_config(folder)
+    return BertCheckpoint(config, BertWeights(SafetensorsFiles(folder), config.family))
+
+
+def _linear(source: str, target: str, kernel, bias=None) -> tuple[Row, Row]:
+    """Rows of a torch Linear, whose weight is `[out, in]`."""
+    bias = (bias,) if bias else ()
+    return (
+        Row(f"{source}.weight", f"{target}/kernel", kernel),
+        Row(f"{source}.bias", f"{target}/bias", *bias),
+    )
+
+
+def _norm(source: str, target: str) -> tuple[Row, Row]:
+    return (
+        Row(f"{source}.weight", f"{target}/scale"),
+        Row(f"{source}.bias", f"{target}/bias"),
+    )
+
+
+def lifting_names(
+    num_heads: int, *, scan_layers: bool, target: str, heads: str = ""
+) -> tuple[Row, ...]:
+    """Rows of what an ETC takes from BERT as it is (paper, section 3.6 and app. D).
+
+    Every copy of a projection, norm or feed-forward block that ETC has comes from the
+    one that BERT has. The tables of tokens, types and positions, whose rows may differ
+    in number, are not among them; nor is the bias over the vocabulary.
+
+    Args:
+      num_heads: of every projection.
+      scan_layers: whether the layers of the ETC are stacked.
+      target: what stands before the encoder's paths, as "encoder/".
+      heads: what stands before those of the MLM head.
+    """
+    split = split_last(num_heads)
+    projection = (compose(TRANSPOSE, split), split)
+    layer = "layers" if scan_layers else "layers_{layer}"
+    ours = f"{target}stack/{layer}/layer/"
+    attention = f"{ours}attention/"
+    bert = "encoder.layer.{layer}."
+    out = compose(TRANSPOSE, split_first(num_heads))
+    rows: list[Row] = []
+    for piece in ("l2l", "l2g", "g2g", "g2l"):
+        for kind in ("key", "value"):
+            theirs = f"{bert}attention.self.{kind}"
+            rows += _linear(theirs, f"{attention}{piece}_{kind}", *projection)
+    for side in ("long", "global"):
+        theirs = f"{bert}attention.self.query"
+        rows += _linear(theirs, f"{attention}{side}_query", *projection)
+        rows += _linear(f"{bert}attention.output.dense", f"{attention}{side}_out", out)
+        rows += _norm(
+            f"{bert}attention.output.LayerNorm", f"{ours}{side}_attention_norm"
+        )
+        rows += _norm("embeddings.LayerNorm", f"{target}embeddings/{side}_embed_norm")
+    for side in ("", "long_", "global_"):
+        mlp = f"{ours}{side}mlp"
+        rows += _linear(f"{bert}intermediate.dense", f"{mlp}/wi", TRANSPOSE)
+        rows += _linear(f"{bert}output.dense", f"{mlp}/wo", TRANSPOSE)
+        rows += _norm(f"{bert}output.LayerNorm", f"{mlp}_norm")
+    rows += _linear("mlm.dense", f"{heads}mlm_dense", TRANSPOSE)
+    rows += _norm("mlm.norm", f"{heads}mlm_norm")
+    return tuple(rows)

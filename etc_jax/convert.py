@@ -1,0 +1,310 @@
+"""Makes a model of this project from a checkpoint of another one.
+
+    python -m etc_jax.convert --official=etc_base_2x_pretrain --out=models/etc_base
+
+        An official ETC checkpoint of TensorFlow: the prefix of its files or the folder
+        they are in, with etc_config.json beside them. TensorFlow is not needed.
+
+    python -m etc_jax.convert --lift=bert-base-uncased --out=models/etc_from_bert \\
+        --config=configs/etc_base_pretrain.py
+
+        Weights of BERT or RoBERTa, from a folder of Hugging Face with config.json and
+        safetensors, as the beginning of the model of a config file. The numbers of
+        layers and heads, the hidden width and that of the feed-forward blocks must be
+        equal. As in the ETC paper (section 3.6, appendix D), positions are dropped and
+        the model keeps its own activation, gelu by tanh; token types, on which the
+        paper is silent, begin anew. The flags below depart from that.
+
+    python -m etc_jax.convert --lift=roberta-base --out=models/etc_from_roberta \\
+        --config=configs/etc_base_pretrain.py:shared --config.model.vocab_size=50265 \\
+        --activation=source --epsilon=source --types=first --special sentence=cls
+
+The folder holds model.json, params.safetensors and report.json, which tells what every
+array was made of, what is new and what was left over. It appears whole or not at all.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from absl import flags
+from ml_collections import config_flags
+
+from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.conversion import bert, native
+from etc_jax.conversion.etc_official import config_from_official, import_official
+from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
+from etc_jax.conversion.tf_checkpoint import TfCheckpoint
+from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.models.etc import EtcConfig
+from etc_jax.objectives.pretraining import Pretraining
+
+OFFICIAL_CONFIG = "etc_config.json"
+ENCODER = "encoder/"
+_SHOWN = 8
+
+
+def _path(text: str) -> str:
+    # A shell leaves the tilde of --out=~/models alone.
+    return str(pathlib.Path(text).expanduser())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m etc_jax.convert",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--official", metavar="CHECKPOINT", type=_path, help="official ETC"
+    )
+    source.add_argument("--lift", metavar="FOLDER", type=_path, help="BERT or RoBERTa")
+    parser.add_argument("--out", required=True, type=_path, help="folder to write")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a model that --out holds"
+    )
+    official = parser.add_argument_group("with --official")
+    official.add_argument(
+        "--etc_config", type=_path, help="its etc_config.json, if elsewhere"
+    )
+    official.add_argument(
+        "--verify", action="store_true", help="compare checksums; 5 MB a second"
+    )
+    lifting = parser.add_argument_group("with --lift")
+    lifting.add_argument(
+        "--config",
+        metavar="FILE",
+        help="config file of the model; --config.model.NAME=VALUE changes a field",
+    )
+    lifting.add_argument(
+        "--positions",
+        choices=("drop", "copy"),
+        help="absolute positions; default: drop",
+    )
+    lifting.add_argument(
+        "--types",
+        choices=("drop", "copy", "first"),
+        help="token types; copy: row by row; first: the source's first row into every "
+        "row, as long tokens have type 1 here; default: drop",
+    )
+    for name, what in (("activation", "activation"), ("epsilon", "epsilon of norms")):
+        lifting.add_argument(
+            f"--{name}",
+            choices=("model", "source"),
+            help=f"whose {what}; default: model, that of the config file",
+        )
+    lifting.add_argument(
+        "--special",
+        nargs="+",
+        metavar="ROLE=ROLE",
+        help="special tokens that begin with the embedding of another, such as "
+        "sentence=cls; ids are those of official ETC for the vocabulary in FOLDER",
+    )
+    lifting.add_argument("--seed", type=int, help="of what begins anew; default: 0")
+    return parser
+
+
+_FILE = "--config="
+_OFFICIAL_ONLY = ("etc_config", "verify")
+_LIFT_ONLY = ("positions", "types", "activation", "epsilon", "special", "seed")
+
+
+def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """(flags, those of the config file)."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = _parser()
+    # ml_collections reads the config file and its changes.
+    config_argv = [a for a in argv if a.startswith((_FILE, "--config."))]
+    args = parser.parse_args([a for a in argv if a not in config_argv])
+    if args.config is not None:
+        parser.error("write --config=FILE, with an equals sign")
+    # By identity: --seed=0 is given.
+    given = {n for n, v in vars(args).items() if v is not None and v is not False}
+    given |= {"config"} if config_argv else set()
+    mode, foreign = "--lift", _OFFICIAL_ONLY
+    if args.lift is None:
+        mode, foreign = "--official", ("config", *_LIFT_ONLY)
+    if wrong := [f"--{name}" for name in foreign if name in given]:
+        parser.error(f"{', '.join(wrong)} cannot go with {mode}")
+    if args.lift is not None and not any(a.startswith(_FILE) for a in config_argv):
+        parser.error("--lift needs --config=FILE, whose model it makes")
+    return args, config_argv
+
+
+def _model_of(config_argv: Sequence[str]) -> EtcConfig:
+    """The model of a config file with its changes.
+
+    Raises:
+      ValueError: if the file or a change is wrong, or the model is no ETC.
+    """
+    for path in (a.removeprefix(_FILE) for a in config_argv if a.startswith(_FILE)):
+        if not (file := pathlib.Path(path.partition(":")[0])).is_file():
+            raise ValueError(f"--config: there is no file {file}")
+    argv = ["etc_jax.convert", *config_argv]
+    # Flags of its own: other modules of the package define --config as well.
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file(
+        "config", None, "", flag_values=values, sys_argv=argv, lock_config=True
+    )
+    try:
+        values(argv)
+        section = values.config.model.to_dict()
+    except (flags.Error, AttributeError, KeyError, OSError) as error:
+        raise ValueError(f"--config: {_message(error)}") from error
+    config = native.model_config(section)
+    if not isinstance(config, EtcConfig):
+        raise ValueError(
+            f"--config is of a {section['family']}; BERT is lifted into etc"
+        )
+    return config
+
+
+def _message(error: BaseException) -> str:
+    """What an error of ml_collections says, which wraps others and their tracebacks."""
+    while error.args and isinstance(error.args[0], Exception):
+        error = error.args[0]
+    # The text of a KeyError is otherwise the representation of its message.
+    text = str(error.args[0] if isinstance(error, KeyError) else error)
+    return (text.strip().splitlines() or [repr(error)])[-1]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) or "none"
+    more = len(names) - _SHOWN
+    return shown if more <= 0 else f"{shown} and {more} more (see {native.REPORT})"
+
+
+def _fresh(config: EtcConfig, seed: int) -> dict[str, Any]:
+    """Initialised parameters of the model with the heads of pre-training."""
+    return _init(Pretraining(config, ObjectiveConfig()), jax.random.key(seed))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init(task: Pretraining, rng: jax.Array) -> dict[str, Any]:
+    return task.init(rng)
+
+
+def _official_config(args: argparse.Namespace):
+    place = pathlib.Path(args.official)
+    folder = place if place.is_dir() else place.parent
+    path = pathlib.Path(args.etc_config or folder / OFFICIAL_CONFIG)
+    if not path.is_file():
+        raise ValueError(f"no {path}; give the checkpoint's config by --etc_config")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
+    try:
+        return config_from_official(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def convert_official(args: argparse.Namespace) -> str:
+    """An official checkpoint -> a saved model; what to tell about it."""
+    config, unknown = _official_config(args)
+    source = TfCheckpoint(args.official)
+    if args.verify:
+        source.verify()
+    abstract = jax.eval_shape(lambda: _fresh(config, 0))
+    params, report = import_official(
+        source, config, abstract, target=ENCODER, allow_missing=[f"(?!{ENCODER}).*"]
+    )
+    about = {
+        "made_from": {"official": str(args.official)},
+        "unknown_config_keys": list(unknown),
+        "loaded": {path: list(names) for path, names in report.loaded.items()},
+        "left_out": list(report.missing),
+        "left_over": list(report.unused),
+    }
+    native.save(args.out, params, config, about, overwrite=args.overwrite)
+    lines = [f"{len(report.loaded)} arrays of the encoder"]
+    for title, names in (
+        ("left out, as the checkpoint's heads are not ours", report.missing),
+        ("left over in the checkpoint", report.unused),
+        ("keys of the config that mean nothing to us", unknown),
+    ):
+        lines.append(f"{len(names)} {title}: {_listed(names)}")
+    return "\n".join(lines)
+
+
+def _token_rows(pairs: Sequence[str], folder: str) -> tuple[tuple[int, int], ...]:
+    """(id, id whose row it begins with) of pairs of roles.
+
+    Raises:
+      ValueError, OSError: if a pair is none, or the vocabulary lacks a role.
+    """
+    if not pairs:
+        return ()
+    tokenizer = open_tokenizer(folder)
+    rows = []
+    for pair in pairs:
+        new, equals, old = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--special has {pair!r}; expected ROLE=ROLE")
+        rows.append((tokenizer.special_id(new), tokenizer.special_id(old)))
+    return tuple(rows)
+
+
+def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
+    """BERT or RoBERTa -> a saved model; what to tell about it."""
+    asked = _model_of(config_argv)
+    source, weights = bert.open_checkpoint(args.lift)
+    given = {name: getattr(args, name) for name in _LIFT_ONLY[:4]}
+    options = LiftOptions(
+        token_rows=_token_rows(args.special or (), args.lift),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    config = lifted_config(source, asked, options)
+    seed = args.seed or 0
+    params, report = lift(weights, source, _fresh(config, seed), config, options)
+    about = {
+        "made_from": {"lift": str(args.lift), "family": source.family},
+        "options": dataclasses.asdict(options),
+        "seed": seed,
+        **report.as_dict(),
+    }
+    native.save(args.out, params, config, about, overwrite=args.overwrite)
+    return "\n".join([report.text(), *_changed(asked, config)])
+
+
+def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
+    """What a run's config must say beside the file that was given."""
+    before, after = dataclasses.asdict(asked), dataclasses.asdict(config)
+    return [
+        f"to be given in a run as well: --config.model.{name}={value}"
+        for name, value in after.items()
+        if value != before[name]
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code, 2 for what does not fit."""
+    args, config_argv = _parse(argv)
+    # Copying needs no accelerator, and must not take one from a running job.
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        native.check_free(args.out, overwrite=args.overwrite)
+        if args.official is not None:
+            told = convert_official(args)
+        else:
+            told = convert_lifted(args, config_argv)
+    except (ValueError, OSError) as error:
+        print(f"etc_jax.convert: {error}", file=sys.stderr)
+        return 2
+    print(f"{told}\nwrote {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Heads of the ETC paper's fine-tuning tasks: encoder outputs to logits, in float32."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax.layers.common import Dense, LayerNorm, Mlp
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.types import Rows
+
+HOTPOTQA_TYPES = 3
+NATURAL_QUESTIONS_TYPES = 5
+
+
+class AnswerLogits(NamedTuple):
+    """Logits of an answer and of what supports it.
+
+    Attributes:
+      answer_type: `[b, types]`.
+      span: `[b, n, ends]`.
+      support: `[b, g]`; None if the task does not ask for it.
+    """
+
+    answer_type: jax.Array
+    span: jax.Array
+    support: jax.Array | None = None
+
+
+def _logits(config: EtcConfig, features: int, name: str) -> Dense:
+    return Dense((features,), config.initializer_range, jnp.float32, name=name)
+
+
+class HotpotqaHead(nn.Module):
+    """Supporting sentences, answer type and span (paper, appendix C).
+
+    Attributes:
+      config: of the encoder.
+    """
+
+    config: EtcConfig
+
+    @nn.compact
+    def __call__(self, x: Rows) -> AnswerLogits:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> logits.
+
+        The type is read off the first global token; a support logit is there for each
+        global token, and two span logits for each long token.
+        """
+        first = x.global_[:, 0]
+        support = _logits(self.config, 1, "support")(x.global_)
+        return AnswerLogits(
+            answer_type=_logits(self.config, HOTPOTQA_TYPES, "answer_type")(first),
+            span=_logits(self.config, 2, "answer_span")(x.long),
+            support=support[..., 0],
+        )
+
+
+class NaturalQuestionsHead(nn.Module):
+    """Answer type, and both ends of short and long answer (paper, appendix C).
+
+    Attributes:
+      config: of the encoder.
+    """
+
+    config: EtcConfig
+
+    @nn.compact
+    def __call__(self, x: Rows) -> AnswerLogits:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> logits.
+
+        The type is read off the first long token. The four span logits are those of the
+        short answer's begin and end, and the long answer's.
+        """
+        kinds = NATURAL_QUESTIONS_TYPES
+        return AnswerLogits(
+            answer_type=_logits(self.config, kinds, "answer_type")(x.long[:, 0]),
+            span=_logits(self.config, 4, "answer_span")(x.long),
+        )
+
+
+class CandidateHead(nn.Module):
+    """A logit for each global token, those of candidates to be chosen from: WikiHop.
+
+    Attributes:
+      config: of the encoder.
+      final_layer: one more feed-forward block before the logits.
+      deterministic: no dropout.
+    """
+
+    config: EtcConfig
+    final_layer: bool = True
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, x: Rows) -> jax.Array:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, g]`."""
+        y = self._final(x.global_) if self.final_layer else x.global_
+        return _logits(self.config, 1, "candidate")(y)[..., 0]
+
+    def _final(self, y: jax.Array) -> jax.Array:
+        c = self.config
+        mlp = Mlp(
+            c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype, name="mlp"
+        )
+        norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="mlp_norm")
+        dropout = nn.Dropout(c.dropout_rate)
+        return norm(y + dropout(mlp(y), deterministic=self.deterministic))

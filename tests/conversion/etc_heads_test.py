@@ -1,0 +1,67 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax.conversion import etc_heads
+from etc_jax.conversion.engine import export_params, import_params
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
+from etc_jax.types import Rows
+
+CONFIG = EtcConfig(embed_dim=4, num_heads=2, mlp_dim=6)
+ROWS = Rows(jnp.zeros((1, 3, 4)), jnp.zeros((1, 2, 4)))
+
+# Official variable -> shape, as the released code makes them.
+LINEAR = {
+    "supporting_facts_output": 1,
+    "answer_type_output": 3,
+    "answer_span_output": 2,
+}
+FINAL = "global_output_layer/transform/residual_block"
+HEADS = {
+    "hotpotqa": (
+        HotpotqaHead(CONFIG),
+        etc_heads.HOTPOTQA,
+        {f"{name}_weights": (n, 4) for name, n in LINEAR.items()}
+        | {f"{name}_bias": (n,) for name, n in LINEAR.items()},
+    ),
+    "natural questions": (
+        NaturalQuestionsHead(CONFIG),
+        etc_heads.NATURAL_QUESTIONS,
+        {
+            "cls/nq/long_output_weights": (4, 4),
+            "cls/nq/long_output_bias": (4,),
+            "answer_type_output_weights": (5, 4),
+            "answer_type_output_bias": (5,),
+        },
+    ),
+    "candidates": (
+        CandidateHead(CONFIG),
+        etc_heads.CANDIDATES,
+        {
+            "output_weights": (1, 4),
+            "output_bias": (1,),
+            f"{FINAL}/dense_layers/layer_0/kernel": (4, 6),
+            f"{FINAL}/dense_layers/layer_0/bias": (6,),
+            f"{FINAL}/dense_layers/layer_1/kernel": (6, 4),
+            f"{FINAL}/dense_layers/layer_1/bias": (4,),
+            f"{FINAL}/layer_norm/gamma": (4,),
+            f"{FINAL}/layer_norm/beta": (4,),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_official_variables_come_in_and_out_unchanged(name):
+    head, table, shapes = HEADS[name]
+    rng = np.random.default_rng(0)
+    official = {k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()}
+    abstract = jax.eval_shape(head.init, jax.random.key(0), ROWS)["params"]
+    params, report = import_params(table, official, abstract)
+    assert not report.missing and not report.unused
+    back = export_params(table, params)
+    assert set(back) == set(official)
+    for variable, value in official.items():
+        np.testing.assert_array_equal(back[variable], value)
