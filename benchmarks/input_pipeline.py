@@ -83,7 +83,9 @@ def write_text(folder: pathlib.Path, num_tokens: int, seed: int = 0) -> TokenCac
     mapped = {}
     for name in ("tokens", "word_bits", "sentence_offsets", "document_offsets"):
         np.save(folder / f"{name}.npy", getattr(made, name))
-        mapped[name] = np.load(folder / f"{name}.npy", mmap_mode="r")
+        mapped[name] = np.load(
+            folder / f"{name}.npy", mmap_mode="r", allow_pickle=False
+        )
     return dataclasses.replace(made, path=folder, **mapped)
 
 

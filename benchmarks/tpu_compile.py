@@ -12,59 +12,73 @@ libtpu takes a machine-wide lock: run one such compile at a time.
 import argparse
 import json
 import math
-import os
 import re
 import sys
 import time
 
-# Before jax: libtpu asks the cloud for its machine unless it is told.
-_ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "TPU_WORKER_ID": "0",
-}
+import jax
+import jax.numpy as jnp
+
+from etc_jax import structure as st
+from etc_jax.models import etc
+from etc_jax.training import topology as topology_lib
+from etc_jax.training.errors import UserError
+
+LEARNING_RATE = 1e-3
 
 
-def compile_encoder(config, long_length: int, global_length: int, topology: str):
+def compile_encoder(
+    config: etc.EtcConfig,
+    long_length: int,
+    global_length: int,
+    topology: str,
+    *,
+    dropout: bool = False,
+    updates: bool = False,
+) -> tuple[jax.stages.Compiled, float]:
     """The compiled gradient step of one input on one chip of a topology.
 
     Args:
-      config: `EtcConfig`.
+      config: of the encoder.
       long_length: n.
       global_length: g.
-      topology: a name that libtpu knows, such as v5e:2x2.
+      topology: a name that libtpu knows, such as v5e:1x1.
+      dropout: whether it acts, at the rates of the config.
+      updates: plain gradient descent in place, instead of returning gradients.
 
     Returns:
       (compiled, seconds of compiling).
+
+    Raises:
+      UserError: if libtpu is not to be had, or knows no such topology.
     """
-    import jax
-    import jax.numpy as jnp
-    from jax.experimental import topologies
-
-    from etc_jax import structure as st
-    from etc_jax.models.etc import Etc
-
-    chips = topologies.get_topology_desc(platform="tpu", topology_name=topology)
-    chip = jax.sharding.SingleDeviceSharding(chips.devices[0])
+    chip = topology_lib.devices(topology)[0]
+    layout = jax.sharding.SingleDeviceSharding(chip)
 
     def on_chip(x):
-        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip)
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
 
     tokens = jax.ShapeDtypeStruct((1, long_length), jnp.int32)
     globals_ = jax.ShapeDtypeStruct((1, global_length), jnp.int32)
     links = jax.ShapeDtypeStruct((1, long_length, 1), jnp.int16)
     inputs = (tokens, globals_, st.Structure(tokens, globals_, links))
-    model = Etc(config)
-    params = jax.eval_shape(model.init, jax.random.key(0), *inputs)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params = jax.eval_shape(etc.Etc(config).init, key, *inputs)
+    model = etc.Etc(config, deterministic=not dropout)
 
-    def loss(params, *inputs):
-        outputs = model.apply(params, *inputs)
+    def loss(params, key, *inputs):
+        outputs = model.apply(params, *inputs, rngs={"dropout": key})
         return sum(jnp.mean(x.astype(jnp.float32) ** 2) for x in outputs)
 
-    arguments = jax.tree.map(on_chip, (params, *inputs))
-    lowered = jax.jit(jax.value_and_grad(loss)).lower(*arguments)
+    def update(params, key, *inputs):
+        value, grads = jax.value_and_grad(loss)(params, key, *inputs)
+        new = jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, grads)
+        return new, value
+
+    step = jax.jit(jax.value_and_grad(loss))
+    if updates:
+        step = jax.jit(update, donate_argnums=0)
+    lowered = step.lower(*jax.tree.map(on_chip, (params, key, *inputs)))
     began = time.perf_counter()
     return lowered.compile(), time.perf_counter() - began
 
@@ -96,7 +110,7 @@ def _parse(argv):
     parser.add_argument("--size", choices=("base", "base_shared", "large"))
     parser.add_argument("--long_length", type=int, default=4096)
     parser.add_argument("--global_length", type=int, default=230)
-    parser.add_argument("--topology", default="v5e:2x2")
+    parser.add_argument("--topology", default="v5e:1x1")
     parser.add_argument("--remat_policy", default="attention")
     parser.add_argument("--chunk_blocks", type=int, default=8)
     parser.add_argument("--out", help="JSON file to write")
@@ -105,11 +119,7 @@ def _parse(argv):
 
 
 def main(argv=None) -> int:
-    """Compiles, prints and writes; 1 if a forbidden array is there."""
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    from etc_jax.models import etc
-
+    """Compiles, prints and writes; 1 for a forbidden array, 2 without a compiler."""
     args = _parse(argv)
     config = getattr(etc, args.size)(
         dtype="bfloat16",
@@ -117,9 +127,13 @@ def main(argv=None) -> int:
         attention_block_size=128,
         attention_chunk_blocks=args.chunk_blocks,
     )
-    compiled, seconds = compile_encoder(
-        config, args.long_length, args.global_length, args.topology
-    )
+    try:
+        compiled, seconds = compile_encoder(
+            config, args.long_length, args.global_length, args.topology
+        )
+    except UserError as error:
+        print(f"benchmarks.tpu_compile: {error}", file=sys.stderr)
+        return error.exit_code
     memory = compiled.memory_analysis()
     shapes = float32_shapes(compiled.as_text())
     forbidden = quadratic_shapes(shapes, config, args.long_length)

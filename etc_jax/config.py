@@ -72,7 +72,13 @@ _SECTIONS = {
 # run and watched, not what it computes (other meshes differ in rounding alone).
 _RUNTIME_FIELDS = (
     "mesh",
-    "checkpoint",
+    "checkpoint.every_steps",
+    "checkpoint.keep",
+    "checkpoint.keep_every_steps",
+    "checkpoint.keep_best",
+    "checkpoint.best_metric",
+    "checkpoint.best_is",
+    "optimizer.shard_state",
     "data.cache_dir",
     "data.export_workers",
     "data.read_workers",
@@ -247,6 +253,18 @@ def _batch_divides(config: Config) -> Iterator[Problem]:
         )
 
 
+def _lengths_divide(config: Config) -> Iterator[Problem]:
+    ways = config.mesh.sequence
+    for field in ("long_length", "cpc_long_length"):
+        size = getattr(config.data, field)
+        if size is not None and ways > 1 and size % ways:
+            yield (
+                f"data.{field}",
+                f"is {size}, not divisible by mesh.sequence = {ways}; "
+                f"{nearest_multiples(size, ways)}",
+            )
+
+
 def _end_is_below_the_peak(config: Config) -> Iterator[Problem]:
     end, peak = config.schedule.end_value, config.optimizer.learning_rate
     if end > peak:
@@ -264,6 +282,17 @@ def _profile_comes(config: Config) -> Iterator[Problem]:
             "train.profile_start_step",
             f"is {start}, but the run ends at train.num_steps = {total}; make it "
             "smaller",
+        )
+
+
+def _best_are_evaluated(config: Config) -> Iterator[Problem]:
+    saves, evaluations = config.checkpoint.every_steps, config.train.eval_every_steps
+    if config.checkpoint.keep_best and saves % evaluations:
+        yield (
+            "checkpoint.every_steps",
+            f"is {saves}, not a multiple of train.eval_every_steps = {evaluations}, "
+            "but checkpoint.keep_best ranks by an evaluation at the same step; "
+            f"{nearest_multiples(saves, evaluations)}",
         )
 
 
@@ -299,6 +328,18 @@ def _vocabulary_fits(config: Config) -> Iterator[Problem]:
         )
 
 
+def _positions_suffice(config: Config) -> Iterator[Problem]:
+    rows = getattr(config.model, "max_positions", 0)
+    for field in ("long_length", "global_length"):
+        length = getattr(config.data, field)
+        if isinstance(rows, int) and 0 < rows < length:
+            yield (
+                f"data.{field}",
+                f"is {length}, but the model has positions for {rows} tokens; lower it "
+                f"to {rows}, or raise model.max_positions to {length} (0: none)",
+            )
+
+
 def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
     if config.data.global_tokens == "fixed_blocks" and config.objective.cpc_weight:
         yield (
@@ -317,8 +358,20 @@ _CROSS_CHECKS = (
     ),
     (("schedule.end_value", "optimizer.learning_rate"), _end_is_below_the_peak),
     (("train.profile_start_step", "train.num_steps"), _profile_comes),
+    (
+        ("checkpoint.every_steps", "checkpoint.keep_best", "train.eval_every_steps"),
+        _best_are_evaluated,
+    ),
     (("model", "mesh.fsdp", "mesh.tensor"), _model_divides),
+    (
+        ("data.long_length", "data.cpc_long_length", "mesh.sequence"),
+        _lengths_divide,
+    ),
     (("model.vocab_size", "data.vocab_size"), _vocabulary_fits),
+    (
+        ("model.max_positions", "data.long_length", "data.global_length"),
+        _positions_suffice,
+    ),
     (("data.global_tokens", "objective.cpc_weight"), _fixed_blocks_have_no_cpc),
 )
 

@@ -183,7 +183,11 @@ def _convert_union(value, members, path, problems):
 def _convert_literal(value, choices):
     # 1 == True, but a flag is not a number.
     if not any(value == c and type(value) is type(c) for c in choices):
-        raise _WrongType("one of " + ", ".join(repr(c) for c in choices))
+        listed = "one of " + ", ".join(repr(c) for c in choices)
+        names = [c for c in choices if isinstance(c, str)]
+        near = difflib.get_close_matches(str(value), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise _WrongType(listed + hint)
     return value
 
 

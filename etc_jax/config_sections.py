@@ -163,8 +163,51 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class AdafactorConfig:
+    """What only Adafactor has (Shazeer & Stern 2018); the defaults are T5's.
+
+    Attributes:
+      decay_rate: update t keeps 1 - t ** -decay_rate of the second moments.
+      clipping_threshold: of the root mean square of an update.
+      multiply_by_parameter_scale: updates are relative to the size of a parameter.
+      min_parameter_scale: in place of a smaller size (eps2 in the paper).
+      momentum: share of the last update that is kept; 0: none, which saves its memory.
+      min_dim_size_to_factor: matrices with fewer rows or columns keep all squares.
+      eps: added to squared gradients (eps1 in the paper).
+    """
+
+    decay_rate: float = 0.8
+    clipping_threshold: float = 1.0
+    multiply_by_parameter_scale: bool = True
+    min_parameter_scale: float = 1e-3
+    momentum: float = 0.0
+    min_dim_size_to_factor: int = 128
+    eps: float = 1e-30
+
+    def problems(self) -> Iterator[Problem]:
+        yield from at_least(self, 1, "clipping_threshold", "min_dim_size_to_factor")
+        for field in ("decay_rate", "min_parameter_scale", "eps"):
+            if not getattr(self, field) > 0:
+                yield field, f"is {getattr(self, field)}; expected more than 0"
+        if not 0 <= self.momentum < 1:
+            yield "momentum", f"is {self.momentum}; expected 0 <= momentum < 1"
+
+
+@dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """How gradients become updates."""
+    """How gradients become updates.
+
+    Attributes:
+      name: of the optimizer; see `training/optimizer.py`.
+      learning_rate: the peak of the schedule.
+      b1, b2, eps: decay of the two moments and what is added to the root, of all but
+        Adafactor.
+      weight_decay: of matrices and tables, times the learning rate.
+      clip_norm: largest global norm of the gradient.
+      shard_state: split the optimizer's arrays over mesh axis data too (ZeRO, stage 1):
+        less memory, the same updates. May change between a run and its continuation.
+      adafactor: fields of that optimizer alone.
+    """
 
     name: str = "adamw"
     learning_rate: float = 1e-3
@@ -173,6 +216,8 @@ class OptimizerConfig:
     eps: float = 1e-6
     weight_decay: float = 0.01
     clip_norm: float = 1.0
+    shard_state: bool = False
+    adafactor: AdafactorConfig = AdafactorConfig()
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("optimizer", self.name)
@@ -183,6 +228,25 @@ class OptimizerConfig:
         for field in ("b1", "b2"):
             if not 0 <= getattr(self, field) < 1:
                 yield field, f"is {getattr(self, field)}; expected 0 <= {field} < 1"
+        yield from self._unused()
+
+    def _unused(self) -> Iterator[Problem]:
+        """A value that would be left out in silence."""
+        if self.name != "adafactor":
+            if self.adafactor != AdafactorConfig():
+                yield (
+                    "adafactor",
+                    f"is changed, but optimizer.name={self.name!r} does not use it; "
+                    "choose 'adafactor', or leave the section out",
+                )
+            return
+        for field in ("b1", "b2", "eps"):
+            if getattr(self, field) != getattr(OptimizerConfig, field):
+                yield (
+                    field,
+                    f"is {getattr(self, field)}, but 'adafactor' does not use it; set "
+                    "optimizer.adafactor.decay_rate, momentum or eps",
+                )
 
 
 # The schedules that have an exponent and an end.
@@ -233,6 +297,11 @@ class TrainConfig:
         mean over something other than rows (masked tokens) weighs each microbatch
         alike, and negatives within a batch are those of the microbatch alone.
       seed: of parameters, dropout and data, in [0, 2**32).
+      param_dtype: that matrices and tables are stored in; norms, biases and all of the
+        optimizer stay in float32. With `model.dtype` it makes the precision policies
+        float32 / float32, bfloat16 / float32 and bfloat16 / bfloat16 (computed /
+        stored). The last halves what parameters and gradients take, and loses updates
+        smaller than 1/512 of a weight: for short runs and little memory.
       eval_every_steps: evaluation also follows the last step.
       eval_steps: batches of one evaluation; None: all there are.
       max_nonfinite_steps: so many bad updates in a row end the run.
@@ -248,6 +317,7 @@ class TrainConfig:
     batch_size: int = 8
     accumulation_steps: int = 1
     seed: int = 0
+    param_dtype: Literal["float32", "bfloat16"] = "float32"
     log_every_steps: int = 50
     eval_every_steps: int = 500
     eval_steps: int | None = None
@@ -282,10 +352,48 @@ class TrainConfig:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointConfig:
-    """How often the state is saved, and how many saves stay."""
+    """How often the state is saved, which saves stay, and what the first one is.
+
+    Attributes:
+      every_steps: a save also follows the last step.
+      keep: so many of the newest stay.
+      keep_every_steps: those of its multiples stay for ever; None: no others.
+      keep_best: so many of the best stay as well.
+      best_metric: what "best" is measured by: a figure of the evaluation.
+      best_is: whether lower or higher is better.
+      init_from: a run's folder (its newest checkpoint) or the folder of one checkpoint:
+        the parameters start from there, with a fresh optimizer at step 0.
+      init_from_partial: parameters, or the beginnings of their paths, that are not
+        taken from there: they start as without `init_from`, and what the checkpoint
+        has under these paths is left. Without them both must have the same.
+    """
 
     every_steps: int = 500
     keep: int = 3
+    keep_every_steps: int | None = None
+    keep_best: int = 0
+    best_metric: str = "loss"
+    best_is: Literal["lowest", "highest"] = "lowest"
+    init_from: str | None = None
+    init_from_partial: tuple[str, ...] = ()
+
+    def most_kept(self, num_steps: int) -> int:
+        """How many checkpoints a run of `num_steps` keeps at most."""
+        for_ever = num_steps // self.keep_every_steps if self.keep_every_steps else 0
+        return self.keep + self.keep_best + for_ever
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "every_steps", "keep")
+        yield from at_least(self, 1, "every_steps", "keep", "keep_every_steps")
+        yield from at_least(self, 0, "keep_best")
+        every, for_ever = self.every_steps, self.keep_every_steps
+        if for_ever is not None and every >= 1 and for_ever % every:
+            yield (
+                "keep_every_steps",
+                f"is {for_ever}, not a multiple of every_steps = {every}: no save "
+                f"would be of such a step; use {max(every, for_ever // every * every)}",
+            )
+        if self.init_from_partial and self.init_from is None:
+            yield (
+                "init_from_partial",
+                "is given, but init_from is not; name the checkpoint to start from",
+            )

@@ -42,6 +42,9 @@ DEFAULT_RULES: Rules = MappingProxyType(
         "embed": "fsdp",
         "labels": None,
         "layers": None,
+        # Arrays of the optimizer, over more axes than their parameters: "data" makes
+        # each copy of the model keep a part of the moments (ZeRO, stage 1).
+        "moments": None,
     }
 )
 
@@ -61,6 +64,8 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(long_|global_)?mlp/wo/kernel", ("mlp", "embed")),
     (r"mlm_dense/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
+    # Heads of a few columns each.
+    (r"(support|answer_type|answer_span|candidate)/kernel", REPLICATED),
     (r"[^/]*norm[^/]*/scale", REPLICATED),
     (r"(bias|mlm_bias)", REPLICATED),
 )
@@ -130,26 +135,68 @@ def path_of(key_path: Any) -> str:
 def axes_for(path: str, ndim: int) -> tuple[str | None, ...]:
     """The logical axis of each dimension of the array at `path`.
 
+    The means of squares that Adafactor keeps of a matrix, "v_row" and "v_col", have the
+    axes of its rows, or of its columns, alone.
+
     Raises:
       ValueError: if no row of `PARAM_AXES` matches, or the array is too small for it.
     """
     if ndim == 0:
         return ()
+    pattern, axes = _row_for(path, ndim)
+    if axes is REPLICATED:
+        return (None,) * ndim
+    if (factor := _FACTOR.search(path)) and (matrix := _rows_and_columns(axes)):
+        axes = tuple(axes[dim] for dim in matrix[factor[2] == "v_col"])
+    if ndim < len(axes):
+        raise ValueError(
+            f"parameter {path!r} has {ndim} dimensions, but its row "
+            f"{pattern!r} of PARAM_AXES names {len(axes)}: {axes}"
+        )
+    return ("layers",) * (ndim - len(axes)) + axes
+
+
+_FACTOR = re.compile("(^|/)(v_row|v_col)/")
+
+
+def _row_for(path: str, ndim: int) -> tuple[str, tuple[str | None, ...] | None]:
     for pattern, axes in PARAM_AXES:
-        if not re.search(f"(^|/){pattern}$", path):
-            continue
-        if axes is REPLICATED:
-            return (None,) * ndim
-        if ndim < len(axes):
-            raise ValueError(
-                f"parameter {path!r} has {ndim} dimensions, but its row "
-                f"{pattern!r} of PARAM_AXES names {len(axes)}: {axes}"
-            )
-        return ("layers",) * (ndim - len(axes)) + axes
+        if re.search(f"(^|/){pattern}$", path):
+            return pattern, axes
     raise ValueError(
         f"no sharding rule matches parameter {path!r} ({ndim} dimensions); "
         "add a row to PARAM_AXES in etc_jax/sharding.py"
     )
+
+
+def _rows_and_columns(axes: Sequence[str | None]) -> list[list[int]] | None:
+    """Dimensions of (rows, columns); a head and its size are one. None: no matrix."""
+    groups: list[list[int]] = []
+    for dim, axis in enumerate(axes):
+        if axis == "head_dim" and dim and axes[dim - 1] == "heads":
+            groups[-1].append(dim)
+        else:
+            groups.append([dim])
+    return groups if len(groups) == 2 else None
+
+
+def matrix_dims(path: str, ndim: int) -> tuple[tuple[int, ...], ...] | None:
+    """Which dimensions of a parameter are the rows and the columns of its matrix.
+
+    Layers are neither. Heads and their size go together, as in the matrix product.
+
+    Returns:
+      (dimensions of the rows, of the columns); None for what is no matrix and for
+      tables that `PARAM_AXES` keeps whole.
+
+    Raises:
+      ValueError: see `axes_for`.
+    """
+    if ndim == 0 or (axes := _row_for(path, ndim)[1]) is REPLICATED:
+        return None
+    layers = len(axes_for(path, ndim)) - len(axes)
+    matrix = _rows_and_columns(axes)
+    return matrix and tuple(tuple(layers + dim for dim in dims) for dims in matrix)
 
 
 def spec_for(path: str, ndim: int, rules: Rules = DEFAULT_RULES) -> jax.P:
@@ -186,10 +233,36 @@ def nearest_multiples(size: int, ways: int) -> str:
     return f"nearest valid: {up}" if down == 0 else f"nearest valid: {down} or {up}"
 
 
+def _spread(
+    spec: jax.P, shape: Sequence[int], more: Any, sizes: Mapping[str, int]
+) -> jax.P:
+    """The partition, with the dimension of the largest parts cut over `more` axes too.
+
+    What divides in no dimension stays as it is.
+    """
+    more = (more,) if isinstance(more, str) else tuple(more or ())
+    held = [(axes,) if isinstance(axes, str) else tuple(axes or ()) for axes in spec]
+    further = math.prod(sizes[name] for name in more)
+    parts = {}
+    for dim, (size, axes) in enumerate(zip(shape, held, strict=True)):
+        ways = math.prod(sizes[name] for name in axes)
+        if size and size % (ways * further) == 0:
+            parts[dim] = size // ways
+    if further == 1 or not parts:
+        return spec
+    largest = max(parts, key=parts.get)
+    return jax.P(
+        *(held[dim] + more if dim == largest else axes for dim, axes in enumerate(spec))
+    )
+
+
 def tree_shardings(
     tree: Any, mesh: jax.sharding.Mesh, rules: Rules = DEFAULT_RULES
 ) -> Any:
     """The `NamedSharding` of every leaf of a tree of parameters or a train state.
+
+    Where the rule of "moments" names axes, what is below "opt_state" is split over
+    those too, in a dimension that divides.
 
     Args:
       tree: leaves with `shape`; abstract ones do.
@@ -209,6 +282,8 @@ def tree_shardings(
             wrong.append(str(error))
             return None
         wrong.extend(_indivisible(path, leaf.shape, spec, mesh.shape))
+        if path.startswith("opt_state/"):
+            spec = _spread(spec, leaf.shape, rules.get("moments"), mesh.shape)
         return jax.NamedSharding(mesh, spec)
 
     shardings = jax.tree_util.tree_map_with_path(one, tree)
@@ -232,17 +307,23 @@ def logical_rules(rules: Rules) -> Iterator[None]:
         _RULES.reset(token)
 
 
-def sequence_axis() -> str | None:
-    """The mesh axis that the long sequence is split over here; None if it is whole.
+def ways(*logical_axes: str) -> int:
+    """Into how many pieces an array with these axes is split, here.
 
     Like `constrain` it speaks of the rules and the mesh that are set while a function
-    is traced.
+    is traced; 1 without.
     """
-    rules = _RULES.get()
-    axis = None if rules is None else rules.get("length")
-    if axis is None or jax.sharding.get_abstract_mesh().shape.get(axis, 1) == 1:
-        return None
-    return axis
+    rules, sizes = _RULES.get(), jax.sharding.get_abstract_mesh().shape
+    if rules is None:
+        return 1
+    mesh_axes = [_mesh_axes(axis, rules) for axis in logical_axes]
+    names = [(a,) if isinstance(a, str) else a or () for a in mesh_axes]
+    return math.prod(sizes.get(name, 1) for group in names for name in group)
+
+
+def sequence_axis() -> str | None:
+    """The mesh axis that the long sequence is split over here; None if it is whole."""
+    return _RULES.get()["length"] if ways("length") > 1 else None
 
 
 def constrain(x: jax.Array, *logical_axes: str | None) -> jax.Array:

@@ -1,16 +1,44 @@
-"""Trains what a config file describes.
+"""Trains what a config file describes, checks it first, or compiles it for a TPU.
 
-    python -m etc_jax.train --config=configs/NAME.py --workdir=FOLDER
+    python -m etc_jax.train --config=FILE --workdir=FOLDER     train, or go on training
+    python -m etc_jax.train --config=FILE --dry_run            check it and compile it
+    python -m etc_jax.train --config=FILE --dry_run --topology=v5e:4x4
+                                                               the same for absent TPUs
 
-The same command continues an interrupted run. Single values are overridden as
---config.train.num_steps=100.
+Flags:
+  --config=FILE        A Python file with get_config(), such as configs/quickstart.py;
+                       its head says what it is for. It is code that runs: read those
+                       of others first. What stands after a colon chooses a variant:
+                       --config=configs/quickstart.py:tiny
+  --config.NAME=VALUE  Changes one value, as often as needed:
+                         --config.train.num_steps=100 --config.mesh.fsdp=4
+                         --config.data.paths="('a.jsonl','b.jsonl')"
+                       The fields and their meaning are in etc_jax/config_sections.py
+                       and, of the model, in etc_jax/models/. A name that does not exist
+                       is an error that tells the nearest one.
+  --workdir=FOLDER     Where checkpoints, metrics and the report go; also gs://... The
+                       same command continues a run that was interrupted. A folder
+                       belongs to one config.
+  --dry_run            Starts nothing. Goes through every check, compiles the step and
+                       reports parameters, FLOPs, layout, the memory of a device and
+                       what devices exchange. Needs no --workdir, leaves nothing behind.
+  --dry_run=shapes     The same without compiling: seconds for any size.
+  --topology=NAME      With --dry_run: compiles for TPUs that need not be there, such as
+                       v5e:4x4, v5p:2x2x2 or v6e:8x8 (sizes in chips), with the package
+                       libtpu: pip install -e '.[tpu_aot]'. A step that takes more than
+                       90 % of a chip's memory is refused, with what would help.
+  --help, --helpfull   This text; every flag of every module.
 
-With --dry_run it checks everything, compiles the step and says what the run would be
-(parameters, FLOPs, memory of a device, layout), and leaves nothing behind;
---dry_run=shapes stops before compiling. A --workdir is not needed then.
+Exit codes:
+   0  done
+   1  a fault of the program, with a traceback
+   2  something given is wrong, or does not fit: the message says what to change
+   3  the loss is not finite, too many steps in a row
+   4  there were checkpoints, and none of them is whole
+  17  interrupted and saved: run the same command again
 
-Exit codes: 0 done; 2 something given is wrong; 3 the loss is not finite; 4 no usable
-checkpoint is left; 17 interrupted and saved, run it again.
+Where to look next: README.md for a first run, configs/ for the papers' runs with their
+commands and times, CONTRIBUTING.md for how it works.
 """
 
 import importlib
@@ -22,8 +50,8 @@ from absl import logging as absl_logging
 from ml_collections import config_flags
 
 from etc_jax import config as config_lib
+from etc_jax.training import distributed, errors, loop
 from etc_jax.training import dry_run as dry_run_lib
-from etc_jax.training import errors, loop
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Python file with get_config().", lock_config=True
@@ -37,12 +65,22 @@ _DRY_RUN = flags.DEFINE_enum(
     ["compile", "shapes"],
     "Report on the run instead of starting it; alone, the same as =compile.",
 )
+_TOPOLOGY = flags.DEFINE_string(
+    "topology", None, "With --dry_run: TPUs to compile for, such as v5e:4x4."
+)
 flags.mark_flag_as_required("config")
 flags.register_multi_flags_validator(
     ["workdir", "dry_run"],
     lambda given: given["workdir"] or given["dry_run"],
     message="--workdir is needed to train.",
 )
+flags.register_multi_flags_validator(
+    ["topology", "dry_run"],
+    lambda given: given["dry_run"] or not given["topology"],
+    message="--topology says what to compile for; it needs --dry_run.",
+)
+
+_HELP = ("--help", "-help", "-h", "-?", "--helpshort", "-helpshort")
 
 
 def main(argv: list[str]) -> int:
@@ -54,8 +92,7 @@ def main(argv: list[str]) -> int:
     try:
         config = config_lib.from_config_dict(_CONFIG.value)
         if _DRY_RUN.value:
-            compiles = _DRY_RUN.value == "compile"
-            print(dry_run_lib.dry_run(config, _WORKDIR.value, compiles=compiles))
+            print(_report(config))
             return errors.DONE
         return loop.train_and_evaluate(config, _WORKDIR.value).exit_code
     except (config_lib.ConfigError, errors.RunError) as error:
@@ -63,7 +100,30 @@ def main(argv: list[str]) -> int:
         return error.exit_code
 
 
+def _report(config: config_lib.Config) -> str:
+    return dry_run_lib.dry_run(
+        config,
+        _WORKDIR.value,
+        compiles=_DRY_RUN.value == "compile",
+        topology=_TOPOLOGY.value,
+    )
+
+
+def process_main(argv: list[str]) -> int:
+    """`main` as one of the processes of a run; a dry run is no run."""
+    if _DRY_RUN.value:
+        return main(argv)
+    try:
+        return distributed.run(lambda: main(argv))
+    except errors.UserError as error:
+        print(f"etc_jax.train: {error}", file=sys.stderr)
+        return error.exit_code
+
+
 def _parse(argv: list[str]) -> list[str]:
+    if any(argument in _HELP for argument in argv[1:]):
+        print(__doc__.strip())
+        sys.exit(errors.DONE)
     argv = ["--dry_run=compile" if a in ("--dry_run", "-dry_run") else a for a in argv]
     try:
         rest = flags.FLAGS(argv)
@@ -78,4 +138,4 @@ if __name__ == "__main__":
     # Orbax and jax tell much at the level at which this package tells little.
     absl_logging.set_verbosity(absl_logging.WARNING)
     logging.getLogger("etc_jax").setLevel(logging.INFO)
-    app.run(main, flags_parser=_parse)
+    app.run(process_main, flags_parser=_parse)

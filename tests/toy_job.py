@@ -99,8 +99,8 @@ def make_job(config, workdir) -> Job:
         init_params=lambda rng: init_params(c, rng),
         loss_fn=lambda *args: loss_fn(c, *args),
         train_batch=lambda step, rows: rows_at(c, step, rows),
-        eval_batches=lambda: (
-            rows_at(c, 10**6 + i, np.arange(size)) for i in range(EVAL_BATCHES)
+        eval_batches=lambda rows: (
+            rows_at(c, 10**6 + i, rows) for i in range(EVAL_BATCHES)
         ),
         tokens_per_step=size * c.length,
         check_batch=lambda batch: check_batch(c, batch),

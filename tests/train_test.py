@@ -1,5 +1,7 @@
+import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -9,8 +11,12 @@ import types
 
 import pytest
 import toy_job
+from absl import flags
 
 from etc_jax import train
+from etc_jax.training import errors
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 CONFIG = '''"""A config of the tests."""
 import toy_job
@@ -30,10 +36,11 @@ def cache(tmp_path_factory):
 def run_main(monkeypatch, cache, capsys):
     """Runs `main` in this process; gives (exit code, what stands on stderr)."""
 
-    def run(workdir, dry_run=None, **changes):
+    def run(workdir, dry_run=None, topology=None, **changes):
         values = toy_job.config_dict(train__compile_cache_dir=cache, **changes)
         monkeypatch.setattr(train, "_CONFIG", types.SimpleNamespace(value=values))
-        for name, value in (("_WORKDIR", workdir), ("_DRY_RUN", dry_run)):
+        given = {"_WORKDIR": workdir, "_DRY_RUN": dry_run, "_TOPOLOGY": topology}
+        for name, value in given.items():
             value = None if value is None else str(value)
             monkeypatch.setattr(train, name, types.SimpleNamespace(value=value))
         code = train.main(["train"])
@@ -98,6 +105,18 @@ def test_a_dry_run_of_what_is_wrong_is_2(run_main, tmp_path):
     assert code == 2 and "needs 4 devices" in message
 
 
+def test_a_topology_that_does_not_exist_is_2(run_main):
+    code, message = run_main(None, dry_run="shapes", topology="v5e:4xx4")
+    assert code == 2
+    assert "--topology=v5e:4xx4 is not known; did you mean v5e:4x4?" in message
+
+
+def test_a_topology_without_libtpu_is_2(run_main, monkeypatch):
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    code, message = run_main(None, dry_run="shapes", topology="v5e:4x4")
+    assert code == 2 and ".[tpu_aot]" in message
+
+
 def command(tmp_path, *arguments):
     config = tmp_path / "toy_config.py"
     config.write_text(CONFIG)
@@ -125,10 +144,34 @@ def run_child(argv):
     )
 
 
-def test_help_is_readable(tmp_path):
-    got = run_child(command(tmp_path, "--help"))
-    assert "Exit codes: 0 done" in got.stdout
-    assert "--workdir" in got.stdout and "Traceback" not in got.stderr
+@pytest.mark.parametrize("flag", ["--help", "-h", "--helpshort"])
+def test_help_is_a_page_for_people(flag):
+    """Needs no config, names every own flag, and no flag of other modules."""
+    got = run_child([sys.executable, "-m", "etc_jax.train", flag])
+    assert got.returncode == 0 and not got.stderr
+    own = [name for name in flags_of_train() if name != "config"]
+    assert {"workdir", "dry_run", "topology"} == set(own)
+    for name in ("config", *own, "config.train.num_steps"):
+        assert f"--{name}=" in got.stdout or f"--{name} " in got.stdout
+    for code in (errors.DONE, errors.USER_ERROR, errors.NOT_FINITE):
+        assert f"\n  {code:2}  " in got.stdout
+    for code in (errors.CORRUPT_CHECKPOINT, errors.PREEMPTED):
+        assert f"\n  {code:2}  " in got.stdout
+    assert "verbosity" not in got.stdout
+    lines = got.stdout.splitlines()
+    assert len(lines) < 50 and max(map(len, lines)) <= 88
+    for name in ("README.md", "CONTRIBUTING.md", "etc_jax/config_sections.py"):
+        assert name in got.stdout and (ROOT / name).exists()
+
+
+def flags_of_train():
+    by_module = flags.FLAGS.flags_by_module_dict()
+    return [flag.name for flag in by_module["etc_jax.train"]]
+
+
+def test_all_flags_of_all_modules_are_absls():
+    got = run_child([sys.executable, "-m", "etc_jax.train", "--helpfull"])
+    assert "verbosity" in got.stdout and "--topology" in got.stdout
 
 
 @pytest.mark.parametrize(
@@ -140,6 +183,7 @@ def test_help_is_readable(tmp_path):
         ("--nonsense=1", "nonsense"),
         ("--dry_run=nothing", "compile"),
         ("--workdir=", "--workdir is needed to train"),
+        ("--topology=v5e:2x2", "it needs --dry_run"),
     ],
 )
 def test_errors_on_the_command_line_are_2_without_a_traceback(
@@ -180,3 +224,81 @@ def test_sigterm_is_17_with_a_checkpoint_of_that_step(tmp_path, cache):
     assert int(saved.name) >= 8 and int(saved.name) % 99999
     assert f"saved step {saved.name}" in stderr
     assert '"step": ' + saved.name in metrics.read_text().splitlines()[-1]
+
+
+SMALL = """
+from etc_jax import config as config_lib
+
+
+def get_config():
+    config = config_lib.default_config()
+    config.model.update(
+        vocab_size=2048, embed_dim=256, num_layers=3, num_heads=4, mlp_dim=1024,
+        dtype="bfloat16", remat_policy="attention",
+    )
+    config.data.update(
+        source="jsonl", paths=("TEXT",), vocab_size=150, long_length=512,
+        global_length=64, held_back_fraction=0.2,
+    )
+    config.train.update(num_steps=10, batch_size=32)
+    config.schedule.warmup_steps = 2
+    config.mesh.fsdp = 2
+    return config
+"""
+
+
+def compile_for_tpu(tmp_path, topology, *arguments):
+    """The real command, for a small ETC on generated text."""
+    words = [f"{a}{b}" for a in ("ba", "di", "ko", "mu") for b in ("n", "s", "rt", "l")]
+    draw = random.Random(0)
+    rows = []
+    for _ in range(80):
+        sentences = [" ".join(draw.choices(words, k=12)) for _ in range(16)]
+        rows.append({"text": " ".join(f"{x.capitalize()}." for x in sentences)})
+    (tmp_path / "text.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = tmp_path / "small.py"
+    config.write_text(SMALL.replace("TEXT", str(tmp_path / "text.jsonl")))
+    argv = [sys.executable, "-m", "etc_jax.train", f"--config={config}", "--dry_run"]
+    argv += [f"--topology={topology}", *arguments]
+    env = {**environment(), "JAX_PLATFORMS": "cpu"}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=900)
+
+
+@pytest.mark.tpu_aot
+def test_a_small_model_fits_tpus_that_are_not_there(tmp_path):
+    got = compile_for_tpu(tmp_path, "v5e:2x2")
+    assert got.returncode == 0, got.stderr[-3000:]
+    assert "Run: 4 devices of kind 'TPU v5 lite', mesh data=2 x fsdp=2" in got.stdout
+    assert "of 16128 MiB: fits" in got.stdout
+    sizes = {}
+    for line in got.stdout.splitlines():
+        name, _, rest = line.strip().partition("  ")
+        if rest.endswith("MiB") or "MiB  " in rest:
+            sizes[name] = float(rest.split()[0].replace(",", ""))
+    # AdamW has two moments of each parameter.
+    moments = 2 * sizes["parameters"]
+    assert sizes["optimizer state"] == pytest.approx(moments, rel=0.01, abs=0.2)
+    assert sizes["temporaries"] > 1
+    assert "all-gather" in got.stdout and "all-reduce" in got.stdout
+
+
+@pytest.mark.tpu_aot
+def test_a_step_beyond_the_memory_of_a_tpu_is_refused(tmp_path):
+    sizes = ("--config.model.mlp_dim=65536", "--config.model.num_layers=96")
+    got = compile_for_tpu(tmp_path, "v5e:2x2", *sizes)
+    assert got.returncode == 2, got.stdout + got.stderr[-3000:]
+    assert "This run would fail:" in got.stderr
+    assert "of a device that has 16128 MiB (at most 90% of them" in got.stderr
+    assert "train.accumulation_steps=2: a device works on 4 rows" in got.stderr
+    assert "Traceback" not in got.stderr
+
+
+@pytest.mark.tpu_aot
+def test_a_mesh_that_does_not_fit_the_topology(tmp_path):
+    got = compile_for_tpu(tmp_path, "v5e:2x2", "--config.mesh.fsdp=8")
+    assert got.returncode == 2
+    assert "there are 4" in got.stderr
+    assert "Meshes over 4 devices: data=4 x fsdp=1, data=2 x fsdp=2" in got.stderr
+    got = compile_for_tpu(tmp_path, "v5e:3x3")
+    assert got.returncode == 2
+    assert "libtpu knows no topology v5e:3x3" in got.stderr

@@ -37,6 +37,7 @@ TOKENIZER = "tokenizer.json"
 OTHER_SOURCES = "(other sources)"
 _MAX_SOURCES = 1000
 _CHUNK_TOKENS = 1 << 22
+_OFFSETS = ("sentences", "documents")  # that have a file of offsets
 
 ProgressFn = Callable[[int, int], None]
 
@@ -151,13 +152,7 @@ class TokenCache:
                 f"{vocabulary[:12]}; use the tokenizer that made it, or build the "
                 "cache again in another folder"
             )
-        counts = header["counts"]
-        lengths = {
-            "tokens": (header["token_dtype"], counts["tokens"]),
-            "word_bits": ("uint8", -(-counts["tokens"] // 8)),
-            "sentence_offsets": ("int64", counts["sentences"] + 1),
-            "document_offsets": ("int64", counts["documents"] + 1),
-        }
+        lengths = _described_arrays(path, header)
         arrays = {k: _map(path / f"{k}.npy", *v) for k, v in lengths.items()}
         cache = cls(path, header, **arrays)
         _check_values(cache, header["vocab_size"])
@@ -370,6 +365,30 @@ def _read_header(path: pathlib.Path) -> dict[str, Any]:
             "build the cache again in another folder"
         )
     return header
+
+
+def _described_arrays(path: pathlib.Path, header) -> dict[str, tuple[str, int]]:
+    """{name: (dtype, length)} by the header."""
+    try:
+        counts = {k: int(header["counts"][k]) for k in ("tokens", *_OFFSETS)}
+        vocab_size, dtype = int(header["vocab_size"]), header["token_dtype"]
+        largest = {"uint16": 2**16, "uint32": 2**32}[dtype]
+    except (KeyError, TypeError, ValueError) as e:
+        raise ValueError(
+            f"{path / HEADER} is damaged ({e!r}); delete {path}, build it"
+        ) from e
+    if vocab_size > largest:
+        raise ValueError(
+            f"{path / HEADER}: tokens are {dtype}, but a vocabulary of {vocab_size} "
+            "ids does not fit into that, so that large ids would be others; tokenise "
+            "the text again"
+        )
+    return {
+        "tokens": (dtype, counts["tokens"]),
+        "word_bits": ("uint8", -(-counts["tokens"] // 8)),
+        "sentence_offsets": ("int64", counts["sentences"] + 1),
+        "document_offsets": ("int64", counts["documents"] + 1),
+    }
 
 
 def _map(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:

@@ -228,7 +228,7 @@ def read_part(file: pathlib.Path, digest: str) -> EncodedDocuments | None:
     """A part, or None (and a line in the log) if it is not that of this text."""
     try:
         # numpy leaves a file open that it opened itself and cannot read.
-        with open(file, "rb") as handle, np.load(handle) as arrays:
+        with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as arrays:
             facts = json.loads(arrays["facts"].tobytes())
             if facts["digest"] != digest:
                 _LOG.warning("%s is made of other text and not used", file)

@@ -137,6 +137,7 @@ class GlobalLocalAttention(nn.Module):
             block_size=self.block_size,
             chunk_blocks=self.chunk_blocks,
             sequence_axis=sharding.sequence_axis(),
+            shards=sharding.ways("batch", "heads"),
         )
 
         def output(name: str):

@@ -1,6 +1,7 @@
 """Sizes and choices of an ETC model."""
 
 import dataclasses
+import difflib
 from collections.abc import Iterator
 
 import jax.numpy as jnp
@@ -148,7 +149,10 @@ class EtcConfig:
         ):
             value = getattr(self, name)
             if value not in choices:
-                yield name, f"is {value!r}; expected one of {', '.join(choices)}"
+                near = difflib.get_close_matches(value, choices, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                listed = ", ".join(choices)
+                yield name, f"is {value!r}; {hint}expected one of {listed}"
 
     def _label_problems(self) -> Iterator[tuple[str, str]]:
         try:

@@ -1,3 +1,6 @@
 """What a model learns: losses on arrays, and the jobs that the training loop runs."""
 
-from etc_jax.objectives import pretraining_job  # noqa: F401  (registers the job)
+from etc_jax.objectives import (  # noqa: F401  (they register)
+    pretraining_inputs,
+    pretraining_job,
+)

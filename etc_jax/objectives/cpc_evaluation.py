@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from etc_jax.sharding import replicated
+
 # One order finds a few by luck: over a hundred, the share by chance is seen.
 SHUFFLES = 100
 
@@ -69,6 +71,13 @@ def same_document(vectors: np.ndarray, documents: np.ndarray) -> tuple[float, fl
     return float(hits[asked].mean()), float(chance)
 
 
+def _whole(params: Any) -> jax.NamedSharding | None:
+    """On every device of the parameters; None if they are on one, or on none."""
+    sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
+    named = isinstance(sharding, jax.NamedSharding)
+    return replicated(sharding.mesh) if named else None
+
+
 def pool_figures(
     summaries: Summaries, params: Any, pool: Sequence[Any]
 ) -> dict[str, Any]:
@@ -86,7 +95,8 @@ def pool_figures(
       `context_same_document_top1` of masked ones in their documents, each with the
       share by chance in `same_document_chance`.
     """
-    encode = jax.jit(summaries)
+    # Every process reads all of them, wherever the parameters are.
+    encode = jax.jit(summaries, out_shardings=_whole(params))
     pairs, documents = [], []
     for batch in pool:
         chosen = batch["cpc_weights"].reshape(-1) > 0

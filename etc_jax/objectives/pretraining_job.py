@@ -28,6 +28,7 @@ POOL_SENTENCES = 256
 # Batches looked at before training, and the share left out that is too much.
 LOOKED_AT = 2
 MAX_OVERFLOW = 0.2
+MAX_LOST = 0.5
 
 
 @registry.register("pretraining", "mlm_cpc")
@@ -57,8 +58,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     _look_at(train)
     frequencies = _frequencies(corpora, config.model.vocab_size)
 
-    def eval_batches():
-        return (held_back.batch_at(i) for i in range(held_back.steps_per_epoch))
+    def eval_batches(rows):
+        return (held_back.batch_at(i, rows) for i in range(held_back.steps_per_epoch))
 
     return Job(
         init_params=lambda rng: task.init(rng, frequencies),
@@ -77,7 +78,8 @@ def _look_at(reader) -> None:
     """Logs what the first batches hold and lose.
 
     Raises:
-      ValueError: if much of what is chosen to be masked has no room.
+      ValueError: if much of what is chosen to be masked has no room, or much of the
+        text is cut or left out.
     """
     figures = describe_batches(reader, LOOKED_AT)
     shown = " ".join(f"{k}={v:.5g}" for k, v in figures.items())
@@ -92,6 +94,23 @@ def _look_at(reader) -> None:
                 f"{share:.1%} of what is chosen for {kind.upper()} has no room in the "
                 f"first {LOOKED_AT} batches, more than {MAX_OVERFLOW:.0%}; raise "
                 f"{remedy}, or leave them at None"
+            )
+    for name, what, remedy in (
+        (
+            "sentences_cut_share",
+            "of the sentences are longer than data.max_sentence_tokens and are cut",
+            "raise it, or end sentences in the text",
+        ),
+        (
+            "tokens_dropped_share",
+            "of the tokens are left out, in documents with fewer sentences than "
+            "data.min_sentences",
+            "lower it, or look at where documents end (data.document_per)",
+        ),
+    ):
+        if figures[name] > MAX_LOST:
+            raise ValueError(
+                f"{figures[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
             )
 
 
@@ -132,15 +151,20 @@ def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, tas
 
 def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
     """What would be silently wrong on a device: ids beyond tables, bad structures."""
-    problems = []
     prefixes = ("", "cpc_") if "cpc_positions" in batch else ("",)
     tables = [f"{p}{kind}_tokens" for p in prefixes for kind in ("long", "global")]
+    needed = [*tables, *(f"{p}structure" for p in prefixes)]
+    needed += ["mlm_positions", "mlm_targets", "mlm_weights"]
+    if missing := [name for name in needed if name not in batch]:
+        there = ", ".join(sorted(batch))
+        return [f"the batch lacks {', '.join(missing)}; it has {there}"]
+    problems = []
     for name in (*tables, "mlm_targets"):
         low, high = int(batch[name].min()), int(batch[name].max())
         if low < 0 or high >= model.vocab_size:
             problems.append(
                 f"{name} holds ids from {low} to {high}, but model.vocab_size is "
-                f"{model.vocab_size}; tokenizer and config differ"
+                f"{model.vocab_size}; {_remedy(name, low)}"
             )
     places = {"mlm_positions": "long_tokens"}
     if "cpc_positions" in batch:
@@ -159,3 +183,9 @@ def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
         except ValueError as error:
             problems.append(f"{name}: {error}")
     return problems
+
+
+def _remedy(name: str, low: int) -> str:
+    if name == "mlm_targets" and low < 0:
+        return "a place that is not to be predicted has weight 0 in mlm_weights"
+    return "tokenizer and config differ"

@@ -1,8 +1,9 @@
-"""Saving and restoring: the only module that knows Orbax.
+"""Saving and restoring the state of a run.
 
-A checkpoint is finished when its manifest is written, after Orbax's commit. A
-finished one is verified before it is read; a bad one is named, set aside, and the one
-before it is used. One without a manifest was cut short by a crash and is removed.
+The state is copied from the devices while the caller waits; everything else is done
+in the background: Orbax writes and commits, and then process 0 lists the files
+(checkpoint_folder.py). No collective of the devices runs in the background. How a save
+went is agreed upon at the next call of `save` or `close`.
 """
 
 import concurrent.futures
@@ -13,18 +14,28 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import orbax.checkpoint as ocp
 from etils import epath
 
-from etc_jax.sharding import path_of
-from etc_jax.training import manifest
-from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.config import CheckpointConfig
+from etc_jax.training import distributed
+from etc_jax.training.checkpoint_folder import CheckpointFolder, read_data
+from etc_jax.training.checkpoint_layout import check_same_leaves, leaves_of
+from etc_jax.training.checkpoint_orbax import Writer, cause, read_state, saved_leaves
+from etc_jax.training.checkpoint_retention import Retention
+from etc_jax.training.errors import RunError
 
 _LOG = logging.getLogger(__name__)
 
-_LAST = "last_checkpoint.json"
-_DOOMED = ".deleting"
+# Pauses between the attempts at the last save of a run.
+LAST_SAVE_PAUSES_SECS = (5.0, 20.0, 60.0)
+
+# What a storage raises: tensorstore's errors are ValueErrors, those of waiting for
+# another process RuntimeErrors. Anything else is a bug and ends the run.
+_STORAGE_ERRORS = (OSError, ValueError, RuntimeError)
+
+
+class SaveError(RunError):
+    """The last state of a run could not be saved."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,97 +46,192 @@ class Restored:
     data: dict[str, Any]
 
 
+def from_first(decide: Callable[[], Any]) -> Any:
+    """What `decide()` returns on process 0, on every process.
+
+    Args:
+      decide: called on process 0 only; returns what JSON holds.
+
+    Raises:
+      Exception: what `decide` raises; on the other processes a `PeerError` with its
+        text and exit code.
+    """
+    only_first = decide if distributed.is_first() else lambda: None
+    return next(distributed.exchange(distributed.together(only_first)))
+
+
 class Checkpointer:
-    """The checkpoints of one workdir.
+    """The checkpoints of one workdir; every process calls it in the same way.
+
+    A save that fails is logged and counted, and does not raise: see `save`.
 
     Args:
       workdir: the run's folder; checkpoints are in `checkpoints/<step>`.
-      keep: how many stay.
+      keep: how many of the newest stay.
+      **more: the other fields of `Retention`.
 
     Attributes:
       blocked_secs: time that the caller has waited for saves so far.
+      failed_saves: how many saves have failed so far.
     """
 
-    def __init__(self, workdir: epath.PathLike, *, keep: int):
+    def __init__(self, workdir: epath.PathLike, *, keep: int, **more):
         self.blocked_secs = 0.0
-        self._workdir = epath.Path(workdir)
-        self._root = self._workdir / "checkpoints"
-        self._keep = keep
+        self.failed_saves = 0
+        self._retention = Retention(keep=keep, **more)
+        self._folder = CheckpointFolder(epath.Path(workdir))
         self._closed = False
-        self._unlisted: int | None = None  # saved, but its manifest is not begun
-        self._listing: concurrent.futures.Future | None = None
-        self._worker = concurrent.futures.ThreadPoolExecutor(1, "manifest")
-        self._open()
+        self._begun: int | None = None  # the save whose end is not agreed upon
+        self._work: concurrent.futures.Future | None = None
+        self._fault: str | None = None
+        from_first(self._folder.prepare)
+        self._writer = Writer()
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
 
-    def _open(self) -> None:
-        if self._root.exists():
-            for leftover in self._root.glob(f"*{_DOOMED}"):
-                leftover.rmtree()
-        self._manager = ocp.CheckpointManager(
-            self._root,
-            item_handlers={
-                "state": ocp.StandardCheckpointHandler(),
-                "data": ocp.JsonCheckpointHandler(),
-            },
-            # Orbax would delete old checkpoints before the new one has its manifest.
-            options=ocp.CheckpointManagerOptions(
-                max_to_keep=None, cleanup_tmp_directories=True
-            ),
-        )
+    @classmethod
+    def from_config(
+        cls, config: CheckpointConfig, workdir: epath.PathLike
+    ) -> "Checkpointer":
+        """With what the config says about which checkpoints stay."""
+        names = [field.name for field in dataclasses.fields(Retention)]
+        return cls(workdir, **{name: getattr(config, name) for name in names})
 
     @property
     def last_step(self) -> int | None:
         """The newest finished step, whether or not it is still whole."""
-        record = self._workdir / _LAST
-        if not record.exists():
-            return None
-        try:
-            return int(json.loads(record.read_text())["step"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptCheckpointError(f"{record} cannot be read: {error}") from error
+        return self._folder.last_step
 
-    def save(self, state: Any, data: dict[str, Any], *, step: int) -> None:
+    def save(
+        self, state: Any, data: dict[str, Any], *, step: int, last: bool = False
+    ) -> None:
         """Starts saving; returns as soon as the state is copied from the devices.
 
+        If it fails, now or later, that is an ERROR in the log and counted in
+        `failed_saves`; what it has left is removed, older checkpoints stay as they are,
+        and the next `save` is as if nothing had been.
+
+        Args:
+          state: pytree of arrays.
+          data: JSON beside it; `evaluation` may hold the figures of this step.
+          step: names the checkpoint.
+          last: waits until everything is on disk, and tries again if it fails.
+
         Raises:
-          OSError, ValueError: if this save, or the one before it, failed.
+          TypeError, ValueError: if `data` is not JSON.
+          SaveError: if this is the last save and all attempts have failed.
         """
+        json.dumps(data)
         began = time.perf_counter()
-        self._finish()
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(state), data=ocp.args.JsonSave(data)
-            ),
+        try:
+            self._settle()
+            if last:
+                self._save_surely(state, data, step)
+            else:
+                self._start(state, data, step)
+        finally:
+            self.blocked_secs += time.perf_counter() - began
+
+    def _save_surely(self, state: Any, data: dict[str, Any], step: int) -> None:
+        attempts = len(LAST_SAVE_PAUSES_SECS) + 1
+        for attempt, pause in enumerate((*LAST_SAVE_PAUSES_SECS, None), 1):
+            self._start(state, data, step)
+            fault = self._settle()
+            if fault is None:
+                return
+            if pause is not None:
+                _LOG.error(
+                    "the last save of the run: trying again in %g s (attempt %d of %d)",
+                    pause,
+                    attempt + 1,
+                    attempts,
+                )
+                time.sleep(pause)
+        raise SaveError(self._lost(step, f"{fault} ({attempts} attempts)"))
+
+    def _lost(self, step: int, fault: str) -> str:
+        return (
+            f"the state of step {step} could not be saved in {self._folder.root}: "
+            f"{fault}. {self._newest()}. Make space or look at the storage, then give "
+            "the same command again: it continues from there"
         )
-        self._unlisted = step
+
+    def _newest(self) -> str:
+        last = self.last_step
+        if last is None:
+            return "No checkpoint has been finished yet"
+        return f"The newest finished checkpoint is of step {last}"
+
+    def _start(self, state: Any, data: dict[str, Any], step: int) -> None:
+        """The part of a save that the caller waits for."""
+        self._begun = step
+        try:
+            self._writer.start(self._folder.path(step), state, data)
+        except _STORAGE_ERRORS as error:
+            self._failed(error)
+            return
+        self._work = self._worker.submit(self._complete, step)
+
+    def _complete(self, step: int) -> None:
+        """The rest, in the background."""
+        self._writer.wait()
+        if distributed.is_first():
+            self._folder.finish(step, self._retention)
+
+    def wait(self) -> bool:
+        """Waits for the save that was begun; False if it has failed."""
+        began = time.perf_counter()
+        fault = self._settle()
         self.blocked_secs += time.perf_counter() - began
+        return fault is None
 
     def poll(self) -> None:
-        """Lists the files of a save that is done by now; call it once a step."""
-        if self._unlisted is not None and not self._manager.is_saving_in_progress():
-            self._begin_listing()
+        """Notices a save that has failed by now; call it once a step."""
+        if self._work is not None and self._work.done():
+            self._notice()
 
-    def _begin_listing(self) -> None:
-        self._manager.wait_until_finished()  # raises what went wrong in the background
-        step, self._unlisted = self._unlisted, None
-        self._listing = self._worker.submit(self._list_files, step)
+    def _notice(self) -> None:
+        work, self._work = self._work, None
+        try:
+            work.result()
+        except _STORAGE_ERRORS as error:
+            self._failed(error)
 
-    def _list_files(self, step: int) -> None:
-        manifest.write(self._root / str(step))
-        manifest.write_atomically(self._workdir / _LAST, json.dumps({"step": step}))
-        for old in self._steps()[self._keep :]:
-            # A crash in the middle must not leave half a checkpoint under its name.
-            doomed = self._root / f"{old}{_DOOMED}"
-            (self._root / str(old)).rename(doomed)
-            doomed.rmtree()
+    def _failed(self, error: Exception) -> None:
+        self._fault = cause(error)
+        if distributed.is_first():
+            self._report(self._fault)
+            self._folder.remove_remains(self._begun)
 
-    def _finish(self) -> None:
-        if self._unlisted is not None:
-            self._begin_listing()
-        if self._listing is not None:
-            listing, self._listing = self._listing, None
-            listing.result()
+    def _report(self, fault: str) -> None:
+        self.failed_saves += 1
+        _LOG.error(
+            "SAVE FAILED at step %d: %s. The run goes on; the next save that is due "
+            "tries again. %s",
+            self._begun,
+            fault,
+            self._newest(),
+        )
+
+    def _settle(self) -> str | None:
+        """Waits for the save that was begun; what went wrong, the same everywhere."""
+        if self._begun is None:
+            return None
+        if self._work is not None:
+            self._notice()
+        own, self._fault = self._fault, None
+        # Process 0 has listed the files or has not: that alone decides.
+        fault, *_ = distributed.exchange(own)
+        if fault is not None:
+            if not distributed.is_first():
+                self._report(fault)
+            else:  # once more, as no process writes any longer
+                self._folder.remove_remains(self._begun)
+            self._writer.close()
+            self._writer = Writer()
+        elif own is not None:
+            _LOG.warning("checkpoint %d is whole, but here: %s", self._begun, own)
+        self._begun = None
+        return fault
 
     def restore(
         self,
@@ -135,6 +241,8 @@ class Checkpointer:
     ) -> Restored | None:
         """The newest whole checkpoint, or None if none was ever finished.
 
+        Process 0 looks for it and sets bad ones aside; all read the one it names.
+
         Args:
           abstract_state: `jax.ShapeDtypeStruct`s with the shardings to restore to.
           check_fn: called with the JSON before the arrays are looked at; raises if
@@ -143,140 +251,53 @@ class Checkpointer:
         Raises:
           UserError: if a whole checkpoint is of another tree, shapes or dtypes.
           CorruptCheckpointError: if checkpoints were finished and none is whole.
+          OSError: if the storage cannot be read.
         """
-        last = self.last_step
-        faults = [] if last in self._steps() + [None] else [f"step {last}: is missing"]
-        found = None
-        for step in self._steps():
-            if self._removed_as_cut_short(step):
-                continue
-            fault = self._set_aside_unless_whole(step)
-            if fault is None:
-                found = step
-                break
-            faults.append(f"step {step}: {fault}")
-        self._reopen()
-        if found is None and last is None:
+        step = from_first(self._folder.choose)
+        if step is None:
             return None
-        if found is None:
-            raise CorruptCheckpointError(
-                f"no usable checkpoint is left in {self._root}: {'; '.join(faults)}. "
-                "Restore the folder from a copy, or start again in another workdir"
-            )
-        if faults:
-            _LOG.error("CORRUPT CHECKPOINT %s; using step %d", faults, found)
-        return self._read(found, abstract_state, check_fn)
+        folder = self._folder.path(step)
 
-    def _steps(self) -> list[int]:
-        names = [p.name for p in self._root.iterdir() if p.name.isdigit()]
-        return sorted(map(int, names), reverse=True)
+        def read() -> Restored:
+            data = read_data(folder)
+            check_fn(data)
+            wanted = leaves_of(abstract_state)
+            check_same_leaves(saved_leaves(folder), wanted, str(folder))
+            return Restored(read_state(folder, abstract_state), data)
 
-    def _removed_as_cut_short(self, step: int) -> bool:
-        folder, last = self._root / str(step), self.last_step
-        if manifest.exists(folder) or (last is not None and step <= last):
-            return False
-        _LOG.warning("checkpoint %d was cut short while saved; removing it", step)
-        folder.rmtree()
-        return True
-
-    def _set_aside_unless_whole(self, step: int) -> str | None:
-        folder = self._root / str(step)
-        fault = f"{manifest.NAME} is missing"
-        if manifest.exists(folder):
-            fault = manifest.verify(folder)
-        if fault is not None:
-            aside = self._workdir / "bad_checkpoints" / f"{step}-{time.time_ns()}"
-            aside.parent.mkdir(exist_ok=True)
-            folder.rename(aside)
-            _LOG.error("checkpoint %d: %s; moved to %s", step, fault, aside)
-        return fault
-
-    def _reopen(self) -> None:
-        # The manager remembers the steps that it saw when it was made.
-        self._manager.close()
-        self._open()
-
-    def _read(self, step: int, abstract_state: Any, check_fn: Callable) -> Restored:
-        folder = self._root / str(step)
-        wanted = ocp.args.Composite(data=ocp.args.JsonRestore())
-        data = self._manager.restore(step, args=wanted)["data"]
-        check_fn(data)
-        saved = _saved_leaves(self._manager.item_metadata(step)["state"])
-        check_same_leaves(saved, _leaves(abstract_state), str(folder))
-        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state))
-        return Restored(self._manager.restore(step, args=wanted)["state"], data)
+        return distributed.together(read)
 
     def close(self) -> None:
         """Waits until everything is on disk.
 
         Raises:
-          OSError, ValueError: if the last save failed.
+          SaveError: if the save that was begun last has failed.
         """
         if self._closed:
             return
-        self._closed = True
+        step = self._begun
         try:
-            self._finish()
+            fault = self._settle()
         finally:
-            self._worker.shutdown()
-            self._manager.close()
+            self._shut()
+        if fault is not None:
+            raise SaveError(self._lost(step, fault))
+
+    def _shut(self) -> None:
+        self._closed = True
+        self._worker.shutdown()
+        self._writer.close()
 
     def __enter__(self) -> "Checkpointer":
         return self
 
-    def __exit__(self, *exc) -> None:
-        self.close()
-
-
-def _leaves(tree: Any) -> dict[str, tuple]:
-    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {path_of(k): (tuple(x.shape), str(x.dtype)) for k, x in flat}
-
-
-def _saved_leaves(metadata: Any) -> dict[str, tuple]:
-    tree = getattr(metadata, "tree", metadata)
-    flat, _ = jax.tree_util.tree_flatten_with_path(
-        tree, is_leaf=lambda x: hasattr(x, "shape")
-    )
-    return {path_of(k): (tuple(x.shape), str(x.dtype)) for k, x in flat}
-
-
-def check_same_leaves(saved: dict, wanted: dict, name: str) -> None:
-    """Raises UserError unless both have the same paths, shapes and dtypes.
-
-    Orbax itself casts in silence where only the dtype differs.
-
-    Args:
-      saved: path -> (shape, dtype) in the checkpoint.
-      wanted: path -> (shape, dtype) in the model and optimizer.
-      name: of the checkpoint, for the message.
-    """
-    wrong = []
-    for path in sorted(saved.keys() | wanted.keys()):
-        if path not in wanted:
-            wrong.append(f"{path}: only in the checkpoint")
-        elif path not in saved:
-            wrong.append(f"{path}: not in the checkpoint")
-        elif saved[path] != wanted[path]:
-            (s_shape, s_dtype), (w_shape, w_dtype) = saved[path], wanted[path]
-            wrong.append(
-                f"{path}: {s_dtype}{list(s_shape)} in the checkpoint, "
-                f"{w_dtype}{list(w_shape)} wanted"
-            )
-    if wrong:
-        more = f"\n  ... and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise UserError(
-            f"checkpoint {name} is of another model or optimizer; {len(wrong)} "
-            f"differences ({_sections(wrong)}):\n  " + "\n  ".join(wrong[:5]) + more
-        )
-
-
-def _sections(wrong: list[str]) -> str:
-    """Which sections of a config decide the paths that the messages begin with."""
-    names = {"params": "model", "opt_state": "optimizer"}
-    tops = {message.split("/")[0] for message in wrong}
-    sections = [section for top, section in names.items() if top in tops]
-    if "params" in tops:
-        sections = ["model"]  # the optimizer's arrays follow the parameters
-    where = " and ".join(sections or ["model", "optimizer"])
-    return f"look at the config's section {where}, or at what changed in the code"
+    def __exit__(self, kind, *exc) -> None:
+        if kind is None:
+            self.close()
+        elif not self._closed:
+            # The other processes may be elsewhere: nothing is agreed upon any more.
+            try:
+                if self._work is not None:
+                    self._notice()
+            finally:
+                self._shut()

@@ -1,8 +1,6 @@
 """What a run would be: sizes, FLOPs, memory and layout, without a step of it."""
 
 import contextlib
-import dataclasses
-import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,8 +11,10 @@ from etils import epath
 
 from etc_jax.config import Config
 from etc_jax.sharding import path_of
-from etc_jax.training import hardware
+from etc_jax.training import collectives, device_memory, hardware
+from etc_jax.training import topology as topology_lib
 from etc_jax.training import workdir as workdir_lib
+from etc_jax.training.device_memory import MiB, device_bytes
 from etc_jax.training.errors import UserError
 from etc_jax.training.plan import (
     Plan,
@@ -29,32 +29,13 @@ from etc_jax.training.plan import (
     trace_step,
 )
 
-MiB = 2**20
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory:
-    """Bytes of one device while the compiled step runs, as XLA plans them.
-
-    Attributes:
-      arguments: state and batch.
-      outputs: new state and metrics.
-      aliased: of the outputs, what takes the place of arguments.
-      temporaries: everything between.
-    """
-
-    arguments: int
-    outputs: int
-    aliased: int
-    temporaries: int
-
-    @property
-    def total(self) -> int:
-        return self.arguments + self.outputs - self.aliased + self.temporaries
-
 
 def dry_run(
-    config: Config, workdir: epath.PathLike | None = None, *, compiles: bool = True
+    config: Config,
+    workdir: epath.PathLike | None = None,
+    *,
+    compiles: bool = True,
+    topology: str | None = None,
 ) -> str:
     """Goes through the checks of a run up to the compiled step, and reports on it.
 
@@ -67,6 +48,8 @@ def dry_run(
       workdir: of the run; None if it is not known yet.
       compiles: whether to compile. Without, the memory of the step is not known: what
         remains takes seconds for any size.
+      topology: TPUs to compile for, such as v5e:4x4, in place of the devices that there
+        are; see `topology.devices`.
 
     Returns:
       The report, as text.
@@ -75,7 +58,7 @@ def dry_run(
       UserError: with all that is wrong, also if the step does not fit the memory.
     """
     mesh, folder, _ = all_of(
-        lambda: mesh_for(config),
+        lambda: _mesh(config, topology),
         lambda: None if workdir is None else workdir_lib.check(config, workdir),
         lambda: check_extras(config),
     )
@@ -89,6 +72,13 @@ def dry_run(
     if problems:
         raise UserError(f"{report}\n\nThis run would fail:\n" + "\n".join(problems))
     return report
+
+
+def _mesh(config: Config, topology: str | None) -> jax.sharding.Mesh:
+    if topology is None:
+        return mesh_for(config)
+    chips = topology_lib.devices(topology)
+    return mesh_for(config, lambda axes: topology_lib.mesh_over(axes, chips))
 
 
 @contextlib.contextmanager
@@ -117,37 +107,42 @@ def _examine(plan: Plan, compiles: bool) -> tuple[list[str], list[str]]:
     """(sections of the report, what is wrong)."""
     with on_mesh(plan.mesh):
         traced = trace_step(plan)
-        memory, lines = None, []
+        began, compiled = time.perf_counter(), None
         if compiles:
-            began = time.perf_counter()
-            compiled = traced.lower().compile()
-            lines.append(f"compiled in {time.perf_counter() - began:.1f} s")
-            memory = _memory(compiled)
-            lines.extend(_xla_flops(compiled))
-        else:
-            lines.append("not compiled")
+            compiled = device_memory.compile_step(traced.lower())
+        seconds = time.perf_counter() - began
     flops, source = step_flops(plan, traced)
-    lines.append(f"{flops:.4g} FLOPs a step over all devices: {source}")
+    lines = [
+        f"compiled in {seconds:.1f} s" if compiles else "not compiled",
+        f"{flops:.4g} FLOPs a step over all devices: {source}",
+        f"{flops / plan.mesh.size:.4g} of them on each device",
+    ]
+    sections = [_sizes(plan), _layout(plan.state.params)]
+    if isinstance(compiled, jax.stages.Compiled):
+        lines[1:1] = _xla_flops(compiled)
+    sections.append("Step: " + "\n  ".join(lines))
+    more, problems = _what_it_takes(plan, compiled)
+    return sections + more, problems
+
+
+def _what_it_takes(
+    plan: Plan, compiled: jax.stages.Compiled | device_memory.TooLarge | None
+) -> tuple[list[str], list[str]]:
+    """(sections about the compiled step, what is wrong)."""
+    if compiled is None:
+        return [], []
     limit = hardware.memory_limit(plan.mesh.devices.flat[0])
-    step = "Step: " + "\n  ".join(lines)
-    sections = [_sizes(plan), _layout(plan.state.params), step]
-    if memory is not None:
-        sections.append(_memory_text(memory, limit))
-    elif compiles:
-        sections.append("Memory: this backend does not say")
-    return sections, _memory_problems(memory, limit)
-
-
-def _memory(compiled: jax.stages.Compiled) -> Memory | None:
-    stats = compiled.memory_analysis()
-    if stats is None:
-        return None
-    return Memory(
-        arguments=stats.argument_size_in_bytes,
-        outputs=stats.output_size_in_bytes,
-        aliased=stats.alias_size_in_bytes,
-        temporaries=stats.temp_size_in_bytes,
-    )
+    if isinstance(compiled, device_memory.TooLarge):
+        text = "Memory of one device: too little, so the step was not compiled"
+        return [text], device_memory.problems(plan, compiled, limit)
+    sections = []
+    if plan.mesh.size > 1:
+        sections.append(_collectives_text(compiled.as_text()))
+    memory = device_memory.of(compiled)
+    if memory is None:
+        return [*sections, "Memory: this backend does not say"], []
+    sections.append(device_memory.describe(plan, memory, limit))
+    return sections, device_memory.problems(plan, memory, limit)
 
 
 def _xla_flops(compiled: jax.stages.Compiled) -> Iterator[str]:
@@ -159,35 +154,14 @@ def _xla_flops(compiled: jax.stages.Compiled) -> Iterator[str]:
         )
 
 
-def _memory_problems(memory: Memory | None, limit: float | None) -> list[str]:
-    if memory is None or limit is None or memory.total <= limit:
-        return []
-    return [
-        f"the step needs {memory.total / MiB:.0f} MiB of a device that has "
-        f"{limit / MiB:.0f} MiB; raise train.accumulation_steps, choose a "
-        "model.remat_policy that keeps less, or spread over more devices by mesh.fsdp"
-    ]
-
-
-def _memory_text(memory: Memory, limit: float | None) -> str:
-    of = "; the memory of such a device is not known"
-    if limit is not None:
-        of = f" = {memory.total / limit:.1%} of {limit / MiB:.0f} MiB"
-    return (
-        f"Memory of one device: {memory.total / MiB:.1f} MiB{of}\n"
-        f"  arguments   {memory.arguments / MiB:12.1f} MiB\n"
-        f"  outputs     {memory.outputs / MiB:12.1f} MiB, of which "
-        f"{memory.aliased / MiB:.1f} in place of arguments\n"
-        f"  temporaries {memory.temporaries / MiB:12.1f} MiB"
-    )
-
-
-def _device_bytes(tree: Any) -> int:
-    """Bytes of one device's share of a tree of shapes with shardings."""
-    return sum(
-        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-        for x in jax.tree.leaves(tree)
-    )
+def _collectives_text(text: str) -> str:
+    lines = ["Collectives of one step: places in the program, runs, bytes of results"]
+    for kind, traffic in collectives.count(text).items():
+        lines.append(
+            f"{kind:18} {traffic.places:6,} {traffic.runs:8,} "
+            f"{traffic.result_bytes / MiB:12,.1f} MiB"
+        )
+    return "\n  ".join(lines if len(lines) > 1 else ["Collectives: none"])
 
 
 def _sizes(plan: Plan) -> str:
@@ -200,10 +174,10 @@ def _sizes(plan: Plan) -> str:
         f"Run: {plan.mesh.size} devices of kind {kind!r}, mesh {axes}",
         f"{count:,} parameters",
         f"state: {state_bytes(state) / MiB:.1f} MiB, of which one device holds "
-        f"{_device_bytes(state) / MiB:.1f} MiB; a checkpoint is as large as all of it",
+        f"{device_bytes(state) / MiB:.1f} MiB; a checkpoint is as large as all of it",
         f"batch: {config.train.batch_size} rows in "
         f"{_counted(config.train.accumulation_steps)}, "
-        f"{_device_bytes(plan.batch) / MiB:.2f} MiB on one device",
+        f"{device_bytes(plan.batch) / MiB:.2f} MiB on one device",
         f"{job.tokens_per_step:,} tokens a step, {total:,} in "
         f"{config.train.num_steps:,} steps",
     ]
@@ -224,7 +198,7 @@ def _layout(params: Any) -> str:
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in rows]
-    return "Parameters (the optimizer's arrays lie as theirs):\n  " + "\n  ".join(lines)
+    return "Parameters:\n  " + "\n  ".join(lines)
 
 
 def _spec(sharding: jax.NamedSharding) -> str:

@@ -12,25 +12,29 @@ class Device:
 
     Attributes:
       bf16_flops: dense bfloat16 matrix FLOPs per second.
-      memory_bytes: of its own memory.
+      memory_bytes: of its own memory, as far as programs may use it.
     """
 
     bf16_flops: float
     memory_bytes: float
 
 
-_GB, _TFLOPS = 1e9, 1e12
+_GB, _GiB, _TFLOPS = 1e9, 2**30, 1e12
 
-# By `jax.Device.device_kind`. Google Cloud's TPU pages and NVIDIA's data sheets; GPUs
-# without sparsity.
+# By `jax.Device.device_kind`. FLOPs: Google Cloud's TPU pages (cloud.google.com/tpu)
+# and NVIDIA's data sheets; GPUs without sparsity. Memory of TPUs: what the compiler of
+# libtpu 0.0.42 says is available when a program asks for more; by the same pages the
+# chips have 32 (v4), 16 (v5e), 95 (v5p), 32 (v6e) and 192 GB (TPU7x). A v4 is one
+# device of two cores, whose 15.25 GiB are added up; a TPU7x is two devices.
 _DEVICES = {
-    "TPU v4": Device(275 * _TFLOPS, 32 * _GB),
-    "TPU v5 lite": Device(197 * _TFLOPS, 16 * _GB),
-    "TPU v5e": Device(197 * _TFLOPS, 16 * _GB),
-    "TPU v5": Device(459 * _TFLOPS, 95 * _GB),
-    "TPU v5p": Device(459 * _TFLOPS, 95 * _GB),
-    "TPU v6 lite": Device(918 * _TFLOPS, 32 * _GB),
-    "TPU v6e": Device(918 * _TFLOPS, 32 * _GB),
+    "TPU v4": Device(275 * _TFLOPS, 30.5 * _GiB),
+    "TPU v5 lite": Device(197 * _TFLOPS, 15.75 * _GiB),
+    "TPU v5e": Device(197 * _TFLOPS, 15.75 * _GiB),
+    "TPU v5": Device(459 * _TFLOPS, 95.74 * _GiB),
+    "TPU v5p": Device(459 * _TFLOPS, 95.74 * _GiB),
+    "TPU v6 lite": Device(918 * _TFLOPS, 31.25 * _GiB),
+    "TPU v6e": Device(918 * _TFLOPS, 31.25 * _GiB),
+    "TPU7x": Device(2307 / 2 * _TFLOPS, 94.75 * _GiB),
     "NVIDIA A100-SXM4-40GB": Device(312 * _TFLOPS, 40 * _GB),
     "NVIDIA A100-PCIE-40GB": Device(312 * _TFLOPS, 40 * _GB),
     "NVIDIA A100-SXM4-80GB": Device(312 * _TFLOPS, 80 * _GB),
@@ -56,8 +60,13 @@ def peak_flops(devices: Sequence[jax.Device]) -> float | None:
     return sum(sheet.bf16_flops for sheet in sheets)
 
 
+def is_absent(device: jax.Device) -> bool:
+    """Whether a device can only be compiled for: see training/topology.py."""
+    return device.client.runtime_type == "compile_only_runtime"
+
+
 def _stats(device: jax.Device) -> dict[str, int]:
-    if device.process_index != jax.process_index():
+    if is_absent(device) or device.process_index != jax.process_index():
         return {}  # only its own process can ask
     return device.memory_stats() or {}
 

@@ -24,7 +24,8 @@ class Job:
         `training.accumulation`.
       train_batch: (step, rows) -> the numpy rows `rows` of the batch of that step. A
         pure function of its arguments: that is what makes a resumed run exact.
-      eval_batches: the batches of one evaluation, always the same ones.
+      eval_batches: rows -> the rows `rows` of the batches of one evaluation, always the
+        same ones, of as many rows as those of training.
       tokens_per_step: tokens of one training batch, padding included.
       check_batch: what is wrong with a batch, one message each; [] if nothing.
       final_report: params -> figures of the finished run, as JSON takes them.
@@ -38,7 +39,7 @@ class Job:
     init_params: Callable[[jax.Array], Params]
     loss_fn: Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
     train_batch: Callable[[int, np.ndarray], Batch]
-    eval_batches: Callable[[], Iterator[Batch]]
+    eval_batches: Callable[[np.ndarray], Iterator[Batch]]
     tokens_per_step: int
     check_batch: Callable[[Batch], list[str]]
     final_report: Callable[[Params], dict[str, Any]] | None = None

@@ -6,20 +6,25 @@ model and no task. What comes before restoring is in plan.py.
 """
 
 import contextlib
+import hashlib
+import importlib.metadata
 import logging
 import time
 from typing import Any
 
 import jax
+import numpy as np
 from etils import epath
 
-from etc_jax.config import Config, config_hash
+from etc_jax.config import Config, config_hash, flat_items, to_dict
 from etc_jax.sharding import make_mesh, replicated
+from etc_jax.training import distributed, warm_start
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
+from etc_jax.training.checkpoint_retention import check_best_metric
 from etc_jax.training.errors import UserError
+from etc_jax.training.job import Job
 from etc_jax.training.plan import (
-    RULES,
     Plan,
     all_of,
     check_extras,
@@ -31,47 +36,121 @@ from etc_jax.training.plan import (
     step_flops,
     trace_step,
 )
-from etc_jax.training.preemption import PreemptionGuard
+from etc_jax.training.preemption import PreemptionGuard, StopVote
 from etc_jax.training.run import Result, Run, Steps
 from etc_jax.training.state import init_state
 from etc_jax.training.step import make_eval_step
 
 _LOG = logging.getLogger(__name__)
 
+_PACKAGES = ("etc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
+# Fields that may be others on each machine.
+_OWN_FIELDS = (
+    "data.cache_dir",
+    "data.export_workers",
+    "data.read_workers",
+    "train.compile_cache_dir",
+    "train.prefetch_batches",
+)
+
 
 def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
     """Trains until `train.num_steps`, from the newest checkpoint if there is one.
 
+    With several processes (see `distributed`) each calls this with the same config, and
+    a workdir on a file system that they share.
+
     Raises:
-      UserError: if data, mesh or workdir do not fit the config.
+      UserError: if data, mesh or workdir do not fit the config, or processes differ.
       NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
       CorruptCheckpointError: if checkpoints were finished and none is whole.
+      PeerError: if one of these came up on another process.
     """
-    folder, mesh, _ = all_of(
-        lambda: workdir_lib.claim(config, workdir),
-        lambda: mesh_for(config, make_mesh),
-        lambda: check_extras(config),
-    )
-    cache = config.train.compile_cache_dir or folder / "compile_cache"
     with contextlib.ExitStack() as stack:
-        stack.enter_context(workdir_lib.compile_cache(cache))
         guard = stack.enter_context(PreemptionGuard())
+        _check_processes(config, workdir)
+        folder, mesh, *_ = distributed.together(
+            lambda: all_of(
+                lambda: workdir_lib.claim(config, workdir),
+                lambda: mesh_for(config, make_mesh),
+                lambda: check_extras(config),
+                lambda: warm_start.check(config, workdir),
+            )
+        )
+        workdir_lib.check_shared(folder)
+        cache = config.train.compile_cache_dir or folder / "compile_cache"
+        stack.enter_context(workdir_lib.compile_cache(cache))
         # Where a run has begun, its batches have been looked at.
         again = workdir_lib.is_recorded(folder)
         look_at = 1 if again else config.train.check_batches
-        job = make_job(config, folder)
-        plan = make_plan(config, job, mesh, check_batches=look_at)
+        # What process 0 prepares, the others find.
+        job = distributed.in_turn(lambda: make_job(config, folder))
+        _check_same_data(job)
+        plan = distributed.together(
+            lambda: make_plan(config, job, mesh, check_batches=look_at)
+        )
         stack.enter_context(on_mesh(mesh))
         checkpointer = stack.enter_context(
-            Checkpointer(folder, keep=config.checkpoint.keep)
+            Checkpointer.from_config(config.checkpoint, folder)
         )
-        _check_space(plan, folder, checkpointer)
+        distributed.together(lambda: _check_space(plan, folder, checkpointer))
         restored = _restore_or_init(plan, checkpointer, folder)
-        steps = _compile(plan)
-        workdir_lib.record(config, folder)
-        run = Run(config, folder, job, mesh, steps, checkpointer, guard, restored)
+        _check_best_metric(plan)
+        # Together: over gloo a collective gives up when a process comes 30 s later.
+        steps = distributed.together(lambda: _compile(plan))
+        if distributed.is_first():
+            workdir_lib.record(config, folder)
+        vote = StopVote(guard, mesh)
+        run = Run(config, folder, job, mesh, steps, checkpointer, vote, restored)
         with run:
             return run.to_the_end()
+
+
+def _check_processes(config: Config, workdir: epath.PathLike) -> None:
+    """Refuses to train where the processes would do different things."""
+    fields = flat_items(to_dict(config))
+    distributed.check_same(
+        "packages",
+        {name: _version(name) for name in _PACKAGES},
+        advice="install the same on all machines",
+    )
+    distributed.check_same(
+        "their config",
+        {
+            **{k: v for k, v in fields.items() if k not in _OWN_FIELDS},
+            "config hash": config_hash(config),
+            "--workdir": str(workdir),
+        },
+        advice="start all processes with the same command",
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"  # etc_jax itself can be used where it lies
+
+
+def _check_same_data(job: Job) -> None:
+    """Refuses to train on other data in each process: one row is looked at."""
+
+    def look() -> str:
+        try:
+            batch = job.train_batch(0, np.arange(1))
+        except (ValueError, OSError) as error:
+            raise UserError(f"the first row cannot be made: {error}") from error
+        sha = hashlib.sha256()
+        for leaf in jax.tree.leaves(batch):
+            sha.update(np.asarray(leaf).tobytes())
+        return sha.hexdigest()[:16]
+
+    if distributed.several():
+        distributed.check_same(
+            "their data",
+            {"digest of the first row": distributed.together(look)},
+            advice="give all of them the same files, or one data.cache_dir",
+        )
 
 
 def _check_space(plan: Plan, folder: epath.Path, checkpointer: Checkpointer) -> None:
@@ -80,7 +159,7 @@ def _check_space(plan: Plan, folder: epath.Path, checkpointer: Checkpointer) -> 
     workdir_lib.check_space(
         folder,
         checkpoint_bytes=state_bytes(plan.state),
-        keep=plan.config.checkpoint.keep,
+        keep=plan.config.checkpoint.most_kept(plan.config.train.num_steps),
     )
 
 
@@ -114,11 +193,20 @@ def _restore_or_init(
     )
     if restored is None:
         state = init_state(
-            plan.job.init_params, plan.tx, plan.mesh, RULES, _rngs(plan.config)[0]
+            plan.job.init_params, plan.tx, plan.mesh, plan.rules, _rngs(plan.config)[0]
         )
+        if plan.config.checkpoint.init_from is not None:
+            state = warm_start.start_from(plan, state)
         return Restored(state, {"step": 0, "skipped_steps": 0, "skipped_in_row": 0})
     _LOG.info("continuing from step %d", restored.data["step"])
     return restored
+
+
+def _check_best_metric(plan: Plan) -> None:
+    if plan.config.checkpoint.keep_best:
+        evaluate = make_eval_step(plan.job.loss_fn)
+        figures = jax.eval_shape(evaluate, plan.state.params, plan.batch)
+        check_best_metric(plan.config.checkpoint, figures)
 
 
 def _compile(plan: Plan) -> Steps:

@@ -1,25 +1,37 @@
 """Sizes and checksums of a folder's files: what Orbax does not check.
 
 A flipped bit in an array file restores without an error (measured: 48 of 48), so each
-finished checkpoint gets a list of its files, verified before it is read.
+finished checkpoint gets a list of its files, verified before it is read. The list has
+a checksum of its own; the first lists had none, and are read as well.
 """
 
+import concurrent.futures
 import json
+import os
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from etils import epath
 
 NAME = "manifest.json"
 _CHUNK_BYTES = 1 << 24
+_THREADS = 8  # reading and checksums both release the interpreter's lock
 
 
 def _files(folder: epath.Path) -> Iterator[epath.Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             yield from _files(path)
-        elif path.name != NAME:
+        else:
             yield path
+
+
+def _listed_files(folder: epath.Path) -> dict[str, epath.Path]:
+    """{name relative to the folder: path} of all files but the list itself."""
+    files = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+    files.pop(NAME, None)
+    return files
 
 
 def _crc32(path: epath.Path) -> int:
@@ -33,18 +45,50 @@ def _crc32(path: epath.Path) -> int:
 def write_atomically(path: epath.Path, text: str) -> None:
     """Writes a file that is either the old one or the whole new one."""
     part = path.parent / f"{path.name}.part"
-    part.write_text(text)
+    with part.open("w") as file:
+        file.write(text)
+        if "://" not in str(path):
+            # Or a power cut could leave the new name with nothing in it.
+            file.flush()
+            os.fsync(file.fileno())
     part.replace(path)
+
+
+def with_checksum(values: dict[str, Any], **options) -> str:
+    """JSON of `values` and their checksum; see `read_with_checksum`."""
+    return json.dumps({**values, "crc32": _crc32_of(values)}, **options)
+
+
+def read_with_checksum(text: str, *fields: str) -> dict[str, Any]:
+    """What `with_checksum` wrote, or the same without a checksum.
+
+    Args:
+      text: of the file.
+      *fields: exactly these must be there.
+
+    Raises:
+      ValueError: if it is anything else.
+    """
+    values = json.loads(text)
+    if not isinstance(values, dict) or {*values} - {"crc32"} != {*fields}:
+        raise ValueError(f"it has not the fields {', '.join(fields)}")
+    if "crc32" in values and values.pop("crc32") != _crc32_of(values):
+        raise ValueError("it differs from its own checksum")
+    return values
+
+
+def _crc32_of(values: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(values, sort_keys=True).encode())
 
 
 def write(folder: epath.PathLike) -> None:
     """Lists the files of `folder`; the list appears at once and whole."""
     folder = epath.Path(folder)
     files = {
-        str(path.relative_to(folder)): [path.stat().length, _crc32(path)]
-        for path in _files(folder)
+        name: [path.stat().length, _crc32(path)]
+        for name, path in _listed_files(folder).items()
     }
-    write_atomically(folder / NAME, json.dumps({"files": files}, indent=1))
+    write_atomically(folder / NAME, with_checksum({"files": files}, indent=1))
 
 
 def exists(folder: epath.PathLike) -> bool:
@@ -59,17 +103,30 @@ def verify(folder: epath.PathLike) -> str | None:
       OSError: if the storage cannot be read.
     """
     folder = epath.Path(folder)
+    if not exists(folder):
+        return f"{NAME} is missing"
     try:
-        listed = json.loads((folder / NAME).read_text())["files"]
+        listed = read_with_checksum((folder / NAME).read_text(), "files")["files"]
         expected = {name: (int(size), int(crc)) for name, (size, crc) in listed.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         return f"{NAME} cannot be read ({error})"
-    for name, (size, crc) in expected.items():
-        path = folder / name
-        if not path.exists():
-            return f"file {name} is missing"
-        if path.stat().length != size:
-            return f"file {name} has {path.stat().length} bytes, expected {size}"
-        if _crc32(path) != crc:
-            return f"file {name} differs from its checksum"
+    there = _listed_files(folder)
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        faults = pool.map(lambda item: _fault(*item, there), expected.items())
+        for fault in filter(None, faults):
+            pool.shutdown(wait=False, cancel_futures=True)
+            return fault
+    if strays := sorted(there.keys() - expected.keys()):
+        return f"file {strays[0]} is not in {NAME}"
+    return None
+
+
+def _fault(name: str, wanted: tuple[int, int], there: dict) -> str | None:
+    size, crc = wanted
+    if name not in there:
+        return f"file {name} is missing"
+    if (length := there[name].stat().length) != size:
+        return f"file {name} has {length} bytes, expected {size}"
+    if _crc32(there[name]) != crc:
+        return f"file {name} differs from its checksum"
     return None

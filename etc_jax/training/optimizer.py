@@ -6,6 +6,9 @@ the gradients to a global norm first.
 
 adamw, lamb             as optax has them, with bias correction
 adamw_bert, lamb_bert   as BERT and the official ETC code have them, without
+adafactor               second moments of matrices as rows and columns; see adafactor.py
+
+An optimizer computes in float32, whatever the parameters are stored in.
 """
 
 import re
@@ -18,6 +21,12 @@ import optax
 
 from etc_jax import registry
 from etc_jax.sharding import path_of
+from etc_jax.training.adafactor import (
+    clip_by_layer_rms,
+    scale_by_factored_rms,
+    scale_by_layer_rms_of_parameter,
+    stacked_axes,
+)
 
 Mask = Callable[[Any], Any]
 
@@ -50,8 +59,31 @@ def decay_mask(params: Any) -> Any:
 
 
 def make_optimizer(config, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """The optimizer that `config` (an `OptimizerConfig`) names."""
-    return registry.lookup("optimizer", config.name)(config, schedule)
+    """The optimizer that `config` (an `OptimizerConfig`) names, in float32."""
+    return in_float32(registry.lookup("optimizer", config.name)(config, schedule))
+
+
+def in_float32(tx: optax.GradientTransformation) -> optax.GradientTransformation:
+    """`tx` on float32 copies of parameters and gradients of fewer digits.
+
+    In bfloat16 a mean of squares stands still: what a step adds with b2 = 0.999 is less
+    than its last digit. `optax.apply_updates` rounds each new parameter once.
+    """
+
+    def wide(tree: Any) -> Any:
+        return jax.tree.map(
+            lambda x: x.astype(jnp.float32) if x.dtype.itemsize < 4 else x, tree
+        )
+
+    def init(params: Any) -> Any:
+        return tx.init(wide(params))
+
+    def update(updates, state, params=None):
+        return tx.update(
+            wide(updates), state, params if params is None else wide(params)
+        )
+
+    return optax.GradientTransformation(init, update)
 
 
 def learning_rate_of(opt_state: Any) -> jax.Array:
@@ -149,6 +181,31 @@ def lamb_bert(
     )
 
 
+@registry.register("optimizer", "adafactor")
+def adafactor(config, schedule: optax.Schedule) -> optax.GradientTransformation:
+    """Adafactor (Shazeer & Stern 2018, algorithms 4 and 5), as T5-like models use it.
+
+    With `multiply_by_parameter_scale`, the rule of T5, the learning rate is relative to
+    the size of a parameter: peaks are near 1e-2, not 1e-3. Weight decay is multiplied
+    by the learning rate, as in AdamW.
+    """
+    c = config.adafactor
+    steps = [
+        scale_by_factored_rms(
+            decay_rate=c.decay_rate,
+            eps=c.eps,
+            min_dim_size_to_factor=c.min_dim_size_to_factor,
+        ),
+        clip_by_layer_rms(c.clipping_threshold),
+    ]
+    if c.multiply_by_parameter_scale:
+        steps.append(scale_by_layer_rms_of_parameter(c.min_parameter_scale))
+    if c.momentum:
+        steps.append(optax.ema(c.momentum, debias=False))
+    decay = optax.add_decayed_weights(config.weight_decay, mask=decay_mask)
+    return _scheduled(config, schedule, *steps, decay)
+
+
 class MomentsState(NamedTuple):
     """Running means of the gradient and of its square."""
 
@@ -181,14 +238,6 @@ def scale_by_uncorrected_adam(
     return optax.GradientTransformation(init, update)
 
 
-def _stacked_axes(path: str) -> int:
-    """Leading axes that count layers: one for each "layers" on the path.
-
-    A scanned stack keeps its parameters under that name (`layers/stack.py`).
-    """
-    return path.split("/").count("layers")
-
-
 def _layer_norm(x: jax.Array, stacked: int) -> jax.Array:
     axes = tuple(range(stacked, x.ndim))
     squares = jnp.square(x.astype(jnp.float32))
@@ -210,7 +259,7 @@ def scale_by_layer_trust_ratio(
     def scaled(key_path, update, param, adapted):
         if not adapted:
             return update
-        stacked = _stacked_axes(path_of(key_path))
+        stacked = stacked_axes(path_of(key_path))
         param_norm = _layer_norm(param, stacked)
         update_norm = _layer_norm(update, stacked)
         usable = (param_norm > 0) & (update_norm > 0)

@@ -17,6 +17,7 @@ from etc_jax.config import Config
 from etc_jax.sharding import (
     DEFAULT_RULES,
     MeshConfig,
+    Rules,
     batch_shardings,
     batch_shards,
     local_rows,
@@ -26,11 +27,11 @@ from etc_jax.sharding import (
     path_of,
     replicated,
 )
-from etc_jax.training import tensorboard
+from etc_jax.training import hardware, tensorboard
 from etc_jax.training.errors import UserError
 from etc_jax.training.flops import matmul_flops
 from etc_jax.training.job import Job
-from etc_jax.training.optimizer import make_optimizer
+from etc_jax.training.optimizer import decay_mask, make_optimizer
 from etc_jax.training.schedule import make_schedule
 from etc_jax.training.state import TrainState, abstract_state
 from etc_jax.training.step import make_train_step
@@ -53,6 +54,7 @@ class Plan:
       job: what is trained.
       mesh: where.
       tx: the optimizer.
+      rules: logical axis -> mesh axes, of the state.
       state: the train state, as shapes with shardings.
       batch: of one step over all devices, likewise.
     """
@@ -61,6 +63,7 @@ class Plan:
     job: Job
     mesh: jax.sharding.Mesh
     tx: optax.GradientTransformation
+    rules: Rules
     state: TrainState
     batch: Any
 
@@ -84,19 +87,41 @@ def all_of(*checks: Callable[[], Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def on_mesh(mesh: jax.sharding.Mesh) -> Iterator[None]:
-    """Must be active while the functions of a run are traced."""
-    with jax.set_mesh(mesh), logical_rules(RULES):
+    """Must be active while the functions of a run are traced.
+
+    Of devices that only stand for others (training/topology.py) the shape alone is set:
+    what a function computes beside its trace then runs where it always does.
+    """
+    absent = hardware.is_absent(mesh.devices.flat[0])
+    at = jax.sharding.use_abstract_mesh if absent else jax.set_mesh
+    with at(mesh.abstract_mesh if absent else mesh), logical_rules(RULES):
         yield
 
 
 def check_extras(config: Config) -> None:
-    """Refuses what needs a package that is not there.
+    """Refuses what needs a package or a file that is not there.
+
+    An objective can say which files it would miss, under its name in the registry, kind
+    "pretraining_inputs": they are then named beside what is wrong with mesh and workdir
+    and not only when those have been put right.
 
     Raises:
-      UserError: naming the package.
+      UserError: naming the packages and files.
     """
-    if config.train.tensorboard:
-        tensorboard.require()
+
+    def check_files() -> None:
+        name = config.objective.name
+        if name not in registry.names("pretraining_inputs"):
+            return
+        found = registry.lookup("pretraining_inputs", name)(config)
+        if problems := list(found):
+            raise UserError("\n".join(problems))
+
+    def check_packages() -> None:
+        if config.train.tensorboard:
+            tensorboard.require()
+
+    all_of(check_packages, check_files)
 
 
 def mesh_for(
@@ -125,16 +150,43 @@ def mesh_for(
 
 
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """The job that the objective names.
+    """The job that the objective names, its parameters in `train.param_dtype`.
 
     Raises:
-      UserError: if its data or model cannot be set up.
+      UserError: if its data or model cannot be set up, or it has no evaluation.
     """
     make = registry.lookup("pretraining", config.objective.name)
     try:
-        return make(config, folder)
+        job = make(config, folder)
+        some = next(iter(job.eval_batches(np.arange(1))), None)
     except (ValueError, OSError, ImportError) as error:
         raise UserError(f"the data or the model cannot be set up: {error}") from error
+    if some is None:
+        raise UserError(
+            "there is nothing to evaluate on: the job gives no evaluation batch; raise "
+            "data.held_back_fraction or use more text"
+        )
+    return _stored(job, config.train.param_dtype)
+
+
+def _stored(job: Job, dtype: str) -> Job:
+    """The job, with matrices and tables in `dtype`.
+
+    Norms and biases stay as they are: they take little, and near 1 the digits of
+    bfloat16 are further apart than their updates are large.
+    """
+    if dtype == "float32":
+        return job
+
+    def init_params(rng: jax.Array) -> Any:
+        params = job.init_params(rng)
+        return jax.tree.map(
+            lambda x, matrix: x.astype(dtype) if matrix else x,
+            params,
+            decay_mask(params),
+        )
+
+    return dataclasses.replace(job, init_params=init_params)
 
 
 def make_plan(
@@ -151,15 +203,15 @@ def make_plan(
     Raises:
       UserError: with all that is wrong with the batches or the layout.
     """
-    tx = optimizer_for(config)
+    tx, rules = optimizer_for(config), rules_for(config)
     batch, state = all_of(
         lambda: _checked_batches(config, job, mesh, check_batches),
-        lambda: _abstract_state(job, tx, mesh),
+        lambda: _abstract_state(job, tx, mesh, rules),
     )
     count = sum(x.size for x in jax.tree.leaves(state.params))
     _LOG.info("%d parameters on mesh %s", count, dict(mesh.shape))
     shapes = _abstract_batch(batch, mesh, config.train.batch_size)
-    return Plan(config, job, mesh, tx, state, shapes)
+    return Plan(config, job, mesh, tx, rules, state, shapes)
 
 
 def optimizer_for(config: Config) -> optax.GradientTransformation:
@@ -172,10 +224,17 @@ def optimizer_for(config: Config) -> optax.GradientTransformation:
     return make_optimizer(config.optimizer, schedule)
 
 
-def _abstract_state(job, tx, mesh) -> TrainState:
+def rules_for(config: Config) -> Rules:
+    """Where the arrays of a run's state lie, by logical axis."""
+    if not config.optimizer.shard_state:
+        return RULES
+    return {**RULES, "moments": "data"}
+
+
+def _abstract_state(job, tx, mesh, rules) -> TrainState:
     try:
         with on_mesh(mesh):
-            return abstract_state(job.init_params, tx, mesh, RULES)
+            return abstract_state(job.init_params, tx, mesh, rules)
     except ValueError as error:
         raise UserError(f"the model does not fit the mesh: {error}") from error
 
@@ -192,7 +251,9 @@ def _checked_batches(config, job, mesh, count: int) -> Any:
         first = batch if step == 0 else first
         found = [*_wrong_rows(batch, rows), *_other_shapes(first, batch)]
         found += [] if found else job.check_batch(batch)
-        problems += [f"step {step}: {problem}" for problem in found]
+        problems = [f"step {step}: {problem}" for problem in found]
+        if problems:  # the next batches would mostly say the same
+            break
     if problems:
         more = len(problems) - _SHOWN
         rest = f"\n  ... and {more} more" if more > 0 else ""

@@ -11,14 +11,14 @@ import jax
 from etils import epath
 
 from etc_jax.config import Config, config_hash, identity, to_dict
-from etc_jax.sharding import batch_shardings, local_rows, to_global
-from etc_jax.training import hardware
+from etc_jax.sharding import local_rows, to_global
+from etc_jax.training import distributed, hardware
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
 from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError, UserError
 from etc_jax.training.job import Job
 from etc_jax.training.manifest import write_atomically
-from etc_jax.training.preemption import PreemptionGuard
+from etc_jax.training.preemption import StopVote
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.profiling import ProfileWindow
 from etc_jax.training.state import TrainState
@@ -73,7 +73,7 @@ class Run:
       mesh: where.
       steps: compiled for the state and the mesh.
       checkpointer: open on `folder`.
-      guard: says when to stop early.
+      vote: says when to stop early.
       restored: where to begin; `data` has `step`, the counts of skipped steps and,
         once saved, the window of the metrics.
     """
@@ -86,15 +86,17 @@ class Run:
         mesh: jax.sharding.Mesh,
         steps: Steps,
         checkpointer: Checkpointer,
-        guard: PreemptionGuard,
+        vote: StopVote,
         restored: Restored,
     ):
         self._config, self._folder, self._job, self._mesh = config, folder, job, mesh
-        self._steps, self._checkpointer, self._guard = steps, checkpointer, guard
+        self._steps, self._checkpointer, self._vote = steps, checkpointer, vote
         self._state: TrainState = restored.state
         self._step = int(restored.data["step"])
         self._saved_step = self._step or None
         self._evaluation: dict[str, float] = {}
+        self._evaluated_step: int | None = None
+        self._evaluators: dict[tuple, Callable] = {}  # by shapes of the batch
         self._began = time.perf_counter()
         self._waited = (0.0, 0.0)  # for data, for checkpoints; at the last report
         self._meter = metrics_lib.StepMetrics(
@@ -138,7 +140,7 @@ class Run:
         """
         total = self._config.train.num_steps
         while self._step < total:
-            if self._guard.requested:
+            if self._vote.stop:
                 return self._preempted()
             self._one_step()
             self._do_what_is_due(last=self._step == total)
@@ -161,6 +163,7 @@ class Run:
         self._step += 1
         self._profile.after(self._step, self._state)
         self._meter.add(self._step, metrics)
+        self._vote.after_step()
         self._stop_if_not_finite()
         self._checkpointer.poll()
         self._progress.advance()
@@ -175,20 +178,27 @@ class Run:
         if due(config.train.eval_every_steps):
             self._evaluate()
         if due(config.checkpoint.every_steps):
-            self._save()
+            self._save(last=last)
 
     def _stop_if_not_finite(self) -> None:
         in_row = self._meter.skipped_in_row
         if in_row < self._config.train.max_nonfinite_steps:
             return
+        bad = self._meter.last_step  # before the report, which looks at a later one
+        where = "all of them before this start"
+        if bad is not None:
+            where = (
+                f"the last at step {bad} (batch {bad - 1}, counted from 0); the last "
+                f"good step is {bad - in_row}"
+            )
         self._log()
         saved = "there is no checkpoint yet"
-        if self._saved_step is not None:
-            folder = self._folder / "checkpoints" / str(self._saved_step)
+        if (good := self._checkpointer.last_step) is not None:
+            folder = self._folder / "checkpoints" / str(good)
             saved = f"the last good checkpoint is {folder}"
         raise NotFiniteError(
-            f"{in_row} updates in a row were not finite, the last at step "
-            f"{self._meter.last_step}; {saved}. Look at the data of these steps, lower "
+            f"{in_row} updates in a row were not finite, {where}; {saved}. Look at the "
+            "data of these steps, lower "
             "optimizer.learning_rate, or raise train.max_nonfinite_steps"
         )
 
@@ -207,6 +217,7 @@ class Run:
                 **values,
                 "data_wait_share": data / secs,
                 "checkpoint_share": saves / secs,
+                "failed_saves": self._checkpointer.failed_saves,
                 **self._device_figures(values["tokens_per_s"]),
             },
         )
@@ -235,17 +246,19 @@ class Run:
     def _evaluate(self) -> None:
         self._meter.flush()
         began = time.perf_counter()
-        self._evaluation = self._evaluated()
+        self._evaluation, self._evaluated_step = self._evaluated(), self._step
         secs = time.perf_counter() - began
         self._report("eval", {**self._evaluation, "eval_secs": secs})
         self._meter.exclude(secs)
 
     def _evaluated(self) -> dict[str, float]:
         sums: dict[str, tuple[float, float]] = {}
-        batches = self._job.eval_batches()
+        size = self._config.train.batch_size
+        batches = self._job.eval_batches(local_rows(size, self._mesh))
         for batch in itertools.islice(batches, self._config.train.eval_steps):
-            batch = jax.device_put(batch, batch_shardings(batch, self._mesh))
-            got = jax.device_get(self._steps.evaluate(self._state.params, batch))
+            batch = to_global(batch, self._mesh, size)
+            evaluate = self._compiled_evaluate(batch)
+            got = jax.device_get(evaluate(self._state.params, batch))
             sums = metrics_lib.add_sums(sums, got)
         if not sums:
             raise UserError(
@@ -254,9 +267,20 @@ class Run:
             )
         return metrics_lib.means(sums)
 
-    def _save(self) -> None:
+    def _compiled_evaluate(self, batch: Any) -> Callable:
+        """Compiled on all processes before any of them waits in a collective."""
+        shapes = tuple((x.shape, x.dtype) for x in jax.tree.leaves(batch))
+        if shapes not in self._evaluators:
+            lowered = self._steps.evaluate.lower(self._state.params, batch)
+            self._evaluators[shapes] = distributed.together(lowered.compile)
+        return self._evaluators[shapes]
+
+    def _save(self, *, last: bool) -> None:
         self._meter.flush()
         self._stop_if_not_finite()
+        # Of this step alone: it ranks the checkpoint.
+        evaluated = self._evaluated_step == self._step
+        evaluation = self._evaluation if evaluated else {}
         data = {
             "step": self._step,
             "data": {"next_step": self._step},
@@ -266,17 +290,19 @@ class Run:
             "config_hash": config_hash(self._config),
             "config": to_dict(self._config),
             "identity": identity(self._config),
+            "evaluation": evaluation,
         }
-        self._checkpointer.save(self._state, data, step=self._step)
+        self._checkpointer.save(self._state, data, step=self._step, last=last)
         self._saved_step = self._step
 
     def _preempted(self) -> Result:
-        if self._saved_step != self._step:
-            self._save()
+        saved = self._saved_step == self._step and self._checkpointer.wait()
+        if not saved:
+            self._save(last=True)
         self._checkpointer.close()
         _LOG.warning(
             "%s: saved step %d; the same command continues from there",
-            self._guard.signal_name,
+            self._vote.signal_name,
             self._step,
         )
         return Result(PREEMPTED, self._step, self._state, self._evaluation, {})
@@ -285,6 +311,7 @@ class Run:
         if self._job.final_report is None:
             return {}
         report = self._job.final_report(self._state.params)
-        text = metrics_lib.to_json(report, indent=2)
-        write_atomically(self._folder / "final_report.json", text)
+        if distributed.is_first():
+            text = metrics_lib.to_json(report, indent=2)
+            write_atomically(self._folder / "final_report.json", text)
         return report

@@ -22,6 +22,7 @@ from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
 
 from etc_jax.config import Config, config_hash, identity, to_dict
+from etc_jax.training import distributed
 from etc_jax.training.errors import UserError
 from etc_jax.training.manifest import write_atomically
 
@@ -64,6 +65,33 @@ def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
     except OSError as error:
         raise UserError(f"workdir {folder} cannot be made: {error}") from error
     return folder
+
+
+def check_shared(folder: epath.Path) -> None:
+    """Refuses a folder that is not the same one for all processes.
+
+    Raises:
+      UserError: if a file that process 0 writes there is not seen.
+      PeerError: if another process does not see it.
+    """
+    if not distributed.several():
+        return
+    token = next(distributed.exchange(f".shared_{os.getpid()}_{time.time_ns()}"))
+    if distributed.is_first():
+        (folder / token).write_text("")
+
+    def look() -> None:
+        if not (folder / token).exists():
+            raise UserError(
+                f"workdir {folder} is another folder here than on process 0; choose a "
+                "--workdir on a file system that all processes share"
+            )
+
+    try:
+        distributed.in_turn(look)
+    finally:
+        if distributed.is_first():
+            (folder / token).unlink()
 
 
 def _nearest(folder: epath.Path) -> epath.Path:

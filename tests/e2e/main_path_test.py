@@ -15,44 +15,23 @@ import jax
 import ml_collections
 import numpy as np
 import pytest
+from small_text import SMALL, make_cache
 
 from etc_jax import config as config_lib
-from etc_jax.data import corpus, prepare
+from etc_jax import registry
 from etc_jax.data.pretraining import PretrainingReader
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import make_mesh
 from etc_jax.training import errors, loop
 from etc_jax.training.metrics import MetricsWriter
 from etc_jax.training.optimizer import make_optimizer
-from etc_jax.training.run import Result
+from etc_jax.training.run import Result, Run
 from etc_jax.training.schedule import make_schedule
 from etc_jax.training.state import abstract_state
 
 pytest.importorskip("nupunkt")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-VOCAB_SIZE = 256
-HELD_BACK = 0.4
-LEXICON = [f"{a}{b}{c}o" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]
-
-
-def small_documents() -> tuple[corpus.Document, ...]:
-    """Documents that walk round a circle of words: what is next, and next to next.
-
-    A masked word follows from its neighbours, a masked sentence from the sentences
-    around it. Each sentence begins with a word that is its document's own.
-    """
-    rng = np.random.default_rng(0)
-    documents = []
-    for d in range(100):
-        place, sentences = int(rng.integers(len(LEXICON))), []
-        for length in rng.integers(8, 13, 12):
-            words = [LEXICON[(place + i) % len(LEXICON)] for i in range(length)]
-            words[0] = LEXICON[d]
-            sentences.append(" ".join(words).capitalize() + ".")
-            place += int(length)
-        documents.append(corpus.Document(f"small/{d}", tuple(sentences)))
-    return tuple(documents)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,34 +47,9 @@ def quick_compiling():
 @pytest.fixture(scope="module")
 def cache_dir(tmp_path_factory):
     """Token caches of the small text, where those of the built-in text would be."""
-    folder = tmp_path_factory.mktemp("token_cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            corpus, "built_in_corpus", lambda _: corpus.Corpus(small_documents())
-        )
-        prepare.prepare_built_in(folder, vocab_size=VOCAB_SIZE, held_back=HELD_BACK)
-    return str(folder)
+    return make_cache(tmp_path_factory.mktemp("token_cache"))
 
 
-SMALL = {
-    "model.vocab_size": VOCAB_SIZE,
-    "model.embed_dim": 64,
-    "model.num_layers": 2,
-    "model.num_heads": 2,
-    "model.mlp_dim": 128,
-    "model.radius": 8,
-    "data.vocab_size": VOCAB_SIZE,
-    "data.held_back_fraction": HELD_BACK,
-    "data.long_length": 128,
-    "data.global_length": 16,
-    "optimizer.learning_rate": 3e-3,
-    "schedule.warmup_steps": 2,
-    "train.num_steps": 6,
-    "train.log_every_steps": 1,
-    "train.eval_every_steps": 3,
-    "train.eval_steps": 2,
-    "checkpoint.every_steps": 100,
-}
 DROPOUT = {"model.dropout_rate": 0.1, "model.attention_dropout_rate": 0.1}
 MESH = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
 REMATERIALIZATION = "Involuntary full rematerialization"
@@ -159,7 +113,8 @@ def noted_batches():
 
     def batch_at(self, step, rows=None):
         batch = read(self, step, rows)
-        if rows is not None:  # evaluation reads whole batches
+        # Whole batches are looked at before; evaluation numbers its own.
+        if rows is not None and not self._evaluation:
             seen[step] = hashlib.sha256(batch["long_tokens"].tobytes()).hexdigest()
         return batch
 
@@ -227,6 +182,80 @@ def test_a_stopped_run_goes_on_bit_by_bit(
                 x[name] for x in metrics(reference.workdir, kind)
             ]
     assert resumed.report == reference.result.report
+
+
+# The first step; between two reports; an epoch's edge; an evaluation; before the end.
+STOPS = (1, 3, 5, 8, 9)
+STEPS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Microbatches:
+    """A run of two microbatches a step, over more than an epoch."""
+
+    config: config_lib.Config
+    workdir: pathlib.Path
+    state: dict[str, bytes]
+    batches: dict[int, str]
+
+
+def bits(state) -> dict[str, bytes]:
+    flat = jax.tree_util.tree_leaves_with_path(state)
+    return {jax.tree_util.keystr(path): np.asarray(x).tobytes() for path, x in flat}
+
+
+@pytest.fixture(scope="module")
+def microbatches(cache_dir, compile_cache, tmp_path_factory):
+    changes = {
+        "data.cache_dir": cache_dir,
+        "train.num_steps": STEPS,
+        "train.batch_size": 16,
+        "train.accumulation_steps": 2,
+        "train.log_every_steps": 2,
+        "train.eval_every_steps": 4,
+        "train.check_batches": 1,
+        "train.eval_steps": 1,
+        "model.num_layers": 1,
+    }
+    config = small_config(DROPOUT, MESH, compile_cache, changes)
+    workdir = tmp_path_factory.mktemp("microbatches")
+    with noted_batches() as batches:
+        result = loop.train_and_evaluate(config, workdir)
+    return Microbatches(config, workdir, bits(result.state), batches)
+
+
+def test_the_stops_have_an_epochs_edge_among_them(microbatches, tmp_path):
+    job = registry.lookup("pretraining", microbatches.config.objective.name)
+    per_epoch = job(microbatches.config, tmp_path).steps_per_epoch
+    # An epoch ends within the step before the stop, or the step after it.
+    assert any(abs(stop - per_epoch) < 1 for stop in STOPS), per_epoch
+
+
+def test_five_stops_of_microbatches_change_no_bit(microbatches, tmp_path, monkeypatch):
+    one_step = Run._one_step
+    for stop in STOPS:
+
+        def step_and_signal(self, stop=stop):
+            one_step(self)
+            if self._step == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "_one_step", step_and_signal)
+            stopped = loop.train_and_evaluate(microbatches.config, tmp_path)
+        assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
+    with noted_batches() as batches:
+        result = loop.train_and_evaluate(microbatches.config, tmp_path)
+    assert sorted(batches) == [0, *range(STOPS[-1], STEPS)]
+    assert all(microbatches.batches[step] == x for step, x in batches.items())
+    assert bits(result.state) == microbatches.state
+    for kind in ("train", "eval"):
+        for name in ("loss", "mlm_loss", "cpc_loss"):
+            got, expected = (
+                [(x["step"], x[name]) for x in metrics(folder, kind)]
+                for folder in (tmp_path, microbatches.workdir)
+            )
+            assert got == expected
 
 
 def test_one_device_learns_what_eight_learn(

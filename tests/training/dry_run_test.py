@@ -5,9 +5,9 @@ import pytest
 import toy_job
 from training_runs import MESH
 
+from etc_jax.training import device_memory, hardware, loop
 from etc_jax.training import dry_run as dry_run_lib
-from etc_jax.training import hardware, loop
-from etc_jax.training.dry_run import Memory, dry_run
+from etc_jax.training.dry_run import dry_run
 from etc_jax.training.errors import UserError
 
 MODEL = toy_job.ToyConfig()
@@ -37,6 +37,10 @@ def test_the_report_of_a_compiled_step(tmp_path, monkeypatch):
     assert rows["token_embedder/embedding"].endswith("tensor+fsdp x -")
     assert rows["mlp/wo/bias"].endswith("whole on every device")
     assert "XLA's count" in text and "Memory of one device" in text
+    assert "6.021e+05 FLOPs a step over all devices: " in text
+    assert "7.526e+04 of them on each device" in text
+    kinds = {line.split()[0] for line in text.splitlines() if line.endswith("MiB")}
+    assert {"all-gather", "all-reduce"} <= kinds
     assert not list(tmp_path.iterdir())
 
 
@@ -114,12 +118,43 @@ def test_all_that_is_wrong_with_job_and_layout(monkeypatch):
 
 def test_a_step_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr(hardware, "memory_limit", lambda device: 1000.0)
-    with pytest.raises(UserError, match=r"This run would fail:\n.*raise train.acc"):
+    with pytest.raises(UserError, match=r"This run would fail:\nthe step needs .*"):
         dry_run(toy_job.config())
 
 
-def test_memory_counts_what_is_reused_once():
-    assert Memory(arguments=100, outputs=60, aliased=50, temporaries=7).total == 117
+def test_one_device_has_no_collectives(monkeypatch):
+    (first, *_) = jax.devices()
+    monkeypatch.setattr(jax, "devices", lambda: [first])
+    assert "Collectives" not in dry_run(toy_job.config())
+
+
+def test_a_topology_takes_the_place_of_the_devices(monkeypatch):
+    """Here with devices that are there."""
+    asked = []
+
+    def devices(name):
+        asked.append(name)
+        return jax.devices()[:4]
+
+    monkeypatch.setattr(dry_run_lib.topology_lib, "devices", devices)
+    text = dry_run(toy_job.config(mesh__fsdp=2), topology="v5e:2x2")
+    assert asked == ["v5e:2x2"]
+    assert "Run: 4 devices" in text and "mesh data=2 x fsdp=2" in text
+    with pytest.raises(UserError, match="Meshes over 4 devices: data=4 x fsdp=1, "):
+        dry_run(toy_job.config(mesh__data=8), topology="v5e:2x2")
+
+
+def test_a_step_that_the_compiler_refuses(monkeypatch):
+    def refuse(lowered):
+        return device_memory.TooLarge(7 * 2**20, "RESOURCE_EXHAUSTED: hbm")
+
+    monkeypatch.setattr(device_memory, "compile_step", refuse)
+    with pytest.raises(UserError) as caught:
+        dry_run(toy_job.config())
+    text = str(caught.value)
+    assert "too little, so the step was not compiled" in text
+    assert "the step needs 7 MiB" in text and "RESOURCE_EXHAUSTED" in text
+    assert "1,824 parameters" in text  # the rest of the report is there
 
 
 def test_the_job_may_use_the_folder_of_its_run_alone(tmp_path, monkeypatch):

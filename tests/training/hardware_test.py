@@ -6,9 +6,12 @@ import pytest
 from etc_jax.training import hardware
 
 
-def device(kind, stats=None):
+def device(kind, stats=None, runtime="pjrt_ifrt"):
     return types.SimpleNamespace(
-        device_kind=kind, process_index=0, memory_stats=lambda: stats
+        device_kind=kind,
+        process_index=0,
+        memory_stats=lambda: stats,
+        client=types.SimpleNamespace(runtime_type=runtime),
     )
 
 
@@ -21,6 +24,7 @@ def device(kind, stats=None):
         ("TPU v5", 459),
         ("TPU v5p", 459),
         ("TPU v6 lite", 918),
+        ("TPU7x", 1153.5),
         ("NVIDIA A100-SXM4-80GB", 312),
         ("NVIDIA H100 80GB HBM3", 989),
         ("NVIDIA H200", 989),
@@ -40,6 +44,15 @@ def test_what_is_not_listed_is_not_guessed():
 
 def test_a_device_knows_its_memory_better_than_the_data_sheet():
     assert hardware.memory_limit(device("TPU v4", {"bytes_limit": 7})) == 7
-    assert hardware.memory_limit(device("TPU v4")) == 32e9
+    assert hardware.memory_limit(device("TPU v5 lite")) == 15.75 * 2**30
+    assert hardware.memory_limit(device("NVIDIA H200")) == 141e9
     used = [device("x", {"peak_bytes_in_use": n}) for n in (3, 9, 5)]
     assert hardware.peak_memory([*used, device("x")]) == 9
+
+
+def test_a_device_that_is_not_there_is_not_asked():
+    absent = device("TPU v5", {"bytes_limit": 7}, runtime="compile_only_runtime")
+    assert hardware.is_absent(absent)
+    assert hardware.memory_limit(absent) == 95.74 * 2**30
+    assert hardware.peak_memory([absent]) is None
+    assert not hardware.is_absent(jax.devices()[0])

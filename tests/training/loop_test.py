@@ -58,6 +58,7 @@ def test_a_run_learns_and_leaves_its_records(reference):
         "tokens_per_s",
         "data_wait_share",
         "checkpoint_share",
+        "failed_saves",
         "skipped_steps",
         "wall_secs",
     }
@@ -174,7 +175,18 @@ def test_bad_batches_in_a_row_end_the_run(tmp_path, make_config):
     with pytest.raises(errors.NotFiniteError) as caught:
         loop.train_and_evaluate(config, tmp_path)
     assert "3 updates in a row were not finite, the last at step 8" in str(caught.value)
+    assert "(batch 7, counted from 0); the last good step is 5" in str(caught.value)
     assert str(tmp_path / "checkpoints" / "4") in str(caught.value)
+    # Which steps are named does not depend on how often they are reported.
+    seldom = make_config(
+        model__poison_from=5,
+        model__poison_to=99,
+        train__max_nonfinite_steps=3,
+        train__log_every_steps=100,
+        checkpoint__every_steps=100,
+    )
+    with pytest.raises(errors.NotFiniteError, match=r"step 8 \(batch 7, .* step is 5"):
+        loop.train_and_evaluate(seldom, tmp_path / "seldom")
     # The count goes on over a restart, so a run cannot restart for ever.
     with pytest.raises(errors.NotFiniteError):
         loop.train_and_evaluate(config, tmp_path)

@@ -6,6 +6,7 @@ import pytest
 import toy_job
 from flax import linen as nn
 
+from etc_jax import config as config_lib
 from etc_jax.layers.stack import Stack, stack_layers, unstack_layers
 from etc_jax.training.optimizer import (
     decay_mask,
@@ -16,13 +17,17 @@ from etc_jax.training.optimizer import (
     scale_by_layer_trust_ratio,
 )
 
-NAMES = ("adamw", "lamb", "adamw_bert", "lamb_bert")
+NAMES = ("adamw", "lamb", "adamw_bert", "lamb_bert", "adafactor")
 RATE = 0.1
 
 
-def config(name, **changes):
+def config(name, adafactor=None, **changes):
     changes = {f"optimizer__{k}": v for k, v in changes.items()}
-    return toy_job.config(optimizer__name=name, **changes).optimizer
+    values = toy_job.config_dict(optimizer__name=name, **changes)
+    if name == "adafactor":
+        values.optimizer.adafactor.min_dim_size_to_factor = 2
+        values.optimizer.adafactor.update(adafactor or {})
+    return config_lib.from_config_dict(values).optimizer
 
 
 def make(name, **changes):
@@ -143,7 +148,7 @@ def test_an_update_of_zero_changes_nothing():
 class Layer(nn.Module):
     @nn.compact
     def __call__(self, x, shared):
-        return nn.LayerNorm(name="mlp_norm")(x + nn.Dense(4, name="wi")(x))
+        return nn.LayerNorm(name="mlp_norm")(x + nn.Dense(4, name="mlm_dense")(x))
 
 
 def stacks():
@@ -193,7 +198,9 @@ def test_one_norm_over_a_stack_would_be_seen():
     peer = optax.lamb(RATE, eps=1e-6)
     apart = run(peer, unrolled, gradients)[0]
     together = unstack_layers(run(peer, scanned, [stack_layers(gradients[0])])[0])
-    kernels = [tree["layers_0"]["layer"]["wi"]["kernel"] for tree in (apart, together)]
+    kernels = [
+        tree["layers_0"]["layer"]["mlm_dense"]["kernel"] for tree in (apart, together)
+    ]
     assert np.abs(kernels[0] - kernels[1]).max() > 1e-2
 
 
@@ -218,13 +225,13 @@ def test_a_mask_by_name_leaves_parameters_alone():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_learning_rate_is_in_the_state(name):
     tx = make_optimizer(config(name), optax.linear_schedule(0.0, 1.0, 4))
-    params = {"kernel": jnp.ones((2, 2))}
+    params = {"mlm_dense": {"kernel": jnp.ones((2, 2))}}
     state = tx.init(params)
     for count in range(3):
         updates, state = tx.update(params, state, params)
         assert float(learning_rate_of(state)) == pytest.approx(count / 4)
         if count == 0:
-            assert not np.any(updates["kernel"])
+            assert not np.any(updates["mlm_dense"]["kernel"])
 
 
 def test_the_trust_ratio_asks_for_parameters():
@@ -258,3 +265,86 @@ def test_norms_and_biases_are_not_decayed():
         for k, v in flat
     }
     assert got == {p: True for p in decayed} | {p: False for p in spared}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"multiply_by_parameter_scale": False}, {"momentum": 0.9, "eps": 1e-20}],
+)
+def test_adafactor_of_matrices_is_that_of_optax(options):
+    params = flat_params()
+    gradients = like(params, 1, 4)
+    gradients[1]["mlp"]["wi"]["kernel"] *= 100  # so that the update is clipped
+    c = config("adafactor", options, weight_decay=0.0, clip_norm=1e9)
+    peer = optax.adafactor(
+        RATE,
+        min_dim_size_to_factor=2,
+        multiply_by_parameter_scale=c.adafactor.multiply_by_parameter_scale,
+        momentum=c.adafactor.momentum or None,
+        eps=c.adafactor.eps,
+    )
+    got = run(make_optimizer(c, optax.constant_schedule(RATE)), params, gradients)
+    for mine, its in zip(got, run(peer, params, gradients), strict=True):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6),
+            mine,
+            its,
+        )
+
+
+def test_adafactor_sees_a_projection_as_one_matrix():
+    rng = np.random.default_rng(2)
+    kernel = rng.normal(size=(6, 2, 4)).astype(np.float32)
+    gradients = [rng.normal(size=(6, 2, 4)).astype(np.float32) for _ in range(3)]
+
+    def updated(path, shape):
+        def tree(x):
+            return {path: {"kernel": x.reshape(shape)}}
+
+        tx = make("adafactor", weight_decay=0.0)
+        return run(tx, tree(kernel), [tree(g) for g in gradients])[-1][path]["kernel"]
+
+    flat = updated("mlm_dense", (6, 8))
+    np.testing.assert_allclose(
+        updated("long_query", (6, 2, 4)).reshape(6, 8), flat, rtol=1e-6, atol=1e-7
+    )
+    state = make("adafactor").init({"long_query": {"kernel": kernel}})
+    moments = state.inner_state[1]
+    shapes = [x["long_query"]["kernel"].shape for x in moments[1:]]
+    assert shapes == [(6,), (2, 4), ()]
+
+
+def test_adafactor_keeps_all_squares_of_small_matrices_and_vectors():
+    params = {"mlm_dense": {"kernel": np.ones((8, 7)), "bias": np.ones(9)}}
+    params = jax.tree.map(np.float32, params)
+    moments = make("adafactor", adafactor={"min_dim_size_to_factor": 8}).init(params)
+    shapes = jax.tree.map(jnp.shape, moments.inner_state[1])
+    assert shapes.v == {"mlm_dense": {"kernel": (8, 7), "bias": (9,)}}
+    assert shapes.v_row == shapes.v_col == {"mlm_dense": {"kernel": (), "bias": ()}}
+
+
+def test_weight_decay_of_adafactor_is_times_the_learning_rate():
+    params = {"mlm_dense": {"kernel": np.full((2, 2), 2.0, np.float32)}}
+    zeros = jax.tree.map(np.zeros_like, params)
+    (got,) = run(make("adafactor", weight_decay=0.25), params, [zeros])
+    want = 2.0 * (1 - RATE * 0.25)
+    np.testing.assert_allclose(got["mlm_dense"]["kernel"], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_moments_of_parameters_in_bfloat16_are_in_float32(name):
+    narrow = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), flat_params())
+    wide = jax.tree.map(lambda x: x.astype(jnp.float32), narrow)
+    gradients = like(narrow, 7, 1)
+    gradients = [jax.tree.map(lambda g: jnp.asarray(g, jnp.bfloat16), gradients[0])]
+    tx = make(name)
+    floats = [x for x in jax.tree.leaves(tx.init(narrow)) if x.dtype.kind != "i"]
+    assert {x.dtype for x in floats} == {np.dtype("float32")}
+    (got,) = run(tx, narrow, gradients)
+    (want,) = run(
+        tx, wide, [jax.tree.map(lambda g: g.astype(jnp.float32), gradients[0])]
+    )
+    # The update of float32, rounded once.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_array_equal(a, b.astype(jnp.bfloat16)), got, want
+    )

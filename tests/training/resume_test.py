@@ -137,3 +137,51 @@ def test_a_step_of_microbatches_is_whole_or_not_done(reference, tmp_path, monkey
     assert stopped.step == int(jax.device_get(stopped.state.step)) == 7
     result = loop.train_and_evaluate(reference.config, tmp_path)
     assert toy_job.digest(result.state) == reference.digest
+
+
+MANY_STEPS, MANY_STOPS = 60, 20
+TOPOLOGIES = {
+    "data, fsdp, tensor": MESH,
+    "data": {},
+}
+
+
+def note_digests(monkeypatch, digests: dict[int, str]):
+    """Notes the digest of the state after every step."""
+    one_step = Run._one_step
+
+    def step_and_note(self):
+        one_step(self)
+        digests[self._step] = toy_job.digest(self._state)
+
+    monkeypatch.setattr(Run, "_one_step", step_and_note)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_twenty_stops_change_no_bit_of_any_step(topology, tmp_path, monkeypatch):
+    """One run with a stop at each of 20 random steps, against one without."""
+    config = toy_job.config(
+        **TOPOLOGIES[topology],
+        train__num_steps=MANY_STEPS,
+        train__compile_cache_dir=str(tmp_path / "cache"),
+    )
+    whole, resumed = {}, {}
+    with monkeypatch.context() as patch:
+        note_digests(patch, whole)
+        loop.train_and_evaluate(config, tmp_path / "whole")
+    rng = np.random.default_rng(4)
+    stops = sorted(rng.choice(np.arange(1, MANY_STEPS), MANY_STOPS, replace=False))
+    for stop in stops:
+        with monkeypatch.context() as patch:
+            note_digests(patch, resumed)
+            stop_after(patch, int(stop))
+            result = loop.train_and_evaluate(config, tmp_path / "run")
+        assert (result.exit_code, result.step) == (errors.PREEMPTED, stop)
+    with monkeypatch.context() as patch:
+        note_digests(patch, resumed)
+        result = loop.train_and_evaluate(config, tmp_path / "run")
+    assert result.exit_code == errors.DONE
+    assert len(whole) == MANY_STEPS and resumed == whole
+    assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
+    print(f"{topology}: {len(stops)} of {len(stops)} stops bitwise equal")

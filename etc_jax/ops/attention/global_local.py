@@ -15,7 +15,7 @@ from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
-from etc_jax.ops.attention.softmax import Options, dropout_factors
+from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
 from etc_jax.types import LabelTable, Pieces, Rows
 
 IMPLEMENTATIONS = ("auto", "dense", "xla")
@@ -38,6 +38,7 @@ def attend(
     block_size: int | None = None,
     chunk_blocks: int | None = None,
     sequence_axis: str | None = None,
+    shards: int = 1,
 ) -> Rows:
     """Global-local attention of a long and a global input.
 
@@ -58,7 +59,10 @@ def attend(
       block_size: long rows a block, default near the radius.
       chunk_blocks: blocks at once; default by the size of their logits.
       sequence_axis: mesh axis (of the mesh in `jax.set_mesh`) that long rows are split
-        over; None: they are not. Dropout then draws otherwise than without.
+        over; None: they are not. Dropout draws the same in both if each device has
+        whole blocks.
+      shards: devices that batch and heads are split over: the default chunk depends on
+        the rows of one device.
 
     Returns:
       `Rows` like `query`.
@@ -78,7 +82,7 @@ def attend(
             query, key, value, tables, structure, rules, dropout_rate, dropout_rng
         )
     inputs = (query, key, value, tables, structure, rules)
-    dropout, sizes = (dropout_rate, dropout_rng), (block_size, chunk_blocks)
+    dropout, sizes = (dropout_rate, dropout_rng), (block_size, chunk_blocks, shards)
     if sequence_axis is None or not query.long.shape[1]:
         return _blocked(*inputs, dropout, sizes, Place())
     return _split(sequence_axis, *inputs, dropout, sizes)
@@ -104,9 +108,12 @@ def _blocked(
     g = query.global_.shape[1]
     radius = max(1, min(rules.radius, place.total(n) - 1))
     rate, rng = dropout
-    rngs = (None, None) if rng is None else jax.random.split(rng)
     block_size, chunk_blocks = _sizes(n, g, radius, b * h, *sizes)
     options = Options(d**-0.5, block_size, chunk_blocks, rate)
+    draws = Rows(None, None)
+    if rng is not None:
+        first = jnp.asarray(place.first(-(-n // block_size)), jnp.int32)
+        draws = Rows(*(Draws(key, first) for key in jax.random.split(rng)))
     chunk = block_size * chunk_blocks
     padded = max(1, -(-n // chunk)) * chunk
     if isinstance(structure, st.ExplicitStructure):
@@ -137,7 +144,7 @@ def _blocked(
             heads(value.l2g),
             long_table,
             pairs,
-            rngs[0],
+            draws.long,
         )
         long = heads(long)[:, :n]
     if g:
@@ -151,7 +158,7 @@ def _blocked(
             *(blocks_of(x) for x in own),
             global_table,
             pairs,
-            rngs[1],
+            draws.global_,
         )
         if place.axis_name is not None:
             glob = sequence.join_softmax(glob, lse, place.axis_name)
@@ -180,8 +187,6 @@ def _split(axis_name, query, key, value, tables, structure, rules, dropout, size
     rate, rng = dropout
 
     def body(query, key, value, structure, tables, rng):
-        if rng is not None:
-            rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
         return _blocked(
             query, key, value, tables, structure, rules, (rate, rng), sizes, place
         )
@@ -204,16 +209,19 @@ def _used_tables(tables, structure) -> Rows:
     return tables
 
 
-def _sizes(n, g, radius, rows, block_size, chunk_blocks) -> tuple[int, int]:
+def _sizes(n, g, radius, rows, block_size, chunk_blocks, shards) -> tuple[int, int]:
     """(block_size, chunk_blocks): given, or chosen for the device."""
     for name, x in (("block_size", block_size), ("chunk_blocks", chunk_blocks)):
         if x is not None and x < 1:
             raise ValueError(f"{name} must be at least 1, got {x}")
-    cpu = jax.default_backend() == "cpu"
+    # The mesh may be of devices that are not here, to compile for.
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    cpu = (device.platform if device else jax.default_backend()) == "cpu"
     if block_size is None:
         block_size = 64 if radius <= 128 else 128
     block_size = min(block_size, max(n, 1))
     if chunk_blocks is None:
+        rows = -(-rows // shards)
         logits = 4 * rows * block_size * (block_size + 2 * radius + g)
         chunk_blocks = max(1, _CHUNK_BYTES["cpu" if cpu else "other"] // logits)
     return block_size, min(chunk_blocks, max(1, -(-n // block_size)))

@@ -26,8 +26,8 @@ from etc_jax.ops.attention.softmax import (
 
 Array = jax.Array
 
-# Folded into the dropout key of the g2g block; chunk numbers count from 0.
-_G2G_STREAM = 2**30
+# Streams of dropout.
+_G2L, _G2G = 0, 1
 
 
 def _label_logits(query: Array, table, dtype) -> Array | None:
@@ -39,20 +39,15 @@ def _label_logits(query: Array, table, dtype) -> Array | None:
     return dot("vhd,bhqd->bhvq", embedding, query, dtype) + bias
 
 
-def _block(options, query, key, t, block_fn, rng, stream, dtype):
-    """(masked logits, dropout factors or None, labels) of one block of keys."""
+def _block(options, query, key, t, block_fn, witness, dtype):
+    """(masked logits, labels) of one block of keys."""
     scores = dot("bhkd,bhqd->bhkq", key, query, dtype)
-    mask, labels = blocking.materialised(block_fn, stream, stream)
-    logits = masked_logits(scores, t, mask, labels, options.scale, stream)
-    factors = None
-    if rng is not None:
-        rng = jax.random.fold_in(rng, stream)
-        factors = dropout_factors(rng, options.dropout_rate, logits.shape, dtype)
-    return logits, factors, labels
+    mask, labels = blocking.materialised(block_fn, witness, witness)
+    return masked_logits(scores, t, mask, labels, options.scale, witness), labels
 
 
-def _long_block(options, query, key, t, pairs, rng, index, dtype):
-    """The block of one chunk of long keys, and the keys themselves."""
+def _long_block(options, query, key, t, pairs, draws, index, dtype):
+    """(start, keys, (logits, factors or None, labels)) of one chunk of long keys."""
     size = options.chunk_blocks * options.block_size
     start = index * size
     k = blocking.slice_axis(key, start + pairs.radius, size, 2)
@@ -60,13 +55,28 @@ def _long_block(options, query, key, t, pairs, rng, index, dtype):
     def block_fn(index):
         return pairs.g2l(index * size, size)
 
-    return start, k, _block(options, query, k, t, block_fn, rng, index, dtype)
+    logits, labels = _block(options, query, k, t, block_fn, index, dtype)
+    factors = None
+    if draws is not None:
+        b, h, _, g = logits.shape
+        blocks = (b, h, options.chunk_blocks, options.block_size, g)
+        first = index * options.chunk_blocks
+        factors = draws.stream(_G2L).factors(options, first, blocks, 2, dtype)
+        factors = blocking.unblock(factors, 2)
+    return start, k, (logits, factors, labels)
 
 
-def _global_block(options, query, g_key, t, pairs, rng, dtype):
-    """The block of the global keys."""
-    stream = jnp.asarray(_G2G_STREAM, jnp.int32)
-    return _block(options, query, g_key, t, lambda _: pairs.g2g(), rng, stream, dtype)
+def _global_block(options, query, g_key, t, pairs, draws, dtype):
+    """(logits, factors or None, labels) of the global keys."""
+    witness = jnp.zeros((), jnp.int32)
+    logits, labels = _block(
+        options, query, g_key, t, lambda _: pairs.g2g(), witness, dtype
+    )
+    factors = None
+    if draws is not None:
+        rng = draws.stream(_G2G).rng
+        factors = dropout_factors(rng, options.dropout_rate, logits.shape, dtype)
+    return logits, factors, labels
 
 
 def _absorb(state, logits, factors, value, dtype):
@@ -88,12 +98,12 @@ def _chunks(options: Options, key: Array, pairs) -> Array:
     return jnp.arange(count, dtype=jnp.int32)
 
 
-def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
+def _forward(options, query, g_key, g_value, key, value, table, pairs, draws):
     dtype = accumulation_dtype(query.dtype)
     t = _label_logits(query, table, dtype)
     size = options.chunk_blocks * options.block_size
 
-    logits, factors, _ = _global_block(options, query, g_key, t, pairs, rng, dtype)
+    logits, factors, _ = _global_block(options, query, g_key, t, pairs, draws, dtype)
     state = (
         jnp.full(query.shape[:-1], MASKED, dtype),
         jnp.zeros(query.shape[:-1], dtype),
@@ -103,7 +113,7 @@ def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
 
     def body(state, index):
         start, _, (logits, factors, _) = _long_block(
-            options, query, key, t, pairs, rng, index, dtype
+            options, query, key, t, pairs, draws, index, dtype
         )
         v = blocking.slice_axis(value, start + pairs.radius, size, 2)
         return _absorb(state, logits, factors, v, dtype), None
@@ -114,7 +124,7 @@ def _forward(options, query, g_key, g_value, key, value, table, pairs, rng):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def global_rows(options, query, g_key, g_value, key, value, table, pairs, rng):
+def global_rows(options, query, g_key, g_value, key, value, table, pairs, draws):
     """Attention of global queries over all global and all long tokens.
 
     Args:
@@ -127,27 +137,27 @@ def global_rows(options, query, g_key, g_value, key, value, table, pairs, rng):
       value: likewise.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       pairs: masks and labels of the blocks.
-      rng: key of attention dropout, or None.
+      draws: of attention dropout, or None.
 
     Returns:
       (`[b, h, g, d]` in the dtype of `query`, rows that see nothing are zero; `[b, h,
       g]` log-sum-exp of the logits, 1e30 in these rows).
     """
-    return _forward(options, query, g_key, g_value, key, value, table, pairs, rng)
+    return _forward(options, query, g_key, g_value, key, value, table, pairs, draws)
 
 
-def _vjp_forward(options, query, g_key, g_value, key, value, table, pairs, rng):
+def _vjp_forward(options, query, g_key, g_value, key, value, table, pairs, draws):
     output, lse = _forward(
-        options, query, g_key, g_value, key, value, table, pairs, rng
+        options, query, g_key, g_value, key, value, table, pairs, draws
     )
     output = checkpoint_name(output, "attention")
     lse = checkpoint_name(lse, "attention")
-    saved = (query, g_key, g_value, key, value, table, pairs, rng, output, lse)
+    saved = (query, g_key, g_value, key, value, table, pairs, draws, output, lse)
     return (output, lse), saved
 
 
 def _vjp_backward(options, saved, cotangents):
-    query, g_key, g_value, key, value, table, pairs, rng, output, lse = saved
+    query, g_key, g_value, key, value, table, pairs, draws, output, lse = saved
     d_output, d_lse = cotangents
     dtype = accumulation_dtype(query.dtype)
     size = options.chunk_blocks * options.block_size
@@ -172,11 +182,13 @@ def _vjp_backward(options, saved, cotangents):
             dot("bhkq,bhqd->bhkd", dropped, d_output, dtype).astype(v.dtype),
         )
 
-    block = _global_block(options, query, g_key, t, pairs, rng, dtype)
+    block = _global_block(options, query, g_key, t, pairs, draws, dtype)
     dq, dt, d_g_key, d_g_value = gradients(block, g_key, g_value)
 
     def body(carry, index):
-        start, k, block = _long_block(options, query, key, t, pairs, rng, index, dtype)
+        start, k, block = _long_block(
+            options, query, key, t, pairs, draws, index, dtype
+        )
         v = blocking.slice_axis(value, start + pairs.radius, size, 2)
         part_dq, part_dt, dk, dv = gradients(block, k, v)
         return (carry[0] + part_dq, carry[1] + part_dt), (dk, dv)

@@ -19,7 +19,6 @@ from etc_jax.ops.attention.softmax import (
     Options,
     accumulation_dtype,
     dot,
-    dropout_factors,
     finish,
     masked_logits,
     row_deltas,
@@ -76,15 +75,13 @@ def _logits(options, pairs, start, q, k_window, side_key, table, dtype):
     return parts
 
 
-def _factors(options, rng, index, parts, dtype):
+def _factors(options, draws, index, parts, dtype):
     """Dropout factors of each part of one chunk, the same in both passes."""
-    if rng is None:
+    if draws is None:
         return [None] * len(parts)
-    rng = jax.random.fold_in(rng, index)
+    start = index * options.chunk_blocks
     return [
-        dropout_factors(
-            jax.random.fold_in(rng, i), options.dropout_rate, logits.shape, dtype
-        )
+        draws.stream(i).factors(options, start, logits.shape, 2, dtype)
         for i, (logits, _) in enumerate(parts)
     ]
 
@@ -107,7 +104,7 @@ def _count(options: Options, query: Array) -> int:
     return query.shape[2] // (options.chunk_blocks * options.block_size)
 
 
-def _forward(options, query, key, value, side_key, side_value, table, pairs, rng):
+def _forward(options, query, key, value, side_key, side_value, table, pairs, draws):
     dtype = accumulation_dtype(query.dtype)
 
     def body(carry, index):
@@ -116,7 +113,7 @@ def _forward(options, query, key, value, side_key, side_value, table, pairs, rng
         top = functools.reduce(jnp.maximum, [s.max(-2) for s, _ in parts])
         weights = [jnp.exp(s - top[..., None, :]) for s, _ in parts]
         total = sum(w.sum(-2) for w in weights)
-        factors = _factors(options, rng, index, parts, dtype)
+        factors = _factors(options, draws, index, parts, dtype)
         weights = [
             w if f is None else w * f for w, f in zip(weights, factors, strict=True)
         ]
@@ -131,7 +128,7 @@ def _forward(options, query, key, value, side_key, side_value, table, pairs, rng
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def long_rows(options, query, key, value, side_key, side_value, table, pairs, rng):
+def long_rows(options, query, key, value, side_key, side_value, table, pairs, draws):
     """Attention of long queries over their windows and all global tokens.
 
     Args:
@@ -143,28 +140,28 @@ def long_rows(options, query, key, value, side_key, side_value, table, pairs, rn
       side_value: likewise.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       pairs: masks and labels of the blocks.
-      rng: key of attention dropout, or None.
+      draws: of attention dropout, or None.
 
     Returns:
       `[b, h, n, d]` in the dtype of `query`; rows that see nothing are zero.
     """
     return _forward(
-        options, query, key, value, side_key, side_value, table, pairs, rng
+        options, query, key, value, side_key, side_value, table, pairs, draws
     )[0]
 
 
-def _vjp_forward(options, query, key, value, side_key, side_value, table, pairs, rng):
+def _vjp_forward(options, query, key, value, side_key, side_value, table, pairs, draws):
     output, lse = _forward(
-        options, query, key, value, side_key, side_value, table, pairs, rng
+        options, query, key, value, side_key, side_value, table, pairs, draws
     )
     output = checkpoint_name(output, "attention")
     lse = checkpoint_name(lse, "attention")
-    saved = (query, key, value, side_key, side_value, table, pairs, rng, output, lse)
+    saved = (query, key, value, side_key, side_value, table, pairs, draws, output, lse)
     return output, saved
 
 
 def _vjp_backward(options, saved, d_output):
-    query, key, value, side_key, side_value, table, pairs, rng, output, lse = saved
+    query, key, value, side_key, side_value, table, pairs, draws, output, lse = saved
     dtype = accumulation_dtype(query.dtype)
     has_side = side_key.shape[2] > 0
     size = options.chunk_blocks * options.block_size
@@ -182,7 +179,7 @@ def _vjp_backward(options, saved, d_output):
     def body(carry, index):
         start, q, k, v = _chunk(options, pairs, index, (query, key, value))
         parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
-        factors = _factors(options, rng, index, parts, dtype)
+        factors = _factors(options, draws, index, parts, dtype)
         do = rows(d_output, start)
         row_lse = rows(lse, start)[..., None, :]
         row_delta = row_deltas(rows(output, start), do, dtype)

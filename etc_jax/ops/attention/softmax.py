@@ -1,6 +1,9 @@
 """What the attention forms share: masked logits, rows that see nothing, dropout."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -96,14 +99,43 @@ def score_gradients(logits, lse, factors, dp, delta, scale: float):
     return dropped, p * (dp - delta) * scale
 
 
-def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array | None:
-    """0 or 1/(1 - rate) for each pair, or None without dropout.
+class Draws(NamedTuple):
+    """What dropout draws from.
+
+    Every block of long tokens has a key of its own, by its place in the sequence, so
+    that neither chunks nor devices change what is drawn.
+
+    Attributes:
+      rng: key.
+      first_block: int32 scalar, number of the first block of these long tokens.
+    """
+
+    rng: jax.Array
+    first_block: jax.Array
+
+    def stream(self, number: int) -> Draws:
+        """Draws of another kind of block."""
+        return self._replace(rng=jax.random.fold_in(self.rng, number))
+
+    def factors(self, options: Options, start, shape, axis: int, dtype) -> jax.Array:
+        """Dropout factors of blocks from `start`, which lie along `axis` of `shape`."""
+        count = shape[axis]
+        rest = (*shape[:axis], *shape[axis + 1 :])
+        numbers = self.first_block + start + jnp.arange(count, dtype=jnp.int32)
+
+        def one(number):
+            rng = jax.random.fold_in(self.rng, number)
+            return dropout_factors(rng, options.dropout_rate, rest, dtype)
+
+        return jax.vmap(one, out_axes=axis)(numbers)
+
+
+def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array:
+    """0 or 1/(1 - rate) for each pair.
 
     Sixteen random bits a pair, two pairs a word: half the cost of a float each, and the
     rate is exact to 1/65536.
     """
-    if not rate or rng is None:
-        return None
     dropped = round(rate * 2**16)
     *lead, last = shape
     words = jax.random.bits(rng, (*lead, -(-last // 2)), jnp.uint32)

@@ -1,0 +1,40 @@
+"""Which files a pre-training run would miss: known before any of them is read."""
+
+import pathlib
+from collections.abc import Iterator
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.config_sections import DataConfig
+from etc_jax.data.cache import HEADER
+from etc_jax.data.sources import read_documents
+from etc_jax.data.tokenizer import open_tokenizer
+
+
+@registry.register("pretraining_inputs", "mlm_cpc")
+def missing_inputs(config: Config) -> Iterator[str]:
+    """One message for each path of the data section that leads to nothing usable."""
+    data = config.data
+    if data.tokenizer is not None:
+        try:
+            open_tokenizer(data.tokenizer, lower_case=data.lower_case)
+        except (OSError, ValueError) as error:
+            yield f"data.tokenizer: {error}"
+    if data.source == "builtin":
+        return
+    for field in ("paths", "held_back_paths"):
+        for path in getattr(data, field):
+            if (problem := _problem(data, path)) is not None:
+                yield f"data.{field}: {problem}"
+
+
+def _problem(data: DataConfig, path: str) -> str | None:
+    if data.source == "cache":
+        if (pathlib.Path(path) / HEADER).exists():
+            return None
+        return f"no token cache in {path} ({HEADER} is missing); correct the path"
+    try:
+        read_documents([path], format=data.source, document_border=data.document_per)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,183 @@
+"""The folder of checkpoints as files: which are finished, whole, or to go.
+
+checkpoints/<step>/       one checkpoint: what Orbax wrote, and manifest.json
+last_checkpoint.json      the newest step that was ever finished
+bad_checkpoints/          what was found damaged, kept for a look
+
+A checkpoint is finished when its manifest is written, after Orbax's commit. One
+process alone may change anything here.
+"""
+
+import json
+import logging
+import time
+from typing import Any
+
+from etils import epath
+
+from etc_jax.training import manifest
+from etc_jax.training.checkpoint_retention import Retention
+from etc_jax.training.errors import CorruptCheckpointError
+
+_LOG = logging.getLogger(__name__)
+
+FOLDER = "checkpoints"
+_LAST = "last_checkpoint.json"
+_DOOMED = ".deleting"
+_UNFINISHED = ".orbax-checkpoint-tmp"
+# Where checkpoint_orbax.py has the JSON put.
+DATA_ITEM, DATA_FILE = "data", "metadata"
+
+
+def read_data(folder: epath.Path) -> dict[str, Any]:
+    """The JSON saved beside the state of one checkpoint."""
+    return json.loads((folder / DATA_ITEM / DATA_FILE).read_text())
+
+
+class CheckpointFolder:
+    """The checkpoints of one workdir.
+
+    Attributes:
+      root: the folder with one folder a step.
+    """
+
+    def __init__(self, workdir: epath.Path):
+        self._workdir = workdir
+        self.root = workdir / FOLDER
+
+    def path(self, step: int) -> epath.Path:
+        """Where the checkpoint of a step is, or would be."""
+        return self.root / str(step)
+
+    def steps(self) -> list[int]:
+        """Steps that have a folder, the newest first, whole or not."""
+        if not self.root.exists():
+            return []
+        names = [path.name for path in self.root.iterdir() if path.name.isdigit()]
+        return sorted(map(int, names), reverse=True)
+
+    def prepare(self) -> None:
+        """Makes the folder and removes what a crash has left half written or deleted.
+
+        Raises:
+          OSError: if the storage refuses.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        for path in self.root.iterdir():
+            if path.name.endswith(_DOOMED) or _UNFINISHED in path.name:
+                path.rmtree()
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest finished step as it was noted, whether or not it is still whole.
+
+        None if there is no note, or none that can be read.
+        """
+        return self._noted()[0]
+
+    def _noted(self) -> tuple[int | None, str | None]:
+        """(the step, what is wrong with the note)."""
+        note = self._workdir / _LAST
+        if not note.exists():
+            return None, None
+        try:
+            values = manifest.read_with_checksum(note.read_text(), "step")
+            return int(values["step"]), None
+        except (ValueError, TypeError) as error:
+            return None, f"{_LAST} cannot be read ({error})"
+
+    def _note(self, step: int) -> None:
+        text = manifest.with_checksum({"step": step})
+        manifest.write_atomically(self._workdir / _LAST, text)
+
+    def finish(self, step: int, retention: Retention) -> None:
+        """Lists the files of a committed checkpoint, then lets old ones go.
+
+        Raises:
+          OSError: if the list cannot be written; the checkpoint is not finished then.
+        """
+        manifest.write(self.path(step))
+        self._note(step)
+        try:
+            self._delete_old(retention)
+        except OSError as error:
+            # The new one is safe all the same.
+            _LOG.error("old checkpoints in %s stay: %s", self.root, error)
+
+    def _delete_old(self, retention: Retention) -> None:
+        metrics = {
+            step: retention.metric_in(read_data(self.path(step)))
+            for step in self.steps()
+            if manifest.exists(self.path(step))
+        }
+        for step in retention.dispensable(metrics):
+            self._delete(step)
+
+    def _delete(self, step: int) -> None:
+        # A crash in the middle must not leave half a checkpoint under its name.
+        doomed = self.root / f"{step}{_DOOMED}"
+        if doomed.exists():
+            doomed.rmtree()
+        self.path(step).rename(doomed)
+        doomed.rmtree()
+
+    def remove_remains(self, step: int) -> None:
+        """Removes what a failed save of `step` has left; an error is logged only."""
+        try:
+            if self.path(step).exists():
+                self._delete(step)
+            for path in self.root.glob(f"{step}{_UNFINISHED}*"):
+                path.rmtree()
+        except OSError as error:
+            _LOG.error("the remains of checkpoint %d stay: %s", step, error)
+
+    def choose(self) -> int | None:
+        """The newest whole checkpoint; None if none was ever finished.
+
+        Damaged ones are named in the log and set aside; those that were cut short
+        while they were saved are removed.
+
+        Raises:
+          CorruptCheckpointError: if checkpoints were finished and none is whole.
+          OSError: if the storage cannot be read.
+        """
+        last, fault = self._noted()
+        faults = [] if fault is None else [fault]
+        steps = self.steps()
+        if last is not None and last not in steps:
+            faults.append(f"step {last}: is missing")
+        # Without a note nobody knows whether the first in line was finished.
+        cut_short = [] if fault else self._cut_short(steps, last)
+        for step in cut_short:
+            _LOG.warning("checkpoint %d was cut short while saved; removing it", step)
+            self.path(step).rmtree()
+        for step in [step for step in steps if step not in cut_short]:
+            wrong = manifest.verify(self.path(step))
+            if wrong is None:
+                self._take(step, faults, note_is_bad=fault is not None)
+                return step
+            faults.append(f"step {step}: {wrong}")
+            self._set_aside(self.path(step), wrong)
+        if faults:
+            raise CorruptCheckpointError(
+                f"no usable checkpoint is left in {self.root}: {'; '.join(faults)}. "
+                "Restore the folder from a copy, or start again in another workdir"
+            )
+        return None
+
+    def _cut_short(self, steps: list[int], last: int | None) -> list[int]:
+        newer = [step for step in steps if last is None or step > last]
+        return [step for step in newer if not manifest.exists(self.path(step))]
+
+    def _take(self, step: int, faults: list[str], *, note_is_bad: bool) -> None:
+        if faults:
+            _LOG.error("CORRUPT CHECKPOINT %s; using step %d", faults, step)
+        if note_is_bad:
+            self._set_aside(self._workdir / _LAST, "cannot be read")
+            self._note(step)
+
+    def _set_aside(self, path: epath.Path, fault: str) -> None:
+        aside = self._workdir / "bad_checkpoints" / f"{path.name}-{time.time_ns()}"
+        aside.parent.mkdir(exist_ok=True)
+        path.rename(aside)
+        _LOG.error("checkpoint %s: %s; moved to %s", path.name, fault, aside)

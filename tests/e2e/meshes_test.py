@@ -1,0 +1,129 @@
+"""Twenty steps of pre-training give the same losses on every mesh."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from etc_jax import sharding
+from etc_jax.config_sections import ObjectiveConfig, OptimizerConfig, ScheduleConfig
+from etc_jax.data.cache import TokenCache
+from etc_jax.data.examples import PretrainingSizes
+from etc_jax.data.packing import pack
+from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.tokenizer import TokenIds
+from etc_jax.models.etc import EtcConfig
+from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.training.optimizer import make_optimizer
+from etc_jax.training.plan import on_mesh
+from etc_jax.training.schedule import make_schedule
+from etc_jax.training.state import init_state
+from etc_jax.training.step import make_train_step
+
+STEPS = 20
+BATCH_SIZE = 8
+VOCAB_SIZE = 64
+IDS = TokenIds(
+    pad=0,
+    sentence=1,
+    cpc_mask=2,
+    mask=3,
+    regular_ids=(4, VOCAB_SIZE),
+    vocab_size=VOCAB_SIZE,
+)
+SIZES = PretrainingSizes(
+    64, 16, mlm_capacity=16, cpc_long_length=24, cpc_global_length=4
+)
+MODEL = EtcConfig(
+    vocab_size=VOCAB_SIZE,
+    embed_dim=32,
+    num_layers=2,
+    num_heads=2,
+    mlp_dim=64,
+    radius=11,
+    max_distance=3,
+    num_labels=10,
+    # Drawn block by block, so otherwise where the sequence is split.
+    attention_dropout_rate=0.0,
+)
+TASK = Pretraining(MODEL, ObjectiveConfig())
+ONE = {"data": 1}
+MESHES = [{"data": 2, "fsdp": 2, "tensor": 2}, {"data": 2, "sequence": 4}]
+MORE_MESHES = [
+    {"data": 8},
+    {"data": 2, "fsdp": 4},
+    {"data": 1, "sequence": 8},
+    {"data": 1, "fsdp": 2, "tensor": 2, "sequence": 2},
+]
+# Compiling takes longer than running.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@functools.cache
+def reader() -> PretrainingReader:
+    """Packed documents of random sentences; the last tokens of each repeat it."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(5, 9, 7 * 40)
+    tokens = [np.tile(rng.integers(*IDS.regular_ids, 4), 2)[:n] for n in lengths]
+    cache = TokenCache.from_arrays(
+        np.concatenate(tokens).astype(np.uint16),
+        np.ones(lengths.sum(), bool),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        7 * np.arange(41),
+        vocab_size=VOCAB_SIZE,
+    )
+    plan = pack(cache, long_length=64, global_length=16, max_sentence_tokens=24)
+    return PretrainingReader(cache, plan, IDS, SIZES, batch_size=BATCH_SIZE, seed=0)
+
+
+@functools.cache
+def losses(axes: tuple[tuple[str, int], ...]) -> np.ndarray:
+    """`[steps, 3]`: the whole loss, that of words and that of sentences."""
+    count = int(np.prod([size for _, size in axes]))
+    config = sharding.MeshConfig(**dict(axes))
+    mesh = sharding.make_mesh(config, jax.devices()[:count])
+    schedule = ScheduleConfig(warmup_steps=2)
+    schedule = make_schedule(schedule, learning_rate=3e-3, num_steps=STEPS)
+    tx = make_optimizer(OptimizerConfig(), schedule)
+    found = []
+    with on_mesh(mesh), jax.default_matmul_precision("highest"):
+        rules = sharding.DEFAULT_RULES
+        state = init_state(TASK.init, tx, mesh, rules, jax.random.key(0))
+        step = jit(make_train_step(TASK.loss, tx), donate_argnums=0)
+        for i in range(STEPS):
+            rows = reader().batch_at(i, sharding.local_rows(BATCH_SIZE, mesh))
+            batch = sharding.to_global(rows, mesh, BATCH_SIZE)
+            state, metrics = step(state, batch, jax.random.key(1))
+            sums = metrics["sums"]
+            parts = [a / b for a, b in (sums["mlm_loss"], sums["cpc_loss"])]
+            found.append(jax.device_get([metrics["loss"], *parts]))
+    return np.array(found)
+
+
+def items(axes):
+    return tuple(axes.items())
+
+
+def check_agreement(axes):
+    difference = np.abs(losses(items(axes)) / losses(items(ONE)) - 1).max()
+    print(f"{axes}: largest relative difference of {STEPS} losses {difference:.1e}")
+    assert difference <= 1e-5
+
+
+@pytest.mark.parametrize("axes", MESHES, ids=str)
+def test_meshes_agree(axes):
+    check_agreement(axes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", MORE_MESHES, ids=str)
+def test_more_meshes_agree(axes):
+    check_agreement(axes)
+
+
+def test_the_losses_are_worth_comparing():
+    one = losses(items(ONE))
+    assert np.isfinite(one).all()
+    # What was learnt is hundreds of times what meshes may differ by.
+    assert one[-1, 0] < one[0, 0] - 0.01

@@ -1,0 +1,183 @@
+"""The launcher around small stand-ins, and around real training."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import processes
+import pytest
+
+from launch import local
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+SLEEPS = "import time; time.sleep(600)"
+IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPS
+
+
+def run_each(*programs: str, grace_secs: float = 30.0) -> int:
+    """The launcher's code for one Python program a process."""
+    number = "import os; exec(os.environ['PROGRAM'])"
+    environs = [{**os.environ, "PROGRAM": program} for program in programs]
+    return local.run([sys.executable, "-c", number], environs, grace_secs=grace_secs)
+
+
+def test_each_process_knows_its_place():
+    environ = {
+        "PATH": "p",
+        "XLA_FLAGS": "--a=1 --xla_force_host_platform_device_count=8 --b=2",
+    }
+    both = local.environments(environ, processes=2, devices_per_process=4, port=7)
+    assert [e["JAX_PROCESS_ID"] for e in both] == ["0", "1"]
+    for e in both:
+        assert e["PATH"] == "p"
+        assert e["JAX_NUM_PROCESSES"] == "2" and e["JAX_PLATFORMS"] == "cpu"
+        assert e["JAX_COORDINATOR_ADDRESS"] == "127.0.0.1:7"
+        assert sorted(e["XLA_FLAGS"].split()) == [
+            "--a=1",
+            "--b=2",
+            "--xla_force_host_platform_device_count=4",
+        ]
+    (alone,) = local.environments(
+        environ, processes=1, devices_per_process=None, port=7
+    )
+    assert alone["XLA_FLAGS"] == environ["XLA_FLAGS"] and "JAX_PLATFORMS" not in alone
+
+
+@pytest.mark.parametrize(
+    "codes, expected",
+    [
+        ([0, 0], 0),
+        ([17, 17], 17),
+        ([0, 3], 3),
+        ([-6, 2], 2),
+        ([1, 17], 17),
+        ([-9, 0], 137),
+        ([0, 1], 1),
+    ],
+)
+def test_the_code_that_says_most_is_returned(codes, expected):
+    assert local.exit_code(codes) == expected
+
+
+def test_output_has_the_number_of_its_process(capfd):
+    program = "import sys; print('out', {}); print('err', file=sys.stderr)"
+    assert run_each(program.format(5), program.format(6)) == 0
+    out, err = capfd.readouterr()
+    assert sorted(out.splitlines()) == ["[0] out 5", "[1] out 6"]
+    assert {"[0] err", "[1] err"} <= set(err.splitlines())
+
+
+@pytest.mark.parametrize(
+    "programs, expected",
+    [
+        (("exit(3)", SLEEPS), 3),
+        ((SLEEPS, "exit(2)"), 2),
+        ((IGNORES, DIES), 137),
+        (("exit(0)", SLEEPS), 137),
+    ],
+)
+def test_one_end_is_the_end_of_all(programs, expected, capfd):
+    began = time.monotonic()
+    assert run_each(*programs, grace_secs=0.5) == expected
+    assert time.monotonic() - began < 15
+    assert "0 s after the first end" in capfd.readouterr().err
+
+
+def test_the_first_failure_counts_not_the_last(capfd):
+    later = "import time; time.sleep(1.5); exit(2)"
+    assert run_each(later, "exit(4)") == 4
+    assert "exit codes: [0] 2, [1] 4" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
+    child = textwrap.dedent(
+        """
+        import os, pathlib, signal, sys, time
+        got = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: got.append(number))
+        path = pathlib.Path(sys.argv[1]) / os.environ["JAX_PROCESS_ID"]
+        path.write_text("ready")
+        while len(got) < 2:
+            time.sleep(0.01)
+            path.write_text(f"{len(got)}")
+        sys.exit(17)
+        """
+    )
+    launcher = textwrap.dedent(
+        f"""
+        import os, sys
+        from launch import local
+        environs = local.environments(
+            os.environ, processes=2, devices_per_process=None, port=1
+        )
+        command = [sys.executable, "-c", {child!r}, {str(tmp_path)!r}]
+        sys.exit(local.run(command, environs, grace_secs=30))
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", launcher], cwd=ROOT)
+
+    def until(text):
+        deadline = time.monotonic() + 30
+        paths = [tmp_path / "0", tmp_path / "1"]
+        while time.monotonic() < deadline:
+            if all(path.exists() and path.read_text() == text for path in paths):
+                return
+            time.sleep(0.01)
+        pytest.fail(f"no {text!r}: {[p.read_text() for p in paths if p.exists()]}")
+
+    try:
+        until("0")
+        process.send_signal(number)
+        until("1")
+        process.send_signal(number)
+        assert process.wait(30) == 17
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--", "--config=x"], "--processes"),
+        (["--processes=0", "--", "--config=x"], "--processes is 0"),
+        (["--processes=2"], "nothing to run"),
+        (["--processes=2", "--devices_per_process=0", "--", "x"], "expected at least"),
+        (["--processes=2", "--grace_secs=0", "--", "x"], "more than 0"),
+    ],
+)
+def test_wrong_arguments_are_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        local.main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_sigterm_to_the_launcher_saves_the_run_everywhere(tmp_path):
+    """Real training in two processes: `kill` on the launcher is 17, saved once."""
+    arguments = [
+        f"--config={processes.toy_config(tmp_path)}",
+        f"--workdir={tmp_path / 'run'}",
+        "--config.train.num_steps=100000",
+        "--config.checkpoint.every_steps=99999",
+    ]
+    argv = ["--processes=2", "--devices_per_process=2", "--", *arguments]
+    with processes.start_one(
+        tmp_path / "output", [sys.executable, "-m", "launch.local", *argv]
+    ) as launcher:
+        launcher.reaches(tmp_path / "run", lines=3)
+        launcher.children[0].send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert launcher.wait(60) == [17], launcher.all_output()
+        assert time.monotonic() - began < 30
+    (step,) = processes.saved_steps(tmp_path / "run")
+    for number in (0, 1):
+        assert f"SIGTERM: saved step {step}" in launcher.output(0)
+        assert f"[{number}]" in launcher.output(0)

@@ -1,0 +1,190 @@
+"""Damaged checkpoints are named and the one before is used; half ones are removed."""
+
+import json
+import logging
+import shutil
+
+import pytest
+import toy_job
+from checkpoint_states import (
+    DAMAGES,
+    STEPS,
+    data_file,
+    delete,
+    empty,
+    files_of,
+    flip_a_bit,
+    make_state,
+    restore,
+    save_all,
+    states_by_step,
+    truncate,
+    zero,
+)
+from etils import epath
+
+from etc_jax.training import manifest
+from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.training.errors import CorruptCheckpointError
+
+
+@pytest.fixture(scope="module")
+def states():
+    return states_by_step(make_state())
+
+
+@pytest.fixture(scope="module")
+def saved(states, tmp_path_factory):
+    """A workdir with checkpoints of steps 2, 4 and 6."""
+    folder = tmp_path_factory.mktemp("saved")
+    save_all(folder, states)
+    return folder
+
+
+@pytest.fixture
+def workdir(saved, tmp_path):
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def choose(workdir):
+    return CheckpointFolder(epath.Path(workdir)).choose()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_to_any_file_is_noticed(saved, tmp_path, caplog, damage):
+    names = [p.relative_to(saved) for p in files_of(saved / "checkpoints" / "6")]
+    kinds = ("_CHECKPOINT_METADATA", "_METADATA", "_sharding", "manifest.ocdbt")
+    kinds += ("data/metadata", "manifest.json", "commit_success.txt", "/d/")
+    assert all(any(kind in str(name) for name in names) for kind in kinds)
+    noticed = 0
+    for i, name in enumerate(names):
+        workdir = tmp_path / str(i)
+        shutil.copytree(saved, workdir)
+        before = (workdir / name).read_bytes()
+        damage(workdir / name)
+        caplog.clear()
+        assert choose(workdir) == 4
+        assert name.name in caplog.text and "using step 4" in caplog.text
+        (aside,) = (workdir / "bad_checkpoints").iterdir()
+        assert aside.name.startswith("6-")
+        assert not (workdir / "checkpoints" / "6").exists()
+        unchanged = (saved / name).read_bytes()
+        assert before == unchanged
+        noticed += 1
+    print(f"{damage.__name__}: {noticed} of {len(names)} files")
+    assert noticed == len(names) >= 18
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_checkpoint_before_a_damaged_one_is_used(workdir, states, caplog, damage):
+    bad = data_file(workdir / "checkpoints" / "6")
+    damage(bad)
+    with caplog.at_level(logging.ERROR):
+        got = restore(workdir)
+    assert toy_job.digest(got.state) == toy_job.digest(states[4])
+    assert "step 6" in caplog.text and bad.name in caplog.text
+
+
+def test_what_was_set_aside_is_kept_for_a_look(workdir):
+    bad = data_file(workdir / "checkpoints" / "6")
+    flip_a_bit(bad)
+    content = bad.read_bytes()
+    choose(workdir)
+    (aside,) = (workdir / "bad_checkpoints").iterdir()
+    assert data_file(aside).read_bytes() == content
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, truncate, empty, zero])
+def test_a_damaged_note_of_the_last_step_is_noticed(workdir, states, caplog, damage):
+    note = workdir / "last_checkpoint.json"
+    damage(note)
+    got = restore(workdir)
+    assert toy_job.digest(got.state) == toy_job.digest(states[6])
+    assert "last_checkpoint.json cannot be read" in caplog.text
+    caplog.clear()
+    assert choose(workdir) == 6  # it has been written anew
+    assert "cannot be read" not in caplog.text
+
+
+def test_every_flipped_bit_of_the_note_is_noticed(workdir):
+    note = workdir / "last_checkpoint.json"
+    whole = note.read_bytes()
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        note.write_bytes(content)
+        folder = CheckpointFolder(epath.Path(workdir))
+        assert folder.last_step is None and folder.choose() == 6
+        assert note.read_bytes() == whole
+
+
+def test_a_note_that_is_gone_costs_nothing(workdir):
+    delete(workdir / "last_checkpoint.json")
+    assert choose(workdir) == 6
+
+
+def test_without_a_note_an_unlisted_checkpoint_is_kept_for_a_look(workdir):
+    zero(workdir / "last_checkpoint.json")
+    delete(workdir / "checkpoints" / "6" / manifest.NAME)
+    assert choose(workdir) == 4
+    names = {path.name.partition("-")[0] for path in workdir.glob("bad_checkpoints/*")}
+    assert names == {"6", "last_checkpoint.json"}
+
+
+def test_two_damaged_checkpoints_leave_the_oldest(workdir, states):
+    flip_a_bit(data_file(workdir / "checkpoints" / "6"))
+    shutil.rmtree(workdir / "checkpoints" / "4")
+    got = restore(workdir)
+    assert toy_job.digest(got.state) == toy_job.digest(states[2])
+
+
+def test_no_whole_checkpoint_left_is_an_error_that_names_each(workdir):
+    for step, damage in zip(STEPS, (flip_a_bit, truncate, delete), strict=True):
+        damage(data_file(workdir / "checkpoints" / str(step)))
+    with pytest.raises(CorruptCheckpointError) as caught:
+        restore(workdir)
+    assert caught.value.exit_code == 4
+    for step in STEPS:
+        assert f"step {step}: file " in str(caught.value)
+    with pytest.raises(CorruptCheckpointError, match="step 6: is missing"):
+        restore(workdir)  # and it does not begin anew the next time either
+
+
+def test_deleted_checkpoints_are_an_error(workdir):
+    shutil.rmtree(workdir / "checkpoints")
+    with pytest.raises(CorruptCheckpointError, match="step 6: is missing"):
+        restore(workdir)
+
+
+def test_a_missing_newest_checkpoint_is_reported(workdir, states, caplog):
+    shutil.rmtree(workdir / "checkpoints" / "6")
+    got = restore(workdir)
+    assert toy_job.digest(got.state) == toy_job.digest(states[4])
+    assert "step 6: is missing" in caplog.text
+
+
+def test_a_save_that_was_cut_short_is_removed(workdir, states, caplog):
+    folder = workdir / "checkpoints" / "6"
+    (folder / manifest.NAME).unlink()
+    (workdir / "last_checkpoint.json").write_text(json.dumps({"step": 4}))
+    got = restore(workdir)
+    assert toy_job.digest(got.state) == toy_job.digest(states[4])
+    assert not folder.exists() and not (workdir / "bad_checkpoints").exists()
+    assert "cut short" in caplog.text and "CORRUPT" not in caplog.text
+
+
+def test_a_first_save_that_was_cut_short_is_a_fresh_start(workdir):
+    for step in (2, 4):
+        shutil.rmtree(workdir / "checkpoints" / str(step))
+    (workdir / "checkpoints" / "6" / manifest.NAME).unlink()
+    (workdir / "last_checkpoint.json").unlink()
+    assert restore(workdir) is None
+
+
+def test_what_a_crash_left_half_deleted_or_written_goes(workdir):
+    root = workdir / "checkpoints"
+    for name in ("1.deleting", "8.orbax-checkpoint-tmp", "8.orbax-checkpoint-tmp-12"):
+        shutil.copytree(root / "2", root / name)
+    CheckpointFolder(epath.Path(workdir)).prepare()
+    assert sorted(path.name for path in root.iterdir()) == ["2", "4", "6"]

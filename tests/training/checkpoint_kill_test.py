@@ -1,0 +1,114 @@
+"""SIGKILL while saving: the newest finished step is found, whole, bit by bit."""
+
+import multiprocessing
+import os
+import random
+import sys
+import time
+
+import pytest
+import toy_job
+from checkpoint_states import kept, restore
+
+from etc_jax.training import loop, manifest
+from etc_jax.training.checkpoint import Checkpointer
+
+# A run of 16 steps saves for about a second, on a machine that does nothing else.
+SECS_AFTER_FIRST_SAVE = 0.8
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def reference(cache, tmp_path_factory):
+    """Step -> digest of the state that an uninterrupted run saves."""
+    digests, save = {}, Checkpointer.save
+
+    def noted(self, state, data, *, step, **more):
+        digests[step] = toy_job.digest(state)
+        save(self, state, data, step=step, **more)
+
+    config = toy_job.long_config(train__compile_cache_dir=cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpointer, "save", noted)
+        loop.train_and_evaluate(config, tmp_path_factory.mktemp("whole"))
+    assert sorted(digests) == list(range(1, 17))
+    return digests
+
+
+@pytest.fixture(scope="module")
+def start_run(cache):
+    """Starts `toy_job.main` in a process of its own, which need not import again."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["toy_job"])
+
+    def start(workdir):
+        process = context.Process(target=toy_job.main, args=(str(workdir), cache))
+        process.start()
+        return process
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+        yield start
+
+
+def kill_at_random(process, workdir, rng):
+    """SIGKILL some time after the first save has begun; what stood there then."""
+    root, deadline = workdir / "checkpoints", time.monotonic() + 60
+    before = set(kept(workdir)) if root.exists() else set()
+    while process.is_alive() and time.monotonic() < deadline:
+        if root.exists() and set(kept(workdir)) - before:
+            time.sleep(rng.uniform(0, SECS_AFTER_FIRST_SAVE))
+            break
+        time.sleep(0.005)
+    ended = not process.is_alive()
+    process.kill()
+    process.join()
+    assert not ended or process.exitcode == 0
+    process.close()
+    return ended, kept(workdir)
+
+
+def finished(workdir):
+    """Steps whose list of files stands."""
+    names = [name for name in kept(workdir) if name.isdigit()]
+    root = workdir / "checkpoints"
+    return [int(n) for n in names if (root / n / manifest.NAME).exists()]
+
+
+def kill_many(count, start_run, reference, folder, seed):
+    rng = random.Random(seed)
+    kills = mid_save = runs = 0
+    workdir = folder / "0"
+    while kills < count:
+        ended, names = kill_at_random(start_run(workdir), workdir, rng)
+        whole = finished(workdir)
+        got = restore(workdir)
+        if got is None:
+            assert not whole
+        else:
+            assert got.data["step"] == max(whole)
+            assert toy_job.digest(got.state) == reference[max(whole)]
+        assert not (workdir / "bad_checkpoints").exists()
+        assert all(name.isdigit() for name in kept(workdir))
+        if ended:
+            assert max(whole) == 16
+        kills += not ended
+        mid_save += set(names) != set(map(str, whole))
+        if ended or (whole and max(whole) == 16):
+            runs += 1
+            workdir = folder / str(runs)
+    print(f"{kills} kills, {mid_save} while a save was under way; nothing was lost")
+    return mid_save
+
+
+def test_kill_9_while_saving(start_run, reference, tmp_path):
+    assert kill_many(10, start_run, reference, tmp_path, seed=1) > 0
+
+
+@pytest.mark.slow
+def test_kill_9_while_saving_many_times(start_run, reference, tmp_path):
+    assert kill_many(50, start_run, reference, tmp_path, seed=2) > 10

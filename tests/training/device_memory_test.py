@@ -1,0 +1,127 @@
+import dataclasses
+import types
+
+import jax
+import pytest
+import toy_job
+from etils import epath
+
+from etc_jax.training import device_memory
+from etc_jax.training.device_memory import Memory, MiB, TooLarge
+from etc_jax.training.plan import make_job, make_plan, mesh_for
+
+# As libtpu 0.0.42 words it, and as other versions do.
+REFUSALS = {
+    "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+    "temporaries (512.00G) exceeds available HBM (15.75G).": 512 * 2**30,
+    "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
+    "space hbm. Used 18.50G of 15.75G hbm. Exceeded hbm capacity by 2.75G.": 18.5
+    * 2**30,
+    "RESOURCE_EXHAUSTED: something about hbm": None,
+}
+
+
+def plan_of(**changes):
+    config = toy_job.config(**changes)
+    mesh = mesh_for(config)
+    return make_plan(config, make_job(config, epath.Path(".")), mesh, check_batches=1)
+
+
+def lowered(error):
+    def compile_():
+        raise error
+
+    return types.SimpleNamespace(compile=compile_)
+
+
+def test_what_is_reused_counts_once():
+    memory = Memory(arguments=100, outputs=60, aliased=50, temporaries=7, program=3)
+    assert memory.total == 120
+
+
+@pytest.mark.parametrize("message, needed", REFUSALS.items())
+def test_a_program_beyond_the_memory_is_an_answer(message, needed):
+    got = device_memory.compile_step(lowered(jax.errors.JaxRuntimeError(message)))
+    assert got == TooLarge(needed, message)
+
+
+def test_another_error_of_the_compiler_is_an_error():
+    error = jax.errors.JaxRuntimeError("INTERNAL: hbm")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        device_memory.compile_step(lowered(error))
+
+
+def test_the_table_adds_up():
+    """Of a state split over fsdp=2: half of what divides, and two moments of it."""
+    embed, mlp = 512, 4096
+    plan = plan_of(
+        mesh__fsdp=2, mesh__data=4, model__embed_dim=embed, model__mlp_dim=mlp
+    )
+    # A table of 32 rows and three kernels are split; bias and scale are whole.
+    split = 32 * embed + embed * embed + 2 * embed * mlp
+    params = 4 * (split / 2 + 2 * embed) / MiB
+    assert params > 8
+    memory = Memory(30 * MiB, 9 * MiB, 8 * MiB, 5 * MiB, 4 * MiB)
+    text = device_memory.describe(plan, memory, 80 * MiB)
+    rows = {line[2:17].strip(): line for line in text.splitlines()[1:]}
+    assert "40.0 MiB = 50.0% of 80 MiB: fits" in text.splitlines()[0]
+    shown = {name: float(line[17:].split()[0]) for name, line in rows.items()}
+    assert shown["parameters"] == pytest.approx(params, abs=0.06)
+    assert shown["optimizer state"] == pytest.approx(2 * params, abs=0.06)
+    arguments = ("parameters", "optimizer state", "batch", "tiles")
+    assert sum(shown[name] for name in arguments) == pytest.approx(30, abs=0.2)
+    assert "of which 8.0 in place of arguments" in rows["outputs"]
+    assert "1 rows of it at once" in rows["batch"]
+
+
+@pytest.mark.parametrize(
+    "total, verdict", [(35, "87.5% of 40 MiB: fits"), (37, "too much, above 90%")]
+)
+def test_nine_tenths_are_the_most(total, verdict):
+    plan, memory = plan_of(), Memory(total * MiB, 0, 0, 0)
+    assert verdict in device_memory.describe(plan, memory, 40 * MiB)
+    wrong = device_memory.problems(plan, memory, 40 * MiB)
+    assert bool(wrong) == ("too much" in verdict)
+
+
+def test_nothing_is_wrong_where_nothing_is_known():
+    plan = plan_of()
+    assert device_memory.problems(plan, None, 1.0) == []
+    assert device_memory.problems(plan, Memory(9, 9, 9, 9), None) == []
+
+
+def test_what_helps_is_named_with_figures():
+    plan = plan_of(
+        mesh__data=4,
+        mesh__fsdp=2,
+        train__batch_size=96,
+        train__accumulation_steps=4,
+    )
+    model = types.SimpleNamespace(dtype="float32", remat_policy="attention")
+    plan = dataclasses.replace(
+        plan, config=dataclasses.replace(plan.config, model=model)
+    )
+    (text,) = device_memory.problems(plan, Memory(8 * MiB, 0, 0, 0), 4 * MiB)
+    assert "needs 8 MiB of a device that has 4 MiB (at most 90%" in text
+    assert (
+        "train.accumulation_steps=12: a device works on 1 rows at once, not 3" in text
+    )
+    assert "model.remat_policy='full' instead of 'attention'" in text
+    assert "model.dtype='bfloat16'" in text
+    assert "optimizer.shard_state=True" in text
+    assert "mesh.fsdp=4 mesh.data=2" in text
+
+
+def test_what_does_not_help_is_not_named():
+    plan = plan_of(mesh__data=1, mesh__fsdp=8, train__batch_size=8)
+    text = "\n".join(device_memory.remedies(plan))
+    assert "accumulation" not in text and "shard_state" not in text
+    assert "remat_policy" not in text  # the toy has none
+    assert "more devices" in text
+
+
+def test_a_refusal_keeps_the_compilers_words():
+    refused = TooLarge(None, "RESOURCE_EXHAUSTED: hbm\nand a long table")
+    (text,) = device_memory.problems(plan_of(), refused, None)
+    assert "needs more than there is" in text
+    assert "(the compiler: RESOURCE_EXHAUSTED: hbm)" in text and "table" not in text

@@ -1,0 +1,72 @@
+"""A long run with many saves takes no more memory, files or threads at its end."""
+
+import gc
+import os
+import pathlib
+
+import pytest
+import toy_job
+
+from etc_jax.training import loop
+from etc_jax.training.run import Run
+
+
+def resident_mib() -> float:
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 2**10
+
+
+def count(folder: str) -> int:
+    return len(os.listdir(f"/proc/self/{folder}"))
+
+
+def soak(monkeypatch, workdir, *, steps, every, sample_every):
+    """Figures (step, resident MiB, file descriptors, threads) along a run."""
+    samples, one_step = [], Run._one_step
+
+    def step_and_look(run):
+        one_step(run)
+        if run._step % sample_every == 0:
+            run._checkpointer.wait()
+            gc.collect()
+            samples.append((run._step, resident_mib(), count("fd"), count("task")))
+
+    monkeypatch.setattr(Run, "_one_step", step_and_look)
+    config = toy_job.config(
+        train__num_steps=steps,
+        train__log_every_steps=50,
+        train__eval_every_steps=steps // 4,
+        checkpoint__every_steps=every,
+    )
+    result = loop.train_and_evaluate(config, workdir)
+    assert result.step == steps
+    assert len(list((workdir / "checkpoints").iterdir())) == 3
+    for step, mib, files, threads in samples:
+        print(f"step {step}: {mib:.0f} MiB, {files} files, {threads} threads")
+    return samples
+
+
+def flat(samples, which, slack):
+    values = [sample[which] for sample in samples]
+    return max(values) <= values[0] + slack
+
+
+pytestmark = pytest.mark.skipif(
+    not pathlib.Path("/proc/self/status").exists(), reason="figures are from /proc"
+)
+
+
+def test_files_and_threads_of_a_short_run_are_flat(tmp_path, monkeypatch):
+    samples = soak(monkeypatch, tmp_path, steps=200, every=10, sample_every=20)
+    samples = [sample for sample in samples if sample[0] > 20]
+    assert flat(samples, 2, slack=5) and flat(samples, 3, slack=5)
+
+
+@pytest.mark.slow
+def test_two_thousand_steps_and_two_hundred_saves(tmp_path, monkeypatch):
+    samples = soak(monkeypatch, tmp_path, steps=2000, every=10, sample_every=100)
+    samples = [sample for sample in samples if sample[0] >= 200]
+    first, last = samples[0][1], samples[-1][1]
+    print(f"resident memory: {first:.0f} -> {last:.0f} MiB ({last / first - 1:+.1%})")
+    assert last < 1.05 * first
+    assert flat(samples, 2, slack=5) and flat(samples, 3, slack=5)
