@@ -6,6 +6,7 @@ The figures of the tests are printed; run with -s to see them.
 import dataclasses
 import json
 import pathlib
+import re
 import shutil
 import signal
 import time
@@ -141,8 +142,9 @@ def test_a_stopped_process_ends_the_other_in_bounded_time(start, tmp_path):
     print(f"process 1 fell silent: process 0 ended after {secs:.1f} s with {code}")
     assert secs <= 40
     assert code == -signal.SIGABRT
-    assert "task:1" in started.output(0)
-    assert "stopped sending heartbeats" in started.output(0)
+    # jax names it as a task of a job, or by its number alone.
+    silent = r"stopped sending heartbeats\):\s+(\S*task:)?1\s"
+    assert re.search(silent, started.output(0)), started.output(0)
 
 
 def test_another_config_on_one_process_is_named_on_both(start, tmp_path):
@@ -223,6 +225,7 @@ FEW_STEPS = {
             {**small_text.SMALL, "model.num_layers": 1},
             {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
             id="small",
+            marks=pytest.mark.slow,  # two minutes
         ),
         pytest.param({}, {}, id="as it is", marks=pytest.mark.slow),
     ],

@@ -18,6 +18,12 @@ from etc_jax.training.checkpoint import Checkpointer, SaveError
 from etc_jax.training.checkpoint_orbax import Writer
 from etc_jax.training.run import Run
 
+# Where a write fails, Orbax closes its event loop before the last callbacks of the
+# writes beside it.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. None:pytest.PytestUnraisableExceptionWarning"
+)
+
 FULL = OSError(28, "No space left on device")
 
 
