@@ -11,7 +11,7 @@ from etc_jax.config_fields import Problem, at_least, between, suggestion
 # The modules that register each kind of name; imported when a name is not known yet.
 _PROVIDERS = {
     "model_config": "etc_jax.models",
-    "pretraining": "etc_jax.objectives",
+    "objective": "etc_jax.objectives",
     "optimizer": "etc_jax.training.optimizer",
     "schedule": "etc_jax.training.schedule",
 }
@@ -46,7 +46,7 @@ class ObjectiveConfig:
     exclude_same_document: bool = False
 
     def problems(self) -> Iterator[Problem]:
-        yield from registered("pretraining", self.name)
+        yield from registered("objective", self.name)
         yield from at_least(self, 0, "mlm_weight", "cpc_weight")
         if self.mlm_weight == 0 and self.cpc_weight == 0:
             yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"

@@ -21,10 +21,12 @@ from tasks.hotpotqa_decoding import (
     write,
 )
 from tasks.hotpotqa_features import SIZES, HotpotWindow, bio_labels, features
-from tasks.hotpotqa_records import Paragraph, Record, read
+from tasks.hotpotqa_records import Paragraph, Record, parse, read
+from tasks.task import Task
 
 __all__ = [
     "SIZES",
+    "TASK",
     "HotpotWindow",
     "Outputs",
     "Paragraph",
@@ -37,6 +39,9 @@ __all__ = [
     "gold_outputs",
     "joint_f1",
     "official_gold",
+    "parse",
     "read",
     "write",
 ]
+
+TASK = Task("hotpotqa", sizes=SIZES, read=read, parse=parse, features=features)

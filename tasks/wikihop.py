@@ -10,12 +10,14 @@ answer; finding it takes steps from document to document.
     write(predictions, "predictions.json")
 """
 
+from tasks.task import Task
 from tasks.wikihop_decoding import decode, gold_outputs, write
 from tasks.wikihop_features import SIZES, Options, WikihopWindow, features
-from tasks.wikihop_records import Record, normal, read
+from tasks.wikihop_records import Record, normal, parse, read
 
 __all__ = [
     "SIZES",
+    "TASK",
     "Options",
     "Record",
     "WikihopWindow",
@@ -23,6 +25,9 @@ __all__ = [
     "features",
     "gold_outputs",
     "normal",
+    "parse",
     "read",
     "write",
 ]
+
+TASK = Task("wikihop", sizes=SIZES, read=read, parse=parse, features=features)

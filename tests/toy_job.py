@@ -91,7 +91,7 @@ def check_batch(c: ToyConfig, batch) -> list[str]:
     return [f"token id {worst} >= vocab_size {c.vocab_size}"]
 
 
-@registry.register("pretraining", NAME)
+@registry.register("objective", NAME)
 def make_job(config, workdir) -> Job:
     del workdir
     c, size = config.model, config.train.batch_size

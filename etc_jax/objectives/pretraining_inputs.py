@@ -11,7 +11,7 @@ from etc_jax.data.sources import read_documents
 from etc_jax.data.tokenizer import open_tokenizer
 
 
-@registry.register("pretraining_inputs", "mlm_cpc")
+@registry.register("objective_inputs", "mlm_cpc")
 def missing_inputs(config: Config) -> Iterator[str]:
     """One message for each path of the data section that leads to nothing usable."""
     data = config.data

@@ -31,7 +31,7 @@ MAX_OVERFLOW = 0.2
 MAX_LOST = 0.5
 
 
-@registry.register("pretraining", "mlm_cpc")
+@registry.register("objective", "mlm_cpc")
 def make_job(config: Config, folder: epath.Path) -> Job:
     """MLM + CPC, or MLM alone where `objective.cpc_weight` is 0.
 

@@ -14,7 +14,7 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One task, made by `registry.lookup("pretraining", name)(config, workdir)`.
+    """One task, made by `registry.lookup("objective", name)(config, workdir)`.
 
     Attributes:
       init_params: rng -> parameters; is traced, so it must not touch files.

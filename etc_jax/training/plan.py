@@ -102,7 +102,7 @@ def check_extras(config: Config) -> None:
     """Refuses what needs a package or a file that is not there.
 
     An objective can say which files it would miss, under its name in the registry, kind
-    "pretraining_inputs": they are then named beside what is wrong with mesh and workdir
+    "objective_inputs": they are then named beside what is wrong with mesh and workdir
     and not only when those have been put right.
 
     Raises:
@@ -111,9 +111,9 @@ def check_extras(config: Config) -> None:
 
     def check_files() -> None:
         name = config.objective.name
-        if name not in registry.names("pretraining_inputs"):
+        if name not in registry.names("objective_inputs"):
             return
-        found = registry.lookup("pretraining_inputs", name)(config)
+        found = registry.lookup("objective_inputs", name)(config)
         if problems := list(found):
             raise UserError("\n".join(problems))
 
@@ -155,7 +155,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     Raises:
       UserError: if its data or model cannot be set up, or it has no evaluation.
     """
-    make = registry.lookup("pretraining", config.objective.name)
+    make = registry.lookup("objective", config.objective.name)
     try:
         job = make(config, folder)
         some = next(iter(job.eval_batches(np.arange(1))), None)

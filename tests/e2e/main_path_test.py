@@ -225,7 +225,7 @@ def microbatches(cache_dir, compile_cache, tmp_path_factory):
 
 
 def test_the_stops_have_an_epochs_edge_among_them(microbatches, tmp_path):
-    job = registry.lookup("pretraining", microbatches.config.objective.name)
+    job = registry.lookup("objective", microbatches.config.objective.name)
     per_epoch = job(microbatches.config, tmp_path).steps_per_epoch
     # An epoch ends within the step before the stop, or the step after it.
     assert any(abs(stop - per_epoch) < 1 for stop in STOPS), per_epoch

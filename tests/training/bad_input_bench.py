@@ -128,7 +128,7 @@ class Spoilt:
         return batch
 
 
-@registry.register("pretraining", SPOILT)
+@registry.register("objective", SPOILT)
 def spoilt_job(config, folder):
     job = pretraining_job.make_job(config, folder)
     return dataclasses.replace(

@@ -58,7 +58,7 @@ def batch_at(step, rows=None):
     return {k: v for k, v in batch.items() if not k.startswith("cpc_")}
 
 
-@registry.register("pretraining", NAME)
+@registry.register("objective", NAME)
 def make_job(config, folder):
     del folder
     task = Pretraining(config.model, config.objective)
