@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa_features import NO, SPAN, YES, HotpotWindow
 from tasks.hotpotqa_records import Record
-from tasks.multihop import SENTENCE_TYPE, TITLE_TYPE
 
 # Best on the development set in the paper (appendix C.2).
 THRESHOLD = 0.4

@@ -8,18 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.types import Rows
 from tasks import hotpotqa_official
 from tasks.hotpotqa_records import Record, existing_support
-from tasks.multihop import (
-    QUESTION_TYPE,
-    SENTENCE_TYPE,
-    TITLE_TYPE,
-    Layout,
-    Sizes,
-    Window,
-)
+from tasks.multihop import Layout, Sizes, Window
 from tasks.offsets import Pieces, encode
 from tasks.records import BadRecordError
 

@@ -16,19 +16,9 @@ from typing import Any
 import numpy as np
 
 from etc_jax import structure as st
+from etc_jax.data.token_types import GLOBAL_TYPE
 from etc_jax.types import Rows
 from tasks.records import BadRecordError
-
-# Token types of the official inputs: what a token is part of. They feed embeddings,
-# and long and global tokens share the table. Padding has type 0.
-SENTENCE_TYPE = 1
-TITLE_TYPE = 2
-QUESTION_TYPE = 3
-CANDIDATE_TYPE = 4
-GLOBAL_TYPE = 0
-GLOBAL_QUESTION_TYPE = 5
-GLOBAL_CANDIDATE_TYPE = 6
-GLOBAL_PARAGRAPH_TYPE = 7
 
 
 @dataclasses.dataclass(frozen=True)

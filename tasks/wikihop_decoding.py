@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tasks.multihop import GLOBAL_CANDIDATE_TYPE
+from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from tasks.wikihop_features import WikihopWindow
 
 _SURE = 20.0

@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from etc_jax.data.sentences import split_sentences
-from etc_jax.data.tokenizer_base import Tokenizer
-from tasks.mentions import by_pieces, by_words
-from tasks.multihop import (
+from etc_jax.data.token_types import (
     CANDIDATE_TYPE,
     GLOBAL_CANDIDATE_TYPE,
     GLOBAL_PARAGRAPH_TYPE,
@@ -19,10 +17,10 @@ from tasks.multihop import (
     GLOBAL_TYPE,
     QUESTION_TYPE,
     SENTENCE_TYPE,
-    Layout,
-    Sizes,
-    Window,
 )
+from etc_jax.data.tokenizer_base import Tokenizer
+from tasks.mentions import by_pieces, by_words
+from tasks.multihop import Layout, Sizes, Window
 from tasks.offsets import Pieces, encode
 from tasks.records import BadRecordError
 from tasks.wikihop_records import Record

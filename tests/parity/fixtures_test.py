@@ -1,11 +1,9 @@
 """One test for each golden case under the folder given by --fixtures."""
 
-import os
-import pathlib
-
+import golden_cases
 import jax
 import pytest
-from conftest import golden_folder, shared_folder
+from conftest import golden_folder
 
 from parity import (
     etc_layer,
@@ -61,45 +59,22 @@ NOT_BUILT = frozenset(
 )
 
 
-class NotBuiltError(NotImplementedError):
-    """The subject of a golden case does not exist here yet."""
-
-
-def _folder(config) -> tuple[pathlib.Path | None, str]:
-    """(folder of the cases or None, why there is none)."""
-    if given := golden_folder(config):
-        folder = pathlib.Path(given)
-        return (folder, "") if folder.is_dir() else (None, f"no folder {folder}")
-    folder = shared_folder() / "fixtures"
-    if folder.is_dir():
-        return folder, ""
-    return None, f"golden data not found: {folder} (give --fixtures or ETC_JAX_SHARED)"
-
-
 def pytest_generate_tests(metafunc):
-    if "case" not in metafunc.fixturenames:
-        return
-    folder, problem = _folder(metafunc.config)
-    cases = find_cases(folder) if folder else []
-    if folder and not cases:
-        problem = f"no golden case under {folder}"
-    if problem:
-        metafunc.parametrize("case", [problem], ids=["no golden data"])
-        return
-    metafunc.parametrize("case", [_param(case) for case in cases])
-
-
-def _param(case: Case):
-    marks = []
-    if case.kind in NOT_BUILT:
-        reason = f"not built yet: {case.kind}"
-        marks = [pytest.mark.xfail(strict=True, raises=NotBuiltError, reason=reason)]
-    return pytest.param(case, id=case.name, marks=marks)
+    golden_cases.parametrize(
+        metafunc,
+        "case",
+        option="--fixtures",
+        given=golden_folder(metafunc.config),
+        part="fixtures",
+        find_fn=find_cases,
+        kind_fn=lambda case: case.kind,
+        not_built=NOT_BUILT,
+    )
 
 
 def _run(case: Case) -> float:
     if case.kind in NOT_BUILT:
-        raise NotBuiltError(case.kind)
+        raise golden_cases.NotBuiltError(case.kind)
     if case.kind not in RUNNERS:
         pytest.fail(
             f"{case.path} has the unknown kind {case.kind!r}; known are "
@@ -111,11 +86,7 @@ def _run(case: Case) -> float:
 
 def test_golden_case(case, request, record_property):
     """The largest difference from the official values is within the tolerance."""
-    if isinstance(case, str):
-        asked = golden_folder(request.config)
-        if asked or os.environ.get("ETC_JAX_REQUIRE_SHARED") == "1":
-            pytest.fail(case)
-        pytest.skip(case)
+    golden_cases.require(case, golden_folder(request.config))
     difference = _run(case)
     record_property("largest_difference", difference)
     assert difference <= TOLERANCE

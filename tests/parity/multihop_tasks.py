@@ -5,18 +5,13 @@ import re
 import numpy as np
 
 from etc_jax import structure as st
+from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE, GLOBAL_QUESTION_TYPE
 from etc_jax.data.tokenizer import WordPieceTokenizer
 from parity import etc_structure
 from parity.cases import Case, group
 from tasks import hotpotqa, wikihop
 from tasks.hotpotqa_official import words_of
-from tasks.multihop import (
-    GLOBAL_CANDIDATE_TYPE,
-    GLOBAL_QUESTION_TYPE,
-    Sizes,
-    Window,
-    batch,
-)
+from tasks.multihop import Sizes, Window, batch
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "key_doc", "notes", "provenance", "seed"}

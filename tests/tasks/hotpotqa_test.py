@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multihop_samples import HOTPOT, tokenizer, write_json
 
+from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.tokenizer import open_tokenizer
 from tasks import hotpotqa as hp
 from tasks.hotpotqa_decoding import best_span, text_of
 from tasks.hotpotqa_features import NO, SPAN, YES
 from tasks.hotpotqa_records import parse
-from tasks.multihop import SENTENCE_TYPE, TITLE_TYPE, Sizes
+from tasks.multihop import Sizes
 from tasks.records import BadRecordError, Problems
 
 SIZES = Sizes(long_length=80, global_length=40)

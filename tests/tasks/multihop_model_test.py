@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
 
+from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead
 from etc_jax.objectives import candidates, qa_span
 from tasks import hotpotqa, hotpotqa_records, wikihop, wikihop_records
-from tasks.multihop import GLOBAL_CANDIDATE_TYPE, Sizes, batch
+from tasks.multihop import Sizes, batch
 
 SIZES = Sizes(64, 24)
 CONFIG = EtcConfig(
