@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,22 +22,59 @@ def by_words(candidates: Sequence[Pieces]) -> FindFn:
     may have none.
     """
     words = [_WORD.findall(candidate.text) for candidate in candidates]
+    lower_words = [[word.lower() for word in found] for found in words]
     # The longest word is the rarest: what most texts are passed over by.
     keys = [max(found, key=len, default="").lower() for found in words]
     patterns: list[re.Pattern | None] = [None] * len(words)
 
     def find(text: Pieces) -> Iterator[Mention]:
         lower = text.text.lower()
+        is_plain = text.text.isascii()
         for index, key in enumerate(keys):
             if not key or key not in lower:
                 continue
-            if patterns[index] is None:
-                patterns[index] = _pattern(words[index])
-            for match in patterns[index].finditer(text.text):
-                if span := text.covering(*match.span()):
+            if is_plain and candidates[index].text.isascii():
+                spans = _runs(lower_words[index], lower)
+            else:
+                if patterns[index] is None:
+                    patterns[index] = _pattern(words[index])
+                spans = (m.span() for m in patterns[index].finditer(text.text))
+            for start, stop in spans:
+                if span := text.covering(start, stop):
                     yield index, *span
 
     return find
+
+
+def _runs(words: Sequence[str], lower: str) -> Iterator[tuple[int, int]]:
+    """The matches of `_pattern`, where words and text are ASCII and lower-cased.
+
+    Compiling a pattern takes longer than searching most texts. Beyond ASCII it knows
+    more letters to be equal than lower-casing does.
+    """
+    at = lower.find(words[0])
+    while at >= 0:
+        stop = _end_of_run(words, lower, at)
+        if stop:
+            yield at, stop
+        at = lower.find(words[0], stop or at + 1)
+
+
+def _end_of_run(words: Sequence[str], lower: str, at: int) -> int:
+    """One past the run of words that begins at a character; 0 if none does."""
+    if at and _is_word(words[0]) and _is_word(lower[at - 1]):
+        return 0
+    stop = at + len(words[0])
+    for before, word in itertools.pairwise(words):
+        end = stop
+        while lower[stop : stop + 1].isspace():
+            stop += 1
+        apart = _is_word(before) and _is_word(word)
+        if (apart and stop == end) or not lower.startswith(word, stop):
+            return 0
+        stop += len(word)
+    inside = _is_word(words[-1]) and stop < len(lower) and _is_word(lower[stop])
+    return 0 if inside else stop
 
 
 def _pattern(words: Sequence[str]) -> re.Pattern:
@@ -50,7 +88,7 @@ def _pattern(words: Sequence[str]) -> re.Pattern:
 
 
 def _is_word(token: str) -> bool:
-    return re.match(r"\w", token) is not None
+    return token[0].isalnum() or token[0] == "_"  # as \w
 
 
 def by_pieces(candidates: Sequence[Pieces]) -> FindFn:

@@ -12,6 +12,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO, TypeVar
 
@@ -22,6 +23,8 @@ CHUNK_CHARS = 1 << 20
 MAX_RECORD_CHARS = 1 << 26
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_MOST_PATHS = 1 << 16
+_BROKEN_GZIP = (zlib.error, gzip.BadGzipFile)
 _DECODER = json.JSONDecoder()
 
 
@@ -99,7 +102,7 @@ def read_records(
     """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
-    seen: dict[str, Place] = {}
+    seen = _Seen()
     for path in paths:
         try:
             for number, value in read_array(path):
@@ -113,7 +116,7 @@ def read_records(
             problems.add(e)
 
 
-def _checked(value, parse, place: Place, seen: dict[str, Place], problems):
+def _checked(value, parse, place: Place, seen: _Seen, problems):
     """The record, or None if it was counted as unusable."""
     where = _spelled(place)
 
@@ -123,19 +126,41 @@ def _checked(value, parse, place: Place, seen: dict[str, Place], problems):
 
     try:
         record = parse(value, note)
-        if record.id in seen:
+        if (first := seen.find(record.id)) is not None:
             raise BadRecordError(
-                "id twice", f"{record.id!r}, first in {_spelled(seen[record.id])}"
+                "id twice", f"{record.id!r}, first in {_spelled(first)}"
             )
     except BadRecordError as e:
         if problems is None:
             raise e.at(where) from e
         problems.add(e.at(where))
         return None
-    seen[record.id] = place
+    seen.add(record.id, place)
     if problems is not None:
         problems.read += 1
     return record
+
+
+class _Seen:
+    """Where ids came first. It grows with the files, so it keeps hashes of 64 bits."""
+
+    def __init__(self):
+        self._paths: list[str] = []
+        self._places: dict[int, int] = {}
+
+    def find(self, name: str) -> Place | None:
+        """The first place of an id; None if it is new."""
+        if (place := self._places.get(hash(name))) is None:
+            return None
+        number, path = divmod(place, _MOST_PATHS)
+        return self._paths[path], number
+
+    def add(self, name: str, place: Place) -> None:
+        path, number = place
+        if path not in self._paths[-1:]:
+            self._paths.append(path)
+        # One number takes half of the memory of a pair.
+        self._places[hash(name)] = number * _MOST_PATHS + len(self._paths) - 1
 
 
 def _spelled(place: Place) -> str:
@@ -238,7 +263,7 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
                 yield number, value
     except BadRecordError as e:
         raise e.at(f"{name}, after record {number}") from e
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, EOFError) as e:
+    except (ValueError, RecursionError, EOFError, *_BROKEN_GZIP) as e:
         cut = isinstance(e, EOFError)
         kind = "file cut short" if cut else "broken JSON"
         raise BadRecordError(

@@ -20,20 +20,27 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from etc_jax.data import export
+from etc_jax.data import array_folder, export
+from etc_jax.data.array_folder import (
+    HEADER,
+    TOKENIZER,
+    FolderFormat,
+    GrowingArray,
+    map_array,
+    new_folder,
+)
 from etc_jax.data.corpus import Document
+from etc_jax.data.parts import work_folder
 from etc_jax.data.sentences import split_sentences
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.tokenizer import Tokenizer
 
 FORMAT_VERSION = 2
-HEADER = "header.json"
-TOKENIZER = "tokenizer.json"
+_FORMAT = FolderFormat("token cache", FORMAT_VERSION)
 OTHER_SOURCES = "(other sources)"
 _MAX_SOURCES = 1000
 _CHUNK_TOKENS = 1 << 22
@@ -87,15 +94,7 @@ class TokenCache:
           FileNotFoundError: if it is not there (a cache in memory has none).
           ValueError: if it is not the one that made the cache.
         """
-        tokenizer = open_tokenizer(self.path / TOKENIZER)
-        if tokenizer.fingerprint() != self.header["vocabulary"]:
-            raise ValueError(
-                f"{self.path / TOKENIZER} is vocabulary "
-                f"{tokenizer.fingerprint()[:12]}, but the cache was made with "
-                f"{self.header['vocabulary'][:12]}; delete {self.path} and build the "
-                "cache again"
-            )
-        return tokenizer
+        return array_folder.load_tokenizer(self.path, self.header)
 
     @classmethod
     def from_arrays(
@@ -144,16 +143,10 @@ class TokenCache:
           ValueError: naming the file that is damaged, or what does not fit.
         """
         path = pathlib.Path(path)
-        header = _read_header(path)
-        if vocabulary is not None and header["vocabulary"] != vocabulary:
-            raise ValueError(
-                f"{path / HEADER}: the cache was made with vocabulary "
-                f"{header['vocabulary'][:12]}, but the tokenizer in use is "
-                f"{vocabulary[:12]}; use the tokenizer that made it, or build the "
-                "cache again in another folder"
-            )
+        header = _FORMAT.read_header(path)
+        array_folder.check_vocabulary(path, header, vocabulary)
         lengths = _described_arrays(path, header)
-        arrays = {k: _map(path / f"{k}.npy", *v) for k, v in lengths.items()}
+        arrays = {k: map_array(path / f"{k}.npy", *v) for k, v in lengths.items()}
         cache = cls(path, header, **arrays)
         _check_values(cache, header["vocab_size"])
         return cache
@@ -195,13 +188,12 @@ def build_cache(
     """
     path = pathlib.Path(path)
     fingerprint = _fingerprint(tokenizer, made_by)
-    if not (path / HEADER).exists():
-        if _is_taken(path):
-            raise _not_a_cache(path)
+    if not _FORMAT.is_at(path):
+        _FORMAT.check_free(path)
         work = path.with_name(f".{path.name}-{fingerprint[:12]}")
-        with export.work_folder(work):
-            if not (path / HEADER).exists():  # nobody made it while this one waited
-                whole = _new_folder(work / "whole")
+        with work_folder(work):
+            if not _FORMAT.is_at(path):  # nobody made it while this one waited
+                whole = new_folder(work / "whole")
                 tokenizer.save(whole / TOKENIZER)
                 parts = export.encode_parts(
                     documents,
@@ -215,53 +207,10 @@ def build_cache(
                 with contextlib.closing(parts):
                     facts = _write(parts, tokenizer, whole, progress_fn)
                 facts |= {"made_by": dict(made_by), "fingerprint": fingerprint}
-                _write_header(whole, facts)
-                _publish(whole, path)
-    made = _read_header(path)["fingerprint"]
-    if made != fingerprint:
-        raise ValueError(
-            f"{path} holds a cache that was made differently (fingerprint {made[:12]}, "
-            f"wanted {fingerprint[:12]}; compare made_by in its {HEADER}); choose "
-            "another folder, or delete this one to build it again"
-        )
+                _FORMAT.write_header(whole, facts)
+                _FORMAT.publish(whole, path)
+    _FORMAT.check_made(path, fingerprint)
     return TokenCache.open(path, tokenizer.fingerprint())
-
-
-def _new_folder(path: pathlib.Path) -> pathlib.Path:
-    """An empty folder in place of what a killed run left."""
-    if path.exists():
-        shutil.rmtree(path)
-    path.mkdir()
-    return path
-
-
-def _write_header(folder: pathlib.Path, facts: Mapping[str, Any]) -> None:
-    text = json.dumps(facts, indent=2, sort_keys=True)
-    (folder / HEADER).write_text(text + "\n", encoding="utf-8")
-
-
-def _publish(whole: pathlib.Path, path: pathlib.Path) -> None:
-    try:
-        os.rename(whole, path)
-    except OSError as e:
-        # If another process was faster, the caller compares fingerprints.
-        if not (path / HEADER).exists():
-            raise _not_a_cache(path) from e
-
-
-def _is_taken(path: pathlib.Path) -> bool:
-    """Whether something stands at a path that is no cache and no empty folder."""
-    if not path.is_dir():
-        return path.exists()
-    # In this order: another process may publish the cache just now.
-    return any(path.iterdir()) and not (path / HEADER).exists()
-
-
-def _not_a_cache(path: pathlib.Path) -> ValueError:
-    return ValueError(
-        f"{path} exists and is not a token cache ({HEADER} is missing); choose another "
-        "folder"
-    )
 
 
 def _fingerprint(tokenizer: Tokenizer, made_by: Mapping[str, Any]) -> str:
@@ -269,43 +218,15 @@ def _fingerprint(tokenizer: Tokenizer, made_by: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-class _GrowingArray:
-    """A one-dimensional .npy file that is appended to."""
-
-    def __init__(self, path: pathlib.Path, dtype: np.dtype | type):
-        self.dtype = np.dtype(dtype)
-        self.length = 0
-        self._file = open(path, "wb")
-        self._write_header()
-
-    def _write_header(self) -> None:
-        # numpy pads headers so that the first axis can grow in place.
-        descr = np.lib.format.dtype_to_descr(self.dtype)
-        facts = {"descr": descr, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(self._file, facts)
-
-    def append(self, values: np.ndarray) -> None:
-        self._file.write(np.ascontiguousarray(values, self.dtype).tobytes())
-        self.length += len(values)
-
-    def __enter__(self) -> _GrowingArray:
-        return self
-
-    def __exit__(self, *error) -> None:
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
-
-
 def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
     """Writes the arrays; returns the header's facts about them."""
     pending = np.zeros(0, bool)  # word starts that do not fill a byte yet
     sources: dict[str, collections.Counter[str]] = {}
     with (
-        _GrowingArray(folder / "tokens.npy", tokenizer.id_dtype) as tokens,
-        _GrowingArray(folder / "word_bits.npy", np.uint8) as bits,
-        _GrowingArray(folder / "sentence_offsets.npy", np.int64) as sentences,
-        _GrowingArray(folder / "document_offsets.npy", np.int64) as borders,
+        GrowingArray(folder / "tokens.npy", tokenizer.id_dtype) as tokens,
+        GrowingArray(folder / "word_bits.npy", np.uint8) as bits,
+        GrowingArray(folder / "sentence_offsets.npy", np.int64) as sentences,
+        GrowingArray(folder / "document_offsets.npy", np.int64) as borders,
     ):
         sentences.append(np.zeros(1))
         borders.append(np.zeros(1))
@@ -326,7 +247,6 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
         bits.append(np.packbits(pending, bitorder="little"))
     counts = sum(sources.values(), collections.Counter())
     return {
-        "format_version": FORMAT_VERSION,
         "vocabulary": tokenizer.fingerprint(),
         "vocab_size": tokenizer.vocab_size,
         "tokenizer": TOKENIZER,
@@ -350,23 +270,6 @@ def _add_sources(totals: dict[str, collections.Counter[str]], sources) -> None:
         totals.setdefault(key, collections.Counter()).update(counts)
 
 
-def _read_header(path: pathlib.Path) -> dict[str, Any]:
-    file = path / HEADER
-    if not file.exists():
-        raise FileNotFoundError(f"no token cache in {path} ({HEADER} is missing)")
-    try:
-        header = json.loads(file.read_text(encoding="utf-8"))
-        version = header["format_version"]
-    except (ValueError, KeyError, TypeError) as e:
-        raise ValueError(f"{file} is damaged ({e!r}); delete {path}, build it") from e
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"{file}: format version {version}, expected {FORMAT_VERSION}; "
-            "build the cache again in another folder"
-        )
-    return header
-
-
 def _described_arrays(path: pathlib.Path, header) -> dict[str, tuple[str, int]]:
     """{name: (dtype, length)} by the header."""
     try:
@@ -374,9 +277,7 @@ def _described_arrays(path: pathlib.Path, header) -> dict[str, tuple[str, int]]:
         vocab_size, dtype = int(header["vocab_size"]), header["token_dtype"]
         largest = {"uint16": 2**16, "uint32": 2**32}[dtype]
     except (KeyError, TypeError, ValueError) as e:
-        raise ValueError(
-            f"{path / HEADER} is damaged ({e!r}); delete {path}, build it"
-        ) from e
+        raise _FORMAT.damaged_header(path, e) from e
     if vocab_size > largest:
         raise ValueError(
             f"{path / HEADER}: tokens are {dtype}, but a vocabulary of {vocab_size} "
@@ -389,20 +290,6 @@ def _described_arrays(path: pathlib.Path, header) -> dict[str, tuple[str, int]]:
         "sentence_offsets": ("int64", counts["sentences"] + 1),
         "document_offsets": ("int64", counts["documents"] + 1),
     }
-
-
-def _map(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
-    remedy = f"delete {file.parent} and build the cache again"
-    try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as e:
-        raise ValueError(f"{file} is damaged ({e}); {remedy}") from e
-    if array.shape != (length,) or array.dtype != dtype:
-        raise ValueError(
-            f"{file} holds {array.dtype.name}{list(array.shape)}, expected "
-            f"{dtype}[{length}] by {HEADER}; {remedy}"
-        )
-    return array
 
 
 def _check_values(cache: TokenCache, vocab_size: int) -> None:

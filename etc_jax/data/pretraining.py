@@ -14,6 +14,7 @@ import numpy as np
 
 from etc_jax.data import masking
 from etc_jax.data.cache import TokenCache
+from etc_jax.data.epochs import BatchRows, Permutations, check_draws, positions
 from etc_jax.data.examples import (
     Batch,
     PretrainingSizes,
@@ -26,8 +27,6 @@ from etc_jax.data.examples import (
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.packing import Counts, PackingPlan
 from etc_jax.data.tokenizer import TokenIds
-
-Rows = slice | Sequence[int] | np.ndarray | None
 
 
 class _Place(NamedTuple):
@@ -53,13 +52,12 @@ class _Source:
         self.cache, self.plan = cache, plan
         self._seed, self._number = seed, number
         self._first_document = first_document
-        self._permutations: dict[int, np.ndarray] = {}
+        self._permutation = Permutations(plan.num_windows, seed=seed, source=number)
         self._built = np.zeros(3, np.int64)  # examples, MLM and CPC overflow
 
     def shuffled(self, index: int) -> _Place:
         """The place of one example of the endless row of epochs."""
-        epoch, place = divmod(index, self.plan.num_windows)
-        return _Place(self._number, epoch, int(self._permutation(epoch)[place]))
+        return _Place(self._number, *self._permutation.locate(index))
 
     def read(self, place: _Place) -> tuple[Window, np.random.Generator]:
         """The text of a place, and the generator of its masks."""
@@ -86,23 +84,6 @@ class _Source:
             cpc_overflow_sentences=cpc,
         )
 
-    def _permutation(self, epoch: int) -> np.ndarray:
-        found = self._permutations.get(epoch)
-        if found is None:
-            rng = masking.generator(
-                self._seed,
-                epoch,
-                0,
-                stream=masking.PERMUTATION,
-                source=self._number,
-            )
-            found = rng.permutation(self.plan.num_windows)
-            # Steps walk through epochs, so two permutations serve every batch.
-            known = self._permutations
-            last = {e: known[e] for e in list(known)[-1:]}
-            self._permutations = last | {epoch: found}
-        return found
-
 
 class _Reader:
     """What the readers share: `_place` says what each position of the data holds."""
@@ -117,10 +98,7 @@ class _Reader:
         seed: int,
         shares: masking.MaskingShares | None,
     ):
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        if seed < 0:
-            raise ValueError(f"seed must be 0 or more, got {seed}")
+        check_draws(batch_size, seed)
         shares = shares or masking.MaskingShares()
         for cache, plan in texts:
             check_together(cache, plan, ids, sizes, shares)
@@ -137,7 +115,7 @@ class _Reader:
         """What became of each text, with overflow in the batches built so far."""
         return tuple(source.counts for source in self._sources)
 
-    def batch_at(self, step: int, rows: Rows = None) -> Batch:
+    def batch_at(self, step: int, rows: BatchRows = None) -> Batch:
         """The batch of one step, whatever was read before.
 
         Args:
@@ -147,14 +125,10 @@ class _Reader:
         Raises:
           IndexError: if the step is out of range.
         """
-        if step < 0:
-            raise IndexError(f"no batch for step {step}; expected 0 or more")
-        picked = np.arange(self._batch_size)
-        if rows is not None:
-            picked = picked[rows if isinstance(rows, slice) else np.array(rows, int)]
-        batch = empty_batch(len(picked), self._sizes, self._ids)
-        for row, offset in enumerate(picked.tolist()):
-            place = self._place(step * self._batch_size + offset)
+        places = positions(step, self._batch_size, rows)
+        batch = empty_batch(len(places), self._sizes, self._ids)
+        for row, position in enumerate(places):
+            place = self._place(position)
             if place is not None:
                 self._build(batch, row, place)
         return batch
@@ -239,7 +213,7 @@ class PretrainingReader(_Reader):
         """What became of the text, with overflow in the batches built so far."""
         return self._sources[0].counts
 
-    def batch_at(self, step: int, rows: Rows = None) -> Batch:
+    def batch_at(self, step: int, rows: BatchRows = None) -> Batch:
         if self._evaluation and step >= self.steps_per_epoch:
             raise IndexError(
                 f"no batch for step {step}; expected 0..{self.steps_per_epoch - 1}"

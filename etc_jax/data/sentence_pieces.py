@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from etc_jax.data.sentence_piece_offsets import SPACE, spelled
 from etc_jax.data.special_tokens import SENTENCEPIECE, SpecialTokens
-from etc_jax.data.tokenizer_base import Encoded, Tokenizer
+from etc_jax.data.tokenizer_base import Encoded, Offsets, Tokenizer
 from etc_jax.registry import register
-
-SPACE = "\u2581"
 
 
 @register("tokenizer", "sentencepiece")
@@ -114,6 +113,22 @@ class SentencePieceTokenizer(Tokenizer):
             starts[:1] = True
             encoded.append((ids, starts))
         return encoded
+
+    @property
+    def unknown_id(self) -> int:
+        """The id of what the model has no piece for."""
+        return self._model.unk_id()
+
+    def encode_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], Offsets]]:
+        unknown = self.unknown_id
+        found = []
+        for text, (ids, _) in zip(texts, self.encode_batch(texts), strict=True):
+            ids = ids.tolist()
+            pieces = [None if i == unknown else self._pieces[i] for i in ids]
+            found.append((ids, spelled(self._model, text, pieces)))
+        return found
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the model and the options as JSON, whatever the file's name."""

@@ -24,6 +24,7 @@ from etc_jax.data.special_tokens import (
 )
 
 Encoded = tuple[np.ndarray, np.ndarray]
+Offsets = list[tuple[int, int]]
 
 
 class Tokenizer(abc.ABC):
@@ -122,6 +123,20 @@ class Tokenizer(abc.ABC):
         piece of a text is one.
         """
 
+    @abc.abstractmethod
+    def encode_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], Offsets]]:
+        """(ids as of `encode_batch`, offsets) of each text.
+
+        The offsets of a piece are the (first, one past the last) character of the text
+        behind it. They go forward; a character that the tokenizer drops belongs to no
+        piece, and one that becomes several pieces belongs to each.
+
+        Raises:
+          ValueError: if the pieces of a text do not spell it.
+        """
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens spelled out.
 
@@ -202,6 +217,13 @@ class PackageTokenizer(Tokenizer):
     def save(self, path: str | os.PathLike) -> None:
         """Writes the JSON file of the `tokenizers` package, whatever its name."""
         self._tokenizer.save(os.fspath(path))
+
+    def encode_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], Offsets]]:
+        # Faster forms of the package leave the offsets out.
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(e.ids, e.offsets) for e in found]
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)

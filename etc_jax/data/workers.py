@@ -36,8 +36,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from etc_jax.data.examples import Batch
-
 # Arrays of at least so many bytes are mapped by the workers, not copied.
 SHARED_BYTES = 1 << 20
 AHEAD_PER_WORKER = 2
@@ -49,7 +47,7 @@ GRACE_SECS = 10.0
 class Reader(Protocol):
     """What builds batches, such as `pretraining.PretrainingReader`."""
 
-    def batch_at(self, step: int, rows: Any = None) -> Batch:
+    def batch_at(self, step: int, rows: Any = None) -> Any:
         """The batch of one step, a function of its arguments."""
 
 
@@ -98,7 +96,7 @@ class WorkerReader:
         # Also at the end of the program, if nobody closes.
         self._finalizer = weakref.finalize(self, _stop, self._pool, folder)
 
-    def batch_at(self, step: int, rows: Any = None) -> Batch:
+    def batch_at(self, step: int, rows: Any = None) -> Any:
         """The batch of one step; see `pretraining.PretrainingReader.batch_at`.
 
         Raises:
@@ -113,7 +111,7 @@ class WorkerReader:
                 'if __name__ == "__main__": (its own error is above)'
             ) from error
 
-    def _next(self, step: int, rows: Any) -> Batch:
+    def _next(self, step: int, rows: Any) -> Any:
         expected = self._pending[0][0] if self._pending else None
         same_rows = pickle.dumps(rows) == pickle.dumps(self._rows)
         if step != expected or not same_rows:
@@ -136,6 +134,11 @@ class WorkerReader:
 
     def __exit__(self, *exc) -> None:
         self.close()
+
+
+def ahead(reader: Reader, num_workers: int) -> Reader:
+    """The reader, or one that builds its batches ahead in `num_workers` processes."""
+    return WorkerReader(reader, num_workers=num_workers) if num_workers else reader
 
 
 def _stop(pool: concurrent.futures.ProcessPoolExecutor, folder: pathlib.Path) -> None:
@@ -221,5 +224,5 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _build(step: int, rows: Any) -> Batch:
+def _build(step: int, rows: Any) -> Any:
     return _reader.batch_at(step, rows)

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from etc_jax.data import cache, export, tokenizer
+from etc_jax.data import cache, export, parts, tokenizer
 from etc_jax.data.corpus import Document
 
 MADE_BY = {"corpus": "test"}
@@ -218,9 +218,9 @@ def test_a_killed_export_goes_on_where_it_stopped(
         split_fn=noting,
         part_chars=PART_CHARS,
     )
-    parts = list(export._cut(documents, PART_CHARS))
-    assert 3 <= len(finished) < len(parts)
-    missing = [p for i, p in enumerate(parts) if f"{i:06d}.npz" not in finished]
+    cut = list(export._cut(documents, PART_CHARS))
+    assert 3 <= len(finished) < len(cut)
+    missing = [p for i, p in enumerate(cut) if f"{i:06d}.npz" not in finished]
     assert split == [document.paragraphs for part in missing for document in part]
     assert contents(made.path) == wanted
     assert os.listdir(path.parent) == ["c"]
@@ -318,8 +318,8 @@ def test_an_id_that_would_wrap_round_is_an_error(trained, tmp_path, bad, monkeyp
 
 def test_part_files_hold_all_of_a_part(documents, trained, tmp_path):
     part = export.encode(documents[:7], trained, lines)
-    export.write_part(tmp_path / "0.npz", "digest", part)
-    read = export.read_part(tmp_path / "0.npz", "digest")
+    parts.write_part(tmp_path / "0.npz", "digest", export._to_part(part))
+    read = export._from_part(parts.read_part(tmp_path / "0.npz", "digest"))
     for name in ("ids", "word_starts", "sentence_lengths", "document_lengths"):
         np.testing.assert_array_equal(getattr(read, name), getattr(part, name))
         assert getattr(read, name).dtype == getattr(part, name).dtype

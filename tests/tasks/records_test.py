@@ -111,6 +111,41 @@ def test_bytes_that_are_no_utf8_are_named(tmp_path):
         list(read_array(path))
 
 
+def gzipped_and_spoilt() -> bytes:
+    whole = bytearray(gzip.compress(json.dumps(list(range(10_000))).encode()))
+    whole[len(whole) // 2] ^= 0xFF
+    return bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("spoilt.json.gz", gzipped_and_spoilt()),
+        ("plain.json.gz", b"[1]"),
+        ("long_number.json", b"[" + b"1" * 5000 + b"]"),
+    ],
+)
+def test_a_file_that_cannot_be_unpacked_or_read_is_counted(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    problems = Problems()
+    assert list(read_records([path], parse, problems)) == []
+    [(kind, [message])] = [
+        (k, m) for k, m in problems.messages.items() if k != "wrong type"
+    ]
+    assert kind == "broken JSON" and str(path) in message
+
+
+def test_an_id_that_comes_again_in_another_file_is_told_with_its_first_place(tmp_path):
+    paths = [tmp_path / "one.json", tmp_path / "two.json"]
+    for path, names in zip(paths, ("ab", "cb"), strict=True):
+        path.write_text(json.dumps([{"id": name, "size": []} for name in names]))
+    problems = Problems()
+    assert [r.id for r in read_records(paths, parse, problems)] == ["a", "b", "c"]
+    [message] = problems.messages["id twice"]
+    assert f"'b', first in {paths[0]}, record 2" in message
+
+
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         list(read_records(tmp_path / "none.json", parse, Problems()))

@@ -1,0 +1,68 @@
+"""Which item stands at each position of endless, shuffled epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from etc_jax.data import masking
+
+# Rows of a batch that one process builds; None: all.
+BatchRows = slice | Sequence[int] | np.ndarray | None
+
+
+class Permutations:
+    """Epochs over some items, each a new permutation that (seed, epoch) decides."""
+
+    def __init__(self, size: int, *, seed: int, source: int = 0):
+        """Takes the items.
+
+        Args:
+          size: how many there are.
+          seed: 0 .. 2**64 - 1.
+          source: which of several sources this is; each has its own permutations.
+        """
+        self.size = size
+        self._seed, self._source = seed, source
+        self._known: dict[int, np.ndarray] = {}
+
+    def locate(self, position: int) -> tuple[int, int]:
+        """(epoch, item) at a position of the endless row of epochs."""
+        epoch, place = divmod(position, self.size)
+        return epoch, int(self(epoch)[place])
+
+    def __call__(self, epoch: int) -> np.ndarray:
+        """The items of an epoch in order: int `[size]`."""
+        found = self._known.get(epoch)
+        if found is None:
+            rng = masking.generator(
+                self._seed, epoch, 0, stream=masking.PERMUTATION, source=self._source
+            )
+            found = rng.permutation(self.size)
+            # Steps walk through epochs, so two permutations serve every batch.
+            last = {e: self._known[e] for e in list(self._known)[-1:]}
+            self._known = last | {epoch: found}
+        return found
+
+
+def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:
+    """The positions of the data that the batch of a step holds.
+
+    Raises:
+      IndexError: if the step is negative, or a row is out of range.
+    """
+    if step < 0:
+        raise IndexError(f"no batch for step {step}; expected 0 or more")
+    picked = np.arange(batch_size)
+    if rows is not None:
+        picked = picked[rows if isinstance(rows, slice) else np.array(rows, int)]
+    return [step * batch_size + row for row in picked.tolist()]
+
+
+def check_draws(batch_size: int, seed: int) -> None:
+    """Raises ValueError unless a reader can work with these."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if seed < 0:
+        raise ValueError(f"seed must be 0 or more, got {seed}")

@@ -1,0 +1,246 @@
+"""Long work on a row of items in numbered parts: by several processes, and resumable.
+
+Items are cut into parts in order. What comes of each part becomes a file of its own,
+which appears whole or not at all and names the items that it was made of by a digest. A
+second run goes through the items again, takes over the parts that are there and makes
+the rest. Neither the borders of parts nor the processes shape the result.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import logging
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+
+_LOG = logging.getLogger(__name__)
+_LOCK = "lock"
+
+Item = Any
+
+
+class Part(NamedTuple):
+    """What came of some items.
+
+    Attributes:
+      facts: JSON values.
+      arrays: by name.
+    """
+
+    facts: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+
+class WorkerDiedError(RuntimeError):
+    """A process that worked on parts ended by itself."""
+
+
+MakeFn = Callable[[list[Item]], Part]
+
+
+class Recipe(NamedTuple):
+    """How parts are made.
+
+    Attributes:
+      make_fn: what this process does with the items of a part.
+      open_fn: a function of a module; `open_fn(*open_args)` gives another process its
+        `make_fn`.
+      open_args: small and picklable.
+    """
+
+    make_fn: MakeFn
+    open_fn: Callable[..., MakeFn]
+    open_args: tuple[Any, ...]
+
+
+def make_parts(
+    cut: Iterable[tuple[str, list[Item]]],
+    recipe: Recipe,
+    folder: pathlib.Path,
+    *,
+    workers: int = 0,
+) -> Iterator[Part]:
+    """The parts in order, each from its file in `folder` once that is written.
+
+    The items of no more than two parts a worker, and one, are in memory.
+
+    Args:
+      cut: (digest, items) of each part.
+      recipe: what is done with the items.
+      folder: of the part files; those of equal digests are taken over.
+      workers: processes that work; 0: this one.
+
+    Raises:
+      WorkerDiedError: if a worker process is killed.
+    """
+    reused, waiting = 0, collections.deque()
+
+    def take() -> Part:
+        file, digest, job = waiting.popleft()
+        if job is not None:
+            job()
+        part = read_part(file, digest)
+        if part is None:
+            raise RuntimeError(f"{file} vanished or changed while it was in use")
+        return part
+
+    with _executor(workers, recipe) as submit:
+        numbers = itertools.count()  # enumerate would hold on to the items
+        for digest, items in cut:
+            file = folder / f"{next(numbers):06d}.npz"
+            finished = file.exists() and read_part(file, digest) is not None
+            reused += finished
+            job = None if finished else submit(file, digest, items)
+            waiting.append((file, digest, job))
+            del items, job
+            if len(waiting) > 2 * workers:  # enough that no worker ever waits
+                yield take()
+        if reused:
+            _LOG.info("%s: %d finished parts taken over", folder, reused)
+        while waiting:
+            yield take()
+
+
+# --- files ----------------------------------------------------------------------------
+
+
+def write_part(file: pathlib.Path, digest: str, part: Part) -> None:
+    """Writes a part file, which appears whole or not at all."""
+    facts = json.dumps({"digest": digest, "facts": part.facts})
+    partial = file.with_name(f".{file.name}-{os.getpid()}")
+    with open(partial, "wb") as handle:
+        np.savez(handle, facts=np.frombuffer(facts.encode(), np.uint8), **part.arrays)
+    os.replace(partial, file)
+
+
+def read_part(file: pathlib.Path, digest: str) -> Part | None:
+    """A part, or None (and a line in the log) if it is not that of these items."""
+    try:
+        # numpy leaves a file open that it opened itself and cannot read.
+        with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as saved:
+            facts = json.loads(saved["facts"].tobytes())
+            if facts["digest"] != digest:
+                _LOG.warning("%s is made of other text and not used", file)
+                return None
+            names = [name for name in saved.files if name != "facts"]
+            return Part(facts["facts"], {name: saved[name] for name in names})
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
+        _LOG.warning("%s is damaged (%s) and not used", file, e)
+        return None
+
+
+@contextlib.contextmanager
+def work_folder(folder: pathlib.Path) -> Iterator[None]:
+    """Makes a folder that one process at a time works in; the others wait.
+
+    In the end it is removed, unless an error leaves finished parts in it.
+    """
+    lock = _hold(folder)
+    try:
+        yield
+    except BaseException:
+        if not any(folder.glob("[0-9]*.npz")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        lock.close()
+
+
+def _hold(folder: pathlib.Path) -> TextIO:
+    """The open lock file of a folder that nobody else holds."""
+    import fcntl  # a killed process loses such a lock by itself
+
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = open(folder / _LOCK, "w")
+        except FileNotFoundError:
+            continue  # its holder removed the folder just now
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _LOG.warning("another process works in %s: waiting for it", folder)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if _is_at(lock, folder / _LOCK):
+            return lock
+        lock.close()
+
+
+def _is_at(file: TextIO, path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+# --- processes ------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _executor(
+    workers: int, recipe: Recipe
+) -> Iterator[Callable[..., Callable[[], Any]]]:
+    """`submit(file, digest, items)` -> a function that waits for the file."""
+    if workers < 0:
+        raise ValueError(f"workers is {workers}, expected 0 (this process) or more")
+    if not workers:
+        yield (
+            lambda file, digest, items: (
+                lambda: write_part(file, digest, recipe.make_fn(items))
+            )
+        )
+        return
+    pool = concurrent.futures.ProcessPoolExecutor(
+        workers,
+        multiprocessing.get_context("spawn"),  # fork and the threads of jax deadlock
+        initializer=_start_worker,
+        initargs=(recipe.open_fn, recipe.open_args),
+    )
+    try:
+        yield lambda *args: pool.submit(_work, *args).result
+    except concurrent.futures.BrokenExecutor as e:
+        raise WorkerDiedError(
+            f"one of {workers} tokenising processes ended abruptly (did the machine "
+            "run out of memory? is the script that starts them guarded by "
+            '`if __name__ == "__main__"`?); finished parts are kept: correct it, or '
+            "lower workers, and run again"
+        ) from e
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_make_fn: MakeFn | None = None  # of this worker process
+
+
+def _start_worker(open_fn: Callable[..., MakeFn], open_args: tuple[Any, ...]) -> None:
+    global _make_fn
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends them all
+    # One thread a process: the processes themselves are what runs in parallel.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _make_fn = open_fn(*open_args)
+
+
+def _end_with_parent() -> None:
+    # A worker holds both ends of its own queue: it would wait for ever.
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _work(file: pathlib.Path, digest: str, items: list[Item]) -> None:
+    write_part(file, digest, _make_fn(items))

@@ -1,0 +1,102 @@
+"""Where sentencepiece's pieces stand in a text, by spelling the normalised text.
+
+The package's own offsets are of another unit in each of its versions, and the ids may
+be cut further than the model cuts (commas behind digits).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+SPACE = "\u2581"
+
+
+def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, int]]:
+    """(first, one past the last) character of the text behind each piece.
+
+    Args:
+      model: the sentencepiece processor, which says how it normalises.
+      text: before normalisation.
+      pieces: that spell the normalised text; None where one is unknown.
+
+    Raises:
+      ValueError: if they do not spell it.
+    """
+    normal, places = _normalised(model, text)
+    offsets, at = [], 0
+    for i, piece in enumerate(pieces):
+        if piece is None:
+            stop = _next_known(pieces, i, normal, at)
+        elif normal.startswith(piece, at):
+            stop = at + len(piece)
+        else:
+            raise ValueError(
+                f"piece {piece!r} is not at character {at} of the normalised text "
+                f"{normal[:80]!r}; the tokenizer does not spell its text"
+            )
+        offsets.append(_range(normal, places, at, stop))
+        at = stop
+    return offsets
+
+
+def _next_known(pieces: Sequence[str | None], i: int, normal: str, at: int) -> int:
+    """Where the unknown piece `i` ends: before the next piece that is known."""
+    further = 0  # unknown pieces behind it, each with at least one character
+    for piece in pieces[i + 1 :]:
+        if piece is not None:
+            found = normal.find(piece, at + 1 + further)
+            return len(normal) if found < 0 else found - further
+        further += 1
+    return len(normal) - further
+
+
+def _range(normal: str, places, at: int, stop: int) -> tuple[int, int]:
+    """Characters of the text behind `normal[at:stop]`, without space in front."""
+    while at < stop - 1 and normal[at] == SPACE:
+        at += 1
+    return places[at][0], places[stop - 1][1]
+
+
+def _normalised(model, text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The normalised text, and the range of the text behind each of its characters."""
+    normal = model.Normalize(text).replace(" ", SPACE)
+    words = [(m[0], *m.span()) for m in re.finditer(r"\S+", text)]
+    same = normal.removeprefix(SPACE) == SPACE.join(word for word, _, _ in words)
+    built, places = "", []
+    for word, start, stop in words:
+        whole = word if same else _bare(model, word)
+        built += SPACE + whole if whole else ""
+        places += [(start, start)] if whole else []
+        places += _characters(model, word, whole, start, stop)
+    if built and not normal.startswith(SPACE):
+        built, places = built[1:], places[1:]
+    return normal, places if built == normal else _by_matching(normal, text)
+
+
+def _characters(model, word: str, whole: str, start: int, stop: int):
+    """The range of the text behind each character of a normalised word."""
+    if whole == word:
+        return [(i, i + 1) for i in range(start, stop)]
+    parts = [_bare(model, c) for c in word]
+    if "".join(parts) != whole:
+        # Characters that are normalised together: no finer than the word.
+        return [(start, stop)] * len(whole)
+    return [(i, i + 1) for i, part in enumerate(parts, start=start) for _ in part]
+
+
+def _bare(model, text: str) -> str:
+    return model.Normalize(text).replace(" ", SPACE).removeprefix(SPACE)
+
+
+def _by_matching(normal: str, text: str) -> list[tuple[int, int]]:
+    """Ranges where the model takes other characters for space than Python does."""
+    places: list[tuple[int, int]] = []
+    matcher = difflib.SequenceMatcher(None, normal, text, autojunk=False)
+    for kind, a, b, start, stop in matcher.get_opcodes():
+        if kind == "equal":
+            places += [(i, i + 1) for i in range(start, stop)]
+        else:
+            places += [(start, stop)] * (b - a)
+    return places

@@ -1,0 +1,210 @@
+"""Making window caches: what is kept, what is refused, and nothing half done."""
+
+import dataclasses
+import itertools
+import os
+import re
+
+import numpy as np
+import pytest
+from window_samples import SOURCE, contents, make_tokenizer, make_window, make_windows
+
+from etc_jax.data import window_arrays
+from etc_jax.data.window_writing import (
+    LeftOut,
+    NoWindowError,
+    build_windows,
+    part_of,
+    write_windows,
+)
+from etc_jax.data.windows import WindowCache
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer()
+
+
+@pytest.fixture
+def windows():
+    return make_windows(7)
+
+
+@pytest.fixture
+def cache(windows, tokenizer, tmp_path):
+    return write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
+
+
+@pytest.mark.parametrize(
+    "vocab_size, dtype", [(2**16, "uint16"), (2**16 + 1, "uint32")]
+)
+def test_ids_take_as_little_room_as_the_vocabulary_allows(vocab_size, dtype):
+    window = make_window(0)
+    window.tokens.long[0] = vocab_size - 1
+    schema = window_arrays.WindowSchema.of(window)
+    arrays = window_arrays.flatten([window], schema, vocab_size)
+    assert arrays["long_ids"].dtype == arrays["global_ids"].dtype == dtype
+    assert arrays["long_ids"][0] == vocab_size - 1
+    assert arrays["links_0"].dtype == "int16" and arrays["long_types"].dtype == "uint8"
+    assert arrays["exempt_l2g"].dtype == "bool"
+
+
+def spoil(window, what):
+    structure = window.structure
+    if what == "id":
+        window.tokens.long[0] = 100
+    elif what == "negative id":
+        window.tokens.global_[0] = -1
+    elif what == "type":
+        window.types.long[0] = 256
+    elif what == "segment":
+        structure.long_segment_ids[0] = 2**15
+    elif what == "padding":
+        window.tokens.long[-1] = structure.long_example_ids[-1] = 0
+        window.types.long[-1] = 3
+    elif what == "label":
+        window.labels["answer"] = np.zeros(5)
+    elif what == "label there":
+        window.labels["more"] = np.zeros(())
+    elif what == "links":
+        window.structure = dataclasses.replace(structure, links=structure.links[:, :1])
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("id", "long_ids reach from .* to 100, but the vocabulary has ids 0 to 99"),
+        ("negative id", "global_ids reach from -1"),
+        ("type", "long_types has 256, which does not fit into uint8"),
+        ("segment", "long_segment_ids has 32768, which does not fit into int16"),
+        ("padding", "long_types has 3 in the padding, expected 0"),
+        ("label", r"label 'answer' has shape \(5,\), expected \(\) or"),
+        ("label there", "it has .*more.*, but the windows before it"),
+        ("links", "links=1.*, but the windows before it .*links=2"),
+    ],
+)
+def test_what_cannot_be_kept_is_named(windows, tokenizer, tmp_path, what, message):
+    spoil(windows[4], what)
+    with pytest.raises(ValueError, match=f"window of record 'record 4.*{message}"):
+        write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
+    assert os.listdir(tmp_path) == []
+
+
+def build(windows, tokenizer, path, sizes, source=SOURCE, **kwargs):
+    """A cache in parts of some sizes."""
+    borders = np.cumsum([0, *sizes])
+
+    def parts(*_):
+        for a, b in itertools.pairwise(borders):
+            here = windows[a:b]
+            yield part_of(here, tokenizer.vocab_size, len(here), LeftOut())
+
+    return build_windows(parts, tokenizer, path, source, **kwargs)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 7, [0, 3, 0, 4, 0], [6, 1]])
+def test_parts_do_not_change_a_byte(cache, windows, tokenizer, tmp_path, sizes):
+    made = build(windows, tokenizer, tmp_path / "p", sizes)
+    assert contents(made.path) == contents(cache.path)
+    assert sorted(os.listdir(tmp_path)) == ["c", "p"]
+
+
+def test_parts_that_differ_are_an_error(windows, tokenizer, tmp_path):
+    del windows[5].labels["answer"]
+    with pytest.raises(ValueError, match="windows of one cache differ"):
+        build(windows, tokenizer, tmp_path / "p", [5, 1, 1])
+    assert os.listdir(tmp_path) == []
+
+
+def test_progress_ends_with_the_totals(windows, tokenizer, tmp_path):
+    seen = []
+    build(
+        windows,
+        tokenizer,
+        tmp_path / "p",
+        [3, 4],
+        progress_fn=lambda *counts: seen.append(counts),
+    )
+    assert seen == [(3, 3), (7, 7)]
+
+
+def test_an_equal_cache_is_reused_without_work(cache, tokenizer):
+    def parts(*_):
+        raise AssertionError("parts were made")
+        yield
+
+    again = build_windows(parts, tokenizer, cache.path, SOURCE)
+    assert again.num_windows == 7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task": "other"},
+        {"long_length": 41},
+        {"global_length": 13},
+        {"options": {"odd": True}},
+        {"made_by": {"files": ["b"]}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_cache_of_another_source_is_refused(cache, windows, tokenizer, change):
+    before = contents(cache.path)
+    [(key, value)] = change.items()
+    named = "sizes" if key.endswith("length") else key
+    message = f"with {named} .*asked for is .*{re.escape(str(value).strip('{}'))}"
+    with pytest.raises(ValueError, match=message):
+        write_windows(
+            windows, tokenizer, cache.path, dataclasses.replace(SOURCE, **change)
+        )
+    assert contents(cache.path) == before
+
+
+def test_a_cache_of_another_vocabulary_is_refused(cache, windows):
+    other = make_tokenizer("more")
+    with pytest.raises(ValueError, match="with vocabulary"):
+        write_windows(windows, other, cache.path, SOURCE)
+    with pytest.raises(ValueError, match="made with vocabulary .* in use is"):
+        WindowCache.open(cache.path, other.fingerprint())
+
+
+def test_a_folder_of_other_files_is_refused(windows, tokenizer, tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match="exists and is not a window cache"):
+        write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
+    assert os.listdir(tmp_path / "c") == ["thesis.txt"]
+
+
+def test_no_window_at_all_is_an_error_that_says_why(tokenizer, tmp_path):
+    left_out = LeftOut()
+    left_out.add("no answer", "r1")
+    left_out.add("no answer", "r2")
+
+    def parts(*_):
+        yield part_of([], tokenizer.vocab_size, 2, left_out)
+
+    with pytest.raises(
+        NoWindowError, match="none of 2 records .*: 2 x no answer: 'r1', 'r2';"
+    ):
+        build_windows(parts, tokenizer, tmp_path / "c", SOURCE)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_was_left_out_is_the_same_in_any_parts():
+    names = [(f"reason {i % 3}", f"r{i}") for i in range(40)]
+    whole = LeftOut()
+    for reason, name in names:
+        whole.add(reason, name)
+    assert whole.counts["reason 1"] == {
+        "count": 13,
+        "first": ["r1", "r4", "r7", "r10", "r13"],
+    }
+    joined = LeftOut()
+    for start in range(0, 40, 7):
+        part = LeftOut()
+        for reason, name in names[start : start + 7]:
+            part.add(reason, name)
+        joined.update(part.counts)
+    assert joined.counts == whole.counts
+    assert "13 x reason 1: 'r1', 'r4', 'r7', 'r10', 'r13', ..." in joined.lines()
