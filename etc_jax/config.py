@@ -349,6 +349,26 @@ def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
         )
 
 
+# Objectives that learn a task, from its prepared inputs.
+_TASKS = ("hotpotqa", "wikihop")
+
+
+def _objective_has_its_data(config: Config) -> Iterator[Problem]:
+    name, source = config.objective.name, config.data.source
+    if name in _TASKS and source != "windows":
+        yield (
+            "data.source",
+            f"is {source!r}, but objective.name={name!r} learns from prepared inputs; "
+            "set 'windows', and data.paths to folders of `python -m tasks.prepare`",
+        )
+    if name == "mlm_cpc" and source == "windows":
+        yield (
+            "data.source",
+            "is 'windows', inputs of a task, but objective.name='mlm_cpc' learns from "
+            f"text; set objective.name to one of {', '.join(_TASKS)}",
+        )
+
+
 # (what it reads, the check): left out where one of the fields is in error already.
 _CROSS_CHECKS = (
     (("schedule.warmup_steps", "train.num_steps"), _warmup_fits),
@@ -373,6 +393,7 @@ _CROSS_CHECKS = (
         _positions_suffice,
     ),
     (("data.global_tokens", "objective.cpc_weight"), _fixed_blocks_have_no_cpc),
+    (("data.source", "objective.name"), _objective_has_its_data),
 )
 
 

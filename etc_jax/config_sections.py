@@ -28,15 +28,18 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveConfig:
-    """What is learnt: masked words plus contrastive sentences (paper, section 3.5).
+    """What is learnt: masked words plus contrastive sentences, or a task.
 
     Attributes:
-      name: a registered pre-training objective.
+      name: "mlm_cpc", pre-training (paper, section 3.5); "hotpotqa", "wikihop":
+        fine-tuning (appendix C).
       mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
       similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
         a learned temperature.
       exclude_same_document: sentences of the same document are no negatives for each
         other; the paper names within-batch negatives and no exception.
+      final_layer: of WikiHop: one more feed-forward block before the logits.
+      label_smoothing: of WikiHop: share of the target spread over all candidates.
     """
 
     name: str = "mlm_cpc"
@@ -44,12 +47,40 @@ class ObjectiveConfig:
     cpc_weight: float = 0.2
     similarity: Literal["cosine", "dot"] = "cosine"
     exclude_same_document: bool = False
+    final_layer: bool = True
+    label_smoothing: float = 0.0
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("objective", self.name)
         yield from at_least(self, 0, "mlm_weight", "cpc_weight")
         if self.mlm_weight == 0 and self.cpc_weight == 0:
             yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"
+        if not 0 <= self.label_smoothing < 1:
+            yield (
+                "label_smoothing",
+                f"is {self.label_smoothing}; expected 0 <= label_smoothing < 1",
+            )
+        yield from self._unused()
+
+    def _unused(self) -> Iterator[Problem]:
+        """A value that would be left out in silence."""
+        for field in _UNUSED_FIELDS.get(self.name, ()):
+            if getattr(self, field) != getattr(ObjectiveConfig, field):
+                yield (
+                    field,
+                    f"is {getattr(self, field)!r}, but objective.name={self.name!r} "
+                    "does not use it; leave it out",
+                )
+
+
+# Objective -> fields that are another one's.
+_OF_PRETRAINING = ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document")
+_OF_WIKIHOP = ("final_layer", "label_smoothing")
+_UNUSED_FIELDS = {
+    "mlm_cpc": _OF_WIKIHOP,
+    "hotpotqa": (*_OF_PRETRAINING, *_OF_WIKIHOP),
+    "wikihop": _OF_PRETRAINING,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +89,15 @@ class DataConfig:
 
     Attributes:
       source: "builtin": the documentation of Python itself; "text" and "jsonl": files;
-        "cache": token caches that were exported before.
+        "cache": token caches that were exported before; "windows": caches of a task's
+        inputs, by `python -m tasks.prepare`, for fine-tuning.
       paths: of files, globs such as "books/*.jsonl.gz"; of caches, their folders.
       held_back_paths: files or caches for evaluation alone; without them a share of
         the documents is held back.
       weights: how often each cache of `paths` is drawn from, for source "cache"; ():
         by their tokens.
+      flat: for source "windows": without structure above sentences, the ablation of
+        the paper's section 4.2.
       text_field: the field of a JSONL row that holds the text.
       document_per: "file" or "line"; what one document of a text file is.
       tokenizer: file or folder of a vocabulary; None: that of the caches, for other
@@ -86,10 +120,11 @@ class DataConfig:
       held_back_fraction: share of the documents that is for evaluation alone.
     """
 
-    source: Literal["builtin", "text", "jsonl", "cache"] = "builtin"
+    source: Literal["builtin", "text", "jsonl", "cache", "windows"] = "builtin"
     paths: tuple[str, ...] = ()
     held_back_paths: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
+    flat: bool = False
     text_field: str = "text"
     document_per: Literal["file", "line"] = "file"
     tokenizer: str | None = None
@@ -129,7 +164,8 @@ class DataConfig:
         yield from between(
             self, 0, 1, "held_back_fraction", "mlm_share", "cpc_share", open_ends=True
         )
-        if 1 <= self.long_length < self.max_sentence_tokens:
+        short = 1 <= self.long_length < self.max_sentence_tokens
+        if short and self.source != "windows":
             yield (
                 "max_sentence_tokens",
                 f"is {self.max_sentence_tokens}, more than long_length = "
@@ -144,12 +180,10 @@ class DataConfig:
                     yield field, "is given, but source 'builtin' reads no files"
         elif not self.paths:
             yield "paths", f"is empty; name the files or folders of {self.source!r}"
-        if self.source == "cache":
-            if not self.held_back_paths:
-                yield (
-                    "held_back_paths",
-                    "is empty; name a cache of documents to evaluate on",
-                )
+        if self.source in ("cache", "windows") and not self.held_back_paths:
+            yield "held_back_paths", "is empty; name a cache to evaluate on"
+        if self.flat and self.source != "windows":
+            yield "flat", f"is True, but source {self.source!r} has no such structure"
         if not self.weights:
             return
         if self.source != "cache" or len(self.weights) != len(self.paths):
@@ -361,8 +395,11 @@ class CheckpointConfig:
       keep_best: so many of the best stay as well.
       best_metric: what "best" is measured by: a figure of the evaluation.
       best_is: whether lower or higher is better.
-      init_from: a run's folder (its newest checkpoint) or the folder of one checkpoint:
-        the parameters start from there, with a fresh optimizer at step 0.
+      init_from: a run's folder (its newest checkpoint), the folder of one checkpoint,
+        or one that `etc_jax.convert` wrote: the parameters start from there, with a
+        fresh optimizer at step 0.
+      init_from_only: parameters, or the beginnings of their paths, that are taken from
+        there, such as "encoder"; all others start as without `init_from`. (): all.
       init_from_partial: parameters, or the beginnings of their paths, that are not
         taken from there: they start as without `init_from`, and what the checkpoint
         has under these paths is left. Without them both must have the same.
@@ -375,12 +412,19 @@ class CheckpointConfig:
     best_metric: str = "loss"
     best_is: Literal["lowest", "highest"] = "lowest"
     init_from: str | None = None
+    init_from_only: tuple[str, ...] = ()
     init_from_partial: tuple[str, ...] = ()
 
     def most_kept(self, num_steps: int) -> int:
         """How many checkpoints a run of `num_steps` keeps at most."""
         for_ever = num_steps // self.keep_every_steps if self.keep_every_steps else 0
         return self.keep + self.keep_best + for_ever
+
+    def kept_by(self) -> str:
+        """The fields that keep checkpoints, with their values."""
+        fields = ("keep", "keep_best", "keep_every_steps")
+        given = [f for f in fields if getattr(self, f)]
+        return ", ".join(f"checkpoint.{f} = {getattr(self, f)}" for f in given)
 
     def problems(self) -> Iterator[Problem]:
         yield from at_least(self, 1, "every_steps", "keep", "keep_every_steps")
@@ -392,8 +436,11 @@ class CheckpointConfig:
                 f"is {for_ever}, not a multiple of every_steps = {every}: no save "
                 f"would be of such a step; use {max(every, for_ever // every * every)}",
             )
-        if self.init_from_partial and self.init_from is None:
-            yield (
-                "init_from_partial",
-                "is given, but init_from is not; name the checkpoint to start from",
-            )
+        for field in ("init_from_only", "init_from_partial"):
+            if getattr(self, field) and self.init_from is None:
+                yield (
+                    field,
+                    "is given, but init_from is not; name the checkpoint to start from",
+                )
+        if self.init_from_only and self.init_from_partial:
+            yield "init_from_partial", "and init_from_only exclude each other"

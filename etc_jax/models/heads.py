@@ -1,5 +1,6 @@
 """Heads of the ETC paper's fine-tuning tasks: encoder outputs to logits, in float32."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -7,7 +8,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import Dense, LayerNorm, Mlp
+from etc_jax.models.etc import Etc
 from etc_jax.models.etc_config import EtcConfig
+from etc_jax.structure import Structure
 from etc_jax.types import Rows
 
 HOTPOTQA_TYPES = 3
@@ -107,3 +110,24 @@ class CandidateHead(nn.Module):
         norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="mlp_norm")
         dropout = nn.Dropout(c.dropout_rate)
         return norm(y + dropout(mlp(y), deterministic=self.deterministic))
+
+
+class EtcWithHead(nn.Module):
+    """The encoder and a task's head, in one tree of parameters: `encoder`, `head`.
+
+    Attributes:
+      config: of the encoder.
+      make_head: (config, deterministic) -> one of the heads above, named "head".
+      deterministic: no dropout.
+    """
+
+    config: EtcConfig
+    make_head: Callable[[EtcConfig, bool], nn.Module]
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, tokens: Rows, structure: Structure, types: Rows):
+        """Logits of the head; arguments as of `Etc`, in float32."""
+        encoder = Etc(self.config, self.deterministic, name="encoder")
+        output = encoder(*tokens, structure, types=types)
+        return self.make_head(self.config, self.deterministic)(output)

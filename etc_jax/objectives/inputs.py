@@ -1,4 +1,4 @@
-"""Which files a pre-training run would miss: known before any of them is read."""
+"""Which files a run would miss: known before any of them is read."""
 
 import pathlib
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from etc_jax.data.sources import read_documents
 from etc_jax.data.tokenizer import open_tokenizer
 
 
-@registry.register("objective_inputs", "mlm_cpc")
 def missing_inputs(config: Config) -> Iterator[str]:
     """One message for each path of the data section that leads to nothing usable."""
     data = config.data
@@ -28,13 +27,24 @@ def missing_inputs(config: Config) -> Iterator[str]:
                 yield f"data.{field}: {problem}"
 
 
+for _name in ("mlm_cpc", "hotpotqa", "wikihop"):
+    registry.register("objective_inputs", _name)(missing_inputs)
+
+
 def _problem(data: DataConfig, path: str) -> str | None:
-    if data.source == "cache":
+    if data.source in _CACHES:
         if (pathlib.Path(path) / HEADER).exists():
             return None
-        return f"no token cache in {path} ({HEADER} is missing); correct the path"
+        kind, remedy = _CACHES[data.source]
+        return f"no {kind} in {path} ({HEADER} is missing); {remedy}"
     try:
         read_documents([path], format=data.source, document_border=data.document_per)
     except (OSError, ValueError) as error:
         return str(error)
     return None
+
+
+_CACHES = {
+    "cache": ("token cache", "correct the path"),
+    "windows": ("window cache", "make it with `python -m tasks.prepare`"),
+}

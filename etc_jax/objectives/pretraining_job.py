@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from etc_jax import registry, structure
+from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data.pool import cpc_pool
 from etc_jax.data.statistics import (
@@ -15,8 +15,15 @@ from etc_jax.data.statistics import (
     unigram_entropy,
 )
 from etc_jax.data.tokenizer import TokenIds
-from etc_jax.data.workers import WorkerReader
+from etc_jax.data.workers import ahead
 from etc_jax.models.etc import EtcConfig
+from etc_jax.objectives import run_tokenizer
+from etc_jax.objectives.batch_checks import (
+    missing_entries,
+    wrong_ids,
+    wrong_places,
+    wrong_structure,
+)
 from etc_jax.objectives.cpc_evaluation import pool_figures
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.pretraining_data import Corpora, Examples, Text, prepare
@@ -48,6 +55,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
             "set model.family='etc'"
         )
     corpora = prepare(config.data, folder)
+    run_tokenizer.save(corpora.tokenizer, folder)
     examples = Examples(config.data, config.objective)
     task = Pretraining(config.model, config.objective)
     order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
@@ -64,7 +72,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     return Job(
         init_params=lambda rng: task.init(rng, frequencies),
         loss_fn=task.loss,
-        train_batch=_ahead(train, config.data.read_workers).batch_at,
+        train_batch=ahead(train, config.data.read_workers).batch_at,
         eval_batches=eval_batches,
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, config.model),
@@ -114,11 +122,6 @@ def _look_at(reader) -> None:
             )
 
 
-def _ahead(reader, num_workers: int):
-    """The reader, or one that builds its batches ahead in other processes."""
-    return WorkerReader(reader, num_workers=num_workers) if num_workers else reader
-
-
 def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
     """Log frequencies of the ids in the first tokens of every source."""
     most = 1 << 26
@@ -150,42 +153,27 @@ def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, tas
 
 
 def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
-    """What would be silently wrong on a device: ids beyond tables, bad structures."""
+    """What is wrong with a batch, one message each; see `batch_checks`."""
     prefixes = ("", "cpc_") if "cpc_positions" in batch else ("",)
     tables = [f"{p}{kind}_tokens" for p in prefixes for kind in ("long", "global")]
-    needed = [*tables, *(f"{p}structure" for p in prefixes)]
-    needed += ["mlm_positions", "mlm_targets", "mlm_weights"]
-    if missing := [name for name in needed if name not in batch]:
-        there = ", ".join(sorted(batch))
-        return [f"the batch lacks {', '.join(missing)}; it has {there}"]
-    problems = []
-    for name in (*tables, "mlm_targets"):
-        low, high = int(batch[name].min()), int(batch[name].max())
-        if low < 0 or high >= model.vocab_size:
-            problems.append(
-                f"{name} holds ids from {low} to {high}, but model.vocab_size is "
-                f"{model.vocab_size}; {_remedy(name, low)}"
-            )
-    places = {"mlm_positions": "long_tokens"}
+    structures = [f"{p}structure" for p in prefixes]
+    masked = ["mlm_positions", "mlm_targets", "mlm_weights"]
+    if missing := missing_entries(batch, [*tables, *structures, *masked]):
+        return missing
+    vocabulary = (model, "vocab_size")
+    problems = [
+        *wrong_ids(batch, tables, *vocabulary, "tokenizer and config differ"),
+        *wrong_ids(batch, ["mlm_targets"], *vocabulary, _target_remedy(batch)),
+        *wrong_places(batch, "mlm_positions", "long_tokens"),
+    ]
     if "cpc_positions" in batch:
-        places["cpc_positions"] = "global_tokens"
-    for name, into in places.items():
-        low, high = int(batch[name].min()), int(batch[name].max())
-        length = batch[into].shape[1]
-        if low < 0 or high >= length:
-            problems.append(
-                f"{name} holds places from {low} to {high}, but {into} has {length}"
-            )
-    for prefix in prefixes:
-        name = f"{prefix}structure"
-        try:
-            structure.validate(batch[name], model.rules, model.num_labels)
-        except ValueError as error:
-            problems.append(f"{name}: {error}")
+        problems += wrong_places(batch, "cpc_positions", "global_tokens")
+    for name in structures:
+        problems += wrong_structure(batch, name, model)
     return problems
 
 
-def _remedy(name: str, low: int) -> str:
-    if name == "mlm_targets" and low < 0:
+def _target_remedy(batch: dict[str, Any]) -> str:
+    if int(batch["mlm_targets"].min()) < 0:
         return "a place that is not to be predicted has weight 0 in mlm_weights"
     return "tokenizer and config differ"

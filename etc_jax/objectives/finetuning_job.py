@@ -1,0 +1,108 @@
+"""Fine-tuning of ETC as a job for the training loop."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from etils import epath
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.data.windows import WindowCache, WindowReader
+from etc_jax.data.workers import ahead
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.objectives import finetuning, run_tokenizer
+from etc_jax.objectives.batch_checks import (
+    missing_entries,
+    wrong_ids,
+    wrong_structure,
+)
+from etc_jax.training.job import Job
+
+
+def make_job(config: Config, folder: epath.Path) -> Job:
+    """The task that the objective names, on caches of `tasks.prepare`.
+
+    Args:
+      config: of the run; the model must be ETC, the data source "windows".
+      folder: the workdir; the tokenizer of the data is put there.
+
+    Raises:
+      OSError, ValueError: if a cache is not there, or does not fit the config, the
+        other caches, or what the run starts from.
+    """
+    if not isinstance(config.model, EtcConfig):
+        raise ValueError(
+            f"objective {config.objective.name} trains ETC, not "
+            f"{type(config.model).__name__}; set model.family='etc'"
+        )
+    train, held_back = (
+        [WindowCache.open(path) for path in paths]
+        for paths in (config.data.paths, config.data.held_back_paths)
+    )
+    tokenizer = train[0].load_tokenizer()
+    _check_caches(config, [*train, *held_back])
+    if config.checkpoint.init_from is not None:
+        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer)
+    run_tokenizer.save(tokenizer, folder)
+    reader = _reader(config, train, evaluation=False)
+    evaluation = _reader(config, held_back, evaluation=True)
+    task = finetuning.find(config.model, config.objective)
+
+    def eval_batches(rows):
+        return (evaluation.batch_at(i, rows) for i in range(evaluation.steps_per_epoch))
+
+    return Job(
+        init_params=task.init,
+        loss_fn=task.loss,
+        train_batch=ahead(reader, config.data.read_workers).batch_at,
+        eval_batches=eval_batches,
+        tokens_per_step=config.train.batch_size * config.data.long_length,
+        check_batch=lambda batch: check_batch(batch, config.model),
+        steps_per_epoch=reader.num_examples / config.train.batch_size,
+    )
+
+
+for _name in ("hotpotqa", "wikihop"):
+    registry.register("objective", _name)(make_job)
+
+
+def _reader(config: Config, caches: Sequence[WindowCache], *, evaluation: bool):
+    return WindowReader(
+        caches,
+        long_length=config.data.long_length,
+        global_length=config.data.global_length,
+        batch_size=config.train.batch_size,
+        seed=config.train.seed,
+        flat=config.data.flat,
+        evaluation=evaluation,
+    )
+
+
+def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
+    for cache in caches:
+        if cache.task != config.objective.name:
+            raise ValueError(
+                f"{cache.path} holds inputs of {cache.task!r}, but objective.name is "
+                f"{config.objective.name!r}; name a cache of that task"
+            )
+        size = cache.header["vocab_size"]
+        if size != config.data.vocab_size:
+            raise ValueError(
+                f"{cache.path} was made with a vocabulary of {size} ids, but "
+                f"data.vocab_size is {config.data.vocab_size}; set it to that, or "
+                "prepare the data with the vocabulary of the model"
+            )
+
+
+def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
+    """What is wrong with a batch, one message each; see `batch_checks`."""
+    tokens = ["long_tokens", "global_tokens"]
+    types = ["long_types", "global_types"]
+    needed = [*tokens, *types, "structure", "labels", "weights"]
+    if missing := missing_entries(batch, needed):
+        return missing
+    return [
+        *wrong_ids(batch, tokens, model, "vocab_size", "tokenizer and config differ"),
+        *wrong_ids(batch, types, model, "num_types", "the paper's model has 16"),
+        *wrong_structure(batch, "structure", model),
+    ]

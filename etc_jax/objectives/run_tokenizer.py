@@ -1,0 +1,47 @@
+"""The tokenizer of a run lies in its folder, for what goes on from there."""
+
+import os
+import pathlib
+import tempfile
+
+from etils import epath
+
+from etc_jax.data.cache import TOKENIZER
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+
+
+def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
+    """Writes it there, unless it is there."""
+    path = epath.Path(workdir) / TOKENIZER
+    if path.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        made = pathlib.Path(folder) / TOKENIZER
+        tokenizer.save(made)
+        part = path.with_name(f".{TOKENIZER}-{os.getpid()}")
+        part.write_bytes(made.read_bytes())
+    part.replace(path)
+
+
+def check_same(init_from: epath.PathLike, tokenizer: Tokenizer) -> None:
+    """Refuses to go on from a model of another vocabulary, where that is known.
+
+    Args:
+      init_from: a run's folder, one of its checkpoints, or a converted model.
+      tokenizer: of the data.
+
+    Raises:
+      ValueError: if a tokenizer lies there and is another one.
+    """
+    place = epath.Path(init_from).expanduser().resolve()
+    # A checkpoint is two folders below the one of its run.
+    for path in (folder / TOKENIZER for folder in (place, *list(place.parents)[:2])):
+        if not path.exists():
+            continue
+        known, given = open_tokenizer(path).fingerprint(), tokenizer.fingerprint()
+        if known != given:
+            raise ValueError(
+                f"checkpoint.init_from is a model of vocabulary {known[:12]}, but the "
+                f"data is in {given[:12]}; prepare it with the tokenizer {path}"
+            )
+        return

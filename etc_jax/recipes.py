@@ -1,0 +1,88 @@
+"""What the fine-tuning configs share: a paper's settings, and its sweep as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import ml_collections
+
+from etc_jax import config as config_lib
+
+# Of the updates; the official code's default.
+WARMUP_SHARE = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Finetuning:
+    """One setting of ETC on a task; values are as the paper and the official code say.
+
+    Attributes:
+      task: name of the objective.
+      num_examples: of the training set, those that cannot be trained on left out.
+      epochs: passes over them.
+      batch_size: examples of a step.
+      learning_rate: the peak.
+      optimizer: "adamw_bert" or "lamb_bert", the official forms.
+      seed: of the run.
+    """
+
+    task: str
+    num_examples: int
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    optimizer: str = "adamw_bert"
+    seed: int = 0
+
+    def fields(self) -> dict[str, Any]:
+        """{dotted path: value} of the config's fields that a setting decides."""
+        num_steps = int(self.num_examples / self.batch_size * self.epochs)
+        return {
+            "optimizer.name": self.optimizer,
+            "optimizer.learning_rate": self.learning_rate,
+            "train.batch_size": self.batch_size,
+            "train.num_steps": num_steps,
+            "train.seed": self.seed,
+            "schedule.warmup_steps": int(WARMUP_SHARE * num_steps),
+        }
+
+    def config(
+        self, model: Any, *, long_length: int, global_length: int
+    ) -> ml_collections.ConfigDict:
+        """The config of the run.
+
+        Args:
+          model: of the encoder, a dataclass.
+          long_length: long tokens of an input.
+          global_length: global tokens of an input.
+        """
+        config = config_lib.default_config()
+        config.model.update(dataclasses.asdict(model))
+        config.objective.name = self.task
+        config.data.update(
+            source="windows",
+            vocab_size=model.vocab_size,
+            long_length=long_length,
+            global_length=global_length,
+        )
+        config.schedule.name = "polynomial_bert"
+        config.update_from_flattened_dict(self.fields())
+        config.train.update(log_every_steps=100, eval_every_steps=500)
+        config.checkpoint.update(
+            every_steps=500, keep=1, init_from_only=("encoder",), keep_best=1
+        )
+        return config
+
+
+def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:
+    """Every combination of a grid, in its order; the last name changes fastest.
+
+    Args:
+      setting: what the grid leaves out.
+      **grid: field of `Finetuning` -> its values.
+    """
+    for values in itertools.product(*grid.values()):
+        yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))

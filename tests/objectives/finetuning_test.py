@@ -1,0 +1,206 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import structure
+from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.heads import AnswerLogits
+from etc_jax.objectives import finetuning
+from etc_jax.objectives.pretraining import Pretraining
+
+MODEL = EtcConfig(
+    vocab_size=40,
+    embed_dim=8,
+    num_heads=2,
+    mlp_dim=16,
+    num_layers=1,
+    radius=4,
+    max_distance=3,
+    num_labels=10,
+    dropout_rate=0.1,
+    attention_dropout_rate=0.1,
+    attention="dense",
+)
+B, N, G = 3, 20, 8
+CANDIDATES = 4
+
+
+def task(name, **objective):
+    return finetuning.find(MODEL, ObjectiveConfig(name=name, **objective))
+
+
+def batch(name, weights=(1, 1, 1)):
+    """Random inputs; rows of weight 0 are padding throughout."""
+    rng = np.random.default_rng(3)
+    real = np.array(weights, np.float32)
+    ids = np.broadcast_to(real[:, None].astype(np.int32), (B, N))
+    types = np.zeros((B, G), np.int32)
+    types[:, :CANDIDATES] = GLOBAL_CANDIDATE_TYPE
+    labels = {
+        "hotpotqa": {
+            "support": rng.integers(0, 2, (B, G)),
+            "answer_type": np.array([0, 1, 0]),
+            "begin": np.array([4, 0, 11]),
+            "end": np.array([6, 0, 11]),
+        },
+        "wikihop": {"candidate": np.array([2, 0, 3])},
+    }[name]
+    return {
+        "long_tokens": rng.integers(1, 40, (B, N)).astype(np.int32),
+        "global_tokens": rng.integers(1, 40, (B, G)).astype(np.int32),
+        "long_types": rng.integers(0, 5, (B, N)).astype(np.int32),
+        "global_types": types * real[:, None].astype(np.int32),
+        "structure": structure.Structure(
+            long_example_ids=ids,
+            global_example_ids=ids[:, :G],
+            links=rng.integers(-1, G, (B, N, 2)).astype(np.int16),
+        ),
+        "labels": {k: v.astype(np.int32) for k, v in labels.items()},
+        "weights": real,
+    }
+
+
+def params_of(chosen):
+    rng = np.random.default_rng(0)
+    abstract = jax.eval_shape(chosen.init, jax.random.key(0))
+    return jax.tree.map(
+        lambda a: jnp.asarray(0.3 * rng.normal(size=a.shape), a.dtype), abstract
+    )
+
+
+def log_softmax(x):
+    return x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True))
+
+
+@pytest.fixture(scope="module", params=["hotpotqa", "wikihop"])
+def name(request):
+    return request.param
+
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def run(name):
+    """Compiled: batch -> ((loss, sums), gradients)."""
+    chosen = task(name)
+    params = params_of(chosen)
+    compiled = jax.jit(jax.value_and_grad(chosen.loss, has_aux=True), static_argnums=3)
+    return lambda batch: compiled(params, batch, KEY, True)
+
+
+def test_the_encoder_is_that_of_pretraining(name):
+    pretrained = jax.eval_shape(
+        Pretraining(MODEL, ObjectiveConfig()).init, jax.random.key(0)
+    )
+    tuned = jax.eval_shape(task(name).init, jax.random.key(0))
+    assert set(tuned) == {"encoder", "head"}
+    describe = lambda t: jax.tree.map(lambda a: (a.shape, a.dtype), t)  # noqa: E731
+    assert describe(tuned["encoder"]) == describe(pretrained["encoder"])
+
+
+def test_rows_of_weight_0_change_nothing(name, run):
+    given = batch(name, (1, 1, 0))
+    other = {**given, "long_tokens": given["long_tokens"].copy()}
+    other["long_tokens"][2] = 7
+    other["labels"] = {k: v.copy() for k, v in given["labels"].items()}
+    for label in other["labels"].values():
+        label[2] = 1
+    got, want = (jax.tree.leaves(run(x)) for x in (given, other))
+    assert all(np.array_equal(x, y) for x, y in zip(got, want, strict=True))
+
+
+def test_a_batch_of_padding_has_no_loss_and_no_gradients(name, run):
+    (loss, _), gradients = run(batch(name, (0, 0, 0)))
+    assert loss == 0
+    assert not any(np.any(np.asarray(x)) for x in jax.tree.leaves(gradients))
+
+
+def test_dropout_is_that_of_its_key(name):
+    chosen, given = task(name), batch(name)
+    params = params_of(chosen)
+    loss = jax.jit(lambda rng: chosen.loss(params, given, rng, False)[0])
+    first, again, other = (float(loss(jax.random.key(i))) for i in (0, 0, 1))
+    assert first == again != other
+
+
+def test_outputs_are_the_logits_that_the_loss_is_of(name, run):
+    chosen, given = task(name), batch(name, (1, 1, 0))
+    outputs = jax.jit(chosen.outputs)(params_of(chosen), given)
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(outputs))
+    total, _ = chosen.losses(outputs, given)
+    (loss, _), _ = run(given)
+    np.testing.assert_allclose(loss, total / 2, rtol=1e-5)
+
+
+def test_figures_of_hotpotqa_are_those_of_a_plain_loop():
+    chosen, given = task("hotpotqa"), batch("hotpotqa", (1, 1, 0))
+    rng = np.random.default_rng(5)
+    outputs = AnswerLogits(
+        answer_type=rng.normal(size=(B, 3)),
+        span=rng.normal(size=(B, N, 2)),
+        support=rng.normal(size=(B, G)),
+    )
+    outputs.span[0, (4, 6), (0, 1)] += 9.0
+    total, sums = chosen.losses(jax.tree.map(jnp.float32, outputs), given)
+    labels = given["labels"]
+    parts = {"support": 0.0, "answer_type": 0.0, "begin": 0.0, "end": 0.0}
+    kinds = spans = span_rows = 0
+    given_support, both, wanted = 0, 0, 0
+    for i in (0, 1):
+        x, y = outputs.support[i], labels["support"][i]
+        p = 1 / (1 + np.exp(-x))
+        parts["support"] -= np.sum(np.where(y, np.log(p), np.log(1 - p)))
+        kind = labels["answer_type"][i]
+        parts["answer_type"] -= log_softmax(outputs.answer_type[i])[kind]
+        for side, end in enumerate(("begin", "end")):
+            parts[end] -= log_softmax(outputs.span[i, :, side])[labels[end][i]]
+        kinds += np.argmax(outputs.answer_type[i]) == kind
+        best = np.argmax(outputs.span[i], axis=0)
+        if kind == 0:
+            span_rows += 1
+            spans += (best == [labels["begin"][i], labels["end"][i]]).all()
+        both += np.sum((p >= 0.4) & (y == 1))
+        given_support, wanted = given_support + np.sum(p >= 0.4), wanted + y.sum()
+    expected = {f"{k}_loss": (v, 2) for k, v in parts.items()} | {
+        "answer_type_accuracy": (kinds, 2),
+        "span_accuracy": (spans, span_rows),
+        "support_f1": (2 * both, given_support + wanted),
+    }
+    assert set(sums) == set(expected) and both > 0 and (spans, span_rows) == (1, 1)
+    np.testing.assert_allclose(total, sum(parts.values()) / 4, rtol=1e-5)
+    for figure, (value, weight) in expected.items():
+        np.testing.assert_allclose(sums[figure][0], value, rtol=1e-5, err_msg=figure)
+        assert sums[figure][1] == weight, figure
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_loss_of_wikihop_is_over_the_candidates_alone(smoothing):
+    chosen, given = task("wikihop", label_smoothing=smoothing), batch("wikihop")
+    outputs = np.random.default_rng(5).normal(size=(B, G))
+    logits = outputs[:, :CANDIDATES]
+    total, sums = chosen.losses(jnp.float32(outputs), given)
+    right = np.eye(CANDIDATES)[given["labels"]["candidate"]]
+    target = (1 - smoothing) * right + smoothing / CANDIDATES
+    np.testing.assert_allclose(total, -np.sum(target * log_softmax(logits)), rtol=1e-5)
+    hits = np.sum(np.argmax(logits, axis=-1) == given["labels"]["candidate"])
+    assert sums["accuracy"] == (hits, B)
+
+
+def test_the_final_layer_of_wikihop_can_be_left_out():
+    key = jax.random.key(0)
+    with_it = jax.eval_shape(task("wikihop").init, key)["head"]
+    without = jax.eval_shape(task("wikihop", final_layer=False).init, key)["head"]
+    assert set(with_it) == {"mlp", "mlp_norm", "candidate"}
+    assert set(without) == {"candidate"}
+
+
+def test_a_task_is_one_value_for_a_compiled_function():
+    assert hash(task("wikihop")) == hash(task("wikihop"))
+    changed = dataclasses.replace(task("wikihop"), model=EtcConfig())
+    assert changed != task("wikihop")

@@ -1,0 +1,232 @@
+"""Fine-tuning from raw files to a run: the job, warm starts, exact resume."""
+
+import dataclasses
+import json
+
+import jax
+import multihop_samples
+import numpy as np
+import pytest
+import toy_job
+from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
+
+from etc_jax import config as config_lib
+from etc_jax.conversion import native
+from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.objectives import finetuning
+from etc_jax.objectives.finetuning_job import make_job
+from etc_jax.training import errors, loop
+from tasks import hotpotqa, wikihop
+from tasks.multihop import Sizes, batch
+
+SIZES = Sizes(64, 24)
+TOKENIZER = tokenizer()
+COUNT = 6
+
+
+def no_note(kind, message):
+    raise AssertionError(f"{kind}: {message}")
+
+
+def windows_of(task):
+    """Of COUNT records that differ in their questions."""
+    made = []
+    for i in range(COUNT):
+        if task == "hotpotqa":
+            question = {"_id": f"a{i}", "question": "who built it " + "no " * i}
+            record = hotpotqa.parse(HOTPOT | question, no_note)
+            made += hotpotqa.features(record, TOKENIZER, SIZES)
+        else:
+            query = {"id": f"w{i}", "query": "country old mill " + "no " * i}
+            record = wikihop.parse(WIKIHOP | query, no_note)
+            made += wikihop.features(record, TOKENIZER, SIZES, split_fn=split_at_stops)
+    return made
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory):
+    """Folder of each task's cache."""
+    folders = {}
+    for task in ("hotpotqa", "wikihop"):
+        folders[task] = tmp_path_factory.mktemp("caches") / task
+        source = WindowSource(task, SIZES.long_length, SIZES.global_length)
+        write_windows(windows_of(task), TOKENIZER, folders[task], source)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def compile_cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("compiled"))
+
+
+def config_of(task, folder, **changes):
+    values = config_lib.default_config()
+    small = {
+        "model.vocab_size": 108,
+        "model.embed_dim": 8,
+        "model.num_heads": 2,
+        "model.mlp_dim": 16,
+        "model.num_layers": 1,
+        "model.radius": 5,
+        "model.attention": "dense",
+        "objective.name": task,
+        "data.source": "windows",
+        "data.paths": (str(folder),),
+        "data.held_back_paths": (str(folder),),
+        "data.vocab_size": TOKENIZER.vocab_size,
+        "data.long_length": 64,
+        "data.global_length": 24,
+        "train.batch_size": 4,
+        "train.num_steps": 6,
+        "train.eval_every_steps": 3,
+        "checkpoint.every_steps": 3,
+        "mesh.data": 4,
+        "mesh.fsdp": 1,
+        "mesh.tensor": 2,
+    }
+    values.update_from_flattened_dict(small | changes)
+    return config_lib.from_config_dict(values)
+
+
+@pytest.mark.parametrize("task", ["hotpotqa", "wikihop"])
+def test_batches_are_the_windows_of_the_files(caches, task, tmp_path):
+    job = make_job(config_of(task, caches[task]), tmp_path)
+    rows = np.arange(4)
+    got = list(job.eval_batches(rows))
+    assert len(got) == 2 and got[1]["weights"].tolist() == [1, 1, 0, 0]
+    tokens, types, structure, labels = batch(windows_of(task)[:4])
+    np.testing.assert_array_equal(got[0]["long_tokens"], tokens.long)
+    np.testing.assert_array_equal(got[0]["global_types"], types.global_)
+    assert set(labels) == set(got[0]["labels"])
+    for name, label in labels.items():
+        np.testing.assert_array_equal(got[0]["labels"][name], label)
+    for field in dataclasses.fields(structure):
+        want = getattr(structure, field.name)
+        if want is not None:
+            found = getattr(got[0]["structure"], field.name)
+            np.testing.assert_array_equal(found, want)
+    assert [job.check_batch(x) for x in got] == [[], []]
+    assert (job.tokens_per_step, job.steps_per_epoch) == (4 * 64, 1.5)
+
+
+def test_the_flat_ablation_has_one_segment_and_no_exemption(caches, tmp_path):
+    config = config_of("wikihop", caches["wikihop"], **{"data.flat": True})
+    made = make_job(config, tmp_path).train_batch(0, np.arange(4))["structure"]
+    assert made.links.shape[-1] == 1
+    assert made.long_segment_ids is None and made.exempt_g2l is None
+
+
+@pytest.mark.parametrize("name, rows", [("vocab_size", 12), ("num_types", 5)])
+def test_ids_beyond_a_table_are_named(caches, tmp_path, name, rows):
+    config = config_of("wikihop", caches["wikihop"])
+    smaller = dataclasses.replace(config.model, **{name: rows})
+    job = make_job(dataclasses.replace(config, model=smaller), tmp_path)
+    said = job.check_batch(job.train_batch(0, np.arange(4)))
+    assert said and all(f"model.{name} is {rows}" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "task, changes, message",
+    [
+        ("hotpotqa", {"objective.name": "wikihop"}, "inputs of 'hotpotqa', but"),
+        ("wikihop", {"data.vocab_size": 30}, "vocabulary of .* ids, but data.vocab"),
+        ("wikihop", {"data.long_length": 40}, "raise data.long_length, or"),
+    ],
+)
+def test_a_cache_that_does_not_fit_is_refused(caches, tmp_path, task, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_job(config_of(task, caches[task], **changes), tmp_path)
+
+
+def test_text_cannot_stand_for_prepared_inputs(caches):
+    with pytest.raises(config_lib.ConfigError, match="tasks.prepare"):
+        config_of("hotpotqa", caches["hotpotqa"], **{"data.source": "cache"})
+    with pytest.raises(config_lib.ConfigError, match="inputs of a task"):
+        config_of("mlm_cpc", caches["hotpotqa"])
+
+
+def test_a_path_that_leads_nowhere_is_named_before_anything_else(tmp_path):
+    config = config_of("hotpotqa", tmp_path / "nothing")
+    with pytest.raises(errors.UserError, match="no window cache in .*tasks.prepare"):
+        loop.train_and_evaluate(config, tmp_path / "run")
+
+
+def saved_encoder(folder, config, tokenizer=TOKENIZER):
+    """A converted model of an encoder alone; returns its parameters."""
+    task = finetuning.find(config.model, config.objective)
+    rng = np.random.default_rng(7)
+    abstract = jax.eval_shape(task.init, jax.random.key(0))["encoder"]
+    encoder = jax.tree.map(
+        lambda a: 0.3 * rng.normal(size=a.shape).astype(a.dtype), abstract
+    )
+    native.save(folder, {"encoder": encoder}, config.model, {})
+    tokenizer.save(folder / "tokenizer.json")
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def whole_run(caches, compile_cache, tmp_path_factory):
+    """(config, folder, result) of a run that began from a converted encoder."""
+    folder = tmp_path_factory.mktemp("whole")
+    config = config_of(
+        "wikihop",
+        caches["wikihop"],
+        **{
+            "checkpoint.init_from": str(folder / "model"),
+            "checkpoint.init_from_only": ("encoder",),
+            "optimizer.learning_rate": 1e-6,
+            "train.compile_cache_dir": compile_cache,
+        },
+    )
+    encoder = saved_encoder(folder / "model", config)
+    return config, encoder, loop.train_and_evaluate(config, folder / "run"), folder
+
+
+def test_a_run_begins_with_a_converted_encoder(whole_run):
+    _, encoder, result, _ = whole_run
+    assert result.exit_code == errors.DONE
+    pairs = zip(
+        jax.tree.leaves(encoder),
+        jax.tree.leaves(result.state.params["encoder"]),
+        strict=True,
+    )
+    # Six tiny updates away from it.
+    assert max(float(np.abs(a - b).max()) for a, b in pairs) < 1e-4
+    assert set(result.evaluation) >= {"loss", "accuracy"}
+
+
+def test_the_tokenizer_lies_in_the_run(whole_run):
+    *_, folder = whole_run
+    again = type(TOKENIZER).load(folder / "run" / "tokenizer.json")
+    assert again.fingerprint() == TOKENIZER.fingerprint()
+
+
+def test_a_stopped_run_goes_on_bit_by_bit(whole_run, tmp_path, monkeypatch):
+    config, _, result, _ = whole_run
+    one_step = loop.Run._one_step
+
+    def stop_at_3(run):
+        if run._step == 3:
+            raise KeyboardInterrupt
+        one_step(run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Run, "_one_step", stop_at_3)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train_and_evaluate(config, tmp_path)
+    again = loop.train_and_evaluate(config, tmp_path)
+    assert toy_job.digest(again.state) == toy_job.digest(result.state)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(x)["step"] for x in lines if '"eval"' in x] == [3, 6]
+
+
+def test_a_model_of_another_vocabulary_is_refused(caches, tmp_path):
+    config = config_of(
+        "wikihop",
+        caches["wikihop"],
+        **{"checkpoint.init_from": str(tmp_path), "checkpoint.init_from_only": ()},
+    )
+    other = type(TOKENIZER)(list(dict.fromkeys([*multihop_samples.PIECES, "other"])))
+    saved_encoder(tmp_path, config, other)
+    with pytest.raises(ValueError, match="prepare it with the tokenizer"):
+        make_job(config, tmp_path / "run")
