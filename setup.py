@@ -19,7 +19,7 @@ CORE = [
 
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.
-    "data": ["nupunkt>=0.6", "grain>=0.2.12", "array_record>=0.8"],
+    "data": ["nupunkt>=0.6"],
     "seqio": [
         "seqio>=0.0.20",
         "tensorflow-datasets>=4.9.9",

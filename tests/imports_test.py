@@ -102,10 +102,12 @@ OPS = BASE | {"structure", "sharding"}
 LAYERS = OPS | {"ops"}
 MODELS = LAYERS | {"layers"}
 CONFIG = BASE | {"sharding", "config_fields", "config_sections"}
-TRAINING = BASE | {"sharding", "config"}
+# conversion: models that it saved are read.
+TRAINING = BASE | {"sharding", "config", "conversion"}
 OBJECTIVES = (
     MODELS | TRAINING | {"models", "data", "config_sections", "training", "builders"}
 )
+PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
     "types": set(),
     "registry": set(),
@@ -118,6 +120,7 @@ ALLOWED = {
     "config_fields": BASE,
     "config_sections": BASE | {"config_fields"},
     "config": CONFIG,
+    "recipes": {"config"},
     "data": BASE | {"structure"},
     "training": TRAINING,
     "objectives": OBJECTIVES,
@@ -126,9 +129,12 @@ ALLOWED = {
     "scoring": set(),
     # Tables name the config of the family that they convert to.
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
+    "prediction": PREDICTION,
     # Command lines.
     "train": OBJECTIVES | {"objectives"},
-    "convert": OBJECTIVES | {"objectives", "conversion"},
+    "convert": OBJECTIVES | {"objectives", "conversion", "prediction"},
+    "evaluate": PREDICTION | {"prediction"},
+    "predict": PREDICTION | {"prediction"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},
 }
 # Package -> the only parts (or files) that may import it.

@@ -3,6 +3,7 @@
     model.json          family and config of the model, size and checksum of the rest
     params.safetensors  the parameters by their paths
     report.json         what they were made of
+    ...                 files that were given to go with them, such as a tokenizer
 
 Conversion writes it and training begins from it. It holds parameters alone, unlike the
 checkpoints of a run.
@@ -15,6 +16,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +94,7 @@ def save(
     config: Any,
     report: Mapping[str, Any],
     *,
+    files: Mapping[str, bytes] = MappingProxyType({}),
     overwrite: bool = False,
 ) -> None:
     """Writes a folder that appears whole or not at all.
@@ -101,6 +104,7 @@ def save(
       params: nested dict of arrays.
       config: of the model, of a registered family.
       report: JSON values on the origin of the parameters.
+      files: {name: content} of what lies beside them; see `read_file`.
       overwrite: replace a model that was saved there.
 
     Raises:
@@ -112,13 +116,13 @@ def save(
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
     part.mkdir(parents=True)
     try:
-        _write(part, params, config, report)
+        _write(part, params, config, report, files)
         _replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _write(part: pathlib.Path, params, config, report) -> None:
+def _write(part: pathlib.Path, params, config, report, files) -> None:
     flat = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
     write(part / PARAMS, flat, {"format": FORMAT})
     about = {
@@ -129,7 +133,10 @@ def _write(part: pathlib.Path, params, config, report) -> None:
             "numbers": sum(a.size for a in flat.values()),
             "sha256": _digest(part / PARAMS),
         },
+        "files": {name: _sha256(content) for name, content in files.items()},
     }
+    for name, content in files.items():
+        (part / name).write_bytes(content)
     for name, values in ((MODEL, about), (REPORT, report)):
         text = json.dumps(values, indent=2, allow_nan=False)
         (part / name).write_text(f"{text}\n", encoding="utf-8")
@@ -162,13 +169,17 @@ def _digest(path: pathlib.Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def read_config(folder: str | os.PathLike) -> Any:
     """The config of a saved model, without its parameters.
 
     Raises:
       ValueError: if there is no saved model, or another version's.
     """
-    return model_config(_about(pathlib.Path(folder))["model"])
+    return model_config(model_section(folder))
 
 
 def _about(folder: pathlib.Path) -> dict[str, Any]:
@@ -185,6 +196,34 @@ def _about(folder: pathlib.Path) -> dict[str, Any]:
     if given != FORMAT:
         raise ValueError(f"{path} has the format {given!r}; expected {FORMAT!r}")
     return about
+
+
+def model_section(folder: str | os.PathLike) -> dict[str, Any]:
+    """Family and fields of a saved model, as the section of a run's config.
+
+    Raises:
+      ValueError: if there is no saved model, or another version's.
+    """
+    return _about(pathlib.Path(folder))["model"]
+
+
+def read_file(folder: str | os.PathLike, name: str) -> bytes:
+    """The content of a file that was saved beside the parameters.
+
+    Raises:
+      ValueError: if it is not there, or has changed since.
+    """
+    path = pathlib.Path(folder) / name
+    listed = _about(pathlib.Path(folder)).get("files", {})
+    if name not in listed or not path.is_file():
+        raise ValueError(f"{path} does not exist, or was not saved with the model")
+    content = path.read_bytes()
+    if _sha256(content) != listed[name]:
+        raise ValueError(
+            f"{path} is not the file that {MODEL} was written for: its checksum "
+            "differs; make the model again"
+        )
+    return content
 
 
 def load(folder: str | os.PathLike) -> Native:

@@ -7,8 +7,9 @@ process would hold up the others until a time-out.
 
 import time
 
-import jax
 from jax._src import distributed as jax_distributed
+
+from etc_jax.training.key_value import look_up
 
 
 class Meeting:
@@ -62,9 +63,4 @@ class Meeting:
         self._client.key_value_set(f"{self._folder}/{key}", value, True)
 
     def _get(self, key: str) -> str | None:
-        try:
-            return self._client.key_value_try_get(f"{self._folder}/{key}")
-        except jax.errors.JaxRuntimeError as error:
-            if "NOT_FOUND" not in str(error):
-                raise
-            return None
+        return look_up(self._client, f"{self._folder}/{key}")

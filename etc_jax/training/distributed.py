@@ -30,6 +30,7 @@ import jax
 from jax._src import distributed as jax_distributed
 
 from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
+from etc_jax.training.key_value import look_up
 from etc_jax.training.place import Place, alone, detect
 
 _LOG = logging.getLogger(__name__)
@@ -242,13 +243,13 @@ def _waited_for(key: str) -> str:
     pause = 0.01
     while True:
         try:
-            return _client().key_value_try_get(key)
+            value = look_up(_client(), key)
         except jax.errors.JaxRuntimeError as error:
-            if "NOT_FOUND" not in str(error):
-                raise PeerError(
-                    f"process 0, through which the others meet, is gone: {error}",
-                    CRASHED,
-                ) from error
+            raise PeerError(
+                f"process 0, through which the others meet, is gone: {error}", CRASHED
+            ) from error
+        if value is not None:
+            return value
         # Not jax's own waiting: no signal would be heard meanwhile.
         time.sleep(pause)
         pause = min(1.5 * pause, 0.5)

@@ -96,7 +96,8 @@ def _space_problems(plan: Plan, folder: epath.Path) -> list[str]:
         workdir_lib.check_space(
             folder,
             checkpoint_bytes=state_bytes(plan.state),
-            keep=plan.config.checkpoint.keep,
+            section=plan.config.checkpoint,
+            num_steps=plan.config.train.num_steps,
         )
     except UserError as error:
         return [str(error)]

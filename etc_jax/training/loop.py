@@ -159,7 +159,8 @@ def _check_space(plan: Plan, folder: epath.Path, checkpointer: Checkpointer) -> 
     workdir_lib.check_space(
         folder,
         checkpoint_bytes=state_bytes(plan.state),
-        keep=plan.config.checkpoint.most_kept(plan.config.train.num_steps),
+        section=plan.config.checkpoint,
+        num_steps=plan.config.train.num_steps,
     )
 
 

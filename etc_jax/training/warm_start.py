@@ -1,7 +1,7 @@
 """A run that begins with the parameters of another: `checkpoint.init_from`."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import jax
@@ -9,40 +9,18 @@ from etils import epath
 
 from etc_jax.config import Config, flat_items, to_dict
 from etc_jax.sharding import path_of
-from etc_jax.training import distributed, manifest
+from etc_jax.training import distributed, parameter_source
 from etc_jax.training.checkpoint import from_first
-from etc_jax.training.checkpoint_folder import FOLDER, CheckpointFolder, read_data
+from etc_jax.training.checkpoint_folder import CheckpointFolder
 from etc_jax.training.checkpoint_layout import Leaves, differences, leaves_of
-from etc_jax.training.checkpoint_orbax import read_state, saved_leaves
-from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.errors import UserError
+from etc_jax.training.parameter_source import ParameterSource
 from etc_jax.training.plan import Plan
 from etc_jax.training.state import TrainState
 
 _LOG = logging.getLogger(__name__)
 
-
-def find(init_from: epath.PathLike) -> epath.Path:
-    """The folder of the checkpoint that is meant: quick, its files are not read.
-
-    Args:
-      init_from: a run's folder, whose newest finished checkpoint is meant, or the
-        folder of one checkpoint.
-
-    Raises:
-      UserError: if there is none.
-    """
-    path = epath.Path(init_from).expanduser().resolve()
-    if manifest.exists(path):
-        return path
-    there = CheckpointFolder(path)
-    for step in there.steps():
-        if manifest.exists(there.path(step)):
-            return there.path(step)
-    raise UserError(
-        f"checkpoint.init_from is {init_from!s}, but there is no finished checkpoint: "
-        f"neither {path / manifest.NAME} nor {path / FOLDER}/STEP/{manifest.NAME}; "
-        "name the folder of a run, or of one of its checkpoints"
-    )
+_FIELD = "checkpoint.init_from"
 
 
 def check(config: Config, workdir: epath.PathLike) -> None:
@@ -56,7 +34,7 @@ def check(config: Config, workdir: epath.PathLike) -> None:
         return
     own = CheckpointFolder(epath.Path(workdir).expanduser().resolve())
     if own.last_step is None:
-        find(init_from)
+        parameter_source.find(init_from, named=_FIELD)
 
 
 def start_from(plan: Plan, state: TrainState) -> TrainState:
@@ -64,7 +42,8 @@ def start_from(plan: Plan, state: TrainState) -> TrainState:
 
     Args:
       plan: of the run, with its config.
-      state: fresh; what `checkpoint.init_from_partial` names stays as it is here.
+      state: fresh; what `init_from_only` and `init_from_partial` do not take from
+        there stays as it is here.
 
     Returns:
       The state at step 0, with an optimizer that was started from these parameters.
@@ -75,17 +54,19 @@ def start_from(plan: Plan, state: TrainState) -> TrainState:
         one is used: which one decides what the run computes.
     """
     section = plan.config.checkpoint
-    folder = epath.Path(from_first(lambda: str(_verified(section.init_from))))
+    # Process 0 decides: a run that goes on may save another one meanwhile.
+    place = from_first(lambda: str(_verified(section.init_from)))
+    source = parameter_source.find(place, named=_FIELD)
 
     def load() -> Mapping[str, Any]:
-        saved = {
-            path.removeprefix("params/"): leaf
-            for path, leaf in saved_leaves(folder).items()
-            if path.startswith("params/")
-        }
-        fresh = _left_out(saved, leaves_of(state.params), section.init_from_partial)
-        _check(plan.config, folder, saved, leaves_of(state.params), fresh)
-        return _read(folder, plan.state.params, fresh)
+        saved, wanted = source.leaves(), leaves_of(state.params)
+        fresh = _left_out(
+            saved.keys() | wanted.keys(),
+            section.init_from_only,
+            section.init_from_partial,
+        )
+        _check(plan.config, source, saved, wanted, fresh)
+        return source.read(_nested(plan.state.params, fresh))
 
     loaded = distributed.together(load)
     params = jax.tree_util.tree_map_with_path(
@@ -95,7 +76,7 @@ def start_from(plan: Plan, state: TrainState) -> TrainState:
         "%d of %d parameter arrays are those of %s",
         len(loaded),
         len(jax.tree.leaves(params)),
-        folder,
+        source.folder,
     )
     layout = jax.tree.map(lambda a: a.sharding, plan.state.opt_state)
     opt_state = jax.jit(plan.tx.init, out_shardings=layout)(params)
@@ -103,25 +84,28 @@ def start_from(plan: Plan, state: TrainState) -> TrainState:
 
 
 def _verified(init_from: str) -> epath.Path:
-    folder = find(init_from)
-    if fault := manifest.verify(folder):
-        raise CorruptCheckpointError(
-            f"checkpoint.init_from: the checkpoint {folder} is damaged: {fault}; name "
-            "another one"
-        )
-    return folder
+    source = parameter_source.find(init_from, named=_FIELD)
+    source.verify()
+    return source.folder
 
 
-def _left_out(saved: Leaves, wanted: Leaves, partial: Iterable[str]) -> set[str]:
-    """The paths, of either side, that the names in `partial` stand for."""
-    paths, out = saved.keys() | wanted.keys(), set()
-    for name in partial:
+def _left_out(paths: Set[str], only: Iterable[str], partial: Iterable[str]) -> Set[str]:
+    """The paths, of either side, that are not taken from there."""
+    if only:
+        return paths - _below(paths, only, "init_from_only")
+    return _below(paths, partial, "init_from_partial")
+
+
+def _below(paths: Set[str], names: Iterable[str], field: str) -> set[str]:
+    """The paths that are one of the names or begin with one."""
+    out = set()
+    for name in names:
         beginning = f"{name.strip('/')}/"
         matched = {path for path in paths if f"{path}/".startswith(beginning)}
         if not matched:
             tops = ", ".join(sorted({path.partition("/")[0] for path in paths}))
             raise UserError(
-                f"checkpoint.init_from_partial has {name!r}, but no parameter is named "
+                f"checkpoint.{field} has {name!r}, but no parameter is named "
                 f"so or lies below it, here or in the checkpoint; there are: {tops}"
             )
         out |= matched
@@ -129,7 +113,11 @@ def _left_out(saved: Leaves, wanted: Leaves, partial: Iterable[str]) -> set[str]
 
 
 def _check(
-    config: Config, folder: epath.Path, saved: Leaves, wanted: Leaves, fresh: set[str]
+    config: Config,
+    source: ParameterSource,
+    saved: Leaves,
+    wanted: Leaves,
+    fresh: Set[str],
 ) -> None:
     """Raises UserError with every parameter that is not the same on both sides."""
 
@@ -141,15 +129,15 @@ def _check(
         return
     listed = "\n  ".join(wrong)
     raise UserError(
-        f"checkpoint.init_from: {folder} has not exactly the parameters of this "
-        f"model; {len(wrong)} differences:\n  {listed}\n{_decided_by(config, folder)}\n"
+        f"{_FIELD}: {source.folder} has not exactly the parameters of this "
+        f"model; {len(wrong)} differences:\n  {listed}\n{_decided_by(config, source)}\n"
         "Change these, or name what shall start fresh in checkpoint.init_from_partial"
     )
 
 
-def _decided_by(config: Config, folder: epath.Path) -> str:
+def _decided_by(config: Config, source: ParameterSource) -> str:
     """The fields of the model that differ from those the checkpoint was made with."""
-    there = flat_items({"model": read_data(folder).get("config", {}).get("model", {})})
+    there = flat_items({"model": source.model()})
     here = flat_items({"model": to_dict(config)["model"]})
     absent = "(absent)"
     fields = [
@@ -162,8 +150,8 @@ def _decided_by(config: Config, folder: epath.Path) -> str:
     return "\n  ".join(["Fields of the config that decide this:", *fields])
 
 
-def _read(folder: epath.Path, params: Any, fresh: set[str]) -> dict[str, jax.Array]:
-    """{path: array} of the abstract `params` that are not to be fresh."""
+def _nested(params: Any, fresh: Set[str]) -> dict[str, Any]:
+    """The abstract `params` that are not to be fresh, as nested dicts."""
     wanted: dict[str, Any] = {}
     for key_path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
         path = path_of(key_path)
@@ -174,8 +162,4 @@ def _read(folder: epath.Path, params: Any, fresh: set[str]) -> dict[str, jax.Arr
         for part in above:
             at = at.setdefault(part, {})
         at[name] = leaf
-    if not wanted:
-        return {}
-    loaded = read_state(folder, {"params": wanted}, part=True)["params"]
-    flat, _ = jax.tree_util.tree_flatten_with_path(loaded)
-    return {path_of(key_path): leaf for key_path, leaf in flat}
+    return wanted

@@ -21,7 +21,7 @@ import jax
 from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
 
-from etc_jax.config import Config, config_hash, identity, to_dict
+from etc_jax.config import CheckpointConfig, Config, config_hash, identity, to_dict
 from etc_jax.training import distributed
 from etc_jax.training.errors import UserError
 from etc_jax.training.manifest import write_atomically
@@ -148,10 +148,16 @@ def _check_same_run(record: dict[str, Any], config: Config, folder) -> None:
     )
 
 
-def check_space(folder: epath.Path, *, checkpoint_bytes: int, keep: int) -> None:
+def check_space(
+    folder: epath.Path,
+    *,
+    checkpoint_bytes: int,
+    section: CheckpointConfig,
+    num_steps: int,
+) -> None:
     """Refuses a disk that the checkpoints of the run would fill.
 
-    While a new one is written, all that are kept are still there, so `keep + 1` must
+    While a new one is written, all that are kept are still there, so one more must
     fit, less those that stand there already. Object stores have no end.
 
     Raises:
@@ -161,6 +167,7 @@ def check_space(folder: epath.Path, *, checkpoint_bytes: int, keep: int) -> None
         return
     root = folder / "checkpoints"
     names = [path.name for path in root.iterdir()] if root.exists() else []
+    keep = section.most_kept(num_steps)
     there = min(keep, sum(name.isdigit() for name in names))
     needed = (keep + 1 - there) * checkpoint_bytes
     free = shutil.disk_usage(_nearest(folder)).free
@@ -169,7 +176,7 @@ def check_space(folder: epath.Path, *, checkpoint_bytes: int, keep: int) -> None
             f"the disk of {folder} has {free / 1e9:.2f} GB left, but "
             f"{keep + 1 - there} checkpoints of {checkpoint_bytes / 1e9:.2f} GB will "
             f"be written; make space, choose another --workdir, or lower "
-            f"checkpoint.keep = {keep}"
+            f"{section.kept_by()}"
         )
 
 

@@ -11,6 +11,7 @@ import toy_job
 from training_runs import MESH
 
 from etc_jax import config as config_lib
+from etc_jax.config import CheckpointConfig
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training import loop, plan
 from etc_jax.training import workdir as workdir_lib
@@ -233,13 +234,23 @@ def test_a_disk_that_checkpoints_would_fill(tmp_path, no_jit, monkeypatch):
 def test_the_space_that_checkpoints_need(tmp_path, monkeypatch):
     free(monkeypatch, 300)
 
-    def refused(**values):
+    def refused(checkpoint_bytes, **rules):
+        section = CheckpointConfig(every_steps=4, **rules)
         try:
-            workdir_lib.check_space(tmp_path, **values)
-        except UserError:
-            return True
-        return False
+            workdir_lib.check_space(
+                tmp_path,
+                checkpoint_bytes=checkpoint_bytes,
+                section=section,
+                num_steps=8,
+            )
+        except UserError as error:
+            return str(error)
+        return ""
 
+    said = refused(checkpoint_bytes=200, keep=1, keep_best=1, keep_every_steps=8)
+    assert "4 checkpoints" in said and said.endswith(
+        "keep = 1, checkpoint.keep_best = 1, checkpoint.keep_every_steps = 8"
+    )
     assert not refused(checkpoint_bytes=100, keep=2)
     assert refused(checkpoint_bytes=101, keep=2)
     for step in (4, 8):
