@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from typing import NoReturn
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 _FLAG = "--xla_force_host_platform_device_count=8"
@@ -53,9 +54,13 @@ def shared_folder() -> pathlib.Path:
 def require_shared(part: str) -> pathlib.Path:
     """`shared_folder()/part`, or a skip (a failure with ETC_JAX_REQUIRE_SHARED=1)."""
     folder = shared_folder() / part
-    if folder.exists():
-        return folder
-    message = f"golden data not found: {folder} (set ETC_JAX_SHARED)"
-    if os.environ.get("ETC_JAX_REQUIRE_SHARED") == "1":
+    if not folder.exists():
+        lacking(f"golden data not found: {folder} (set ETC_JAX_SHARED)")
+    return folder
+
+
+def lacking(message: str, *, asked: bool = False) -> NoReturn:
+    """Skips the test; fails it if data was asked for, or ETC_JAX_REQUIRE_SHARED=1."""
+    if asked or os.environ.get("ETC_JAX_REQUIRE_SHARED") == "1":
         pytest.fail(message)
     pytest.skip(message)

@@ -7,7 +7,6 @@ modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.conversion.config_file import read_config_file
 from etc_jax.conversion.engine import (
     TRANSPOSE,
     Row,
@@ -229,16 +229,7 @@ def read_config(folder: str | os.PathLike) -> BertConfig:
             f"no {CONFIG} in {folder}; expected a folder that Hugging Face's "
             "save_pretrained wrote"
         )
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
-    try:
-        return config_from_hf(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return read_config_file(path, config_from_hf)
 
 
 def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:

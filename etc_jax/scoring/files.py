@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeVar
+
+G = TypeVar("G")
+P = TypeVar("P")
 
 
 def read_json(path: str | os.PathLike) -> Any:
@@ -70,6 +73,41 @@ _NAMES = {
     bool: "true/false",
     type(None): "null",
 }
+
+
+def read_pair(
+    gold: str | os.PathLike,
+    predictions: str | os.PathLike,
+    check_gold: Callable[[Any, str], G],
+    check_predictions: Callable[[Any, str], P],
+) -> tuple[G, P]:
+    """What is in a gold and a prediction file.
+
+    Args:
+      gold: JSON file.
+      predictions: JSON file.
+      check_gold: (value, where) -> the value, or a ValueError that names `where`.
+      check_predictions: likewise.
+
+    Raises:
+      ValueError: if a file cannot be read, or is refused; names it.
+    """
+    records = check_gold(read_json(gold), str(gold))
+    return records, check_predictions(read_json(predictions), str(predictions))
+
+
+def identified(
+    records: Any, id_field: str, where: str
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each record of a list, and words for its place, with its id.
+
+    Raises:
+      ValueError: naming `where` and the record, if it is no list of objects with ids.
+    """
+    for number, record in enumerate(typed(records, list, where)):
+        at = f"{where}, record {number}"
+        identity = field(typed(record, dict, at), id_field, str, at)
+        yield record, f"{at} ({identity})"
 
 
 def require_common_ids(

@@ -53,8 +53,9 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
       ValueError: if a file is not as it should be, or all predictions are for records
         of some other file; names file and record.
     """
-    records = check_gold(files.read_json(gold), str(gold))
-    predicted = check_predictions(files.read_json(predictions), str(predictions))
+    records, predicted = files.read_pair(
+        gold, predictions, check_gold, check_predictions
+    )
     files.require_common_ids(
         {record["id"] for record in records}, predicted, str(predictions)
     )
@@ -67,10 +68,7 @@ def check_gold(records: Any, where: str) -> list[dict[str, Any]]:
     Raises:
       ValueError: naming `where`, the record and the field, if not.
     """
-    for number, record in enumerate(files.typed(records, list, where)):
-        at = f"{where}, record {number}"
-        files.typed(record, dict, at)
-        at = f"{at} ({files.field(record, 'id', str, at)})"
+    for record, at in files.identified(records, "id", where):
         files.field(record, "answer", str, at)
     return records
 

@@ -1,6 +1,7 @@
 """A long sequence that is split over devices gives what a whole one gives."""
 
 import collections
+import dataclasses
 import functools
 import re
 
@@ -10,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_model
 
 from etc_jax import builders, sharding
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.ops import sequence
 from etc_jax.structure import Rules
@@ -100,17 +101,8 @@ def test_dropout_draws_the_same_as_in_one_piece():
     attention_test.assert_trees_close(got, want, 1e-10)
 
 
-CONFIG = EtcConfig(
-    vocab_size=64,
-    embed_dim=32,
-    num_layers=2,
-    num_heads=2,
-    mlp_dim=64,
-    radius=11,
-    max_distance=3,
-    num_labels=10,
-    initializer_range=0.2,
-    remat_policy="attention",
+CONFIG = dataclasses.replace(
+    tiny_model.MODEL, initializer_range=0.2, remat_policy="attention"
 )
 TASK = Pretraining(CONFIG, ObjectiveConfig())
 # A sentence, and a document, lies across each cut of 64 tokens into eight.

@@ -1,27 +1,16 @@
 """Ids of real vocabularies, against golden cases of other programs."""
 
-import functools
 import json
 
 import numpy as np
 import pytest
 from conftest import require_shared
+from golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
-from etc_jax.data.tokenizer import (
-    SentencePieceTokenizer,
-    Tokenizer,
-    WordPieceTokenizer,
-    open_tokenizer,
-)
+from etc_jax.data.tokenizer import SentencePieceTokenizer, open_tokenizer
 
 CASES = "data/metric_goldens/tokenizers/cases.json"
-FOLDERS = {
-    "bert": "bert_base_uncased",
-    "roberta_bart": "roberta_bart",
-    "gpt2": "gpt2",
-    "t5": "t5",
-}
-BERT_MASK, T5_UNKNOWN = 103, 2
+T5_UNKNOWN = 2
 
 every_kind = pytest.mark.parametrize("kind", FOLDERS)
 byte_level = pytest.mark.parametrize("kind", ["roberta_bart", "gpt2"])
@@ -32,18 +21,6 @@ def cases():
     cases = json.loads(require_shared(CASES).read_text(encoding="utf-8"))["cases"]
     assert len(cases) > 10
     return cases
-
-
-@functools.cache
-def _open(kind: str) -> Tokenizer:
-    folder = require_shared(f"data/tokenizers/{FOLDERS[kind]}")
-    if kind == "bert":
-        # The cases were made with the default limit of the tokenizers package, 100
-        # characters a word; the official limit, and ours, is 200.
-        return WordPieceTokenizer.from_vocab_file(
-            folder / "vocab.txt", max_word_chars=100
-        )
-    return open_tokenizer(folder)
 
 
 def _has_bert_mask(case) -> bool:
@@ -58,7 +35,7 @@ def _has_bert_mask(case) -> bool:
 
 @every_kind
 def test_ids_are_those_of_the_golden_cases(kind, cases):
-    got = _open(kind).encode_batch([case["text"] for case in cases])
+    got = open_golden(kind).encode_batch([case["text"] for case in cases])
     compared = 0
     for case, (ids, _) in zip(cases, got, strict=True):
         if kind == "bert" and _has_bert_mask(case):
@@ -70,7 +47,7 @@ def test_ids_are_those_of_the_golden_cases(kind, cases):
 
 def test_bert_mask_in_text_is_text_and_the_rest_is_as_in_the_golden_case(cases):
     (case,) = filter(_has_bert_mask, cases)
-    tokenizer = _open("bert")
+    tokenizer = open_golden("bert")
     ((ids, _),) = tokenizer.encode_batch([case["text"]])
     tokens = case["bert"]["tokens"]
     at = tokens.index("[MASK]")
@@ -87,7 +64,7 @@ def test_pieces_are_those_of_the_golden_cases(kind, spelled, cases):
             # Unknown text is spelled there as the text that it was.
             pairs = zip(ids, want, strict=True)
             want = [p if i != T5_UNKNOWN else "<unk>" for i, p in pairs]
-        assert _open(kind).pieces(ids) == want
+        assert open_golden(kind).pieces(ids) == want
 
 
 def _after_space(case, kind):
@@ -108,7 +85,7 @@ def test_a_piece_after_white_space_starts_a_word(kind, cases):
     for case in cases:
         if kind == "bert" and _has_bert_mask(case):
             continue
-        ((_, starts),) = _open(kind).encode_batch([case["text"]])
+        ((_, starts),) = open_golden(kind).encode_batch([case["text"]])
         free = np.fromiter(_after_space(case, kind), bool)
         assert len(free) == len(starts)
         assert starts[free].all(), case["text"]
@@ -124,7 +101,7 @@ def test_a_piece_after_white_space_starts_a_word(kind, cases):
     ],
 )
 def test_special_ids_of_real_vocabularies(kind, ids, regular_ids):
-    got = _open(kind).token_ids
+    got = open_golden(kind).token_ids
     assert (got.pad, got.sentence, got.cpc_mask, got.mask) == ids
     assert got.regular_ids == regular_ids
 
@@ -135,28 +112,28 @@ def test_special_ids_of_real_vocabularies(kind, ids, regular_ids):
 )
 def test_lacking_special_tokens_are_named(kind, lacking):
     with pytest.raises(ValueError, match=f"lacks: {lacking}"):
-        _ = _open(kind).token_ids
+        _ = open_golden(kind).token_ids
 
 
 @every_kind
 def test_sizes(kind):
     sizes = {"bert": 30522, "roberta_bart": 50265, "gpt2": 50257, "t5": 32000}
-    assert _open(kind).vocab_size == sizes[kind]
-    assert _open(kind).id_dtype == np.uint16
+    assert open_golden(kind).vocab_size == sizes[kind]
+    assert open_golden(kind).id_dtype == np.uint16
 
 
 @byte_level
 def test_byte_level_text_comes_back(kind, cases):
     for case in cases:
-        ((ids, _),) = _open(kind).encode_batch([case["text"]])
-        assert _open(kind).decode(ids) == case["text"]
+        ((ids, _),) = open_golden(kind).encode_batch([case["text"]])
+        assert open_golden(kind).decode(ids) == case["text"]
 
 
 @every_kind
 def test_saved_real_vocabularies_are_loaded(kind, tmp_path):
-    _open(kind).save(tmp_path / "t.json")
+    open_golden(kind).save(tmp_path / "t.json")
     loaded = open_tokenizer(tmp_path / "t.json")
-    assert loaded.fingerprint() == _open(kind).fingerprint()
+    assert loaded.fingerprint() == open_golden(kind).fingerprint()
 
 
 def test_a_small_model_with_the_ids_of_t5_is_opened():
@@ -171,7 +148,7 @@ def test_commas_after_digits_are_split_in_a_real_model():
     split = SentencePieceTokenizer.from_model_file(model, split_digit_commas=True)
     text = "1,234.56 and 10,000, or 12, cats,"
     plain, resplit = (
-        t.pieces(t.encode_batch([text])[0][0]) for t in (_open("t5"), split)
+        t.pieces(t.encode_batch([text])[0][0]) for t in (open_golden("t5"), split)
     )
     assert plain == [
         *("▁1,", "23", "4.5", "6", "▁and", "▁10,000", ",", "▁or", "▁12,", "▁cats", ",")

@@ -1,10 +1,12 @@
 """Twenty steps of pre-training give the same losses on every mesh."""
 
+import dataclasses
 import functools
 
 import jax
 import numpy as np
 import pytest
+import tiny_model
 
 from etc_jax import sharding
 from etc_jax.config_sections import ObjectiveConfig, OptimizerConfig, ScheduleConfig
@@ -12,8 +14,6 @@ from etc_jax.data.cache import TokenCache
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.packing import pack
 from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
-from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.training.optimizer import make_optimizer
 from etc_jax.training.plan import on_mesh
@@ -23,30 +23,12 @@ from etc_jax.training.step import make_train_step
 
 STEPS = 20
 BATCH_SIZE = 8
-VOCAB_SIZE = 64
-IDS = TokenIds(
-    pad=0,
-    sentence=1,
-    cpc_mask=2,
-    mask=3,
-    regular_ids=(4, VOCAB_SIZE),
-    vocab_size=VOCAB_SIZE,
-)
+IDS = tiny_model.token_ids(tiny_model.MODEL.vocab_size)
 SIZES = PretrainingSizes(
     64, 16, mlm_capacity=16, cpc_long_length=24, cpc_global_length=4
 )
-MODEL = EtcConfig(
-    vocab_size=VOCAB_SIZE,
-    embed_dim=32,
-    num_layers=2,
-    num_heads=2,
-    mlp_dim=64,
-    radius=11,
-    max_distance=3,
-    num_labels=10,
-    # Drawn block by block, so otherwise where the sequence is split.
-    attention_dropout_rate=0.0,
-)
+# Its dropout is drawn block by block, so otherwise where the sequence is split.
+MODEL = dataclasses.replace(tiny_model.MODEL, attention_dropout_rate=0.0)
 TASK = Pretraining(MODEL, ObjectiveConfig())
 ONE = {"data": 1}
 MESHES = [{"data": 2, "fsdp": 2, "tensor": 2}, {"data": 2, "sequence": 4}]
@@ -71,7 +53,7 @@ def reader() -> PretrainingReader:
         np.ones(lengths.sum(), bool),
         np.concatenate([[0], np.cumsum(lengths)]),
         7 * np.arange(41),
-        vocab_size=VOCAB_SIZE,
+        vocab_size=IDS.vocab_size,
     )
     plan = pack(cache, long_length=64, global_length=16, max_sentence_tokens=24)
     return PretrainingReader(cache, plan, IDS, SIZES, batch_size=BATCH_SIZE, seed=0)

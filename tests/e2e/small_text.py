@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from tiny_text import LEXICON
 
 from etc_jax.data import corpus, prepare
 
 VOCAB_SIZE = 256
 HELD_BACK = 0.4
-LEXICON = [f"{a}{b}{c}o" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]
 
 # Changes of configs/quickstart.py for this text.
 SMALL = {

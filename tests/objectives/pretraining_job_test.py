@@ -1,9 +1,8 @@
 """From a data section to the job: every source, and what is refused."""
 
-import json
-
 import numpy as np
 import pytest
+import tiny_text
 
 from etc_jax import config as config_lib
 from etc_jax.data.cache import TokenCache
@@ -11,39 +10,13 @@ from etc_jax.objectives.pretraining_data import prepare
 from etc_jax.objectives.pretraining_job import make_job
 
 pytest.importorskip("nupunkt")
-VOCAB_SIZE = 180
-LEXICON = [f"{a}{b}{c}o" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]
-SIZES = {
-    "model.vocab_size": VOCAB_SIZE,
-    "model.embed_dim": 16,
-    "model.num_heads": 2,
-    "model.mlp_dim": 16,
-    "model.num_layers": 1,
-    "data.vocab_size": VOCAB_SIZE,
-    "data.long_length": 128,
-    "data.global_length": 16,
-    "data.held_back_fraction": 0.4,
-    "train.batch_size": 2,
-}
-
-
-def write_rows(path, count, seed=0):
-    """JSONL of documents with 12 sentences each in two paragraphs."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for _ in range(count):
-        said = [
-            " ".join(rng.choice(LEXICON, rng.integers(8, 12))).capitalize() + "."
-            for _ in range(12)
-        ]
-        rows.append({"body": " ".join(said[:6]) + "\n\n" + " ".join(said[6:])})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+SIZES = {**tiny_text.SIZES, "train.batch_size": 2}
 
 
 @pytest.fixture(scope="module")
 def rows_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "rows.jsonl"
-    write_rows(path, 80)
+    tiny_text.write_rows(path, 80)
     return path
 
 
@@ -76,7 +49,7 @@ def test_files_become_batches(rows_file, tmp_path):
 
 
 def test_held_back_files_are_for_evaluation_alone(rows_file, tmp_path):
-    write_rows(tmp_path / "other.jsonl", 50, seed=1)
+    tiny_text.write_rows(tmp_path / "other.jsonl", 50, seed=1)
     paths = {"data.held_back_paths": (str(tmp_path / "other.jsonl"),)}
     found = prepare(jsonl(rows_file, **paths).data, tmp_path)
     assert (found.train[0].num_documents, found.held_back.num_documents) == (80, 50)
@@ -150,7 +123,7 @@ def test_data_that_does_not_fit_is_refused(
 
 
 def test_a_cache_of_another_vocabulary_is_refused(prepared, tmp_path):
-    write_rows(tmp_path / "rows.jsonl", 60, seed=5)
+    tiny_text.write_rows(tmp_path / "rows.jsonl", 60, seed=5)
     other = prepare(jsonl(tmp_path / "rows.jsonl").data, tmp_path)
     config = config_of(
         **{

@@ -8,26 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tiny_model import token_ids
 
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.packing import pack
 from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.pretraining_job import check_batch
 
 VOCAB_SIZE = 40
-IDS = TokenIds(
-    pad=0,
-    sentence=1,
-    cpc_mask=2,
-    mask=3,
-    regular_ids=(4, VOCAB_SIZE),
-    vocab_size=VOCAB_SIZE,
-)
+IDS = token_ids(VOCAB_SIZE)
 SIZES = PretrainingSizes(32, 8, mlm_capacity=8, cpc_long_length=12, cpc_global_length=3)
 MODEL = EtcConfig(
     vocab_size=VOCAB_SIZE,

@@ -1,19 +1,8 @@
 """Golden case -> largest difference between its figures and ours."""
 
-import functools
+from data.golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
-from conftest import require_shared
-
-from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, open_tokenizer
 from etc_jax.scoring import hotpotqa, wikihop
-
-_BERT_MASK = 103
-_FOLDERS = {
-    "bert": "bert_base_uncased",
-    "roberta_bart": "roberta_bart",
-    "gpt2": "gpt2",
-    "t5": "t5",
-}
 
 
 def largest_difference(got: dict[str, float], want: dict[str, float]) -> float:
@@ -47,26 +36,14 @@ def run_wikihop_accuracy(description: dict) -> float:
     return largest_difference(_wikihop_metrics(description["cases"]), want)
 
 
-@functools.cache
-def _open(kind: str) -> Tokenizer:
-    folder = require_shared(f"data/tokenizers/{_FOLDERS[kind]}")
-    if kind == "bert":
-        # Of the program behind the cases; the official limit, and ours, is 200.
-        return WordPieceTokenizer.from_vocab_file(
-            folder / "vocab.txt", max_word_chars=100
-        )
-    return open_tokenizer(folder)
-
-
 def run_tokenizers(case: dict) -> float:
     """Ids are equal: there is no difference to speak of."""
-    for kind in _FOLDERS:
+    for kind in FOLDERS:
         want = case[kind]["ids"]
-        if kind == "bert" and _BERT_MASK in want:
-            # That program took "[MASK]" in a text for the special token.
+        if kind == "bert" and BERT_MASK in want:
             assert "[MASK]" in case["text"]
             continue
-        ((ids, _),) = _open(kind).encode_batch([case["text"]])
+        ((ids, _),) = open_golden(kind).encode_batch([case["text"]])
         assert ids.tolist() == want, kind
     return 0.0
 

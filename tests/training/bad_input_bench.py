@@ -1,11 +1,11 @@
 """What mistakes are made with: good text, configs, and runs that must be refused."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
 import pytest
+import tiny_text
 import toy_job
 
 from etc_jax import config as config_lib
@@ -14,37 +14,26 @@ from etc_jax.objectives import pretraining_job
 from etc_jax.training import loop
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 
-VOCAB_SIZE = 180
 SPOILT = "spoilt_mlm_cpc"
-LEXICON = [f"{a}{b}{c}o" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]
-SIZES = {
-    "model.vocab_size": VOCAB_SIZE,
-    "model.embed_dim": 16,
-    "model.num_heads": 2,
-    "model.mlp_dim": 16,
-    "model.num_layers": 1,
-    "data.vocab_size": VOCAB_SIZE,
-    "data.long_length": 128,
-    "data.global_length": 16,
-    "data.held_back_fraction": 0.4,
-    "data.text_field": "body",
-    "train.batch_size": 8,
-}
+SIZES = {**tiny_text.SIZES, "data.text_field": "body", "train.batch_size": 8}
 
 
-def write_rows(path, count=80):
-    """JSONL of documents with 12 sentences each in two paragraphs."""
-    rng = np.random.default_rng(0)
+def mistakes():
+    """(an empty list, a decorator that adds to it).
 
-    def sentence():
-        words = rng.choice(LEXICON, rng.integers(8, 12))
-        return " ".join(words).capitalize() + "."
+    What is added is (number, title, what the message must hold, the function): it takes
+    a `Bench`, makes the mistake there, and returns the message.
+    """
+    found = []
 
-    rows = []
-    for _ in range(count):
-        said = [sentence() for _ in range(12)]
-        rows.append({"body": " ".join(said[:6]) + "\n\n" + " ".join(said[6:])})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    def mistake(number, title, *parts):
+        def add(fn):
+            found.append((number, title, parts, fn))
+            return fn
+
+        return add
+
+    return found, mistake
 
 
 @dataclasses.dataclass

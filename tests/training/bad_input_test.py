@@ -3,7 +3,8 @@
     python -m pytest tests/training/bad_input_test.py -s
 
 prints a table: the mistake's number, what was wrong, and the message. A mistake that
-cannot be made here stands there with what comes of it. They are in bad_input_cases.py.
+cannot be made here stands there with what comes of it. They are in the files
+bad_input_configs.py, bad_input_data.py and bad_input_runs.py.
 """
 
 import collections
@@ -11,12 +12,15 @@ import sys
 import textwrap
 import time
 
+import bad_input_configs
+import bad_input_data
+import bad_input_runs
 import jax
 import numpy as np
 import pytest
 import toy_job
-from bad_input_bench import Bench, write_rows
-from bad_input_cases import MISTAKES
+from bad_input_bench import Bench
+from tiny_text import write_rows
 
 from etc_jax import config as config_lib
 from etc_jax.data.cache import TokenCache
@@ -26,6 +30,11 @@ from etc_jax.training import loop
 
 LIMIT_SECS = 10.0
 COUNT = 30
+# Stable, so that the forms of one mistake stay in order.
+MISTAKES = sorted(
+    [*bad_input_configs.MISTAKES, *bad_input_data.MISTAKES, *bad_input_runs.MISTAKES],
+    key=lambda mistake: mistake[0],
+)
 SAID = collections.defaultdict(list)
 
 

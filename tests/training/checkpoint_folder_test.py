@@ -14,11 +14,11 @@ from checkpoint_states import (
     empty,
     files_of,
     flip_a_bit,
-    make_state,
     restore,
-    save_all,
-    states_by_step,
+    saved_fixture,  # noqa: F401
+    states_fixture,  # noqa: F401
     truncate,
+    workdir_fixture,  # noqa: F401
     zero,
 )
 from etils import epath
@@ -26,25 +26,6 @@ from etils import epath
 from etc_jax.training import manifest
 from etc_jax.training.checkpoint_folder import CheckpointFolder
 from etc_jax.training.errors import CorruptCheckpointError
-
-
-@pytest.fixture(scope="module")
-def states():
-    return states_by_step(make_state())
-
-
-@pytest.fixture(scope="module")
-def saved(states, tmp_path_factory):
-    """A workdir with checkpoints of steps 2, 4 and 6."""
-    folder = tmp_path_factory.mktemp("saved")
-    save_all(folder, states)
-    return folder
-
-
-@pytest.fixture
-def workdir(saved, tmp_path):
-    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
-    return tmp_path
 
 
 def choose(workdir):

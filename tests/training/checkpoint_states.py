@@ -4,6 +4,7 @@ import pathlib
 import shutil
 
 import jax
+import pytest
 import toy_job
 
 from etc_jax.sharding import MeshConfig, make_mesh
@@ -46,6 +47,28 @@ def save_all(workdir, states, **options):
     with Checkpointer(workdir, **{"keep": 3, **options}) as checkpointer:
         for step, state in states.items():
             checkpointer.save(state, {"step": step}, step=step)
+
+
+# The names of the functions are not those of the fixtures, which would hide what a
+# file imports behind the arguments of its tests.
+@pytest.fixture(name="states", scope="module")
+def states_fixture():
+    return states_by_step(make_state())
+
+
+@pytest.fixture(name="saved", scope="module")
+def saved_fixture(states, tmp_path_factory):
+    """A workdir with checkpoints of steps 2, 4 and 6."""
+    folder = tmp_path_factory.mktemp("saved")
+    save_all(folder, states)
+    return folder
+
+
+@pytest.fixture(name="workdir")
+def workdir_fixture(saved, tmp_path):
+    """A copy of it."""
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 def restore(workdir, abstract=None):

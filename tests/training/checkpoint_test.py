@@ -1,7 +1,6 @@
 """Saving, restoring onto other meshes, and what does not fit."""
 
 import itertools
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +12,10 @@ from checkpoint_states import (
     kept,
     make_state,
     restore,
-    save_all,
-    states_by_step,
+    saved_fixture,  # noqa: F401
+    states_fixture,  # noqa: F401
     wanted,
+    workdir_fixture,  # noqa: F401
 )
 
 from etc_jax.sharding import MeshConfig, make_mesh
@@ -32,25 +32,6 @@ MESHES = [
     (4, 1, 2, 1),
     (1, 2, 2, 2),
 ]
-
-
-@pytest.fixture(scope="module")
-def states():
-    return states_by_step(make_state())
-
-
-@pytest.fixture(scope="module")
-def saved(states, tmp_path_factory):
-    """A workdir with checkpoints of steps 2, 4 and 6."""
-    folder = tmp_path_factory.mktemp("saved")
-    save_all(folder, states)
-    return folder
-
-
-@pytest.fixture
-def workdir(saved, tmp_path):
-    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
-    return tmp_path
 
 
 def test_newest_checkpoint_is_restored_bit_for_bit(workdir, states):

@@ -1,0 +1,34 @@
+"""Configs of other projects' models, which are JSON objects."""
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def read_config_file(
+    path: pathlib.Path, make_config: Callable[[Mapping[str, Any]], T]
+) -> T:
+    """A config from its file.
+
+    Args:
+      path: of the file, which is there.
+      make_config: makes the config of the object in the file.
+
+    Raises:
+      ValueError: naming the file, if it holds no JSON object, or one that
+        `make_config` refuses with a ValueError or a TypeError.
+      OSError: if it cannot be read.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
+    try:
+        return make_config(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
