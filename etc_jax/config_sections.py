@@ -98,6 +98,8 @@ class DataConfig:
         by their tokens.
       flat: for source "windows": without structure above sentences, the ablation of
         the paper's section 4.2.
+      official_quirks: for source "windows": the data was prepared with the flag of
+        that name, and evaluation must make its inputs so too.
       text_field: the field of a JSONL row that holds the text.
       document_per: "file" or "line"; what one document of a text file is.
       tokenizer: file or folder of a vocabulary; None: that of the caches, for other
@@ -125,6 +127,7 @@ class DataConfig:
     held_back_paths: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
     flat: bool = False
+    official_quirks: bool = False
     text_field: str = "text"
     document_per: Literal["file", "line"] = "file"
     tokenizer: str | None = None
@@ -182,8 +185,9 @@ class DataConfig:
             yield "paths", f"is empty; name the files or folders of {self.source!r}"
         if self.source in ("cache", "windows") and not self.held_back_paths:
             yield "held_back_paths", "is empty; name a cache to evaluate on"
-        if self.flat and self.source != "windows":
-            yield "flat", f"is True, but source {self.source!r} has no such structure"
+        for field in ("flat", "official_quirks"):
+            if getattr(self, field) and self.source != "windows":
+                yield field, f"is True, but source {self.source!r} does not use it"
         if not self.weights:
             return
         if self.source != "cache" or len(self.weights) != len(self.paths):

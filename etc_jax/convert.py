@@ -1,4 +1,4 @@
-"""Makes a model of this project from a checkpoint of another one.
+"""Makes a model from a checkpoint of another project, or of a run of this one.
 
     python -m etc_jax.convert --official=etc_base_2x_pretrain --out=models/etc_base
 
@@ -19,6 +19,11 @@
         --config=configs/etc_base_pretrain.py:shared --config.model.vocab_size=50265 \\
         --activation=source --epsilon=source --types=first --special sentence=cls
 
+    python -m etc_jax.convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
+
+        A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
+        etc_jax.predict, without the optimizer. Without --step the newest checkpoint.
+
 The folder holds model.json, params.safetensors and report.json, which tells what every
 array was made of, what is new and what was left over. It appears whole or not at all.
 """
@@ -26,7 +31,6 @@ array was made of, what is new and what was left over. It appears whole or not a
 import argparse
 import dataclasses
 import functools
-import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -38,12 +42,15 @@ from ml_collections import config_flags
 
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.conversion import bert, native
+from etc_jax.conversion.config_file import read_config_file
 from etc_jax.conversion.etc_official import config_from_official, import_official
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.prediction.export import export_run
+from etc_jax.training.errors import RunError, UserError
 
 OFFICIAL_CONFIG = "etc_config.json"
 ENCODER = "encoder/"
@@ -67,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         "--official", metavar="CHECKPOINT", type=_path, help="official ETC"
     )
     source.add_argument("--lift", metavar="FOLDER", type=_path, help="BERT or RoBERTa")
+    source.add_argument("--export", metavar="WORKDIR", help="a fine-tuning run")
     parser.add_argument("--out", required=True, type=_path, help="folder to write")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a model that --out holds"
@@ -109,12 +117,19 @@ def _parser() -> argparse.ArgumentParser:
         "sentence=cls; ids are those of official ETC for the vocabulary in FOLDER",
     )
     lifting.add_argument("--seed", type=int, help="of what begins anew; default: 0")
+    exporting = parser.add_argument_group("with --export")
+    exporting.add_argument("--step", type=int, help="default: the newest checkpoint")
     return parser
 
 
 _FILE = "--config="
-_OFFICIAL_ONLY = ("etc_config", "verify")
 _LIFT_ONLY = ("positions", "types", "activation", "epsilon", "special", "seed")
+# Flags of each mode.
+_FLAGS = {
+    "official": ("etc_config", "verify"),
+    "lift": ("config", *_LIFT_ONLY),
+    "export": ("step",),
+}
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -129,11 +144,10 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     # By identity: --seed=0 is given.
     given = {n for n, v in vars(args).items() if v is not None and v is not False}
     given |= {"config"} if config_argv else set()
-    mode, foreign = "--lift", _OFFICIAL_ONLY
-    if args.lift is None:
-        mode, foreign = "--official", ("config", *_LIFT_ONLY)
+    [mode] = given & _FLAGS.keys()
+    foreign = [n for other, names in _FLAGS.items() if other != mode for n in names]
     if wrong := [f"--{name}" for name in foreign if name in given]:
-        parser.error(f"{', '.join(wrong)} cannot go with {mode}")
+        parser.error(f"{', '.join(wrong)} cannot go with --{mode}")
     if args.lift is not None and not any(a.startswith(_FILE) for a in config_argv):
         parser.error("--lift needs --config=FILE, whose model it makes")
     return args, config_argv
@@ -198,16 +212,7 @@ def _official_config(args: argparse.Namespace):
     path = pathlib.Path(args.etc_config or folder / OFFICIAL_CONFIG)
     if not path.is_file():
         raise ValueError(f"no {path}; give the checkpoint's config by --etc_config")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
-    try:
-        return config_from_official(values)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: {error}") from error
+    return read_config_file(path, config_from_official)
 
 
 def convert_official(args: argparse.Namespace) -> str:
@@ -289,7 +294,7 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit code, 2 for what does not fit."""
+    """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args, config_argv = _parse(argv)
     # Copying needs no accelerator, and must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")
@@ -297,11 +302,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         native.check_free(args.out, overwrite=args.overwrite)
         if args.official is not None:
             told = convert_official(args)
+        elif args.export is not None:
+            told = export_run(
+                args.export, args.out, step=args.step, overwrite=args.overwrite
+            )
         else:
             told = convert_lifted(args, config_argv)
-    except (ValueError, OSError) as error:
+    except (RunError, ValueError, OSError) as error:
         print(f"etc_jax.convert: {error}", file=sys.stderr)
-        return 2
+        return getattr(error, "exit_code", UserError.exit_code)
     print(f"{told}\nwrote {args.out}")
     return 0
 

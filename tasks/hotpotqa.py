@@ -10,18 +10,25 @@ or no, and the sentences that support it are asked for.
     write(predictions, "predictions.json")
 """
 
+from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa_decoding import (
+    THRESHOLD,
+    THRESHOLDS,
     Outputs,
     Predictions,
     best_threshold,
+    collected,
     decode,
+    decode_each,
     gold_outputs,
     joint_f1,
     official_gold,
     write,
 )
+from tasks.hotpotqa_explained import explain
 from tasks.hotpotqa_features import SIZES, HotpotWindow, bio_labels, features
 from tasks.hotpotqa_records import Paragraph, Record, parse, read
+from tasks.multihop import model_inputs
 from tasks.task import Task
 
 __all__ = [
@@ -44,4 +51,28 @@ __all__ = [
     "write",
 ]
 
-TASK = Task("hotpotqa", sizes=SIZES, read=read, parse=parse, features=features)
+
+def _gold(record: Record) -> dict | None:
+    """In the official form; None without a gold answer and supporting facts."""
+    if record.answer is None or record.support is None:
+        return None
+    return official_gold(record)
+
+
+TASK = Task(
+    "hotpotqa",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    settings=THRESHOLDS,
+    setting=THRESHOLD,
+    measure="joint_f1",
+    decode=decode_each,
+    no_answer={"answer": "", "support": []},
+    official=lambda predictions: collected(predictions).official(),
+    gold=_gold,
+    score=scoring.score,
+    explain=explain,
+)

@@ -6,8 +6,8 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(11))
 MAX_ANSWER_TOKENS = 30
 
 _SURE = 20.0
+
+# {"answer": text, "support": [(title, sentence)]}
+Prediction = dict[str, Any]
 
 
 class Outputs(NamedTuple):
@@ -79,21 +82,58 @@ def decode(
     Raises:
       ValueError: if the outputs are not of these windows.
     """
+    options = {"max_answer_tokens": max_answer_tokens, "top": top}
+    found = decode_each(outputs, windows, (threshold,), **options)
+    return collected({w.record.id: p for w, [p] in zip(windows, found, strict=True)})
+
+
+def decode_each(
+    outputs: Outputs,
+    windows: Sequence[HotpotWindow],
+    thresholds: Sequence[float] = THRESHOLDS,
+    *,
+    max_answer_tokens: int = MAX_ANSWER_TOKENS,
+    top: int | None = None,
+) -> list[list[Prediction]]:
+    """The prediction of each threshold, for each window; see `decode`.
+
+    The best spans are looked for once, whatever the number of thresholds.
+    """
     check_outputs(outputs, windows)
-    predictions = Predictions()
+    found = []
     for i, window in enumerate(windows):
-        # 1 / (1 + exp(-x)) without overflow.
-        probability = np.exp(-np.logaddexp(0.0, -np.float64(outputs.support[i])))
-        support = probability >= threshold
-        name = window.record.id
-        predictions.support[name] = _facts(window, support)
+        probability = support_probability(outputs.support[i])
         kind = int(np.argmax(outputs.answer_type[i]))
+        spans = None
         if kind == SPAN:
-            span = best_span(outputs.span[i], window, support, max_answer_tokens, top)
-            predictions.answer[name] = "" if span is None else text_of(window, *span)
-        else:
-            predictions.answer[name] = {YES: "yes", NO: "no"}[kind]
-    return predictions
+            spans = best_spans(outputs.span[i], window, max_answer_tokens, top)
+        found.append(
+            [_prediction(window, probability >= t, spans, kind) for t in thresholds]
+        )
+    return found
+
+
+def support_probability(logits: np.ndarray) -> np.ndarray:
+    """The sigmoid of support logits, in float64."""
+    # 1 / (1 + exp(-x)) without overflow.
+    return np.exp(-np.logaddexp(0.0, -np.float64(logits)))
+
+
+def _prediction(window, support: np.ndarray, spans, kind: int) -> Prediction:
+    if kind == SPAN:
+        span = _best_of(spans, support)
+        answer = "" if span is None else text_of(window, *span)
+    else:
+        answer = {YES: "yes", NO: "no"}[kind]
+    return {"answer": answer, "support": _facts(window, support)}
+
+
+def collected(predictions: Mapping[str, Prediction]) -> Predictions:
+    """One prediction a record id, as the official file has them."""
+    return Predictions(
+        answer={name: p["answer"] for name, p in predictions.items()},
+        support={name: p["support"] for name, p in predictions.items()},
+    )
 
 
 def check_outputs(outputs: Outputs, windows: Sequence[HotpotWindow]) -> None:
@@ -141,18 +181,48 @@ def best_span(
       max_tokens: longest span.
       top: how many beginnings and ends are looked at; None: all.
     """
+    return _best_of(best_spans(logits, window, max_tokens, top), support)
+
+
+def best_spans(
+    logits: np.ndarray,
+    window: HotpotWindow,
+    max_tokens: int = MAX_ANSWER_TOKENS,
+    top: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best span of each sentence and title; of equal ones the rearmost.
+
+    Returns:
+      (float64 `[g]`, the spans' scores, -inf for a global token without one; int
+      `[g, 2]`, first and last long token).
+    """
     sentence = window.structure.links[:, 0].astype(np.int64)
     kinds = np.isin(window.types.long, (SENTENCE_TYPE, TITLE_TYPE))
-    allowed = kinds & (sentence >= 0) & support[sentence]
-    begin, end = (_scores(logits[:, side], allowed, top) for side in (0, 1))
-    n, best = len(begin), (-np.inf, -1, -1)
+    allowed = kinds & (sentence >= 0)
+    n = 1 + int(np.max(np.flatnonzero(allowed), initial=-1))
+    sentence = sentence[:n]
+    begin, end = (_scores(logits[:, side], allowed, top)[:n] for side in (0, 1))
+    best, last = np.full(n, -np.inf), np.arange(n)  # of the spans that begin here
     for extra in range(min(max_tokens, n)):
         scores = begin[: n - extra] + end[extra:]
         scores[sentence[: n - extra] != sentence[extra:]] = -np.inf
-        # The last of the largest.
-        first = n - extra - 1 - int(np.argmax(scores[::-1]))
-        best = max(best, (scores[first], first, first + extra))
-    return best[1:] if np.isfinite(best[0]) else None
+        better = np.flatnonzero(scores >= best[: n - extra])
+        best[better], last[better] = scores[better], better + extra
+    g = len(window.sentence)
+    scores, spans = np.full(g, -np.inf), np.zeros((g, 2), np.int64)
+    # From the worst to the best and from the front to the rear: the last one stays.
+    order = np.lexsort((np.arange(n), best))
+    order = order[np.isfinite(best[order])]
+    scores[sentence[order]] = best[order]
+    spans[sentence[order]] = np.stack([order, last[order]], axis=1)
+    return scores, spans
+
+
+def _best_of(spans: tuple[np.ndarray, np.ndarray], support: np.ndarray):
+    scores, places = spans
+    chosen = np.flatnonzero(support & np.isfinite(scores)).tolist()
+    found = [(scores[i], *places[i].tolist()) for i in chosen]
+    return max(found)[1:] if found else None
 
 
 def _scores(logits: np.ndarray, allowed: np.ndarray, top: int | None) -> np.ndarray:

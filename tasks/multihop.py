@@ -82,6 +82,26 @@ def batch(windows: Sequence[Window]) -> tuple[Rows, Rows, st.Structure, dict]:
     )
 
 
+def model_inputs(windows: Sequence[Window]) -> dict[str, Any]:
+    """What a fine-tuned model takes of some windows, by the names of its batches.
+
+    Returns:
+      `long_tokens`, `long_types` `[b, n]`, `global_tokens`, `global_types` `[b, g]` and
+      `structure`; see `etc_jax.objectives.finetuning`.
+
+    Raises:
+      ValueError: if there is no window.
+    """
+    tokens, types, structure, _ = batch(windows)
+    return {
+        "long_tokens": tokens.long,
+        "global_tokens": tokens.global_,
+        "long_types": types.long,
+        "global_types": types.global_,
+        "structure": structure,
+    }
+
+
 class Layout:
     """Grows an input token by token.
 

@@ -10,8 +10,17 @@ answer; finding it takes steps from document to document.
     write(predictions, "predictions.json")
 """
 
+from etc_jax.scoring import wikihop as scoring
+from tasks.multihop import model_inputs
 from tasks.task import Task
-from tasks.wikihop_decoding import decode, gold_outputs, write
+from tasks.wikihop_decoding import (
+    decode,
+    decode_each,
+    gold_outputs,
+    official_gold,
+    write,
+)
+from tasks.wikihop_explained import explain
 from tasks.wikihop_features import SIZES, Options, WikihopWindow, features
 from tasks.wikihop_records import Record, normal, parse, read
 
@@ -30,4 +39,20 @@ __all__ = [
     "write",
 ]
 
-TASK = Task("wikihop", sizes=SIZES, read=read, parse=parse, features=features)
+TASK = Task(
+    "wikihop",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    settings=(None,),
+    setting=None,
+    measure="accuracy",
+    decode=decode_each,
+    no_answer="",
+    official=dict,
+    gold=official_gold,
+    score=scoring.score,
+    explain=explain,
+)

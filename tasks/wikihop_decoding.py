@@ -11,6 +11,7 @@ import numpy as np
 
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from tasks.wikihop_features import WikihopWindow
+from tasks.wikihop_records import Record
 
 _SURE = 20.0
 
@@ -25,22 +26,57 @@ def decode(logits: np.ndarray, windows: Sequence[WikihopWindow]) -> dict[str, st
     Raises:
       ValueError: if the logits are not of these windows, or not finite.
     """
+    found = decode_each(logits, windows)
+    return {w.record.id: answer for w, [answer] in zip(windows, found, strict=True)}
+
+
+def decode_each(
+    logits: np.ndarray,
+    windows: Sequence[WikihopWindow],
+    settings: Sequence[None] = (None,),
+) -> list[list[str]]:
+    """The prediction of each setting, of which there is one, for each window.
+
+    Raises:
+      ValueError: see `decode`.
+    """
+    rows = candidate_logits(logits, windows)
+    best = [
+        window.record.candidates[int(np.argmax(row))]
+        for window, row in zip(windows, rows, strict=True)
+    ]
+    return [[answer] * len(settings) for answer in best]
+
+
+def candidate_logits(
+    logits: np.ndarray, windows: Sequence[WikihopWindow]
+) -> list[np.ndarray]:
+    """Of each window the logits of its candidates, in their order, as float64.
+
+    Raises:
+      ValueError: see `decode`.
+    """
     expected = (len(windows), len(windows[0].tokens.global_) if windows else 0)
     if windows and tuple(logits.shape) != expected:
         raise ValueError(
             f"logits have shape {tuple(logits.shape)}, expected {expected}: give the "
             "outputs of these windows, in their order"
         )
-    predictions = {}
+    rows = []
     for row, window in zip(np.float64(logits), windows, strict=True):
-        candidates = row[window.types.global_ == GLOBAL_CANDIDATE_TYPE]
-        if not np.isfinite(candidates).all():
+        rows.append(row[window.types.global_ == GLOBAL_CANDIDATE_TYPE])
+        if not np.isfinite(rows[-1]).all():
             raise ValueError(
                 f"logits of {window.record.id!r} hold NaN or infinity; expected numbers"
             )
-        chosen = int(np.argmax(candidates))
-        predictions[window.record.id] = window.record.candidates[chosen]
-    return predictions
+    return rows
+
+
+def official_gold(record: Record) -> dict[str, str] | None:
+    """What scoring needs of a record; None without a gold answer."""
+    if record.answer is None:
+        return None
+    return {"id": record.id, "answer": record.answer}
 
 
 def write(predictions: Mapping[str, str], path: str | os.PathLike) -> None:

@@ -78,6 +78,11 @@ class WindowCache:
         return self.header["task"]
 
     @property
+    def official_quirks(self) -> bool:
+        """Whether the windows have what the official code does wrong."""
+        return bool(self.header["options"].get("official_quirks", False))
+
+    @property
     def num_windows(self) -> int:
         return len(self.arrays["long_offsets"]) - 1
 

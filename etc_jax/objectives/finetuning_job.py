@@ -85,6 +85,7 @@ def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
                 f"{cache.path} holds inputs of {cache.task!r}, but objective.name is "
                 f"{config.objective.name!r}; name a cache of that task"
             )
+        _check_quirks(config, cache)
         size = cache.header["vocab_size"]
         if size != config.data.vocab_size:
             raise ValueError(
@@ -92,6 +93,17 @@ def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
                 f"data.vocab_size is {config.data.vocab_size}; set it to that, or "
                 "prepare the data with the vocabulary of the model"
             )
+
+
+def _check_quirks(config: Config, cache: WindowCache) -> None:
+    made, asked = cache.official_quirks, config.data.official_quirks
+    if made != asked:
+        flag = "with" if made else "without"
+        raise ValueError(
+            f"{cache.path} was prepared {flag} --official_quirks, but "
+            f"data.official_quirks is {asked}; set it to {made}, so that the model is "
+            "evaluated on inputs of the same kind"
+        )
 
 
 def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:

@@ -1,0 +1,245 @@
+"""Answers the records of official files and scores them by the official measure.
+
+    python -m etc_jax.evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
+        hotpot_dev_distractor_v1.json
+
+The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
+`etc_jax.convert --export` made. The files are those of the task's release, also .gz.
+Works on all devices of this machine. In the folder --out:
+
+  predictions.json     as the official scorer and the leaderboard take it
+  scores.json          the official figures, of each threshold, and what they count;
+                       only if the records have gold answers
+  parts/               predictions of 32 records a file
+
+An evaluation that was stopped goes on where it was: give the same command again. On
+several machines, which share --out: --shard=0/4 on the first to --shard=3/4 on the
+last; whoever ends last writes the two files. The number of shards may change between
+one call and the next.
+
+A record that fits into no input has an empty answer and counts as wrong, as does one
+that cannot be read. HotpotQA's threshold for supporting sentences is the one with the
+best joint F1 (ETC paper, appendix C.2), 0.4 where there are no gold answers.
+--threshold fixes it: take for test data the one of the development data.
+
+Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged; 130
+interrupted.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etc_jax.prediction import runner as runner_lib
+from etc_jax.prediction import work
+from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts, write_whole
+from etc_jax.prediction.inputs import RecordReader, task_module
+from etc_jax.prediction.model_files import open_model
+from etc_jax.prediction.scoreboard import Result, problems_of, settle
+from etc_jax.training.errors import RunError, UserError
+
+PREDICTIONS, SCORES = "predictions.json", "scores.json"
+_SHOWN = 3
+_INTERRUPTED = 130
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal()):
+        raise argparse.ArgumentTypeError(f"must be like 0/4, got {text!r}")
+    if int(number) >= int(count):
+        raise argparse.ArgumentTypeError(
+            f"must be from 0/{count} to {max(int(count) - 1, 0)}/{count}, got {text!r}"
+        )
+    return int(number), int(count)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m etc_jax.evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", required=True, help="folder, see above")
+    parser.add_argument("--out", required=True, help="folder for what comes of it")
+    parser.add_argument("--step", type=int, help="of a run; default: the newest")
+    parser.add_argument(
+        "--threshold", type=float, help="of supporting sentences; default: the best"
+    )
+    parser.add_argument(
+        "--batch_size",
+        type=int,
+        help=f"records at once; default: {runner_lib.ROWS_PER_DEVICE} a device",
+    )
+    parser.add_argument(
+        "--workers", type=int, help="processes that make inputs; default: by cores"
+    )
+    parser.add_argument(
+        "--shard", type=_shard, default=(0, 1), metavar="I/N", help="part of the work"
+    )
+    parser.add_argument("files", nargs="+", help="records, as the data set has them")
+    return parser.parse_args(argv)
+
+
+def evaluate(args: argparse.Namespace) -> str:
+    """Does the work of this process; what to tell at the end.
+
+    Raises:
+      RunError, ValueError, OSError: if something does not fit.
+    """
+    out = _out_folder(args.out)
+    evaluation = _Evaluation(args)
+    parts = Parts(out, evaluation.survey.ids, evaluation.made_by())
+    number, count = args.shard
+    mine = [part for part in parts.missing() if part % count == number]
+    if mine:
+        evaluation.work(parts, mine)
+    if missing := parts.missing():
+        return (
+            f"shard {number}/{count} is done; {len(missing)} of {parts.count} parts in "
+            f"{out / FOLDER} are not there yet. The shard that ends last writes "
+            f"{PREDICTIONS}; without --shard this command makes what is missing"
+        )
+    return evaluation.finish(out, parts.answers())
+
+
+def _out_folder(name: str) -> pathlib.Path:
+    if "://" in name:
+        raise UserError(f"--out is {name}; expected a folder of a file system here")
+    out = pathlib.Path(name).expanduser()
+    if out.exists() and not (out / FOLDER).is_dir() and any(out.iterdir()):
+        raise UserError(
+            f"--out is {out}, which holds something else than an evaluation; name "
+            "another folder"
+        )
+    return out
+
+
+class _Evaluation:
+    """What is evaluated on what: read and checked, nothing compiled."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self.model = open_model(args.model, args.step)
+        runner_lib.check(self.model)
+        self.task = task_module("task").find(self.model.config.objective.name)
+        self.settings = self.task.settings
+        if args.threshold is not None:
+            chosen = self.task.checked_setting(args.threshold)
+            self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
+        self.survey = task_module("survey").survey(self.task, args.files)
+
+    def made_by(self) -> dict[str, Any]:
+        """What decides the predictions."""
+        return {
+            "task": self.task.name,
+            "model": self.model.digest,
+            "step": self.model.step,
+            "files": list(self.survey.sha256),
+            "records": len(self.survey.ids),
+            "thresholds": list(self.settings),
+        }
+
+    def work(self, parts: Parts, mine: Sequence[int]) -> None:
+        """Makes some parts."""
+        records = sum(len(parts.numbers(part)) for part in mine)
+        workers = work.workers_for(records, self.args.workers)
+        size = runner_lib.rows_for(records, self.args.batch_size)
+        runner = runner_lib.Runner(self.model, size)
+        batches = work.batches_of(parts, mine, size)
+        reader = RecordReader(
+            self.task.name,
+            self.args.files,
+            tokenizer_json=self.model.tokenizer_json,
+            lengths=self.model.lengths,
+            batches=batches,
+            official_quirks=self.model.config.data.official_quirks,
+        )
+        with work.made_ahead(reader, len(batches), workers) as inputs_of:
+            work.make_parts(
+                parts, mine, batches, inputs_of, runner, self.task, self.settings
+            )
+
+    def finish(self, out: pathlib.Path, answers: Sequence[Answer]) -> str:
+        """Writes the files; the report."""
+        result = settle(
+            self.task,
+            answers,
+            self.survey.gold,
+            settings=self.settings,
+            fixed=self.args.threshold,
+            unreadable=self.survey.unreadable,
+        )
+        lost = problems_of(answers)
+        lines = [self.survey.problems.report()]
+        for kind, messages in sorted(lost.items()):
+            lines.append(f"  {len(messages)} x without an answer: {kind}")
+            lines += [f"      {message}" for message in messages[:_SHOWN]]
+        wrote = [out / PREDICTIONS]
+        write_whole(wrote[0], json.dumps(result.official))
+        if result.chosen is None:
+            lines.append("the records have no gold answers: there are no scores")
+        else:
+            lines.append(result.chosen.report())
+            wrote.append(out / SCORES)
+            scores = json.dumps(self.scores(result, lost), indent=2)
+            write_whole(wrote[1], f"{scores}\n")
+        if result.setting is not None:
+            lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
+        return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
+
+    def _chosen_by(self, result: Result) -> str:
+        if self.args.threshold is not None:
+            return "as given"
+        return "default" if result.chosen is None else f"best {self.task.measure}"
+
+    def scores(self, result: Result, lost: Mapping[str, list[str]]) -> dict[str, Any]:
+        """The content of scores.json."""
+        model, counts = self.model, collections.Counter(self.survey.problems.counts)
+        counts.update({kind: len(messages) for kind, messages in lost.items()})
+        told = {
+            "task": self.task.name,
+            "model": {"folder": model.folder, "step": model.step},
+            "model_sha256": model.digest,
+            "files": [str(path) for path in self.args.files],
+            "records": result.chosen.count,
+            "unreadable": self.survey.unreadable,
+            "without_input": sum(map(len, lost.values())),
+            "problems": dict(counts),
+            "metrics": dict(result.chosen.metrics),
+        }
+        if result.setting is None:
+            return told
+        pairs = zip(self.settings, result.scores, strict=True)
+        return {
+            **told,
+            "threshold": result.setting,
+            "chosen_by": self._chosen_by(result),
+            "thresholds": [{"threshold": t, **s.metrics} for t, s in pairs],
+        }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    args = _parse(argv)
+    try:
+        print(evaluate(args))
+    except (RunError, ValueError, OSError) as error:
+        print(f"etc_jax.evaluate: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", UserError.exit_code)
+    except KeyboardInterrupt:
+        print(
+            "etc_jax.evaluate: interrupted; the same command goes on from here",
+            file=sys.stderr,
+        )
+        return _INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Answers a few records and shows what each answer rests on.
+
+    python -m etc_jax.predict --model=runs/hotpotqa questions.json
+    python -m etc_jax.predict --model=models/wikihop --html=answers.html < records.jsonl
+
+The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
+`etc_jax.convert --export` made. Records are as the data set has them, without answers:
+one JSON object, an array, or one object a line; from files (also .gz), or from standard
+input. A HotpotQA record needs _id, question and context, a WikiHop record id, query,
+candidates and supports.
+
+Prints question, answer and the supporting sentences with their probabilities, or the
+likeliest candidates. --json prints one object a line instead. --html also writes a page
+with the documents, in which supporting sentences and the answer are marked; it needs
+nothing from elsewhere. What cannot be answered is told on standard error, and the
+others go on.
+
+Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
+checkpoint is damaged.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from etc_jax.prediction import runner as runner_lib
+from etc_jax.prediction.answer_parts import write_whole
+from etc_jax.prediction.inputs import make_input, task_module
+from etc_jax.prediction.model_files import TrainedModel, open_model
+from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
+from etc_jax.training.errors import RunError, UserError
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m etc_jax.predict",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", required=True, help="folder, see above")
+    parser.add_argument("--step", type=int, help="of a run; default: the newest")
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        help="probability that a supporting sentence has at least; default: 0.4",
+    )
+    parser.add_argument("--batch_size", type=int, help="records at once")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="page to write")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument(
+        "files", nargs="*", default=[STANDARD_INPUT], help="default: standard input"
+    )
+    return parser.parse_args(argv)
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Prints the answers; returns the exit code.
+
+    Raises:
+      RunError, ValueError, OSError: if the model cannot be used.
+    """
+    if args.html is not None and not args.html.absolute().parent.is_dir():
+        raise UserError(f"--html: there is no folder {args.html.absolute().parent}")
+    model = open_model(args.model, args.step)
+    runner_lib.check(model)
+    task = task_module("task").find(model.config.objective.name)
+    setting = task.setting
+    if args.threshold is not None:
+        setting = task.checked_setting(args.threshold)
+    windows = list(_windows(args.files, model, task))
+    if not windows:
+        raise UserError("there was no record that could be answered")
+    explained = []
+    for told in _explained(windows, model, task, setting, args.batch_size):
+        explained.append(told)
+        print(json.dumps(told.as_json()) if args.json else f"{told.text()}\n")
+    if args.html is not None:
+        page = task_module("answers_page").page(explained, task=task.name)
+        write_whole(args.html, page)
+        print(f"wrote {args.html}", file=sys.stderr)
+    return 0
+
+
+def _windows(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Any]:
+    """An input for each record that can be one; the others are told."""
+    sizes = type(task.sizes)(*model.lengths)
+    bad_record = task_module("records").BadRecordError
+    if files == [STANDARD_INPUT] and sys.stdin.isatty():
+        _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
+    for raw in read_inputs(files):
+        if raw.fault is not None:
+            _tell(f"{raw.where} {raw.fault}")
+            continue
+        try:
+            record = task.parse(raw.value, lambda kind, message: None)
+        except bad_record as error:
+            _tell(f"{raw.where}: {error}")
+            continue
+        made = make_input(
+            task,
+            record,
+            model.tokenizer,
+            sizes,
+            official_quirks=model.config.data.official_quirks,
+        )
+        if made.problem is not None:
+            _tell(f"{raw.where}: {': '.join(made.problem)}")
+        else:
+            yield made.window
+
+
+def _explained(
+    windows: list[Any], model: TrainedModel, task: Any, setting: Any, asked: int | None
+) -> Iterator[Any]:
+    """What a reader wants to see of each window."""
+    runner = runner_lib.Runner(model, runner_lib.rows_for(len(windows), asked))
+    for start in range(0, len(windows), runner.batch_size):
+        some = windows[start : start + runner.batch_size]
+        outputs = runner.fetch(runner.start(task.inputs(some)))
+        yield from task.explain(outputs, some, setting)
+
+
+def _tell(message: str) -> None:
+    print(f"etc_jax.predict: {message}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    args = _parse(argv)
+    try:
+        return predict(args)
+    except (RunError, ValueError, OSError) as error:
+        _tell(str(error))
+        return getattr(error, "exit_code", UserError.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Records of a data set as inputs, read and made batch by batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from etc_jax.data.cache import TOKENIZER
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.training.errors import UserError
+
+# A package beside this one: what it has is found by name.
+_TASKS = "tasks"
+
+
+def task_module(name: str) -> Any:
+    """A module of the package of data sets.
+
+    Raises:
+      UserError: if that package is not there.
+    """
+    try:
+        return importlib.import_module(f"{_TASKS}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != _TASKS:
+            raise
+        raise UserError(
+            "the data sets are not installed: they lie in the folder tasks of the "
+            "repository; run this there"
+        ) from error
+
+
+def tokenizer_of(saved: bytes) -> Tokenizer:
+    """The tokenizer that saved itself as these bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / TOKENIZER
+        path.write_bytes(saved)
+        return open_tokenizer(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A record, made ready for the model or not.
+
+    Attributes:
+      id: of the record.
+      window: None if it cannot be made an input.
+      problem: why, as (kind, message); None if there is a window.
+    """
+
+    id: str
+    window: Any | None
+    problem: tuple[str, str] | None = None
+
+
+def make_input(
+    task: Any,
+    record: Any,
+    tokenizer: Tokenizer,
+    sizes: Any,
+    *,
+    official_quirks: bool = False,
+) -> Input:
+    """The input of a record.
+
+    Args:
+      task: see `tasks.task.Task`.
+      record: of the task.
+      tokenizer: of the model.
+      sizes: of the task's kind.
+      official_quirks: as the data of the model was made; see `tasks.prepare`.
+
+    Raises:
+      ValueError: if the tokenizer is not one for this task.
+    """
+    try:
+        [window] = task.features(
+            record, tokenizer, sizes, official_quirks=official_quirks
+        )
+    except task_module("records").BadRecordError as error:
+        return Input(record.id, None, (error.kind, error.message))
+    return Input(record.id, window)
+
+
+class RecordReader:
+    """Builds the inputs of any batch of records; see `data.workers.Reader`.
+
+    Asking for batches in order reads the files once.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        paths: Sequence[str],
+        *,
+        tokenizer_json: bytes,
+        lengths: tuple[int, int],
+        batches: Sequence[Sequence[int]],
+        official_quirks: bool = False,
+    ):
+        """Opens nothing yet, so that it can be sent to other processes.
+
+        Args:
+          task_name: of the data set.
+          paths: of its files.
+          tokenizer_json: see `TrainedModel`.
+          lengths: long and global tokens of an input.
+          batches: the numbers, ascending, of each batch's records among those of the
+            files that can be read.
+          official_quirks: see `make_input`.
+        """
+        self._task_name, self._paths = task_name, [os.fspath(p) for p in paths]
+        self._tokenizer_json, self._lengths = tokenizer_json, lengths
+        self._batches, self._quirks = batches, official_quirks
+        self._next = 0
+        self._stream: Iterator[Any] | None = None
+
+    @functools.cached_property
+    def _made_with(self) -> tuple[Any, Tokenizer, Any]:
+        task = task_module("task").find(self._task_name)
+        sizes = type(task.sizes)(*self._lengths)
+        return task, tokenizer_of(self._tokenizer_json), sizes
+
+    def batch_at(self, step: int, rows: Any = None) -> list[Input]:
+        """The inputs of one batch."""
+        task, tokenizer, sizes = self._made_with
+        return [
+            make_input(
+                task,
+                self._record(number),
+                tokenizer,
+                sizes,
+                official_quirks=self._quirks,
+            )
+            for number in self._batches[step]
+        ]
+
+    def _record(self, number: int) -> Any:
+        if self._stream is None or number < self._next:
+            task, problems = self._made_with[0], task_module("records").Problems()
+            self._stream, self._next = iter(task.read(self._paths, problems)), 0
+        for record in self._stream:
+            self._next += 1
+            if self._next > number:
+                return record
+        raise UserError(
+            f"{', '.join(self._paths)} had a record {number}, and have only "
+            f"{self._next} now: they must not change while they are read"
+        )

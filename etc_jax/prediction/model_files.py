@@ -1,0 +1,119 @@
+"""A trained model with all that prediction needs: of a run, or exported from one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from etc_jax.config import Config, ConfigError, from_json, to_dict
+from etc_jax.conversion import native
+from etc_jax.conversion.engine import flatten
+from etc_jax.data.cache import TOKENIZER
+from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.prediction.inputs import tokenizer_of
+from etc_jax.training.errors import UserError
+from etc_jax.training.saved_params import read_params
+
+CONFIG = "config.json"
+# Fields of the section data that decide how a record becomes an input.
+_SHAPES_INPUTS = ("long_length", "global_length", "flat", "official_quirks")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedModel:
+    """Parameters, and how inputs are made for them.
+
+    Attributes:
+      params: nested dict of numpy arrays.
+      config: of the run.
+      tokenizer_json: what the tokenizer saved itself as.
+      folder: where it was found.
+      step: of the run, after which it was saved.
+    """
+
+    params: dict[str, Any]
+    config: Config
+    tokenizer_json: bytes
+    folder: str
+    step: int
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Long and global tokens of an input."""
+        return self.config.data.long_length, self.config.data.global_length
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the run's data."""
+        return tokenizer_of(self.tokenizer_json)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of all that decides what the model predicts."""
+        sha = hashlib.sha256(self.tokenizer.fingerprint().encode())
+        sections = to_dict(self.config)
+        data = {f: sections["data"][f] for f in _SHAPES_INPUTS}
+        facts = [sections["model"], sections["objective"], data]
+        sha.update(json.dumps(facts, sort_keys=True).encode())
+        for path, array in sorted(flatten(self.params).items()):
+            sha.update(f"{path} {array.dtype} {array.shape}".encode())
+            sha.update(np.ascontiguousarray(array).view(np.uint8))
+        return sha.hexdigest()
+
+
+def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
+    """Reads a model; its files are verified first.
+
+    Args:
+      folder: of a run, of one of its checkpoints, or of an exported model.
+      step: of a run's checkpoint; None: the newest one that is whole.
+
+    Raises:
+      UserError, ValueError: if there is no model, or something beside it is missing.
+      CorruptCheckpointError: if no whole checkpoint is left.
+    """
+    if native.exists(epath.Path(folder).expanduser()):
+        return _exported(pathlib.Path(folder).expanduser(), step)
+    saved = read_params(folder, step)
+    # A checkpoint is two folders below the one of its run.
+    path = saved.folder.parent.parent / TOKENIZER
+    if not path.exists():
+        raise UserError(
+            f"{path} is missing: a fine-tuning run has its tokenizer there. Name the "
+            "folder of such a run, or a checkpoint that lies where the run left it"
+        )
+    return TrainedModel(
+        saved.params, saved.config, path.read_bytes(), str(saved.folder), saved.step
+    )
+
+
+def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:
+    if step is not None:
+        raise UserError(f"{folder} is an exported model: it has one step; leave it out")
+    params, model = native.load(folder)
+    if missing := [n for n in (CONFIG, TOKENIZER) if not (folder / n).is_file()]:
+        raise UserError(
+            f"{folder} holds a model without {', '.join(missing)}, as conversion makes "
+            "them: it can be trained, and predicts nothing. Name a fine-tuning run, or "
+            "what etc_jax.convert --export made of one"
+        )
+    try:
+        config = from_json(native.read_file(folder, CONFIG).decode())
+    except ConfigError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from error
+    if config.model != model:
+        raise UserError(
+            f"{folder / CONFIG} is of another model than {folder / native.MODEL}; "
+            "export it again"
+        )
+    report = json.loads((folder / native.REPORT).read_text(encoding="utf-8"))
+    step = int(report["made_from"]["step"])
+    tokenizer = native.read_file(folder, TOKENIZER)
+    return TrainedModel(params, config, tokenizer, str(folder), step)

@@ -1,0 +1,162 @@
+"""A trained model on the devices of this process: windows in, logits out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from etc_jax import registry, structure
+from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
+from etc_jax.prediction.model_files import TrainedModel
+from etc_jax.sharding import (
+    MeshConfig,
+    make_mesh,
+    nearest_multiples,
+    replicated,
+    to_global,
+)
+from etc_jax.training.checkpoint_layout import check_same_leaves, leaves_of
+from etc_jax.training.errors import UserError
+from etc_jax.training.plan import on_mesh
+
+ROWS_PER_DEVICE = 4
+
+_TOKENS, _TYPES = ("long_tokens", "global_tokens"), ("long_types", "global_types")
+
+
+class Pending(NamedTuple):
+    """Logits that a device is working on.
+
+    Attributes:
+      outputs: of the model, with rows of padding at the end.
+      count: rows that count.
+    """
+
+    outputs: Any
+    count: int
+
+
+def check(model: TrainedModel) -> None:
+    """Refuses a model that cannot predict; quick, nothing is compiled.
+
+    Raises:
+      UserError: if it was not fine-tuned, or its parameters or tokenizer are not those
+        of its config.
+    """
+    config, name = model.config, model.config.objective.name
+    if name not in registry.names("finetuning"):
+        known = ", ".join(registry.names("finetuning"))
+        raise UserError(
+            f"{model.folder} was trained on {name!r}, which answers nothing; fine-tune "
+            f"it first on one of: {known}"
+        )
+    ids = model.tokenizer.vocab_size
+    if ids != config.data.vocab_size:
+        raise UserError(
+            f"the tokenizer beside {model.folder} has {ids} ids, but the model was "
+            f"trained with data.vocab_size = {config.data.vocab_size}; put back the "
+            "tokenizer of the run"
+        )
+    abstract = jax.eval_shape(_finetuning(model).init, jax.random.key(0))
+    # Parameters may be stored in another precision than they begin in.
+    wanted, saved = (
+        {path: (shape, "") for path, (shape, _) in leaves_of(tree).items()}
+        for tree in (abstract, model.params)
+    )
+    check_same_leaves(saved, wanted, model.folder)
+
+
+def _finetuning(model: TrainedModel) -> Any:
+    objective = model.config.objective
+    return registry.lookup("finetuning", objective.name)(model.config.model, objective)
+
+
+@functools.cache
+def _compiled(finetuning: Any) -> Callable[[Any, Any], Any]:
+    # One function for models of one config: jax compiles it once.
+    return jax.jit(finetuning.outputs)
+
+
+class Runner:
+    """The model's outputs for batches of one size, over all local devices.
+
+    Rows do not know of each other, so that batches may be cut anyhow.
+
+    Attributes:
+      batch_size: windows of a batch, at most.
+    """
+
+    def __init__(self, model: TrainedModel, batch_size: int):
+        """Puts a copy of the parameters on each device.
+
+        Args:
+          model: that `check` has passed.
+          batch_size: a multiple of the number of devices.
+
+        Raises:
+          UserError: if it is none.
+        """
+        devices = jax.local_devices()
+        if batch_size < 1 or batch_size % len(devices):
+            raise UserError(
+                f"--batch_size is {batch_size}; expected a multiple of the "
+                f"{len(devices)} devices: {nearest_multiples(batch_size, len(devices))}"
+            )
+        self.batch_size = batch_size
+        self._mesh = make_mesh(MeshConfig(), devices)
+        self._config = model.config
+        self._params = jax.device_put(model.params, replicated(self._mesh))
+        self._outputs = _compiled(_finetuning(model))
+        self._is_checked = False
+
+    def start(self, inputs: dict[str, Any]) -> Pending:
+        """Starts on a batch; the devices work while the caller does other things.
+
+        Args:
+          inputs: of `Task.inputs`, with 1 to `batch_size` rows.
+
+        Raises:
+          UserError: if the first batch has ids or ties that the model does not know.
+        """
+        count = len(inputs["long_tokens"])
+        if self._config.data.flat:
+            flat = structure.flat(inputs["structure"])
+            inputs = {**inputs, "structure": flat}
+        if not self._is_checked:
+            self._check(inputs)
+        padded = jax.tree.map(self._padded, inputs)
+        with on_mesh(self._mesh):
+            batch = to_global(padded, self._mesh, self.batch_size)
+            return Pending(self._outputs(self._params, batch), count)
+
+    def _padded(self, rows: np.ndarray) -> np.ndarray:
+        missing = self.batch_size - len(rows)
+        return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
+
+    def _check(self, inputs: dict[str, Any]) -> None:
+        model = self._config.model
+        problems = [
+            *wrong_ids(inputs, _TOKENS, model, "vocab_size", "the tokenizer differs"),
+            *wrong_ids(inputs, _TYPES, model, "num_types", "the paper's model has 16"),
+            *wrong_structure(inputs, "structure", model),
+        ]
+        if problems:
+            raise UserError("the model does not fit the inputs: " + "; ".join(problems))
+        self._is_checked = True
+
+    def fetch(self, pending: Pending) -> Any:
+        """The outputs as numpy arrays, without padding; waits for them."""
+        got = jax.device_get(pending.outputs)
+        return jax.tree.map(lambda x: x[: pending.count], got)
+
+
+def rows_for(count: int, asked: int | None) -> int:
+    """The batch size for so many records; `asked` for, or what keeps devices busy."""
+    if asked is not None:
+        return asked
+    devices = len(jax.local_devices())
+    return devices * max(1, min(ROWS_PER_DEVICE, -(-count // devices)))

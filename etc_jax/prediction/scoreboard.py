@@ -1,0 +1,88 @@
+"""From predictions to the official file and the official figures."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.prediction.answer_parts import Answer
+from etc_jax.scoring.result import Scores
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What an evaluation found.
+
+    Attributes:
+      setting: of decoding, that the predictions are of.
+      official: content of the official prediction file.
+      scores: official figures of each setting; None without gold answers.
+      chosen: those of `setting`; None without gold answers.
+    """
+
+    setting: Any
+    official: Any
+    scores: tuple[Scores, ...] | None
+    chosen: Scores | None
+
+
+def settle(
+    task: Any,
+    answers: Sequence[Answer],
+    gold: Sequence[Mapping[str, Any]] | None,
+    *,
+    settings: Sequence[Any],
+    fixed: Any = None,
+    unreadable: int = 0,
+) -> Result:
+    """Scores each setting of decoding and takes the best one.
+
+    Of equal ones the first is taken.
+
+    Args:
+      task: see `tasks.task.Task`.
+      answers: of all records that can be read.
+      gold: of the same; None without.
+      settings: that the answers have a prediction for each of.
+      fixed: the one to take whatever the figures; None: the best, without gold answers
+        that of the task.
+      unreadable: further records, all of them wrong.
+    """
+    files = [
+        task.official({answer.id: answer.predictions[i] for answer in answers})
+        for i in range(len(settings))
+    ]
+    if gold is None:
+        setting = task.setting if fixed is None else fixed
+        return Result(setting, files[settings.index(setting)], None, None)
+    scores = [with_wrong(task.score(gold, file), unreadable) for file in files]
+    index = int(np.argmax([s.metrics[task.measure] for s in scores]))
+    if fixed is not None:
+        index = settings.index(fixed)
+    return Result(settings[index], files[index], tuple(scores), scores[index])
+
+
+def with_wrong(scores: Scores, more: int) -> Scores:
+    """The figures with `more` records that are wrong in every respect.
+
+    Figures are means over records, to which such a record adds 0.
+    """
+    if not more:
+        return scores
+    count = scores.count + more
+    metrics = {k: v * scores.count / count for k, v in scores.metrics.items()}
+    return dataclasses.replace(scores, metrics=metrics, count=count)
+
+
+def problems_of(answers: Sequence[Answer]) -> dict[str, list[str]]:
+    """The messages of records that were no input, by kind."""
+    found = collections.defaultdict(list)
+    for answer in answers:
+        if answer.problem is not None:
+            kind, message = answer.problem
+            found[kind].append(message)
+    return dict(found)

@@ -1,0 +1,68 @@
+"""What a WikiHop answer was chosen from, and where the documents mention it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tasks.explained import Candidate, Document, Explained, Passage
+from tasks.mentions import by_words
+from tasks.offsets import Pieces
+from tasks.wikihop_decoding import candidate_logits, decode_each
+from tasks.wikihop_features import WikihopWindow
+from tasks.wikihop_records import Record
+
+
+def explain(
+    logits: np.ndarray, windows: Sequence[WikihopWindow], setting: None = None
+) -> list[Explained]:
+    """For each window the candidates, and the documents with mentions of the best.
+
+    Raises:
+      ValueError: if the logits are not of these windows.
+    """
+    chosen = decode_each(logits, windows, (setting,))
+    return [
+        Explained(
+            window.record.id,
+            window.record.query,
+            answer,
+            _documents(window.record, answer),
+            _candidates(window.record, row),
+        )
+        for window, row, [answer] in zip(
+            windows, candidate_logits(logits, windows), chosen, strict=True
+        )
+    ]
+
+
+def _candidates(record: Record, logits: np.ndarray) -> tuple[Candidate, ...]:
+    odds = np.exp(logits - np.max(logits))
+    probabilities = odds / np.sum(odds)
+    # Stable: of equal ones the first, as decoding takes it.
+    order = np.argsort(-probabilities, kind="stable").tolist()
+    return tuple(
+        Candidate(record.candidates[i], float(probabilities[i])) for i in order
+    )
+
+
+def _documents(record: Record, answer: str) -> tuple[Document, ...]:
+    find = by_words([_characters(answer)])
+    return tuple(
+        Document(
+            Passage(f"Document {number}"),
+            (Passage(text, marks=_marks(find, text)),),
+        )
+        for number, text in enumerate(record.documents, start=1)
+    )
+
+
+def _marks(find, text: str) -> tuple[tuple[int, int], ...]:
+    return tuple((first, last + 1) for _, first, last in find(_characters(text)))
+
+
+def _characters(text: str) -> Pieces:
+    """A text of which each character is a piece."""
+    offsets = [(i, i + 1) for i in range(len(text))]
+    return Pieces(text, list(range(len(text))), offsets)

@@ -1,0 +1,86 @@
+"""Records become inputs in the same way, whatever is asked for in which order."""
+
+import finetuned_run
+import numpy as np
+import pytest
+
+from etc_jax.prediction.inputs import (
+    RecordReader,
+    make_input,
+    task_module,
+    tokenizer_of,
+)
+from etc_jax.training.errors import UserError
+from tasks import wikihop
+from tasks.multihop import Sizes
+
+NAME, LENGTHS = "wikihop", finetuned_run.LENGTHS["wikihop"]
+BATCHES = ((0, 1), (2, 5), (9,))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    finetuned_run.tokenizer().save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two files; of eleven records the fourth cannot be read."""
+    records = finetuned_run.records(NAME, 11)
+    records[3] = {"id": "broken"}
+    return [
+        finetuned_run.write(tmp_path / "a.json", records[:6]),
+        finetuned_run.write(tmp_path / "b.json", records[6:]),
+    ]
+
+
+def reader(files, saved):
+    return RecordReader(
+        NAME, files, tokenizer_json=saved, lengths=LENGTHS, batches=BATCHES
+    )
+
+
+def test_batches_hold_the_records_that_can_be_read(files, saved):
+    readable = list(wikihop.read(files, task_module("records").Problems()))
+    assert len(readable) == 10
+    made = reader(files, saved)
+    for step, numbers in enumerate(BATCHES):
+        got = made.batch_at(step)
+        assert [x.id for x in got] == [readable[n].id for n in numbers]
+        for x, number in zip(got, numbers, strict=True):
+            [want] = wikihop.features(
+                readable[number], finetuned_run.tokenizer(), Sizes(*LENGTHS)
+            )
+            np.testing.assert_array_equal(x.window.tokens.long, want.tokens.long)
+
+
+def test_an_earlier_batch_can_be_asked_for_again(files, saved):
+    made = reader(files, saved)
+    first = [x.id for x in made.batch_at(0)]
+    made.batch_at(2)
+    assert [x.id for x in made.batch_at(0)] == first
+
+
+def test_files_that_shrink_meanwhile_are_named(files, saved):
+    made = reader(files, saved)
+    made.batch_at(0)
+    with open(files[1], "w") as file:
+        file.write("[]")
+    with pytest.raises(UserError, match="had a record 9, and have only 5 now"):
+        made.batch_at(2)
+
+
+def test_a_record_that_does_not_fit_is_an_input_without_a_window(files, saved):
+    record = next(wikihop.read(files[:1]))
+    got = make_input(wikihop.TASK, record, tokenizer_of(saved), Sizes(4, 4))
+    assert got.window is None and got.id == record.id
+    kind, message = got.problem
+    assert kind == "too large" and repr(record.id) in message
+
+
+def test_without_the_data_sets_it_is_said_where_they_are(monkeypatch):
+    monkeypatch.setattr("etc_jax.prediction.inputs._TASKS", "no_such_package")
+    with pytest.raises(UserError, match="they lie in the folder tasks"):
+        task_module("task")

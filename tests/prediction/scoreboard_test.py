@@ -1,0 +1,67 @@
+import pytest
+
+from etc_jax.prediction.answer_parts import Answer
+from etc_jax.prediction.scoreboard import problems_of, settle, with_wrong
+from etc_jax.scoring.result import Scores
+from tasks import hotpotqa, wikihop
+
+GOLD = [
+    {"_id": "a", "answer": "Rome", "supporting_facts": [["T", 0]]},
+    {"_id": "b", "answer": "yes", "supporting_facts": [["T", 0], ["U", 1]]},
+]
+RIGHT = {"a": {"answer": "rome", "support": [["T", 0]]}}
+RIGHT["b"] = {"answer": "yes", "support": [["T", 0], ["U", 1]]}
+NONE = {"answer": "", "support": []}
+
+
+def answers(of_a, of_b):
+    return [Answer("a", of_a, None), Answer("b", of_b, None)]
+
+
+def test_the_best_setting_is_taken_and_the_first_of_equal_ones():
+    found = answers([NONE, RIGHT["a"], RIGHT["a"]], [RIGHT["b"]] * 3)
+    got = settle(hotpotqa.TASK, found, GOLD, settings=(0.1, 0.2, 0.3))
+    assert got.setting == 0.2
+    assert [s.metrics["joint_f1"] for s in got.scores] == [0.5, 1.0, 1.0]
+    assert got.chosen is got.scores[1]
+    assert got.official == {
+        "answer": {"a": "rome", "b": "yes"},
+        "sp": {"a": [["T", 0]], "b": [["T", 0], ["U", 1]]},
+    }
+
+
+def test_a_fixed_setting_is_taken_whatever_the_figures():
+    found = answers([NONE, RIGHT["a"]], [NONE, RIGHT["b"]])
+    got = settle(hotpotqa.TASK, found, GOLD, settings=(0.1, 0.2), fixed=0.1)
+    assert got.setting == 0.1 and got.chosen.metrics["joint_f1"] == 0.0
+    assert got.official["answer"] == {"a": "", "b": ""}
+
+
+def test_without_gold_the_setting_is_that_of_the_task():
+    found = answers([NONE, RIGHT["a"]], [NONE, RIGHT["b"]])
+    got = settle(hotpotqa.TASK, found, None, settings=(0.1, 0.4))
+    assert got.setting == 0.4 and got.scores is got.chosen is None
+    assert got.official["answer"] == {"a": "rome", "b": "yes"}
+    one = settle(wikihop.TASK, [Answer("w", ["x"], None)], None, settings=(None,))
+    assert one.official == {"w": "x"} and one.setting is None
+
+
+def test_a_record_that_cannot_be_read_adds_nothing_to_the_sums():
+    found = answers([RIGHT["a"]], [NONE])
+    got = settle(hotpotqa.TASK, found, GOLD, settings=(0.4,), unreadable=2)
+    assert got.chosen.count == 4
+    # What the official scorer says of a file with two more records.
+    more = [{**GOLD[0], "_id": f"more{i}"} for i in range(2)]
+    want = hotpotqa.TASK.score([*GOLD, *more], got.official).metrics
+    assert got.chosen.metrics == pytest.approx(want, abs=1e-15)
+
+
+def test_figures_without_such_records_stay_as_they_are():
+    scores = Scores({"x": 0.1}, 3, {})
+    assert with_wrong(scores, 0) is scores
+
+
+def test_problems_are_gathered_by_kind():
+    problems = [("long", "m1"), None, ("odd", "m2"), ("long", "m3")]
+    found = [Answer(str(i), [], problem) for i, problem in enumerate(problems)]
+    assert problems_of(found) == {"long": ["m1", "m3"], "odd": ["m2"]}

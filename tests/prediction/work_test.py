@@ -1,0 +1,56 @@
+import time
+
+import pytest
+
+from etc_jax.prediction import work
+from etc_jax.prediction.answer_parts import Answer, Parts
+from etc_jax.training.errors import UserError
+
+
+def parts(folder, count=70):
+    return Parts(folder, [str(i) for i in range(count)], {"model": "m"})
+
+
+def test_batches_go_over_the_borders_of_parts(tmp_path):
+    got = work.batches_of(parts(tmp_path), [0, 2], 20)
+    assert [len(batch) for batch in got] == [20, 18]
+    assert sum(got, []) == [*range(32), *range(64, 70)]
+
+
+def test_a_part_is_written_when_its_last_record_is_there(tmp_path):
+    made = parts(tmp_path)
+    writer = work._Writer(made, [0, 2])
+    numbers = [*range(32), *range(64, 70)]
+    answers = [Answer(str(n), [n], None) for n in numbers]
+    writer.add(iter(answers[:31]))
+    assert made.missing() == [0, 1, 2]
+    writer.add(iter(answers[31:37]))
+    assert made.missing() == [1, 2]
+    writer.add(iter(answers[37:]))
+    assert made.missing() == [1]
+    writer = work._Writer(made, [1])
+    writer.add(Answer(str(n), [n], None) for n in range(32, 64))
+    assert [a.predictions for a in made.answers()] == [[n] for n in range(70)]
+
+
+def test_workers_are_for_many_records(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert work.workers_for(199, None) == 0
+    assert work.workers_for(200, None) == 3
+    assert work.workers_for(5, 2) == 2
+    with pytest.raises(UserError, match="--workers is -1; expected 0 or more"):
+        work.workers_for(5, -1)
+
+
+def test_progress_leaves_the_compiler_out_of_the_rate(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with work.Progress(100) as progress:
+        for at, count in ((60.0, 10), (62.0, 10), (100.0, 30), (120.0, 50)):
+            now[0] = at
+            progress.advance(count)
+    assert capsys.readouterr().err.splitlines() == [
+        "10/100 records",
+        "50/100 records, 1/s, 00:50 left",
+        "100/100 records, 1.5/s, 00:00 left",
+    ]
