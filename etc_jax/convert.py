@@ -3,7 +3,8 @@
     python -m etc_jax.convert --official=etc_base_2x_pretrain --out=models/etc_base
 
         An official ETC checkpoint of TensorFlow: the prefix of its files or the folder
-        they are in, with etc_config.json beside them. TensorFlow is not needed.
+        they are in, with etc_config.json beside them. TensorFlow is not needed. Of a
+        fine-tuned one, --head=hotpotqa or --head=wikihop takes the head too.
 
     python -m etc_jax.convert --lift=bert-base-uncased --out=models/etc_from_bert \\
         --config=configs/etc_base_pretrain.py
@@ -25,7 +26,8 @@
         etc_jax.predict, without the optimizer. Without --step the newest checkpoint.
 
 The folder holds model.json, params.safetensors and report.json, which tells what every
-array was made of, what is new and what was left over. It appears whole or not at all.
+array was made of, what is new and what was left over; from a lift or an export also
+tokenizer.json, if there was a vocabulary. It appears whole or not at all.
 """
 
 import argparse
@@ -33,6 +35,7 @@ import dataclasses
 import functools
 import pathlib
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,13 +44,15 @@ from absl import flags
 from ml_collections import config_flags
 
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.conversion import bert, native
+from etc_jax.conversion import bert, etc_heads, native
 from etc_jax.conversion.config_file import read_config_file
 from etc_jax.conversion.etc_official import config_from_official, import_official
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
+from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.models.etc import EtcConfig
+from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.prediction.export import export_run
 from etc_jax.training.errors import RunError, UserError
@@ -85,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     official.add_argument(
         "--verify", action="store_true", help="compare checksums; 5 MB a second"
+    )
+    official.add_argument(
+        "--head", choices=sorted(etc_heads.TASKS), help="task it was fine-tuned on"
     )
     lifting = parser.add_argument_group("with --lift")
     lifting.add_argument(
@@ -126,7 +134,7 @@ _FILE = "--config="
 _LIFT_ONLY = ("positions", "types", "activation", "epsilon", "special", "seed")
 # Flags of each mode.
 _FLAGS = {
-    "official": ("etc_config", "verify"),
+    "official": ("etc_config", "verify", "head"),
     "lift": ("config", *_LIFT_ONLY),
     "export": ("step",),
 }
@@ -221,19 +229,17 @@ def convert_official(args: argparse.Namespace) -> str:
     source = TfCheckpoint(args.official)
     if args.verify:
         source.verify()
-    abstract = jax.eval_shape(lambda: _fresh(config, 0))
-    params, report = import_official(
-        source, config, abstract, target=ENCODER, allow_missing=[f"(?!{ENCODER}).*"]
-    )
+    params, report = _import_official(source, config, args.head)
     about = {
-        "made_from": {"official": str(args.official)},
+        "made_from": {"official": str(args.official), "head": args.head},
         "unknown_config_keys": list(unknown),
         "loaded": {path: list(names) for path, names in report.loaded.items()},
         "left_out": list(report.missing),
         "left_over": list(report.unused),
     }
     native.save(args.out, params, config, about, overwrite=args.overwrite)
-    lines = [f"{len(report.loaded)} arrays of the encoder"]
+    parts = "the encoder" if args.head is None else f"encoder and {args.head} head"
+    lines = [f"{len(report.loaded)} arrays of {parts}"]
     for title, names in (
         ("left out, as the checkpoint's heads are not ours", report.missing),
         ("left over in the checkpoint", report.unused),
@@ -241,6 +247,23 @@ def convert_official(args: argparse.Namespace) -> str:
     ):
         lines.append(f"{len(names)} {title}: {_listed(names)}")
     return "\n".join(lines)
+
+
+def _import_official(source: TfCheckpoint, config: EtcConfig, head: str | None):
+    """(parameters, report) of the encoder, and of a task's head if one is asked for."""
+    if head is None:
+        abstract = jax.eval_shape(lambda: _fresh(config, 0))
+        others = [f"(?!{ENCODER}).*"]
+        return import_official(
+            source, config, abstract, target=ENCODER, allow_missing=others
+        )
+    objective = ObjectiveConfig(head)
+    if head == "wikihop" and not etc_heads.has_final_layer(source):
+        objective = ObjectiveConfig(head, final_layer=False)
+    task = finetuning.find(config, objective)
+    abstract = jax.eval_shape(task.init, jax.random.key(0))
+    rows = etc_heads.rows(head, target="head/")
+    return import_official(source, config, abstract, target=ENCODER, head=rows)
 
 
 def _token_rows(pairs: Sequence[str], folder: str) -> tuple[tuple[int, int], ...]:
@@ -279,8 +302,31 @@ def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
         "seed": seed,
         **report.as_dict(),
     }
-    native.save(args.out, params, config, about, overwrite=args.overwrite)
+    native.save(
+        args.out,
+        params,
+        config,
+        about,
+        files=_tokenizer_of(args.lift),
+        overwrite=args.overwrite,
+    )
     return "\n".join([report.text(), *_changed(asked, config)])
+
+
+def _tokenizer_of(folder: str) -> dict[str, bytes]:
+    """The vocabulary in the folder, as a file beside the model; {} if there is none.
+
+    Data for the model is prepared with it, and a run that starts from the model
+    compares its own with it.
+    """
+    try:
+        tokenizer = open_tokenizer(folder)
+    except FileNotFoundError:
+        return {}
+    with tempfile.TemporaryDirectory() as place:
+        path = pathlib.Path(place) / TOKENIZER
+        tokenizer.save(path)
+        return {TOKENIZER: path.read_bytes()}
 
 
 def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:

@@ -16,6 +16,7 @@ from etc_jax import convert
 from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
+from etc_jax.data.tokenizer import open_tokenizer
 
 # ml_collections loads config files in a way that Python announces to give up.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
@@ -220,6 +221,85 @@ def test_an_official_checkpoint_becomes_a_model(here, run):
     loaded = {name for names in report["loaded"].values() for name in names}
     assert loaded | set(report["left_over"]) == set(source)
     assert "left over in the checkpoint: global_step" in out
+
+
+def with_head(monkeypatch, task, final_layer=True):
+    """Lets the command see random variables of a head beside the official encoder."""
+    folder = official_folder()
+    variables = {name: TfCheckpoint(folder)[name] for name in TfCheckpoint(folder)}
+    official = json.loads((folder / "etc_config.json").read_text())
+    width, inner = official["hidden_size"], official["intermediate_size"]
+    final = "global_output_layer/transform/residual_block"
+    shapes = {
+        "hotpotqa": {
+            "supporting_facts_output_weights": (1, width),
+            "supporting_facts_output_bias": (1,),
+            "answer_type_output_weights": (3, width),
+            "answer_type_output_bias": (3,),
+            "answer_span_output_weights": (2, width),
+            "answer_span_output_bias": (2,),
+        },
+        "wikihop": {"output_weights": (1, width), "output_bias": (1,)},
+    }[task]
+    if task == "wikihop" and final_layer:
+        shapes |= {
+            f"{final}/dense_layers/layer_0/kernel": (width, inner),
+            f"{final}/dense_layers/layer_0/bias": (inner,),
+            f"{final}/dense_layers/layer_1/kernel": (inner, width),
+            f"{final}/dense_layers/layer_1/bias": (width,),
+            f"{final}/layer_norm/gamma": (width,),
+            f"{final}/layer_norm/beta": (width,),
+        }
+    rng = np.random.default_rng(0)
+    head = {k: rng.normal(size=v).astype(np.float32) for k, v in shapes.items()}
+    monkeypatch.setattr(convert, "TfCheckpoint", lambda place: variables | head)
+    return f"--official={folder}", head
+
+
+def test_the_head_of_a_fine_tuned_checkpoint_comes_too(here, run, monkeypatch):
+    official, head = with_head(monkeypatch, "hotpotqa")
+    code, out, err = run(official, "--out=model", "--head=hotpotqa")
+    assert code == 0, err
+    assert (
+        "hotpotqa head" in out and "1 left over in the checkpoint: global_step" in out
+    )
+    params = native.load("model").params
+    assert set(params) == {"encoder", "head"}
+    np.testing.assert_array_equal(
+        params["head"]["answer_span"]["kernel"], head["answer_span_output_weights"].T
+    )
+
+
+@pytest.mark.parametrize("final_layer", [True, False])
+def test_the_final_layer_is_there_if_the_checkpoint_has_it(
+    here, run, monkeypatch, final_layer
+):
+    official, head = with_head(monkeypatch, "wikihop", final_layer)
+    code, _, err = run(official, "--out=model", "--head=wikihop")
+    assert code == 0, err
+    params = native.load("model").params["head"]
+    assert ("mlp" in params) == final_layer
+    np.testing.assert_array_equal(
+        params["candidate"]["kernel"], head["output_weights"].T
+    )
+
+
+def test_a_head_that_the_checkpoint_does_not_have_is_refused(here, run, monkeypatch):
+    official, _ = with_head(monkeypatch, "hotpotqa")
+    code, _, err = run(official, "--out=model", "--head=wikihop")
+    assert code == 2 and "head/candidate/kernel" in err
+    assert not pathlib.Path("model").exists()
+
+
+def test_the_vocabulary_of_a_lifted_model_lies_beside_it(here, run):
+    code, _, err = run(*LIFT)
+    assert code == 0, err
+    lifted = open_tokenizer(here / "model" / "tokenizer.json")
+    assert lifted.fingerprint() == open_tokenizer(here / "bert").fingerprint()
+    (here / "bert" / "vocab.txt").unlink()
+    code, _, err = run(*LIFT, "--overwrite")
+    assert code == 0, err
+    assert not (here / "model" / "tokenizer.json").exists()
 
 
 @pytest.mark.parametrize(

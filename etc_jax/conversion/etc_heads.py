@@ -4,6 +4,9 @@ They stand at the root of a checkpoint, beside the encoder (`etc_official`); ker
 are kept transposed there.
 """
 
+import dataclasses
+from collections.abc import Iterable
+
 from etc_jax.conversion.engine import TRANSPOSE, Row
 
 _FINAL = "global_output_layer/transform/residual_block/"
@@ -34,3 +37,18 @@ CANDIDATES: tuple[Row, ...] = (
     Row(f"{_FINAL}layer_norm/gamma", "mlp_norm/scale"),
     Row(f"{_FINAL}layer_norm/beta", "mlp_norm/bias"),
 )
+
+# By the name of the task; see `objectives.finetuning`.
+TASKS = {"hotpotqa": HOTPOTQA, "wikihop": CANDIDATES}
+
+
+def rows(task: str, *, target: str) -> list[Row]:
+    """The rows of a task's head, which stands at `target` in our parameters."""
+    return [
+        dataclasses.replace(row, target=f"{target}{row.target}") for row in TASKS[task]
+    ]
+
+
+def has_final_layer(names: Iterable[str]) -> bool:
+    """Whether a WikiHop checkpoint with these variables has one."""
+    return any(name.startswith(_FINAL) for name in names)

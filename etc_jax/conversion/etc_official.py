@@ -193,17 +193,19 @@ def import_official(
     abstract: Mapping[str, Any],
     *,
     target: str = "",
+    head: Sequence[Row] = (),
     allow_missing: Sequence[str] = (),
 ) -> tuple[dict[str, Any], Report]:
     """Parameters of our encoder from the variables of an official checkpoint.
 
-    Heads, step and optimizer slots stay unused and stand in the report.
+    Other heads, step and optimizer slots stay unused and stand in the report.
 
     Args:
       source: variable name -> array.
       config: the model's, as `config_from_official` gives it.
       abstract: the model's parameters, from `jax.eval_shape`.
       target: where the encoder stands in them, as "encoder/".
+      head: rows of a head that is beside it; see `etc_heads.rows`.
       allow_missing: regexes of paths that need no source, as heads of our own.
 
     Raises:
@@ -213,7 +215,7 @@ def import_official(
     if not config.max_distance:
         unused.append(_LABEL_TABLES)
     return import_params(
-        official_names(config, target=target),
+        [*official_names(config, target=target), *head],
         source,
         abstract,
         allow_missing=allow_missing,

@@ -1,4 +1,4 @@
-"""From English text to pre-training batches: numpy, read by index.
+"""From English text, or inputs of a task, to batches: numpy, read by index.
 
     prepared = prepare.prepare_built_in(folder)
     plan = packing.pack(prepared.train, long_length=512, global_length=64)
@@ -13,5 +13,6 @@
     batch = reader.batch_at(step)
 
 The stations, one file each: corpus -> sentences -> tokenizer -> cache -> packing ->
-masking, examples -> pretraining.
+masking, examples -> pretraining. Inputs of a task, with labels: window_writing ->
+windows.
 """

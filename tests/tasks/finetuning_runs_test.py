@@ -8,39 +8,48 @@ import multihop_samples
 import numpy as np
 import pytest
 import toy_job
-from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
+from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 
 from etc_jax import config as config_lib
+from etc_jax import evaluate
 from etc_jax.conversion import native
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.training import errors, loop
-from tasks import hotpotqa, wikihop
+from tasks import task as task_lib
 from tasks.multihop import Sizes, batch
 
+pytest.importorskip("nupunkt")
 SIZES = Sizes(64, 24)
 TOKENIZER = tokenizer()
-COUNT = 6
 
 
 def no_note(kind, message):
     raise AssertionError(f"{kind}: {message}")
 
 
+def raw(task):
+    """Six raw records that differ in their questions, those of WikiHop in answers."""
+    if task == "hotpotqa":
+        return [
+            HOTPOT | {"_id": f"a{i}", "question": "who" + " no" * i} for i in range(6)
+        ]
+    return [
+        WIKIHOP
+        | {
+            "id": f"w{i}",
+            "query": "country old mill" + " no" * i,
+            "answer": WIKIHOP["candidates"][i % 4],
+        }
+        for i in range(6)
+    ]
+
+
 def windows_of(task):
-    """Of COUNT records that differ in their questions."""
-    made = []
-    for i in range(COUNT):
-        if task == "hotpotqa":
-            question = {"_id": f"a{i}", "question": "who built it " + "no " * i}
-            record = hotpotqa.parse(HOTPOT | question, no_note)
-            made += hotpotqa.features(record, TOKENIZER, SIZES)
-        else:
-            query = {"id": f"w{i}", "query": "country old mill " + "no " * i}
-            record = wikihop.parse(WIKIHOP | query, no_note)
-            made += wikihop.features(record, TOKENIZER, SIZES, split_fn=split_at_stops)
-    return made
+    chosen = task_lib.find(task)
+    records = [chosen.parse(value, no_note) for value in raw(task)]
+    return [w for r in records for w in chosen.features(r, TOKENIZER, SIZES)]
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +209,16 @@ def test_the_tokenizer_lies_in_the_run(whole_run):
     *_, folder = whole_run
     again = type(TOKENIZER).load(folder / "run" / "tokenizer.json")
     assert again.fingerprint() == TOKENIZER.fingerprint()
+
+
+def test_the_official_score_of_a_run_is_that_of_its_own_evaluation(whole_run, tmp_path):
+    _, _, result, folder = whole_run
+    file = write_json(tmp_path, raw("wikihop"))
+    out = tmp_path / "dev"
+    assert evaluate.main([f"--model={folder / 'run'}", f"--out={out}", str(file)]) == 0
+    metrics = json.loads((out / evaluate.SCORES).read_text())["metrics"]
+    assert 0 < metrics["accuracy"] < 1
+    assert metrics["accuracy"] == pytest.approx(result.evaluation["accuracy"])
 
 
 def test_a_stopped_run_goes_on_bit_by_bit(whole_run, tmp_path, monkeypatch):
