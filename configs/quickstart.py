@@ -19,7 +19,7 @@ def get_config(arg: str = ""):
     config = config_lib.default_config()
     config.model.update(
         vocab_size=4096,
-        num_types=2,
+        num_types=16,
         embed_dim=192,
         num_layers=3,
         num_heads=3,

@@ -58,6 +58,11 @@ class Workdir:
         last = self._json("last_checkpoint.json")
         return None if last is None else last["step"]
 
+    def all_steps_saved(self) -> bool:
+        """Whether a checkpoint has the last step."""
+        config = self.config()
+        return config is not None and self.saved_step() == config["train"]["num_steps"]
+
     def final_report(self) -> dict[str, Any] | None:
         """Figures of the finished run; None before its end."""
         return self._json("final_report.json")

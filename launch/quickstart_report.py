@@ -179,14 +179,20 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def report(workdir: Workdir, done: Sequence[Check]) -> str:
-    """The report of a finished run, in Markdown, for someone new to the project."""
+def report(workdir: Workdir, done: Sequence[Check], more: str = "") -> str:
+    """The report of a finished run, in Markdown, for someone new to the project.
+
+    Args:
+      workdir: of pre-training.
+      done: all that was checked.
+      more: sections on what came after it.
+    """
     passed = all(check.passed for check in done)
     rows = [(c.name, c.bar, c.measured, "yes" if c.passed else "**no**") for c in done]
     parts = (
         f"# Quickstart of etc_jax: {'passed' if passed else 'FAILED'}",
         _about(workdir),
-        _table(("", "bar", "measured", "holds"), rows),
+        table(("", "bar", "measured", "holds"), rows),
         "The unigram entropy is the loss of the best guess that knows how often each "
         "token occurs and nothing of its surroundings. Losses are in nats.",
         f"![losses and CPC accuracy over the steps]({CURVES})",
@@ -197,8 +203,9 @@ def report(workdir: Workdir, done: Sequence[Check]) -> str:
         _about_picture(workdir),
         "## Run",
         _run(workdir),
+        more,
     )
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _about(workdir: Workdir) -> str:
@@ -228,11 +235,12 @@ def _about_picture(workdir: Workdir) -> str:
         "column one that it sees; white: it may not. Global tokens g0, g1, ... stand "
         "for the sentences: they see each other and the words of their own sentence, "
         "while every word sees its neighbours and all global tokens. A colour is a "
-        "relative-position label.\n\n" + _table(("global token", "sentence"), rows)
+        "relative-position label.\n\n" + table(("global token", "sentence"), rows)
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -251,14 +259,15 @@ def _curve(workdir: Workdir) -> str:
     which = "All batches" if batches is None else f"The first {batches} batches"
     head = ("step", "MLM loss", "MLM accuracy", "CPC accuracy")
     return (
-        f"{_table(head, rows)}\n\n{which} of the held-back documents. This CPC "
+        f"{table(head, rows)}\n\n{which} of the held-back documents. This CPC "
         "accuracy is among the masked sentences of one batch, fewer than in the pool "
         "above."
     )
 
 
-def _run(workdir: Workdir) -> str:
-    launches, known = workdir.launches(), workdir.record()["facts"]
+def run_lines(workdir: Workdir) -> list[str]:
+    """The launches of a run, its time and its speed, a line each."""
+    launches = workdir.launches()
     speeds = [line["tokens_per_s"] for line in workdir.metrics("train")]
     lines = []
     for number, launch in enumerate(launches, 1):
@@ -267,12 +276,20 @@ def _run(workdir: Workdir) -> str:
             f"- launch {number}: exit code {launch.exit_code}{why}, saved step "
             f"{launch.saved_step}, {launch.secs:.0f} s"
         )
-    versions = ", ".join(f"{k} {v}" for k, v in known["versions"].items())
-    lines += [
+    return [
+        *lines,
         f"- wall time: {sum(x.secs for x in launches) / 60:.1f} minutes, reading the "
-        "text and compiling included",
+        "data and compiling included",
         f"- speed: {statistics.median(speeds):,.0f} tokens/s (median of the logged "
         "intervals, padding counted)",
+    ]
+
+
+def _run(workdir: Workdir) -> str:
+    known = workdir.record()["facts"]
+    versions = ", ".join(f"{k} {v}" for k, v in known["versions"].items())
+    lines = [
+        *run_lines(workdir),
         f"- hardware: {known['device']}; {known['cpu']}, {known['cores']} cores; "
         f"{known['system']}",
         f"- versions: {versions}",

@@ -363,10 +363,10 @@ def test_the_quickstart_config_has_the_size_that_it_says():
     dense, norm = e * e + e, 2 * e
     attention = (2 + 8 + 2) * dense + 2 * labels * (e + heads)
     layer = attention + (e * m + m) + (m * e + e) + 3 * norm
-    embeddings = v * e + 2 * e + 2 * norm
+    embeddings = v * e + 16 * e + 2 * norm
     heads_on_top = dense + norm + v + 1
     expected = 3 * layer + embeddings + heads_on_top
-    assert sum(x.size for x in jax.tree.leaves(state.params)) == expected == 3091649
+    assert sum(x.size for x in jax.tree.leaves(state.params)) == expected == 3094337
     # AdamW keeps two numbers for each; a few scalars count.
     total = sum(x.size for x in jax.tree.leaves(state))
     assert 3 * expected < total < 3 * expected + 20

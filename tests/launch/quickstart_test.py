@@ -14,10 +14,10 @@ import time
 
 import pytest
 
-from launch import quickstart
-from launch.quickstart import QuickstartError
+from launch import quickstart, quickstart_runs
 from launch.quickstart_record import Launch, Workdir, digest
 from launch.quickstart_report import checks, report, resume_problems
+from launch.quickstart_runs import QuickstartError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOTAL, EVERY = 20, 5
@@ -98,9 +98,13 @@ def child_command(tmp_path, *faults, secs=0.06):
     return [sys.executable, str(script), str(run), str(secs), *faults]
 
 
+def train(command, workdir):
+    quickstart_runs.train(command, workdir, stop_half_way=True)
+
+
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch):
-    monkeypatch.setattr(quickstart, "_POLL_SECS", 0.02)
+    monkeypatch.setattr(quickstart_runs, "_POLL_SECS", 0.02)
 
 
 @pytest.fixture
@@ -148,7 +152,7 @@ def passed(workdir):
 
 def test_a_good_run_passes_and_is_not_trained_again(finished, capsys):
     workdir = finished()
-    assert quickstart.run(["/nonexistent/command"], workdir) == 0
+    assert quickstart.run(["/nonexistent/command"], workdir, None) == 0
     out, err = capsys.readouterr()
     assert "holds a finished run" in err
     assert out.startswith("# Quickstart of etc_jax: passed")
@@ -191,7 +195,7 @@ def test_bars_are_where_they_are_said_to_be(finished):
 
 
 def test_a_missed_bar_is_exit_code_1_and_named(finished, capsys):
-    assert quickstart.run([], finished(loss=6.4)) == 1
+    assert quickstart.run([], finished(loss=6.4), None) == 1
     out, err = capsys.readouterr()
     assert "FAILED" in out.splitlines()[0] and "| **no** |" in out
     assert "FAILED: masked words" in err and "masked sentences" not in err
@@ -237,7 +241,7 @@ def test_a_line_that_is_being_written_is_left_out(finished):
 
 def test_training_is_stopped_once_and_goes_on(tmp_path):
     workdir = Workdir(tmp_path / "run")
-    quickstart.train(child_command(tmp_path), workdir)
+    train(child_command(tmp_path), workdir)
     first, second = workdir.launches()
     assert (first.exit_code, first.stopped_by) == (17, "half-way")
     assert 10 <= first.saved_step < TOTAL
@@ -249,14 +253,14 @@ def test_training_is_stopped_once_and_goes_on(tmp_path):
 @pytest.mark.parametrize("fault", ["forgets", "repeats"])
 def test_a_run_that_does_not_go_on_where_it_was_is_found(tmp_path, fault):
     workdir = Workdir(tmp_path / "run")
-    quickstart.train(child_command(tmp_path, fault), workdir)
+    train(child_command(tmp_path, fault), workdir)
     assert len(workdir.launches()) == 2
     assert resume_problems(workdir)
 
 
 def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
     workdir = Workdir(tmp_path / "run")
-    quickstart.train(child_command(tmp_path, "deaf"), workdir)
+    train(child_command(tmp_path, "deaf"), workdir)
     (only,) = workdir.launches()
     assert (only.exit_code, only.stopped_by) == (0, "half-way")
     assert resume_problems(workdir)
@@ -265,16 +269,16 @@ def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
 def test_a_failing_command_ends_with_its_exit_code(tmp_path):
     workdir = Workdir(tmp_path / "run")
     with pytest.raises(QuickstartError, match="exit code 2, expected 0"):
-        quickstart.train(child_command(tmp_path, "fails"), workdir)
+        train(child_command(tmp_path, "fails"), workdir)
     with pytest.raises(QuickstartError, match="exit code 1"):
-        quickstart.train([sys.executable, "-c", "exit(1)"], Workdir(tmp_path / "no"))
+        train([sys.executable, "-c", "exit(1)"], Workdir(tmp_path / "no"))
 
 
 def test_an_old_metrics_file_does_not_stop_a_child_that_is_starting(tmp_path):
     workdir = Workdir(tmp_path / "run")
-    quickstart.train(child_command(tmp_path, secs=0.001), workdir)
+    train(child_command(tmp_path, secs=0.001), workdir)
     sleeper = [sys.executable, "-c", "import time; time.sleep(0.3)"]
-    launch = quickstart.supervise(sleeper, workdir, stop_half_way=True)
+    launch = quickstart_runs.supervise(sleeper, workdir, stop_half_way=True)
     assert (launch.exit_code, launch.stopped_by) == (0, None)
 
 
@@ -298,17 +302,19 @@ def test_ctrl_c_lets_the_run_save_and_the_same_command_goes_on(tmp_path):
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        quickstart.train(child_command(tmp_path), workdir)
+        train(child_command(tmp_path), workdir)
     thread.join()
     (only,) = workdir.launches()
     assert (only.exit_code, only.stopped_by) == (17, "user")
     assert 5 <= only.saved_step < TOTAL
-    quickstart.train(child_command(tmp_path), workdir)
+    train(child_command(tmp_path), workdir)
     assert workdir.launches()[-1].exit_code == 0
     assert resume_problems(workdir) == []
 
 
-@pytest.mark.parametrize("argument", ["--nonsense=1", "--config.a.b", "word"])
+@pytest.mark.parametrize(
+    "argument", ["--nonsense=1", "--config.a.b", "word", "--finetuning.train.num_steps"]
+)
 def test_arguments_that_training_would_not_take_are_2(argument):
     command = [sys.executable, "-m", "launch.quickstart", argument]
     got = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -316,19 +322,47 @@ def test_arguments_that_training_would_not_take_are_2(argument):
     assert f"{argument!r} is not of the form --config.A.B=VALUE" in got.stderr
 
 
-def test_overrides_and_files_reach_the_training_command(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        quickstart, "run", lambda command, workdir: seen.append(command) or 0
+def test_a_field_that_fine_tuning_does_not_have_is_refused_before_anything(capsys):
+    with pytest.raises(SystemExit) as caught:
+        quickstart.main(["--finetune", "--finetuning.train.numsteps=7"])
+    assert caught.value.code == 2
+    assert "'train.numsteps' is no field of" in capsys.readouterr().err
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """What `quickstart.main` would run with some arguments."""
+
+    def plan(*arguments):
+        seen = []
+        monkeypatch.setattr(quickstart, "run", lambda *given: seen.append(given) or 0)
+        before = signal.getsignal(signal.SIGTERM)
+        assert quickstart.main(arguments) == 0
+        assert signal.getsignal(signal.SIGTERM) is before
+        return seen[0]
+
+    return plan
+
+
+def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
+    command, workdir, half = planned(
+        "--workdir=w",
+        "--config=c.py:tiny",
+        "--config.train.num_steps=7",
+        "--finetune",
+        "--finetuning.train.num_steps=9",
     )
-    before = signal.getsignal(signal.SIGTERM)
-    arguments = ["--workdir=w", "--config=c.py:tiny", "--config.train.num_steps=7"]
-    assert quickstart.main(arguments) == 0
-    assert seen[0][1:] == [
+    assert command[1:] == [
         "-m",
         "etc_jax.train",
         "--config=c.py:tiny",
         "--workdir=w",
         "--config.train.num_steps=7",
     ]
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert half.overrides == ["--config.train.num_steps=9"]
+    assert half.pretrained is workdir
+    assert half.folder == workdir.folder / "hotpotqa"
+
+
+def test_fine_tuning_is_asked_for(planned):
+    assert planned()[2] is None

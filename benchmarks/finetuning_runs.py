@@ -1,0 +1,162 @@
+"""Small models fine-tuned from scratch: what the benchmarks of learning share."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import pathlib
+import re
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_collections
+
+from etc_jax import config as config_lib
+from etc_jax.data.windows import WindowCache
+from etc_jax.training import metrics, workdir
+from etc_jax.training.errors import PREEMPTED, RunError
+from etc_jax.training.loop import train_and_evaluate
+
+SPENT = "spent.json"
+# Lengths of an input are rounded up to multiples of these.
+_LONG, _GLOBAL = 32, 8
+
+_CHANGE = re.compile(r"--config\.([\w.]+)=(.*)", re.DOTALL)
+
+
+class InterruptedRunError(RunError):
+    """A signal ended the run, which saved itself."""
+
+    exit_code = PREEMPTED
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """What a run took, with compiling and evaluations.
+
+    Attributes:
+      wall_secs: from beginning to end.
+      cpu_secs: of its process, over all cores, whatever else ran on them.
+    """
+
+    wall_secs: float
+    cpu_secs: float
+
+
+def small_config(
+    train: WindowCache, held_back: WindowCache, model: Mapping[str, Any]
+) -> ml_collections.ConfigDict:
+    """A model of some size, from scratch, at the length of the longest window.
+
+    Args:
+      train: to learn from.
+      held_back: to be evaluated on; of the same task and vocabulary.
+      model: fields of `EtcConfig`, but the size of the vocabulary.
+    """
+    config = config_lib.default_config()
+    vocab_size = train.header["vocab_size"]
+    both = (train.longest, held_back.longest)
+    config.model.update(vocab_size=vocab_size, **model)
+    config.objective.name = train.task
+    config.data.update(
+        source="windows",
+        paths=(str(train.path),),
+        held_back_paths=(str(held_back.path),),
+        vocab_size=vocab_size,
+        long_length=_rounded_up(max(x.long for x in both), _LONG),
+        global_length=_rounded_up(max(x.global_ for x in both), _GLOBAL),
+    )
+    return config
+
+
+def _rounded_up(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple
+
+
+def changed(
+    config: ml_collections.ConfigDict, changes: Sequence[str]
+) -> config_lib.Config:
+    """The checked config, after what the command line says of it.
+
+    Args:
+      config: all of it.
+      changes: of the form --config.A.B=VALUE; a value is a Python literal or a string.
+
+    Raises:
+      ValueError: if one has another form, names no field, or has a wrong value.
+    """
+    values = config_lib.flat_items(config.to_dict())
+    for change in changes:
+        found = _CHANGE.fullmatch(change)
+        if found is None:
+            raise ValueError(f"{change!r} is not of the form --config.A.B=VALUE")
+        path, value = found.groups()
+        try:
+            values[path] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            values[path] = value
+    return config_lib.from_config_dict(_nested(values))
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `config.flat_items`."""
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        inner = nested
+        for section in sections:
+            inner = inner.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ValueError(f"--config.{path}: {section} has no fields")
+        inner[name] = value
+    return nested
+
+
+def train(config: config_lib.Config, folder: pathlib.Path) -> Spent:
+    """Trains a run to its end, unless that was done before.
+
+    One that was interrupted goes on, and what it took until then is counted.
+
+    Raises:
+      InterruptedRunError: if a signal ended it.
+      RunError: as for `train_and_evaluate`; if the folder is that of another run.
+    """
+    workdir.check(config, folder)
+    before = _spent_before(folder)
+    if before is not None and _last_step(folder) == config.train.num_steps:
+        return before
+    began = _now()
+    result = train_and_evaluate(config, folder)
+    wall, cpu = (b - a for a, b in zip(began, _now(), strict=True))
+    if before is not None:
+        wall, cpu = wall + before.wall_secs, cpu + before.cpu_secs
+    spent = Spent(wall, cpu)
+    (folder / SPENT).write_text(json.dumps(dataclasses.asdict(spent)))
+    if result.exit_code:
+        raise InterruptedRunError(f"{folder} was interrupted at step {result.step}")
+    return spent
+
+
+def _now() -> tuple[float, float]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return time.monotonic(), usage.ru_utime + usage.ru_stime
+
+
+def _spent_before(folder: pathlib.Path) -> Spent | None:
+    file = folder / SPENT
+    return Spent(**json.loads(file.read_text())) if file.exists() else None
+
+
+def _last_step(folder: pathlib.Path) -> int:
+    """Of the evaluations."""
+    return max((line["step"] for line in evaluations(folder)), default=0)
+
+
+def evaluations(folder: pathlib.Path) -> list[dict[str, Any]]:
+    """The evaluations of a run, in order: its learning curve."""
+    file = folder / metrics.FILE
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line for line in map(json.loads, lines) if line["kind"] == "eval"]

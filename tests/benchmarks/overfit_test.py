@@ -1,0 +1,135 @@
+"""Learning records by heart: which ones, how, and what is told of it."""
+
+import json
+import re
+
+import pytest
+
+from benchmarks import finetuning_runs, overfit
+from benchmarks.finetuning_runs import Spent
+from benchmarks.overfit import Outcome
+from etc_jax import config as config_lib
+from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
+from tasks import task as task_lib
+from tasks.synthetic import hotpotqa, wikihop
+from tasks.synthetic.hotpotqa import HotpotQaSizes
+from tasks.synthetic.wikihop import WikiHopSizes
+
+LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+PIECES = [*SPECIAL_TOKENS, *LETTERS, *(f"##{c}" for c in LETTERS), *".,?'_"]
+SMALL = [
+    "--config.model.embed_dim=32",
+    "--config.model.mlp_dim=32",
+    "--config.model.num_layers=1",
+    "--config.model.scan_layers=False",
+    "--config.model.attention=dense",
+    "--config.train.num_steps=30",
+    "--config.train.batch_size=8",
+    "--config.schedule.warmup_steps=3",
+    "--config.optimizer.learning_rate=0.01",
+]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    file.write_text("\n".join(PIECES))
+    return file
+
+
+@pytest.fixture(scope="module")
+def questions():
+    """Of which the second has an answer that is not in the text."""
+    sizes = HotpotQaSizes(contexts=3, comparisons=0.0)
+    made = list(hotpotqa.records(4, seed=1, sizes=sizes))
+    made[1]["answer"] = "nowhere to be found"
+    return made
+
+
+def write(path, values):
+    path.write_text(json.dumps(values))
+    return str(path)
+
+
+def test_the_first_records_that_can_be_trained_on_are_taken(questions, tmp_path):
+    file = write(tmp_path / "questions.json", [{"_id": "broken"}, *questions])
+    task, tokenizer = task_lib.find("hotpotqa"), WordPieceTokenizer(PIECES)
+    chosen = overfit.choose(task, [file], tokenizer, 2)
+    assert chosen == [questions[0], questions[2]]
+    assert overfit.choose(task, [file], tokenizer, 3)[2] == questions[3]
+    with pytest.raises(ValueError, match="3 records can be trained on, but --records"):
+        overfit.choose(task, [file], tokenizer, 4)
+
+
+def test_two_records_are_learnt_by_heart(tmp_path, capsys, monkeypatch):
+    sizes = WikiHopSizes(contexts=3, candidates=4, facts=2, pronouns=0.0)
+    records = list(wikihop.records(3, seed=1, sizes=sizes))
+    file = write(tmp_path / "queries.json", records)
+    words = sorted(set(re.findall(r"\w+|[^\w\s]", json.dumps(records).lower())))
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join([*SPECIAL_TOKENS, *words]))
+    argv = ["--task=wikihop", f"--tokenizer={vocabulary}", "--records=2", file, *SMALL]
+    argv += [f"--workdir={tmp_path / 'run'}", f"--out={tmp_path / 'out.json'}"]
+    assert overfit.main(argv) == 0
+    assert "accuracy 100.00, ceiling 100.00: 100.0% of it" in capsys.readouterr().out
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert (told["records"], told["steps"], told["score"]) == (2, 30, 100.0)
+    assert told["config"]["model"]["embed_dim"] == 32
+    # What was scored are the answers of the two records.
+    answers = json.loads((tmp_path / "run/evaluation/predictions.json").read_text())
+    assert answers == {r["id"]: r["answer"] for r in records[:2]}
+
+    def never(*args):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(finetuning_runs, "train_and_evaluate", never)
+    assert overfit.main(argv) == 0  # what is finished is read
+
+
+@pytest.mark.parametrize(
+    ("score", "ceiling", "is_enough"),
+    [(95.0, 100.0, True), (94.9, 100.0, False), (93.2, 98.0, True), (0.0, 0.0, False)],
+)
+def test_the_score_is_compared_with_the_ceiling(score, ceiling, is_enough):
+    config = config_lib.from_config_dict(config_lib.default_config())
+    outcome = Outcome(
+        task="hotpotqa",
+        records=50,
+        measure="joint_f1",
+        score=score,
+        ceiling=ceiling,
+        steps=7,
+        spent=Spent(120.0, 90.0),
+        config=config,
+    )
+    assert outcome.is_enough == is_enough
+    assert "7 steps of 8 records in 2.0 min, 1.5 min of CPU time" in outcome.report()
+    assert f"joint_f1 {score:.2f}, ceiling {ceiling:.2f}" in outcome.report()
+
+
+def test_a_score_that_is_too_low_is_1(vocabulary, questions, tmp_path, monkeypatch):
+    file = write(tmp_path / "questions.json", questions)
+    monkeypatch.setattr(finetuning_runs, "train", lambda *args: Spent(1.0, 1.0))
+    monkeypatch.setattr(overfit, "_score", lambda *args: 0.94)
+    argv = ["--task=hotpotqa", f"--tokenizer={vocabulary}", "--records=2", file]
+    argv.append(f"--workdir={tmp_path / 'run'}")
+    assert overfit.main(argv) == 1
+    monkeypatch.setattr(overfit, "_score", lambda *args: 0.96)
+    assert overfit.main(argv) == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("--recrods=2", "'--recrods=2' is not of the form --config.A.B=VALUE"),
+        ("--config.model.radios=2", "did you mean 'radius'?"),
+        ("--config.train.seed.x=2", "--config.train.seed.x: seed has no fields"),
+        ("--records=9", "3 records can be trained on, but --records is 9"),
+    ],
+)
+def test_wrong_arguments_are_2(vocabulary, questions, tmp_path, capsys, argument, says):
+    file = write(tmp_path / "questions.json", questions)
+    argv = ["--task=hotpotqa", f"--tokenizer={vocabulary}", "--records=2", file]
+    assert overfit.main([*argv, f"--workdir={tmp_path / 'run'}", argument]) == 2
+    assert says in capsys.readouterr().err
