@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from etc_jax import registry, structure
+from etc_jax.objectives import finetuning
 from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import (
@@ -70,15 +71,14 @@ def check(model: TrainedModel) -> None:
     check_same_leaves(saved, wanted, model.folder)
 
 
-def _finetuning(model: TrainedModel) -> Any:
-    objective = model.config.objective
-    return registry.lookup("finetuning", objective.name)(model.config.model, objective)
+def _finetuning(model: TrainedModel) -> finetuning.Finetuning:
+    return finetuning.find(model.config.model, model.config.objective)
 
 
 @functools.cache
-def _compiled(finetuning: Any) -> Callable[[Any, Any], Any]:
+def _compiled(task: finetuning.Finetuning) -> Callable[[Any, Any], Any]:
     # One function for models of one config: jax compiles it once.
-    return jax.jit(finetuning.outputs)
+    return jax.jit(task.outputs)
 
 
 class Runner:
