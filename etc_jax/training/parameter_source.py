@@ -13,7 +13,7 @@ import numpy as np
 from etils import epath
 
 from etc_jax.conversion import native
-from etc_jax.sharding import path_of
+from etc_jax.conversion.engine import flatten
 from etc_jax.training import manifest
 from etc_jax.training.checkpoint_folder import FOLDER, CheckpointFolder, read_data
 from etc_jax.training.checkpoint_layout import Leaves, leaves_of
@@ -76,7 +76,7 @@ class RunCheckpoint(ParameterSource):
     def read(self, wanted: Any) -> dict[str, jax.Array]:
         if not wanted:
             return {}
-        return _flat(read_state(self.folder, {"params": wanted}, part=True)["params"])
+        return flatten(read_state(self.folder, {"params": wanted}, part=True)["params"])
 
 
 class SavedModel(ParameterSource):
@@ -85,7 +85,7 @@ class SavedModel(ParameterSource):
     @functools.cached_property
     def _params(self) -> dict[str, np.ndarray]:
         try:
-            return _flat(native.load(self.folder).params)
+            return flatten(native.load(self.folder).params)
         except ValueError as error:
             raise CorruptCheckpointError(str(error)) from error
 
@@ -105,12 +105,7 @@ class SavedModel(ParameterSource):
                 leaf.shape, leaf.sharding, lambda index: whole[index]
             )
 
-        return {path: place(path, leaf) for path, leaf in _flat(wanted).items()}
-
-
-def _flat(tree: Any) -> dict[str, Any]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {path_of(key_path): leaf for key_path, leaf in leaves}
+        return {path: place(path, leaf) for path, leaf in flatten(wanted).items()}
 
 
 def find(place: epath.PathLike, *, named: str) -> ParameterSource:

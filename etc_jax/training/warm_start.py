@@ -8,6 +8,7 @@ import jax
 from etils import epath
 
 from etc_jax.config import Config, flat_items, to_dict
+from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.sharding import path_of
 from etc_jax.training import distributed, parameter_source
 from etc_jax.training.checkpoint import from_first
@@ -66,7 +67,8 @@ def start_from(plan: Plan, state: TrainState) -> TrainState:
             section.init_from_partial,
         )
         _check(plan.config, source, saved, wanted, fresh)
-        return source.read(_nested(plan.state.params, fresh))
+        taken = {k: v for k, v in flatten(plan.state.params).items() if k not in fresh}
+        return source.read(unflatten(taken))
 
     loaded = distributed.together(load)
     params = jax.tree_util.tree_map_with_path(
@@ -148,18 +150,3 @@ def _decided_by(config: Config, source: ParameterSource) -> str:
     if not fields:
         return "The section model of the config is the same: the code has changed."
     return "\n  ".join(["Fields of the config that decide this:", *fields])
-
-
-def _nested(params: Any, fresh: Set[str]) -> dict[str, Any]:
-    """The abstract `params` that are not to be fresh, as nested dicts."""
-    wanted: dict[str, Any] = {}
-    for key_path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
-        path = path_of(key_path)
-        if path in fresh:
-            continue
-        *above, name = path.split("/")
-        at = wanted
-        for part in above:
-            at = at.setdefault(part, {})
-        at[name] = leaf
-    return wanted
