@@ -76,6 +76,16 @@ def _kinds(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
+def _words(path: str) -> tuple[str, ...]:
+    try:
+        words = tuple(pathlib.Path(path).read_text("utf-8").split())
+    except (OSError, UnicodeDecodeError) as e:
+        raise argparse.ArgumentTypeError(f"cannot be read: {e}") from e
+    if not words:
+        raise argparse.ArgumentTypeError(f"{path} holds no word")
+    return words
+
+
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tasks.synthetic",
@@ -98,6 +108,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--pronouns", type=float, help="share of subjects that are not named")
     add("--wordings", type=int, help="ways to say the same")
     add("--kinds", type=_kinds, help=f"that have documents, of {','.join(KINDS)}")
+    add("--names", type=_words, help="file of words to name entities with")
     one = parser.add_argument_group("hotpotqa alone")
     one.add_argument("--comparisons", type=float, help="share of the questions")
     two = parser.add_argument_group("wikihop alone")

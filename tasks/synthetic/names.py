@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 from tasks.synthetic import schema
 
@@ -82,14 +83,25 @@ _TAKEN = _said_words()
 
 
 class Names:
-    """Draws names none of which contains another, nor a word that templates use."""
+    """Draws names none of which contains another, nor a word that templates use.
 
-    def __init__(self, rng: random.Random):
+    Args:
+      rng: where draws come from.
+      stems: words to make names of; (): they are invented.
+    """
+
+    def __init__(self, rng: random.Random, stems: Sequence[str] = ()):
         self._rng = rng
         self._stems: list[str] = []
+        self._left = rng.sample(stems, len(stems))
+        self._invents = not stems
 
     def draw(self, kind: str) -> str:
-        """A new name for an entity of that kind."""
+        """A new name for an entity of that kind.
+
+        Raises:
+          ValueError: if the given stems are used up.
+        """
         if kind == "person":
             return f"{self._stem()} {self._stem()}"
         if kind == "company":
@@ -98,15 +110,27 @@ class Names:
 
     def _stem(self) -> str:
         while True:
-            choice = self._rng.choice
-            syllables = choice((2, 2, 3))
-            stem = "".join(choice(_ONSETS) + choice(_VOWELS) for _ in range(syllables))
-            stem += choice(_CODAS)
+            stem = self._invented() if self._invents else self._given()
             if stem not in _TAKEN and not any(
                 stem in other or other in stem for other in self._stems
             ):
                 self._stems.append(stem)
                 return stem.capitalize()
+
+    def _invented(self) -> str:
+        choice = self._rng.choice
+        syllables = choice((2, 2, 3))
+        stem = "".join(choice(_ONSETS) + choice(_VOWELS) for _ in range(syllables))
+        return stem + choice(_CODAS)
+
+    def _given(self) -> str:
+        if not self._left:
+            raise ValueError(
+                f"an item needs more names than the given ones make; "
+                f"{len(self._stems)} of them fit together. Give more, or ask for "
+                "fewer contexts"
+            )
+        return self._left.pop().lower()
 
 
 def filler(rng: random.Random, mention: str = "") -> str:

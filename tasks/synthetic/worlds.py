@@ -33,6 +33,8 @@ class Sizes:
       pronouns: share of sentences whose subject is "she" or "the town" and not named.
       wordings: ways to say the same that are used, of those that the schema has.
       kinds: of entities that have documents; fewer are fewer relations to know.
+      names: words to name entities with, such as those that a vocabulary has whole;
+        (): names are invented.
     """
 
     contexts: int = 10
@@ -42,6 +44,7 @@ class Sizes:
     pronouns: float = 0.5
     wordings: int = 4
     kinds: tuple[str, ...] = KINDS
+    names: tuple[str, ...] = ()
 
     def __post_init__(self):
         fewest, most = self.hops
@@ -61,6 +64,7 @@ class Sizes:
                 ("pronouns", 0 <= self.pronouns <= 1, "0 to 1"),
                 ("wordings", self.wordings >= 1, "at least 1"),
                 ("kinds", _is_selection(self.kinds), f"some of {', '.join(KINDS)}"),
+                ("names", all(map(str.isalpha, self.names)), "single words of letters"),
             )
             if not right
         ]
@@ -153,7 +157,7 @@ def make_world(
             known = counts.get(one.target, LEAST_ANSWERS)
             counts[one.target] = max(known, documents[one.source])
     counts |= {kind: max(n, documents.get(kind, 0)) for kind, n in least.items()}
-    drawn = names.Names(rng)
+    drawn = names.Names(rng, sizes.names)
     entities = {
         kind: [_entity(rng, drawn, kind) for _ in range(counts[kind])]
         for kind in KINDS

@@ -7,6 +7,9 @@ import pytest
 from tasks.synthetic import hotpotqa, wikihop
 from tasks.synthetic.__main__ import main, write_records
 
+# Made of two letters each, so that none is in another.
+WORDS = tuple(2 * (a + b) for a in "bdfgk" for b in "aeiou")
+
 
 def run(task, out, *more) -> int:
     return main([f"--task={task}", "--count=7", "--seed=3", f"--out={out}", *more])
@@ -20,10 +23,12 @@ def test_the_file_holds_the_records(tmp_path):
 
 
 def test_all_sizes_of_wikihop_can_be_given(tmp_path):
+    words = tmp_path / "names.txt"
+    words.write_text("\n".join(WORDS) + "\n", "utf-8")
     more = (
         *("--contexts=7", "--facts=2", "--hops=1", "--pronouns=0", "--wordings=1"),
         *("--kinds=person,town", "--candidates=6", "--masked", "--through_candidates"),
-        *("--start=4", "--words=200"),
+        *("--start=4", "--words=200", f"--names={words}"),
     )
     assert run("wikihop", tmp_path / "w.json", *more) == 0
     sizes = wikihop.WikiHopSizes(
@@ -37,6 +42,7 @@ def test_all_sizes_of_wikihop_can_be_given(tmp_path):
         masked=True,
         through_candidates=True,
         words=200,
+        names=WORDS,
     )
     want = list(wikihop.records(7, seed=3, sizes=sizes, start=4))
     assert json.loads((tmp_path / "w.json").read_text(encoding="utf-8")) == want
@@ -75,6 +81,8 @@ def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
         ("--hops=2-x", "must be like 2 or 2-3, got '2-x'"),
         ("--count=many", "invalid int value"),
         ("--task=chess", "invalid choice"),
+        ("--names=/none/there", "argument --names: cannot be read"),
+        ("--names=/dev/null", "argument --names: /dev/null holds no word"),
     ],
 )
 def test_arguments_of_a_wrong_form_are_named(tmp_path, capsys, more, message):

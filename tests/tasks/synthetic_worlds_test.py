@@ -75,6 +75,16 @@ def test_no_name_contains_another_or_a_word_of_the_templates():
         assert not set(words) & names._said_words()
 
 
+def test_names_are_made_of_the_given_words():
+    given = ("oak", "Elm", "bridge", "soak", "ash")  # a template says "bridge"
+    for seed in range(20):
+        drawn = names.Names(random.Random(seed), given)
+        names_ = [drawn.draw("town"), drawn.draw("region"), drawn.draw("town")]
+        assert {"Elm", "Ash"} < set(names_) and len({"Oak", "Soak"} & {*names_}) == 1
+        with pytest.raises(ValueError, match="3 of them fit together"):
+            drawn.draw("region")
+
+
 def _world(seed=0, contexts=12, path=("home", "region"), **sizes):
     rng = random.Random(seed)
     path = [schema.BY_NAME[name] for name in path]
@@ -155,6 +165,7 @@ def test_one_wording_is_the_first():
         ({"pronouns": 1.5}, "pronouns must be 0 to 1"),
         ({"wordings": 0}, "wordings must be at least 1"),
         ({"kinds": ()}, "kinds must be some of person, company, town, region"),
+        ({"names": ("oak", "elm 2")}, r"names must be single words of letters, got"),
         ({"kinds": ("dog",), "facts": 0}, "facts must be .*; kinds must be"),
     ],
 )
