@@ -1,0 +1,171 @@
+"""ETC for OpenKP: what elements look like, and logits of all runs of words."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, truncated_normal
+from etc_jax.models.etc import NOTHING, Etc
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.ops import ngrams
+from etc_jax.ops.visual import (
+    NUM_CROSSES,
+    NUM_FONTS,
+    Visual,
+    crosses,
+    dense_features,
+)
+from etc_jax.structure import Structure
+from etc_jax.types import Rows
+
+_gelu = ACTIVATIONS["gelu"]
+
+
+class VisualEmbedding(nn.Module):
+    """The look of elements as vectors to be added to embeddings (paper, appendix C).
+
+    Attributes:
+      config: of the encoder.
+    """
+
+    config: EtcConfig
+
+    @nn.compact
+    def __call__(self, visual: Visual) -> jax.Array:
+        """`Visual` of `[b, g]` -> `[b, g, e]`."""
+        c = self.config
+
+        def table(rows: int, name: str) -> nn.Embed:
+            init = truncated_normal(c.initializer_range)
+            width, dtype = c.embed_dim, c.compute_dtype
+            return nn.Embed(rows, width, embedding_init=init, dtype=dtype, name=name)
+
+        def dense(name: str) -> Dense:
+            stddev, dtype = c.initializer_range, c.compute_dtype
+            return Dense((c.embed_dim,), stddev, dtype, name=name)
+
+        looks = _gelu(dense("looks_in")(dense_features(visual)))
+        return (
+            table(NUM_CROSSES, "flag_embedder")(crosses(visual.flags))
+            + table(NUM_FONTS, "font_embedder")(visual.font.astype(jnp.int32))
+            + table(NUM_FONTS, "parent_font_embedder")(
+                visual.parent_font.astype(jnp.int32)
+            )
+            + _gelu(dense("looks_out")(looks))
+        )
+
+
+def visual_adders(of_elements: jax.Array, links: jax.Array) -> Rows:
+    """Vectors of elements, for their global tokens and for their words.
+
+    Args:
+      of_elements: `[b, g, e]`.
+      links: int `[b, n]`, the element that a long token is in; -1 for none.
+
+    Returns:
+      `Rows` of `[b, n, e]`, zeros for tokens in no element, and `[b, g, e]`.
+    """
+    places = jnp.maximum(links, 0).astype(jnp.int32)[..., None]
+    long = jnp.take_along_axis(of_elements, places, axis=1)
+    return Rows(jnp.where(links[..., None] >= 0, long, 0), of_elements)
+
+
+class NgramHead(nn.Module):
+    """A logit for every run of one to five words (paper, appendix C).
+
+    The pieces of a word are summed, and a convolution as wide as the run looks at its
+    words. Runs may reach over the border of an element, as in the official code.
+
+    Attributes:
+      config: of the encoder.
+    """
+
+    config: EtcConfig
+
+    @nn.compact
+    def __call__(self, long: jax.Array, words: jax.Array) -> jax.Array:
+        """Logits of all runs.
+
+        Args:
+          long: `[b, n, e]`, the encoder's long output.
+          words: int `[b, n]`, the word that a long token is a piece of, in ascending
+            order; -1 for padding. There are as many words as the largest says.
+
+        Returns:
+          float32 `[b, 5, n]`: [_, k - 1, i] is that of words i to i + k - 1; -10000
+          for runs that reach beyond the last word.
+        """
+        x = self._norm("word_norm")(ngrams.sum_words(long, words))
+        lengths = range(1, ngrams.MAX_WORDS + 1)
+        logits = jnp.stack([self._logits(x, k) for k in lengths], axis=1)
+        mask = ngrams.ngram_mask(ngrams.num_words(words), x.shape[1])
+        return jnp.where(mask, logits, ngrams.NO_NGRAM)
+
+    def _norm(self, name: str) -> LayerNorm:
+        c = self.config
+        return LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name=name)
+
+    def _logits(self, x: jax.Array, k: int) -> jax.Array:
+        """float32 `[b, n]` of the runs of k words."""
+        c = self.config
+        y = nn.Conv(
+            c.embed_dim,
+            (k,),
+            # Zeros stand behind the last word, where no run is read.
+            padding=[(0, k - 1)],
+            kernel_init=truncated_normal(c.initializer_range / k**0.5),
+            dtype=c.compute_dtype,
+            name=f"ngram_{k}",
+        )(x)
+        y = self._norm(f"ngram_{k}_norm")(_gelu(y))
+        return nn.Dense(
+            1,
+            use_bias=False,
+            kernel_init=truncated_normal(c.initializer_range),
+            dtype=jnp.float32,
+            name=f"ngram_{k}_logit",
+        )(y)[..., 0]
+
+
+class EtcForKeyphrases(nn.Module):
+    """Encoder, look of elements and head: `encoder`, `visual`, `head`.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+      with_visual: whether the look of elements is seen (ablation of paper, table 4).
+    """
+
+    config: EtcConfig
+    deterministic: bool = True
+    with_visual: bool = True
+
+    @nn.compact
+    def __call__(
+        self,
+        tokens: Rows,
+        structure: Structure,
+        types: Rows,
+        words: jax.Array,
+        visual: Visual,
+    ) -> jax.Array:
+        """Logits of runs of words.
+
+        Args:
+          tokens: ids, `[b, n]` and `[b, g]`.
+          structure: of which the first column of `links` has the element of each long
+            token.
+          types: token types, `[b, n]` and `[b, g]`.
+          words: int `[b, n]`; see `NgramHead`.
+          visual: what the elements look like, `[b, g]`.
+
+        Returns:
+          float32 `[b, 5, n]`; see `NgramHead`.
+        """
+        adders = NOTHING
+        if self.with_visual:
+            looks = VisualEmbedding(self.config, name="visual")(visual)
+            adders = visual_adders(looks, structure.links[..., 0])
+        encoder = Etc(self.config, self.deterministic, name="encoder")
+        x = encoder(*tokens, structure, types=types, adders=adders)
+        return NgramHead(self.config, name="head")(x.long, words)

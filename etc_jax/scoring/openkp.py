@@ -1,0 +1,150 @@
+"""OpenKP: precision, recall and F1 of the first k keyphrases (Xiong et al. 2019).
+
+Figures are those of the data set's `evaluate.py`: phrases are compared in lower case
+and without duplicates, precision is divided by k even where fewer phrases are given,
+recall by the number of different references, and all three are means over documents.
+The headline is `F1@3`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from etc_jax.scoring import files
+from etc_jax.scoring.answers import harmonic_mean
+from etc_jax.scoring.result import Scores
+
+CUTOFFS = (1, 3, 5)
+
+
+def normalised(phrases: Sequence[Sequence[str]]) -> list[str]:
+    """The different phrases in the form they are compared in, in order.
+
+    A phrase whose first word is empty is none.
+
+    Args:
+      phrases: each a list of words.
+    """
+    texts = (" ".join(phrase).lower().rstrip() for phrase in phrases if any(phrase[:1]))
+    return list(dict.fromkeys(texts))
+
+
+def score(
+    gold: Sequence[Mapping[str, Any]], predictions: Sequence[Mapping[str, Any]]
+) -> Scores:
+    """Official figures: `P@k`, `R@k` and `F1@k` for k = 1, 3, 5.
+
+    Args:
+      gold: records with `url` and `KeyPhrases`, a list of lists of words.
+      predictions: likewise, best phrase first; one for each gold record.
+
+    Raises:
+      ValueError: if there is no gold record, one has no keyphrase (the official script
+        divides by zero there), a value is not of these types, or the urls of both
+        sides are not the same, each once; names the record.
+    """
+    check_gold(gold, "gold")
+    check_predictions(predictions, "predictions")
+    if not gold:
+        raise ValueError("gold: at least one record expected, got an empty list")
+    given = {record["url"]: normalised(record["KeyPhrases"]) for record in predictions}
+    urls = [record["url"] for record in gold]
+    # Before the figures are made, so that none is made of other documents.
+    Scores.of({}, urls, {"keyphrases": given}).require_same_ids()
+    totals: dict[str, float] = {}
+    for record in gold:
+        wanted = normalised(record["KeyPhrases"])
+        for name, value in _figures(given[record["url"]], wanted):
+            totals[name] = totals.get(name, 0.0) + value
+    metrics = {name: total / len(gold) for name, total in totals.items()}
+    return Scores.of(metrics, urls, {"keyphrases": given})
+
+
+def _figures(given: list[str], wanted: list[str]) -> Iterator[tuple[str, float]]:
+    """(name, value) of each figure of one document."""
+    for k in CUTOFFS:
+        right = sum(phrase in wanted for phrase in given[:k])
+        precision, recall = right / k, right / len(wanted)
+        yield f"P@{k}", precision
+        yield f"R@{k}", recall
+        yield f"F1@{k}", harmonic_mean(precision, recall)
+
+
+def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
+    """`score` of a release file and a prediction file, a JSON object a line each.
+
+    Raises:
+      ValueError: if a file is not as it should be, or they are not of the same urls;
+        names file and record.
+    """
+    return score(
+        check_gold(_read_lines(gold), str(gold)),
+        check_predictions(_read_lines(predictions), str(predictions)),
+    )
+
+
+def _read_lines(path: str | os.PathLike) -> list[Any]:
+    """The values in a file of JSON lines, gzipped if named `.gz`."""
+    name = os.fspath(path)
+    open_fn = gzip.open if name.endswith(".gz") else open
+    records = []
+    try:
+        with open_fn(name, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    records.append(_value(line, f"{name}, line {number}"))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as e:
+        raise ValueError(f"cannot read {name}: {e}") from e
+    return records
+
+
+def _value(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as e:
+        raise ValueError(
+            f"{where} is no JSON: {e}; expected an object with url and KeyPhrases"
+        ) from e
+
+
+def check_gold(records: Any, where: str) -> list[dict[str, Any]]:
+    """The records, if they can be scored against.
+
+    Raises:
+      ValueError: naming `where`, the record and the field, if not.
+    """
+    for record, at in _checked(records, where):
+        if not normalised(record["KeyPhrases"]):
+            raise ValueError(
+                f"{at}, field 'KeyPhrases': no phrase to find, so that recall has no "
+                "value; leave the record out of both sides"
+            )
+    return records
+
+
+def check_predictions(predictions: Any, where: str) -> list[dict[str, Any]]:
+    """The predictions, if they are such and for different urls.
+
+    Raises:
+      ValueError: naming `where`, the record and the field, if not.
+    """
+    seen = set()
+    for record, at in _checked(predictions, where):
+        if record["url"] in seen:
+            raise ValueError(f"{at}: a second prediction for this url; expected one")
+        seen.add(record["url"])
+    return predictions
+
+
+def _checked(records: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each record with well-formed phrases, and words for its place."""
+    for record, at in files.identified(records, "url", where):
+        for phrase in files.field(record, "KeyPhrases", list, at):
+            for word in files.typed(phrase, list, f"{at}, a phrase"):
+                files.typed(word, str, f"{at}, a word of {phrase!r}")
+        yield record, at

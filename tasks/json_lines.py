@@ -1,0 +1,98 @@
+"""Records of released files with one JSON value a line, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, TypeVar
+
+from tasks.records import (
+    MAX_RECORD_CHARS,
+    BadRecordError,
+    Note,
+    Problems,
+    _checked,
+    _Seen,
+)
+
+T = TypeVar("T")
+
+
+def read_line_records(
+    paths: Sequence[str | os.PathLike],
+    parse: Callable[[Any, Note], T],
+    problems: Problems | None = None,
+) -> Iterator[T]:
+    """As `records.read_records`, of files with a value a line.
+
+    A line that is no JSON costs one record: the lines behind it are read.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the line.
+      OSError: if a file cannot be read.
+    """
+
+    def parse_line(line: Any, note: Note) -> T:
+        if isinstance(line, BadRecordError):
+            raise line
+        return parse(line, note)
+
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    seen = _Seen()
+    for path in paths:
+        try:
+            for number, value in read_lines(path):
+                place = (os.fspath(path), number)
+                record = _checked(value, parse_line, place, seen, problems)
+                if record is not None:
+                    yield record
+        except BadRecordError as e:
+            if problems is None:
+                raise
+            problems.add(e)
+
+
+def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
+    """(number from 1, value) of each line that is not blank, one at a time.
+
+    The value of a line that is no JSON is the error that says so.
+
+    Raises:
+      BadRecordError: where a compressed file is damaged or cut short, or a line has no
+        end. Lines before that place have come out.
+      OSError: if it cannot be read.
+    """
+    name = os.fspath(path)
+    number = 0
+    try:
+        with _open(name) as file:
+            while line := file.readline(MAX_RECORD_CHARS):
+                number += 1
+                if len(line) == MAX_RECORD_CHARS:
+                    raise BadRecordError(
+                        "line too long",
+                        f"{name}, record {number}: over {MAX_RECORD_CHARS} bytes; "
+                        "expected one JSON object a line",
+                    )
+                if line.strip():
+                    yield number, _value(line)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+        kind = "file cut short" if isinstance(e, EOFError) else "broken gzip"
+        raise BadRecordError(
+            kind, f"{name}, record {number + 1}: {e}; fetch the file again"
+        ) from e
+
+
+def _open(path: str) -> BinaryIO:
+    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as e:
+        return BadRecordError("broken JSON", f"{e}; expected one JSON object a line")

@@ -1,0 +1,62 @@
+"""Natural Questions (Kwiatkowski et al. 2019).
+
+A record is a question over an article of Wikipedia. A long answer is one of the
+article's paragraphs, tables or lists, a short answer a span in it, or yes or no; there
+may be neither. An article is cut into windows, of which one prediction is made.
+
+    problems = Problems()
+    predictions = {}
+    for record in read(["nq-dev-00.jsonl.gz"], problems):
+        windows = features(record, tokenizer)
+        predictions[record.id] = pool(summarise(outputs, windows))
+    write(predictions, "predictions.json")
+"""
+
+from tasks.multihop import model_inputs
+from tasks.natural_questions_decoding import (
+    NO_ANSWER,
+    Outputs,
+    Prediction,
+    Summary,
+    gold_outputs,
+    official,
+    official_gold,
+    pool,
+    summarise,
+    write,
+)
+from tasks.natural_questions_features import (
+    SIZES,
+    SIZES_512,
+    SIZES_8192,
+    NaturalQuestionsWindow,
+    Options,
+    features,
+)
+from tasks.natural_questions_records import Annotation, Record, parse, read
+from tasks.natural_questions_spans import MODES
+
+__all__ = [
+    "MODES",
+    "NO_ANSWER",
+    "SIZES",
+    "SIZES_512",
+    "SIZES_8192",
+    "Annotation",
+    "NaturalQuestionsWindow",
+    "Options",
+    "Outputs",
+    "Prediction",
+    "Record",
+    "Summary",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+    "official",
+    "official_gold",
+    "parse",
+    "pool",
+    "read",
+    "summarise",
+    "write",
+]

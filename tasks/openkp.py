@@ -1,0 +1,38 @@
+"""OpenKP (Xiong et al. 2019): keyphrases of web pages.
+
+A page is words in the elements of a DOM, with what each element looks like; its
+keyphrases are up to three runs of its words.
+
+    problems = Problems()
+    for record in read(["OpenKPDev.jsonl"], problems):
+        windows += features(record, tokenizer)
+    predictions = decode(logits, windows)
+    write(predictions, "predictions.jsonl")
+"""
+
+from tasks.openkp_decoding import (
+    decode,
+    decode_each,
+    gold_outputs,
+    official,
+    official_gold,
+    write,
+)
+from tasks.openkp_features import SIZES, OpenkpWindow, features, model_inputs
+from tasks.openkp_records import Record, parse, read
+
+__all__ = [
+    "SIZES",
+    "OpenkpWindow",
+    "Record",
+    "decode",
+    "decode_each",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+    "official",
+    "official_gold",
+    "parse",
+    "read",
+    "write",
+]

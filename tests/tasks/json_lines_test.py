@@ -1,0 +1,78 @@
+import dataclasses
+import gzip
+import json
+
+import pytest
+from natural_questions_samples import write_lines
+
+from tasks import json_lines
+from tasks.json_lines import read_line_records, read_lines
+from tasks.records import BadRecordError, Fields, Problems
+
+
+@dataclasses.dataclass(frozen=True)
+class Thing:
+    id: str
+
+
+def parse(value, note):
+    return Thing(Fields(value).text("id"))
+
+
+def things(*names):
+    return [{"id": name} for name in names]
+
+
+def test_lines_come_out_in_order_plain_or_gzipped(tmp_path):
+    values = [{"a": "\u2028 one line"}, [1], "x", None]
+    for name in ("x.jsonl", "x.jsonl.gz"):
+        path = write_lines(tmp_path / name, values)
+        assert list(read_lines(path)) == list(enumerate(values, start=1))
+
+
+def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}')
+    assert list(read_lines(path)) == [(1, {"a": 1}), (4, {"a": 2})]
+
+
+def test_a_broken_line_costs_one_record(tmp_path):
+    path = write_lines(tmp_path / "x.jsonl", things("a"))
+    with open(path, "ab") as file:
+        file.write(b'{"id": "b"\n{"id": "\xff"}\n{"id": "c"}\n[' + b"[" * 100_000)
+    problems = Problems()
+    assert [r.id for r in read_line_records([path], parse, problems)] == ["a", "c"]
+    assert problems.counts == {"broken JSON": 3}
+    assert problems.messages["broken JSON"][0].startswith(f"{path}, record 2: ")
+    with pytest.raises(BadRecordError, match="x.jsonl, record 2: .*one JSON object"):
+        list(read_line_records([path], parse))
+
+
+def test_a_damaged_file_gives_what_is_before_the_damage_and_the_next_file(tmp_path):
+    whole = gzip.compress(json.dumps({"id": "a"}).encode() + b"\n", mtime=0)
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(whole + gzip.compress(b'{"id": "b"}\n' * 99)[:12])
+    odd = tmp_path / "odd.jsonl.gz"
+    odd.write_bytes(b'{"id": "z"}\n')
+    last = write_lines(tmp_path / "last.jsonl", things("c", "a"))
+    problems = Problems()
+    found = [r.id for r in read_line_records([cut, odd, last], parse, problems)]
+    assert found == ["a", "c"]
+    assert problems.counts == {"file cut short": 1, "broken gzip": 1, "id twice": 1}
+    assert f"first in {cut}, record 1" in problems.messages["id twice"][0]
+    with pytest.raises(BadRecordError, match="fetch the file again"):
+        list(read_line_records(odd, parse))
+
+
+def test_a_line_without_an_end_is_not_read_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_lines, "MAX_RECORD_CHARS", 64)
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"id": "a"}) + "\n" + "x" * 65)
+    problems = Problems()
+    assert [r.id for r in read_line_records([path], parse, problems)] == ["a"]
+    assert problems.counts == {"line too long": 1}
+
+
+def test_a_missing_file_is_an_error_of_its_own(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(read_line_records([tmp_path / "none.jsonl"], parse, Problems()))

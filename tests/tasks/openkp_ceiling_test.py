@@ -1,0 +1,89 @@
+import re
+
+import pytest
+from conftest import require_shared
+from multihop_samples import tokenizer
+from openkp_samples import page, write_lines
+
+from etc_jax.data.tokenizer import open_tokenizer
+from tasks.multihop import Sizes
+from tasks.openkp_ceiling import openkp_ceiling
+from tasks.openkp_records import read
+
+SIZES = Sizes(long_length=30, global_length=6)
+
+
+def ceiling(tmp_path, *pages, sizes=SIZES):
+    values = [page(**{"url": str(i), **p}) for i, p in enumerate(pages)]
+    return openkp_ceiling([write_lines(tmp_path, values)], tokenizer(), sizes)
+
+
+def test_pages_that_come_back_whole_lose_nothing(tmp_path):
+    got = ceiling(tmp_path, {}, {"phrases": ["mill", "of Ton", "burned"]})
+    assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
+    # The first page has two keyphrases of three that are asked for.
+    assert got.scores.metrics["P@3"] == pytest.approx((2 / 3 + 1) / 2)
+
+
+def test_every_loss_has_its_reason(tmp_path):
+    got = ceiling(
+        tmp_path,
+        {"phrases": ["the old mill stands in ton", "Ton"]},
+        {"phrases": ["york", "burned country", "mill"]},
+        {"phrases": ["mill", "old", "ton", "the", "burned"]},
+        {"texts": ("mill", "a \u200b b"), "phrases": ["a \u200b b", "mill"]},
+    )
+    assert [(loss.id, loss.reason) for loss in got.losses] == [
+        ("0", "'the old mill stands in ton' has more than 5 words"),
+        ("1", "'york' is not in the text"),
+        ("1", "'burned country' is in no element as a whole"),
+        ("2", "'the' comes after 3 others"),
+        ("2", "'burned' comes after 3 others"),
+        ("3", "'a \\u200b b' has a word that the tokenizer has no piece for"),
+    ]
+    assert got.scores.metrics["R@5"] == pytest.approx(
+        (1 / 2 + 1 / 3 + 3 / 5 + 1 / 2) / 4
+    )
+    assert "6 losses" in got.report()
+
+
+def test_what_does_not_fit_is_a_loss(tmp_path):
+    short = ceiling(tmp_path, {"phrases": ["burned", "Ton"]}, sizes=Sizes(11, 6))
+    assert [loss.reason for loss in short.losses] == [
+        "'burned' did not fit into the input"
+    ]
+    none = ceiling(tmp_path, {}, sizes=Sizes(1, 6))
+    assert set(none.scores.metrics.values()) == {0.0}
+    assert "too large: '0': 2 tokens" in none.losses[0].reason
+
+
+@pytest.mark.parametrize("sizes", [Sizes(4096, 512), Sizes(512, 128)])
+def test_every_missing_point_of_a_file_of_papers_is_explained(sizes):
+    """Papers in OpenKP's layout, whose elements are lines: phrases break over them."""
+    folder = require_shared("data")
+    words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
+    path = folder / "openkp/openkp_like.jsonl.gz"
+    got = openkp_ceiling([path], words, sizes)
+    assert not got.problems.counts and got.scores.count == 80
+    reasons = [re.sub("^'.*?' ", "", loss.reason) for loss in got.losses]
+    broken = reasons.count("is in no element as a whole")
+    assert broken == 11
+    cut = reasons.count("did not fit into the input")
+    assert len(reasons) == broken + cut and (cut == 0) == (sizes.long_length == 4096)
+    lost = sum(1 / number for number in _keyphrases_of_losses(got, path))
+    assert got.scores.metrics["R@3"] == pytest.approx(1 - lost / 80)
+
+
+def _keyphrases_of_losses(got, path) -> list[int]:
+    """For each loss, how many keyphrases its page has."""
+    numbers = {record.id: len(record.keyphrases) for record in read([path])}
+    return [numbers[loss.id] for loss in got.losses]
+
+
+def test_made_up_pages_in_the_official_layout_lose_nothing():
+    folder = require_shared("data")
+    words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
+    path = folder / "invented_samples/openkp/OpenKPDev.jsonl"
+    got = openkp_ceiling([path], words, Sizes(4096, 512))
+    assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
+    assert got.problems.read == 2 and not got.problems.counts

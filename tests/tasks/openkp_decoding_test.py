@@ -1,0 +1,130 @@
+import json
+
+import numpy as np
+import pytest
+from multihop_samples import tokenizer
+from openkp_samples import page, record
+
+from etc_jax.ops.ngrams import NO_NGRAM
+from etc_jax.scoring import openkp as scoring
+from tasks.multihop import Sizes
+from tasks.openkp_decoding import (
+    best_phrases,
+    decode,
+    decode_each,
+    gold_outputs,
+    official,
+    official_gold,
+    write,
+)
+from tasks.openkp_features import features
+from tasks.openkp_records import parse
+
+SIZES = Sizes(long_length=30, global_length=6)
+WORDS = "Old Mill , the OLD mill burned".split(" ")
+
+
+def logits(**runs: float) -> np.ndarray:
+    """Of runs named as `at_3_for_2`: two words from word 3 on."""
+    found = np.full((5, 12), NO_NGRAM)
+    found[0, : len(WORDS)] = 0.0
+    for name, value in runs.items():
+        _, start, _, length = name.split("_")
+        found[int(length) - 1, int(start)] = value
+    return found
+
+
+def windows(*changes):
+    records = [record(**c) for c in changes]
+    return [w for r in records for w in features(r, tokenizer(), SIZES)]
+
+
+def test_the_best_runs_are_phrases_in_lower_case_without_repeats():
+    got = best_phrases(
+        logits(at_6_for_1=1, at_4_for_2=9, at_0_for_2=8, at_3_for_3=7), WORDS
+    )
+    assert got == [
+        ["old", "mill"],
+        ["the", "old", "mill"],
+        ["burned"],
+        ["old"],
+        ["mill"],
+    ]
+
+
+def test_of_equal_runs_the_shorter_and_earlier_comes_first():
+    got = best_phrases(logits(at_3_for_2=0.0), WORDS, most=9)
+    assert got == [[w] for w in ("old", "mill", ",", "the", "burned")] + [
+        ["the", "old"]
+    ]
+
+
+def test_runs_beyond_the_text_and_blank_ones_are_no_phrases():
+    words = ["", "", "a"]
+    assert best_phrases(np.ones((5, 12)), words) == [["a"], ["", "a"], ["", "", "a"]]
+
+
+def test_runs_that_are_none_are_not_predicted():
+    assert best_phrases(np.full((5, 12), NO_NGRAM), WORDS) == []
+    assert best_phrases(logits(), ["Old", "Mill"]) == [["old"], ["mill"]]
+
+
+def test_no_more_than_a_hundred_runs_are_looked_at():
+    words = ["a"] * 120 + ["b"]
+    found = np.full((5, 130), NO_NGRAM)
+    found[0, :120], found[0, 120] = 2.0, 1.0
+    assert best_phrases(found, words) == [["a"]]
+    found[0, 99] = 0.0
+    assert best_phrases(found, words) == [["a"]]
+    found[0, 20:120] = 0.0
+    assert best_phrases(found, words) == [["a"], ["b"]]
+
+
+def test_each_window_has_its_phrases_by_url():
+    made = windows({"url": "a"}, {"url": "b", "texts": ("Ton", "New York")})
+    outputs = np.full((2, 5, 30), NO_NGRAM)
+    outputs[0, 1, 0] = outputs[1, 1, 1] = 1.0
+    got = decode(outputs, made)
+    assert got["a"][0] == ["old", "mill"] and got["b"][0] == ["new", "york"]
+    assert decode_each(outputs, made, (None,)) == [[got["a"]], [got["b"]]]
+
+
+def test_outputs_of_other_windows_are_refused():
+    made = windows({})
+    with pytest.raises(ValueError, match=r"shape \(1, 5, 29\), expected \(1, 5, 30\)"):
+        decode(np.zeros((1, 5, 29)), made)
+    with pytest.raises(ValueError, match="'http://x.org/mill' hold NaN"):
+        decode(np.full((1, 5, 30), np.nan), made)
+
+
+def test_the_file_is_a_line_a_page_that_the_scorer_reads(tmp_path):
+    given = {"a": [["old", "mill"], ["ton"]], "b": []}
+    write(given, tmp_path / "p.jsonl")
+    lines = (tmp_path / "p.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {
+        "url": "a",
+        "KeyPhrases": [["old", "mill"], ["ton"]],
+    }
+    gold = [{"url": "a", "KeyPhrases": [["Ton"]]}, {"url": "b", "KeyPhrases": [["x"]]}]
+    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, gold)))
+    got = scoring.score_files(tmp_path / "gold.jsonl", tmp_path / "p.jsonl")
+    assert got == scoring.score(gold, official(given)) and got.metrics["R@3"] == 0.5
+
+
+def test_gold_is_what_the_record_has():
+    assert official_gold(record(phrases=["new york", "Ton"])) == {
+        "url": "http://x.org/mill",
+        "KeyPhrases": [["new", "york"], ["Ton"]],
+    }
+    value = page()
+    del value["KeyPhrases"]
+    hidden = parse(value, lambda *_: None)
+    assert official_gold(hidden) is None
+    with pytest.raises(ValueError, match="'http://x.org/mill' has no gold"):
+        gold_outputs(features(hidden, tokenizer(), SIZES))
+
+
+def test_labels_as_outputs_give_the_keyphrases_back_in_their_order():
+    made = windows({"phrases": ["Ton", "country of", "new york", "MILL"]})
+    [got] = decode(gold_outputs(made), made).values()
+    assert got[:3] == [["ton"], ["country", "of"], ["mill"]]
