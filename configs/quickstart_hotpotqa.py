@@ -3,10 +3,10 @@
     python -m etc_jax.train --config=configs/quickstart_hotpotqa.py \
         --workdir=runs/mine \
         --config.checkpoint.init_from=runs/quickstart \
-        --config.data.paths="('runs/quickstart/hotpotqa/train_7200',)" \
+        --config.data.paths="('runs/quickstart/hotpotqa/train_4800',)" \
         --config.data.held_back_paths="('runs/quickstart/hotpotqa/dev_512',)"
 
-`python -m launch.quickstart --finetune` makes the data (launch/quickstart_hotpotqa.py),
+`make quickstart` makes the data (launch/quickstart_hotpotqa.py),
 and runs this and the same `:from_scratch`, which has no pre-training.
 """
 
@@ -27,19 +27,19 @@ def get_config(arg: str = ""):
     config.data.update(
         source="windows",
         vocab_size=config.model.vocab_size,
-        long_length=272,
+        long_length=160,
         global_length=44,
     )
-    config.optimizer.update(learning_rate=7e-4, b2=0.98, weight_decay=0.01)
-    config.schedule.update(name="linear", warmup_steps=30)
+    config.optimizer.update(learning_rate=1e-3, b2=0.98, weight_decay=0.01)
+    config.schedule.update(name="linear", warmup_steps=20)
     config.train.update(
-        num_steps=450,
-        batch_size=16,
+        num_steps=150,
+        batch_size=32,
         log_every_steps=10,
-        eval_every_steps=75,
-        eval_steps=16,
+        eval_every_steps=30,
+        eval_steps=8,
     )
-    config.checkpoint.update(every_steps=75, keep=1, init_from_only=("encoder",))
+    config.checkpoint.update(every_steps=50, keep=1, init_from_only=("encoder",))
     if "tiny" in chosen:
         config.train.update(num_steps=20, log_every_steps=5, eval_every_steps=10)
         config.schedule.warmup_steps = 5

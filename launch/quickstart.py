@@ -1,11 +1,13 @@
-"""Pre-trains a small ETC, stops it half-way as a cluster would, resumes and reports.
+"""Pre-trains a small ETC, fine-tunes it on questions over documents, and reports.
 
     python -m launch.quickstart [--workdir=FOLDER] [--config=FILE] [--config.A.B=VALUE]
-        [--finetune] [--finetuning.A.B=VALUE]
+        [--pretrain_only] [--finetuning.A.B=VALUE]
 
-With --finetune the pre-trained model then learns to answer questions over several
-invented documents, and so does one without pre-training. So small a model learns in so
-few steps what an answer looks like, not yet to follow names from document to document.
+Pre-training is stopped half-way as a cluster would stop it, and resumed. The model then
+learns to answer questions over several invented documents, and so does one without
+pre-training. So small a model learns in so few steps what an answer looks like, not yet
+to follow names from document to document: the report shows how far it comes.
+
 Arguments of the form --config.A.B=VALUE go to the command that pre-trains as they are,
 those of the form --finetuning.A.B=VALUE to the two that fine-tune. The report is
 printed and written to FOLDER/report.md. What is finished in FOLDER is not done again.
@@ -40,7 +42,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--workdir", default="runs/quickstart")
     parser.add_argument("--config", default="configs/quickstart.py")
-    parser.add_argument("--finetune", action="store_true")
+    parser.add_argument("--pretrain_only", action="store_true")
     args, rest = parser.parse_known_args(argv)
     for argument in rest:
         if not argument.startswith((_PRETRAINING, _FINETUNING)) or "=" not in argument:
@@ -48,8 +50,8 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
                 f"{argument!r} is not of the form {_PRETRAINING}A.B=VALUE or "
                 f"{_FINETUNING}A.B=VALUE"
             )
-        if argument.startswith(_FINETUNING) and not args.finetune:
-            parser.error(f"{argument!r} needs --finetune")
+        if argument.startswith(_FINETUNING) and args.pretrain_only:
+            parser.error(f"{argument!r} does not go with --pretrain_only")
         field = argument.removeprefix(_FINETUNING).partition("=")[0]
         if argument.startswith(_FINETUNING) and field not in fields():
             parser.error(f"{field!r} is no field of {CONFIG}")
@@ -94,7 +96,7 @@ def _plan(args: argparse.Namespace, rest: Sequence[str]):
     command += [f"--workdir={args.workdir}"]
     command += [x for x in rest if x.startswith(_PRETRAINING)]
     workdir = Workdir(args.workdir)
-    if not args.finetune:
+    if args.pretrain_only:
         return command, workdir, None
     overrides = [
         _PRETRAINING + x.removeprefix(_FINETUNING)

@@ -9,6 +9,7 @@ are evaluated with the official measure of HotpotQA, as is the best constant gue
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 import pathlib
@@ -19,15 +20,15 @@ from typing import Any
 from configs import quickstart_hotpotqa
 from etc_jax.config import flat_items
 from etc_jax.data.array_folder import TOKENIZER
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows import FORMAT
 from launch.quickstart_record import Workdir
-from launch.quickstart_runs import finish, say, train
+from launch.quickstart_runs import QuickstartError, finish, say, train
 from tasks.synthetic import hotpotqa as synthetic
 from tasks.synthetic.__main__ import write_records
 
 CONFIG = "configs/quickstart_hotpotqa.py"
-# One question of many, so that names are all that there is to follow: a small model
-# takes long to tell relations apart, and until then it does not look at names.
+# One question of many: a small model takes long to tell relations apart.
 QUESTION = "What is the capital of the ally of "
 DIFFICULTY = synthetic.HotpotQaSizes(
     contexts=3,
@@ -38,18 +39,47 @@ DIFFICULTY = synthetic.HotpotQaSizes(
     pronouns=0.0,
     comparisons=0.0,
 )
-TRAIN_RECORDS, DEV_RECORDS = 7200, 512
+TRAIN_RECORDS, DEV_RECORDS = 4800, 512
+# Names are words that the vocabulary has whole: in pieces, they take longer to learn.
+_NAMES = 300
+_LEAST_NAMES = 30  # an item has up to nine, none of which may contain another
 # Name of a run -> variant of the config.
 RUNS = {"pretrained": "", "from_scratch": "from_scratch"}
 _SEEDS = {"train": 0, "dev": 1}
 _EVALUATION = "dev"
 
 
-def made_up(count: int, *, seed: int) -> Iterator[dict[str, Any]]:
-    """Records in the official raw format, with two supporting documents of three."""
-    every = synthetic.records(sys.maxsize, seed=seed, sizes=DIFFICULTY)
+def made_up(
+    count: int, *, seed: int, words: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Records in the official raw format, with two supporting documents of three.
+
+    Args:
+      count: how many.
+      seed: of the series.
+      words: what regions and towns are called; (): their names are invented.
+    """
+    sizes = dataclasses.replace(DIFFICULTY, names=tuple(words))
+    every = synthetic.records(sys.maxsize, seed=seed, sizes=sizes)
     chosen = (record for record in every if record["question"].startswith(QUESTION))
     return itertools.islice(chosen, count)
+
+
+def whole_words(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Words to name things with that are one token each.
+
+    Raises:
+      QuickstartError: if the vocabulary has too few.
+    """
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    words = [p for p in pieces if p.isascii() and p.isalpha() and 5 <= len(p) <= 9]
+    if len(words) < _LEAST_NAMES:
+        raise QuickstartError(
+            f"the vocabulary has {len(words)} tokens that are words of 5 to 9 letters, "
+            f"expected at least {_LEAST_NAMES} to make questions of; pre-train with a "
+            "larger WordPiece vocabulary, or with --pretrain_only"
+        )
+    return tuple(words[:_NAMES])
 
 
 def fields() -> dict[str, Any]:
@@ -123,7 +153,12 @@ class Finetuning:
     def _make_up(self, split: str) -> None:
         count = self.records if split == "train" else self.dev_records
         say(f"making up {count} questions, {split}")
-        write_records(self.raw(split), made_up(count, seed=_SEEDS[split]))
+        found = made_up(count, seed=_SEEDS[split], words=self._words)
+        write_records(self.raw(split), found)
+
+    @functools.cached_property
+    def _words(self) -> tuple[str, ...]:
+        return whole_words(open_tokenizer(self.pretrained.folder / TOKENIZER))
 
     def _prepare(self, split: str) -> list[str]:
         data = quickstart_hotpotqa.get_config().data

@@ -326,6 +326,7 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     }
     config = {**SMALL, **lengths, "data.cache_dir": cache_dir}
     argv = command("launch.quickstart", tmp_path / "run", config)
+    argv.append("--pretrain_only")
 
     def start():
         return subprocess.run(

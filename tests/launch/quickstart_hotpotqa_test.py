@@ -9,11 +9,13 @@ import textwrap
 
 import pytest
 
+from etc_jax.data.wordpiece import WordPieceTokenizer
 from launch import quickstart, quickstart_hotpotqa, quickstart_runs
 from launch import quickstart_hotpotqa_report as hotpotqa_report
-from launch.quickstart_hotpotqa import QUESTION, Finetuning, made_up
+from launch.quickstart_hotpotqa import QUESTION, Finetuning, made_up, whole_words
 from launch.quickstart_record import Workdir
 from launch.quickstart_runs import QuickstartError
+from tasks.offsets import encode
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RECORDS, DEV_RECORDS = 4, 2
@@ -69,7 +71,11 @@ STAGES = [
 ]
 
 
-def records(count, seed):
+# Made of three letters twice, so that none is in another.
+WORDS = [2 * f"{a}{b}{c}" for a in "bdgz" for b in "aeiou" for c in "lnrs"]
+
+
+def records(count, seed, words):
     """Stand for those that are made up; the most frequent answer is name0."""
     context = [["Ann", ["Ann is old.", " She taught Bob."]], ["Bob", ["He left."]]]
     for i in range(count):
@@ -80,6 +86,10 @@ def records(count, seed):
             "supporting_facts": [["Ann", 1], ["Bob", 0]],
             "context": context,
         }
+
+
+def vocabulary(words=WORDS):
+    return WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
 
 
 @pytest.fixture
@@ -99,6 +109,7 @@ def half(tmp_path, monkeypatch):
     pretrained.folder.mkdir()
     config = {"model": {"embed_dim": 192, "radius": 16}, "data": {"vocab_size": 4096}}
     (pretrained.folder / "run.json").write_text(json.dumps({"config": config}))
+    vocabulary().save(pretrained.folder / "tokenizer.json")
     return Finetuning(
         pretrained.folder / "hotpotqa",
         pretrained,
@@ -161,6 +172,21 @@ def test_training_and_development_records_are_of_different_series(half, monkeypa
     train, dev = (json.loads(half.raw(x).read_text("utf-8")) for x in ("train", "dev"))
     assert (len(train), len(dev)) == (RECORDS, DEV_RECORDS)
     assert {r["_id"] for r in train}.isdisjoint(r["_id"] for r in dev)
+
+
+def test_names_are_single_tokens_of_the_vocabulary():
+    tokenizer = vocabulary()
+    words = whole_words(tokenizer)
+    assert set(WORDS) <= set(words)
+    for record in made_up(5, seed=1, words=words):
+        name = record["question"].removeprefix(QUESTION).removesuffix("?")
+        both = encode(tokenizer, [name, record["answer"]])
+        assert [len(encoded.ids) for encoded in both] == [1, 1]
+
+
+def test_a_vocabulary_without_words_is_named():
+    with pytest.raises(QuickstartError, match="has 2 tokens that are words of 5 to 9"):
+        whole_words(vocabulary(["walnut", "acorn", "of", "9", "straightforward"]))
 
 
 def test_a_question_leads_from_one_document_to_another():

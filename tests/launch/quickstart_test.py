@@ -324,7 +324,7 @@ def test_arguments_that_training_would_not_take_are_2(argument):
 
 def test_a_field_that_fine_tuning_does_not_have_is_refused_before_anything(capsys):
     with pytest.raises(SystemExit) as caught:
-        quickstart.main(["--finetune", "--finetuning.train.numsteps=7"])
+        quickstart.main(["--finetuning.train.numsteps=7"])
     assert caught.value.code == 2
     assert "'train.numsteps' is no field of" in capsys.readouterr().err
 
@@ -349,7 +349,6 @@ def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
         "--workdir=w",
         "--config=c.py:tiny",
         "--config.train.num_steps=7",
-        "--finetune",
         "--finetuning.train.num_steps=9",
     )
     assert command[1:] == [
@@ -364,5 +363,9 @@ def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
     assert half.folder == workdir.folder / "hotpotqa"
 
 
-def test_fine_tuning_is_asked_for(planned):
-    assert planned()[2] is None
+def test_fine_tuning_can_be_left_out(planned, capsys):
+    assert planned("--pretrain_only")[2] is None
+    with pytest.raises(SystemExit) as caught:
+        quickstart.main(["--pretrain_only", "--finetuning.train.num_steps=7"])
+    assert caught.value.code == 2
+    assert "does not go with --pretrain_only" in capsys.readouterr().err
