@@ -1,13 +1,22 @@
-"""Test environment: CPU with eight simulated devices, set before jax is imported."""
+"""Test environment: CPU with eight simulated devices, set before jax is imported.
+
+Compiling is quick, not thorough. `XLA_FLAGS="--xla_backend_optimization_level=3
+--xla_backend_extra_options="` has the tests run the programs that a user runs.
+"""
 
 import os
 import pathlib
 from typing import NoReturn
 
+from xla_flags import xla_flags
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-_FLAG = "--xla_force_host_platform_device_count=8"
-if _FLAG not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
+os.environ["XLA_FLAGS"] = xla_flags(
+    os.environ.get("XLA_FLAGS", ""),
+    devices=8,
+    # The level of optimisation is one flag for all platforms.
+    quick=os.environ["JAX_PLATFORMS"] == "cpu",
+)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

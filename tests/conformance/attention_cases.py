@@ -1,7 +1,6 @@
 """Random inputs and structures for the conformance tests of attention."""
 
 import dataclasses
-import functools
 
 import jax
 import numpy as np
@@ -11,8 +10,6 @@ from etc_jax.structure import Rules, Structure
 from etc_jax.types import LabelTable, Pieces, Rows
 
 PIECES = ("l2l", "l2g", "g2g", "g2l")
-# Compiling takes longer than running.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,5 +100,5 @@ def outputs_and_gradients(inputs: Inputs, structure, rules: Rules, **options):
         total = sum((a * w).sum() for a, w in zip(out, inputs.weight, strict=True))
         return total, out
 
-    gradients, out = jit(jax.grad(loss, has_aux=True))(inputs.differentiable())
+    gradients, out = jax.jit(jax.grad(loss, has_aux=True))(inputs.differentiable())
     return out, gradients

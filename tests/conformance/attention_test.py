@@ -201,7 +201,7 @@ def test_bfloat16_is_near_float32():
     def run(dtype):
         # Smaller logits: the rounding of inputs, not of the op, grows with them.
         args = jax.tree.map(lambda x: (0.5 * x).astype(dtype), inputs.differentiable())
-        out = cases.jit(attend)(*args)
+        out = jax.jit(attend)(*args)
         assert all(x.dtype == dtype for x in out)
         return jax.tree.map(lambda x: np.asarray(x, np.float32), out)
 
@@ -217,7 +217,7 @@ def test_jit_changes_nothing():
         return global_local.attend(*args, structure, rules, implementation="xla")
 
     args = jax.tree.map(np.float32, inputs.differentiable())
-    assert_trees_close(run(args, structure), cases.jit(run)(args, structure), 1e-6)
+    assert_trees_close(run(args, structure), jax.jit(run)(args, structure), 1e-6)
 
 
 # --- dropout --------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def without_dropout(implementation):
     """What attention gives with no key for dropout, in float32."""
     inputs, run = dropout_setup(implementation)
     args = jax.tree.map(np.float32, inputs.differentiable())
-    return cases.jit(run)(args, None)
+    return jax.jit(run)(args, None)
 
 
 @pytest.mark.parametrize("implementation", ["xla", "dense"])
@@ -256,7 +256,7 @@ def test_dropout_is_a_function_of_its_key_with_the_right_mean(implementation):
     inputs, run = dropout_setup(implementation)
     args = jax.tree.map(np.float32, inputs.differentiable())
     keys = jax.random.split(jax.random.key(0), 500)
-    many = cases.jit(jax.vmap(run, in_axes=(None, 0)))
+    many = jax.jit(jax.vmap(run, in_axes=(None, 0)))
     first, again = many(args, keys), many(args, keys)
     plain = without_dropout(implementation)
     for a, b, c in zip(first, again, plain, strict=True):
@@ -276,7 +276,7 @@ def test_the_gradient_of_dropout_equals_finite_differences():
         )
 
         # One function for values and gradients, as it takes long to compile.
-        @cases.jit
+        @jax.jit
         @jax.value_and_grad
         def loss(args):
             out = run(args, jax.random.key(5))
@@ -297,7 +297,7 @@ def test_the_gradient_of_dropout_equals_finite_differences():
 def test_no_dropout_without_a_key_or_a_rate(implementation):
     inputs, run = dropout_setup(implementation)
     args = jax.tree.map(np.float32, inputs.differentiable())
-    got = cases.jit(functools.partial(run, rate=0.0))(args, jax.random.key(0))
+    got = jax.jit(functools.partial(run, rate=0.0))(args, jax.random.key(0))
     assert_trees_close(got, without_dropout(implementation), 0)
 
 

@@ -26,8 +26,6 @@ CONFIG = EtcConfig(
     initializer_range=0.3,
     attention_block_size=8,
 )
-# Compiling takes longer than running.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 # Tokens of each sentence of each document.
 DOCUMENTS = ((5, 3, 4), (2, 6))
@@ -52,7 +50,7 @@ def batch():
 
 @functools.cache
 def params():
-    return jit(Etc(CONFIG).init)(jax.random.key(0), *batch())["params"]
+    return jax.jit(Etc(CONFIG).init)(jax.random.key(0), *batch())["params"]
 
 
 def apply(config, params, *inputs, **more):
@@ -62,7 +60,7 @@ def apply(config, params, *inputs, **more):
 
 @functools.cache
 def compiled_apply(config):
-    return jit(functools.partial(apply, config))
+    return jax.jit(functools.partial(apply, config))
 
 
 def run(config, params, *inputs):
@@ -81,7 +79,7 @@ def loss(config, params, long, glob, structure):
 
 
 def value_and_grad(config, params, *inputs):
-    return jit(jax.value_and_grad(functools.partial(loss, config)))(params, *inputs)
+    return jax.jit(jax.value_and_grad(functools.partial(loss, config)))(params, *inputs)
 
 
 @functools.cache
@@ -132,7 +130,7 @@ def test_nothing_leaks_across_packed_documents():
             for x, mask in zip(out, masks, strict=True)
         )
 
-    gradient = jit(jax.grad(second_document))(zeros)
+    gradient = jax.jit(jax.grad(second_document))(zeros)
     for x, ids in zip(
         gradient,
         (structure.long_example_ids, structure.global_example_ids),
@@ -186,7 +184,7 @@ def test_eight_devices_equal_one(axes):
     layout = sharding.tree_shardings(params(), mesh)
     in_shardings = (layout, *sharding.batch_shardings(inputs, mesh))
     with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
-        step = jit(
+        step = jax.jit(
             jax.value_and_grad(functools.partial(loss, CONFIG)),
             in_shardings=in_shardings,
             out_shardings=(sharding.replicated(mesh), layout),
@@ -212,7 +210,7 @@ def test_bfloat16_is_near_float32():
 def test_dropout_needs_and_follows_its_key():
     model = Etc(CONFIG, deterministic=False)
 
-    @jit
+    @jax.jit
     def sample(rng):
         return model.apply({"params": params()}, *batch(), rngs={"dropout": rng})
 

@@ -152,14 +152,14 @@ def gradient_fn(params, batch):
         )(params)
 
 
-def compiled(axes, params, batch, fn=gradient_fn, devices=None, jit=jax.jit):
+def compiled(axes, params, batch, fn=gradient_fn, devices=None):
     """`fn` compiled for a mesh, with the layouts that training gives it."""
     config = sharding.MeshConfig(**{"data": 1, **axes})
     mesh = sharding.make_mesh(config, devices or jax.devices())
     layout = sharding.tree_shardings(params, mesh)
     rows = sharding.batch_shardings(batch, mesh)
     with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
-        made = jit(fn, in_shardings=(layout, rows)).lower(params, batch).compile()
+        made = jax.jit(fn, in_shardings=(layout, rows)).lower(params, batch).compile()
     return made, (layout, rows)
 
 
@@ -177,7 +177,7 @@ def whole():
 )
 def test_pretraining_equals_that_on_one_device(axes):
     inputs = (parameters(), pretraining_batch())
-    made, layouts = compiled(axes, *inputs, jit=cases.jit)
+    made, layouts = compiled(axes, *inputs)
     value, gradient = jax.device_get(made(*jax.device_put(inputs, layouts)))
     want_value, want_gradient = whole()
     assert value == pytest.approx(want_value, rel=1e-5)

@@ -3,8 +3,6 @@
 The other side of each comparison is numpy, written here from the other model.
 """
 
-import functools
-
 import jax
 import numpy as np
 import pytest
@@ -15,9 +13,7 @@ from etc_jax.structure import Rules, Structure
 from etc_jax.types import Pieces, Rows
 
 HEADS, SIZE = 2, 4
-# Compiling takes longer than running.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-attend = jit(global_local.attend, static_argnames=("rules", "implementation"))
+attend = jax.jit(global_local.attend, static_argnames=("rules", "implementation"))
 IMPLEMENTATIONS = pytest.mark.parametrize("implementation", ["xla", "dense"])
 
 
@@ -102,8 +98,8 @@ def test_a_wide_radius_and_shared_projections_are_full_attention(implementation)
         implementation=implementation,
     )
     structure = one_example(n, g)
-    params = jit(layer.init)(jax.random.key(0), x, structure)["params"]
-    out = jit(layer.apply)({"params": params}, x, structure)
+    params = jax.jit(layer.init)(jax.random.key(0), x, structure)["params"]
+    out = jax.jit(layer.apply)({"params": params}, x, structure)
 
     together = np.concatenate(x, axis=1)
     params = jax.tree.map(np.asarray, params)

@@ -16,6 +16,7 @@ import ml_collections
 import numpy as np
 import pytest
 from small_text import SMALL, make_cache
+from xla_flags import xla_flags
 
 from etc_jax import config as config_lib
 from etc_jax import registry
@@ -32,16 +33,6 @@ from etc_jax.training.state import abstract_state
 pytest.importorskip("nupunkt")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compiling():
-    """Compiling takes longer than running."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
 
 
 @pytest.fixture(scope="module")
@@ -307,11 +298,10 @@ def command(module, workdir, config) -> list[str]:
 
 
 def one_device() -> dict[str, str]:
-    """An environment with one device, in which compiling is quick."""
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     return {
         **os.environ,
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "XLA_FLAGS": xla_flags(devices=1),
         "PYTHONPATH": path,
     }
 

@@ -38,8 +38,6 @@ MORE_MESHES = [
     {"data": 1, "sequence": 8},
     {"data": 1, "fsdp": 2, "tensor": 2, "sequence": 2},
 ]
-# Compiling takes longer than running.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @functools.cache
@@ -72,7 +70,7 @@ def losses(axes: tuple[tuple[str, int], ...]) -> np.ndarray:
     with on_mesh(mesh), jax.default_matmul_precision("highest"):
         rules = sharding.DEFAULT_RULES
         state = init_state(TASK.init, tx, mesh, rules, jax.random.key(0))
-        step = jit(make_train_step(TASK.loss, tx), donate_argnums=0)
+        step = jax.jit(make_train_step(TASK.loss, tx), donate_argnums=0)
         for i in range(STEPS):
             rows = reader().batch_at(i, sharding.local_rows(BATCH_SIZE, mesh))
             batch = sharding.to_global(rows, mesh, BATCH_SIZE)

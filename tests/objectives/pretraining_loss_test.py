@@ -80,11 +80,7 @@ def params():
     return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
-# Compiling takes most of the time of these tests: one function serves them all.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@jit
+@jax.jit
 def compiled(params, batch, weights, rng):
     """((loss, sums), gradient) without dropout."""
     task = Pretraining(MODEL, ObjectiveConfig("mlm_cpc", *weights))
@@ -115,7 +111,7 @@ def expected_parts(params):
     """(MLM, CPC) losses from the encoder's outputs, place by place."""
     module = EtcForPretraining(MODEL)
 
-    @jit
+    @jax.jit
     def outputs(params):
         def apply(*args, method):
             return module.apply({"params": params}, *args, method=method)
@@ -166,7 +162,7 @@ def test_sums_are_over_the_places_in_use(params):
 
 
 def test_dropout_changes_the_loss_and_follows_the_key(params):
-    loss_fn = jit(TASK.loss, static_argnums=3)
+    loss_fn = jax.jit(TASK.loss, static_argnums=3)
     first, again, second = (
         float(loss_fn(params, BATCH, jax.random.key(seed), False)[0])
         for seed in (1, 1, 2)
@@ -259,7 +255,7 @@ def test_a_batch_of_padding_alone_is_0_with_finite_gradients(params):
 def test_a_tiny_model_learns_one_batch_by_heart(params):
     tx = optax.adam(1e-2)
 
-    @jit
+    @jax.jit
     def update(params, state, gradient):
         updates, state = tx.update(gradient, state)
         return optax.apply_updates(params, updates), state
@@ -325,7 +321,7 @@ def test_without_cpc_entries_the_loss_is_mlm_alone(params):
     words = {k: v for k, v in BATCH.items() if not k.startswith("cpc_")}
     task = Pretraining(MODEL, ObjectiveConfig(mlm_weight=1.0, cpc_weight=0.0))
     loss, sums = jax.jit(task.loss, static_argnums=3)(params, words, None, True)
-    _, both = Pretraining(MODEL, ObjectiveConfig()).loss(params, BATCH, None, True)
+    _, both = compiled(params, BATCH, BOTH, jax.random.key(0))[0]
     assert sorted(sums) == ["mlm_accuracy", "mlm_loss", "mlm_overflow"]
     np.testing.assert_allclose(sums["mlm_loss"], both["mlm_loss"], rtol=1e-5)
     np.testing.assert_allclose(loss, sums["mlm_loss"][0] / sums["mlm_loss"][1])
@@ -334,7 +330,7 @@ def test_without_cpc_entries_the_loss_is_mlm_alone(params):
 
 def test_overflow_is_a_share_of_what_was_chosen(params):
     batch = {**BATCH, "cpc_overflow": BATCH["cpc_overflow"].at[1].set(3)}
-    _, sums = Pretraining(MODEL, ObjectiveConfig()).loss(params, batch, None, True)
+    _, sums = compiled(params, batch, BOTH, jax.random.key(0))[0]
     used = float(BATCH["cpc_weights"].sum())
     assert [float(x) for x in sums["cpc_overflow"]] == [3.0, used + 3.0]
 
@@ -343,7 +339,8 @@ def test_negatives_of_the_same_document_can_be_left_out(params):
     assert len(np.unique(BATCH["cpc_documents"])) > 2  # unused places among them
     alone = {**BATCH, "cpc_documents": jnp.zeros_like(BATCH["cpc_documents"])}
     task = Pretraining(MODEL, ObjectiveConfig(exclude_same_document=True))
-    _, sums = task.loss(params, alone, None, True)
+    loss_fn = jax.jit(task.loss, static_argnums=3)
+    _, sums = loss_fn(params, alone, None, True)
     assert float(sums["cpc_loss"][0]) == 0.0  # every candidate but one's own is out
-    _, sums = task.loss(params, BATCH, None, True)
+    _, sums = loss_fn(params, BATCH, None, True)
     assert float(sums["cpc_loss"][0]) > 0.0

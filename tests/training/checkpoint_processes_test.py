@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from checkpoint_process import state_of, values
 from checkpoint_states import files_of, flip_a_bit, restore, wanted
+from xla_flags import xla_flags
 
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training import manifest
@@ -34,7 +35,7 @@ def start(script, port, index, *args):
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": str(index),
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "XLA_FLAGS": xla_flags(devices=4),
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path]),
     }
     command = [sys.executable, str(HERE / script), *map(str, args)]

@@ -104,11 +104,7 @@ def planned(c):
 def trained(policy):
     """(losses of all steps, the state at the end)."""
     p = planned(config(policy))
-    # Compiling takes longer than running.
-    step = jax.jit(
-        make_train_step(p.job.loss_fn, p.tx),
-        compiler_options={"xla_backend_optimization_level": 0},
-    )
+    step = jax.jit(make_train_step(p.job.loss_fn, p.tx))
     losses = []
     with plan.on_mesh(p.mesh):
         key = jax.random.key(0)
