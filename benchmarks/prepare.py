@@ -189,8 +189,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = report.names(task_lib.NAMES)
-    parser.add_argument("--task", type=names, default=task_lib.NAMES)
+    names = report.names(tuple(SYNTHETIC))
+    parser.add_argument("--task", type=names, default=tuple(SYNTHETIC))
     parser.add_argument("--tokenizer", help="vocabulary; default: a made-up one")
     parser.add_argument("--records", type=int, default=200, help="to make up")
     parser.add_argument("--rounds", type=int, default=15)

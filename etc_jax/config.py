@@ -19,6 +19,7 @@ import ml_collections
 from etc_jax import registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
+    TASKS,
     CheckpointConfig,
     DataConfig,
     ObjectiveConfig,
@@ -349,13 +350,9 @@ def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
         )
 
 
-# Objectives that learn a task, from its prepared inputs.
-_TASKS = ("hotpotqa", "wikihop")
-
-
 def _objective_has_its_data(config: Config) -> Iterator[Problem]:
     name, source = config.objective.name, config.data.source
-    if name in _TASKS and source != "windows":
+    if name in TASKS and source != "windows":
         yield (
             "data.source",
             f"is {source!r}, but objective.name={name!r} learns from prepared inputs; "
@@ -365,7 +362,7 @@ def _objective_has_its_data(config: Config) -> Iterator[Problem]:
         yield (
             "data.source",
             "is 'windows', inputs of a task, but objective.name='mlm_cpc' learns from "
-            f"text; set objective.name to one of {', '.join(_TASKS)}",
+            f"text; set objective.name to one of {', '.join(TASKS)}",
         )
 
 

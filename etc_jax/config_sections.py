@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import itertools
 from collections.abc import Iterator
 from typing import Literal
 
@@ -31,8 +32,8 @@ class ObjectiveConfig:
     """What is learnt: masked words plus contrastive sentences, or a task.
 
     Attributes:
-      name: "mlm_cpc", pre-training (paper, section 3.5); "hotpotqa", "wikihop":
-        fine-tuning (appendix C).
+      name: "mlm_cpc", pre-training (paper, section 3.5); the name of a task,
+        fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop".
       mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
       similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
         a learned temperature.
@@ -40,6 +41,9 @@ class ObjectiveConfig:
         other; the paper names within-batch negatives and no exception.
       final_layer: of WikiHop: one more feed-forward block before the logits.
       label_smoothing: of WikiHop: share of the target spread over all candidates.
+      keyphrase_loss: of OpenKP: which occurrence of a keyphrase is learnt, the "first"
+        or the "best" rated one, the paper's max loss.
+      visual_features: of OpenKP: the model is told what elements look like.
     """
 
     name: str = "mlm_cpc"
@@ -49,6 +53,8 @@ class ObjectiveConfig:
     exclude_same_document: bool = False
     final_layer: bool = True
     label_smoothing: float = 0.0
+    keyphrase_loss: Literal["first", "best"] = "first"
+    visual_features: bool = True
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("objective", self.name)
@@ -64,7 +70,10 @@ class ObjectiveConfig:
 
     def _unused(self) -> Iterator[Problem]:
         """A value that would be left out in silence."""
-        for field in _UNUSED_FIELDS.get(self.name, ()):
+        if self.name not in _OWN_FIELDS:  # registered by another package
+            return
+        others = (fields for name, fields in _OWN_FIELDS.items() if name != self.name)
+        for field in itertools.chain(*others):
             if getattr(self, field) != getattr(ObjectiveConfig, field):
                 yield (
                     field,
@@ -73,14 +82,16 @@ class ObjectiveConfig:
                 )
 
 
-# Objective -> fields that are another one's.
-_OF_PRETRAINING = ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document")
-_OF_WIKIHOP = ("final_layer", "label_smoothing")
-_UNUSED_FIELDS = {
-    "mlm_cpc": _OF_WIKIHOP,
-    "hotpotqa": (*_OF_PRETRAINING, *_OF_WIKIHOP),
-    "wikihop": _OF_PRETRAINING,
+# Objective -> the fields that it alone uses.
+_OWN_FIELDS = {
+    "mlm_cpc": ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document"),
+    "hotpotqa": (),
+    "natural_questions": (),
+    "openkp": ("keyphrase_loss", "visual_features"),
+    "wikihop": ("final_layer", "label_smoothing"),
 }
+# Objectives that learn a task, from its prepared inputs.
+TASKS = tuple(name for name in _OWN_FIELDS if name != "mlm_cpc")
 
 
 @dataclasses.dataclass(frozen=True)

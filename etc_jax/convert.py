@@ -4,7 +4,7 @@
 
         An official ETC checkpoint of TensorFlow: the prefix of its files or the folder
         they are in, with etc_config.json beside them. TensorFlow is not needed. Of a
-        fine-tuned one, --head=hotpotqa or --head=wikihop takes the head too.
+        fine-tuned one, --head=TASK takes what it has beside the encoder too.
 
     python -m etc_jax.convert --lift=bert-base-uncased --out=models/etc_from_bert \\
         --config=configs/etc_base_pretrain.py
@@ -257,12 +257,9 @@ def _import_official(source: TfCheckpoint, config: EtcConfig, head: str | None):
         return import_official(
             source, config, abstract, target=ENCODER, allow_missing=others
         )
-    objective = ObjectiveConfig(head)
-    if head == "wikihop" and not etc_heads.has_final_layer(source):
-        objective = ObjectiveConfig(head, final_layer=False)
-    task = finetuning.find(config, objective)
+    task = finetuning.find(config, etc_heads.objective_of(head, source))
     abstract = jax.eval_shape(task.init, jax.random.key(0))
-    rows = etc_heads.rows(head, target="head/")
+    rows = etc_heads.TASKS[head]
     return import_official(source, config, abstract, target=ENCODER, head=rows)
 
 

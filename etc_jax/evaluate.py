@@ -17,6 +17,9 @@ several machines, which share --out: --shard=0/4 on the first to --shard=3/4 on 
 last; whoever ends last writes the two files. The number of shards may change between
 one call and the next.
 
+An article of Natural Questions is cut into inputs as in training: options of
+tasks.prepare that are not the usual ones are given again, as --option=stride=256.
+
 A record that fits into no input has an empty answer and counts as wrong, as does one
 that cannot be read. HotpotQA's threshold for supporting sentences is the one with the
 best joint F1 (ETC paper, appendix C.2), 0.4 where there are no gold answers.
@@ -37,7 +40,7 @@ from typing import Any
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts, write_whole
-from etc_jax.prediction.inputs import RecordReader, task_module
+from etc_jax.prediction.inputs import RecordReader, task_module, task_of
 from etc_jax.prediction.model_files import open_model
 from etc_jax.prediction.scoreboard import Result, problems_of, settle
 from etc_jax.training.errors import RunError, UserError
@@ -72,9 +75,16 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--threshold", type=float, help="of supporting sentences; default: the best"
     )
     parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how inputs are made, as in tasks.prepare; may come several times",
+    )
+    parser.add_argument(
         "--batch_size",
         type=int,
-        help=f"records at once; default: {runner_lib.ROWS_PER_DEVICE} a device",
+        help=f"inputs at once; default: {runner_lib.ROWS_PER_DEVICE} a device",
     )
     parser.add_argument(
         "--workers", type=int, help="processes that make inputs; default: by cores"
@@ -127,7 +137,7 @@ class _Evaluation:
         self.args = args
         self.model = open_model(args.model, args.step)
         runner_lib.check(self.model)
-        self.task = task_module("task").find(self.model.config.objective.name)
+        self.task = task_of(self.model.config.objective.name, args.option)
         self.settings = self.task.settings
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
@@ -143,6 +153,7 @@ class _Evaluation:
             "files": list(self.survey.sha256),
             "records": len(self.survey.ids),
             "thresholds": list(self.settings),
+            "options": self.task.option_values,
         }
 
     def work(self, parts: Parts, mine: Sequence[int]) -> None:
@@ -151,19 +162,18 @@ class _Evaluation:
         workers = work.workers_for(records, self.args.workers)
         size = runner_lib.rows_for(records, self.args.batch_size)
         runner = runner_lib.Runner(self.model, size)
-        batches = work.batches_of(parts, mine, size)
+        steps = work.steps_of(parts, mine)
         reader = RecordReader(
             self.task.name,
             self.args.files,
             tokenizer_json=self.model.tokenizer_json,
             lengths=self.model.lengths,
-            batches=batches,
+            batches=steps,
             official_quirks=self.model.config.data.official_quirks,
+            options=self.task.option_values,
         )
-        with work.made_ahead(reader, len(batches), workers) as inputs_of:
-            work.make_parts(
-                parts, mine, batches, inputs_of, runner, self.task, self.settings
-            )
+        with work.made_ahead(reader, len(steps), workers) as inputs:
+            work.make_parts(parts, mine, inputs, runner, self.task, self.settings)
 
     def finish(self, out: pathlib.Path, answers: Sequence[Answer]) -> str:
         """Writes the files; the report."""
@@ -213,6 +223,8 @@ class _Evaluation:
             "problems": dict(counts),
             "metrics": dict(result.chosen.metrics),
         }
+        if self.task.option_values:
+            told["options"] = self.task.option_values
         if result.setting is None:
             return told
         pairs = zip(self.settings, result.scores, strict=True)

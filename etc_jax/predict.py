@@ -7,19 +7,21 @@ The model is the folder of a fine-tuning run, of one of its checkpoints, or of o
 `etc_jax.convert --export` made. Records are as the data set has them, without answers:
 one JSON object, an array, or one object a line; from files (also .gz), or from standard
 input. A HotpotQA record needs _id, question and context, a WikiHop record id, query,
-candidates and supports.
+candidates and supports; a Natural Questions record is an article in the original or
+the simplified form.
 
-Prints question, answer and the supporting sentences with their probabilities, or the
-likeliest candidates. --json prints one object a line instead. --html also writes a page
-with the documents, in which supporting sentences and the answer are marked; it needs
-nothing from elsewhere. What cannot be answered is told on standard error, and the
-others go on.
+Prints question, answer and the supporting sentences with their probabilities, the
+likeliest candidates, or the long answer with its score. --json prints one object a
+line instead. --html also writes a page with the documents, in which the answer and what
+supports it are marked; it needs nothing from elsewhere. What cannot be answered is told
+on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
 checkpoint is damaged.
 """
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,9 +30,10 @@ from typing import Any
 
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import write_whole
-from etc_jax.prediction.inputs import make_input, task_module
+from etc_jax.prediction.inputs import Input, make_input, task_module, task_of
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
+from etc_jax.prediction.record_stream import through_model
 from etc_jax.training.errors import RunError, UserError
 
 
@@ -48,7 +51,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         type=float,
         help="probability that a supporting sentence has at least; default: 0.4",
     )
-    parser.add_argument("--batch_size", type=int, help="records at once")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how inputs are made, as in tasks.prepare; may come several times",
+    )
+    parser.add_argument("--batch_size", type=int, help="inputs at once")
     parser.add_argument("--html", type=Path, metavar="FILE", help="page to write")
     parser.add_argument("--json", action="store_true", help="one object a line")
     parser.add_argument(
@@ -67,16 +77,15 @@ def predict(args: argparse.Namespace) -> int:
         raise UserError(f"--html: there is no folder {args.html.absolute().parent}")
     model = open_model(args.model, args.step)
     runner_lib.check(model)
-    task = task_module("task").find(model.config.objective.name)
+    task = task_of(model.config.objective.name, args.option)
     setting = task.setting
     if args.threshold is not None:
         setting = task.checked_setting(args.threshold)
-    windows = list(_windows(args.files, model, task))
-    if not windows:
-        raise UserError("there was no record that could be answered")
+    inputs = _inputs(args.files, model, task)
     explained = []
-    for told in _explained(windows, model, task, setting, args.batch_size):
-        explained.append(told)
+    for told in _explained(inputs, model, task, setting, args.batch_size):
+        if args.html is not None:
+            explained.append(told)
         print(json.dumps(told.as_json()) if args.json else f"{told.text()}\n")
     if args.html is not None:
         page = task_module("answers_page").page(explained, task=task.name)
@@ -85,8 +94,8 @@ def predict(args: argparse.Namespace) -> int:
     return 0
 
 
-def _windows(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Any]:
-    """An input for each record that can be one; the others are told."""
+def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
+    """Each record that can be an input; the others are told."""
     sizes = type(task.sizes)(*model.lengths)
     bad_record = task_module("records").BadRecordError
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
@@ -110,18 +119,44 @@ def _windows(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[A
         if made.problem is not None:
             _tell(f"{raw.where}: {': '.join(made.problem)}")
         else:
-            yield made.window
+            yield made
 
 
 def _explained(
-    windows: list[Any], model: TrainedModel, task: Any, setting: Any, asked: int | None
+    inputs: Iterator[Input],
+    model: TrainedModel,
+    task: Any,
+    setting: Any,
+    asked: int | None,
 ) -> Iterator[Any]:
-    """What a reader wants to see of each window."""
-    runner = runner_lib.Runner(model, runner_lib.rows_for(len(windows), asked))
-    for start in range(0, len(windows), runner.batch_size):
-        some = windows[start : start + runner.batch_size]
-        outputs = runner.fetch(runner.start(task.inputs(some)))
-        yield from task.explain(outputs, some, setting)
+    """What a reader wants to see of each record.
+
+    Raises:
+      UserError: if there is none, before anything is compiled.
+    """
+    first = _first(inputs, runner_lib.full_rows())
+    if not first:
+        raise UserError("there was no record that could be answered")
+    windows = sum(len(made.windows) for made in first)
+    runner = runner_lib.Runner(model, runner_lib.rows_for(windows, asked))
+
+    def read(outputs: Any, windows: Sequence[Any]) -> Sequence[Any]:
+        return task.explain(outputs, windows, setting)
+
+    every = itertools.chain(first, inputs)
+    for record in through_model(every, runner, task.inputs, read):
+        yield task.pool_explained(record.windows)
+
+
+def _first(inputs: Iterator[Input], enough: int) -> list[Input]:
+    """The first records, until they have so many windows: what batches will be like."""
+    taken, count = [], 0
+    for made in inputs:
+        taken.append(made)
+        count += len(made.windows)
+        if count >= enough:
+            break
+    return taken
 
 
 def _tell(message: str) -> None:

@@ -21,7 +21,8 @@ class Finetuning:
 
     Attributes:
       task: name of the objective.
-      num_examples: of the training set, those that cannot be trained on left out.
+      num_examples: inputs of the training set, those that cannot be trained on left
+        out.
       epochs: passes over them.
       batch_size: examples of a step.
       learning_rate: the peak.
@@ -86,3 +87,32 @@ def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:
     """
     for values in itertools.product(*grid.values()):
         yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
+
+
+def given_windows(arg: str, setting: Finetuning) -> tuple[str, Finetuning]:
+    """The number of inputs that the argument of a config file tells, taken out of it.
+
+    How many windows there are of long articles, preparing them tells alone.
+
+    Args:
+      arg: names joined by commas, one of which may be `windows=NUMBER`.
+      setting: whose `num_examples` the number is.
+
+    Returns:
+      (the other names, the setting with the number).
+
+    Raises:
+      ValueError: if it is no whole number above 0, or given twice.
+    """
+    mark = "windows="
+    names = arg.split(",") if arg else []
+    numbers = [name.removeprefix(mark) for name in names if name.startswith(mark)]
+    rest = ",".join(name for name in names if not name.startswith(mark))
+    if not numbers:
+        return rest, setting
+    if len(numbers) > 1 or not numbers[0].isdecimal() or int(numbers[0]) == 0:
+        raise ValueError(
+            f"{arg!r} says {mark}{', '.join(numbers)}; expected one whole number, the "
+            "windows that `python -m tasks.prepare` counted"
+        )
+    return rest, dataclasses.replace(setting, num_examples=int(numbers[0]))

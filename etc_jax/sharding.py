@@ -55,6 +55,7 @@ _OWN = None  # this dimension is not split
 PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"token_embedder/embedding", ("vocab", _OWN)),
     (r"(segment|long_position|global_position)_embedder/embedding", REPLICATED),
+    (r"(flag|font|parent_font)_embedder/embedding", REPLICATED),
     (r"embedding_projection/kernel", ("embed", _OWN)),
     (r"(long|global)_query/kernel", ("embed", "heads", "head_dim")),
     (r"(l2l|l2g|g2g|g2l)_(key|value)/kernel", ("embed", "heads", "head_dim")),
@@ -64,7 +65,11 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(long_|global_)?mlp/wo/kernel", ("mlp", "embed")),
     (r"mlm_dense/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
+    (r"looks_in/kernel", (_OWN, _OWN)),
+    (r"looks_out/kernel", ("embed", _OWN)),
+    (r"ngram_\d/kernel", (_OWN, "embed", _OWN)),
     # Heads of a few columns each.
+    (r"ngram_\d_logit/kernel", REPLICATED),
     (r"(support|answer_type|answer_span|candidate)/kernel", REPLICATED),
     (r"[^/]*norm[^/]*/scale", REPLICATED),
     (r"(bias|mlm_bias)", REPLICATED),

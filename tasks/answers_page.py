@@ -10,7 +10,7 @@ import html
 import string
 from collections.abc import Iterator, Sequence
 
-from tasks.explained import Candidate, Document, Explained, Passage
+from tasks.explained import Candidate, Document, Explained, Passage, score_text
 
 # Less than this is not worth a tint.
 _FAINT = 0.05
@@ -78,6 +78,7 @@ mark {
   -webkit-box-decoration-break: clone; box-decoration-break: clone;
 }
 .support { padding: 0.1em 0.15em; }
+.scored { --p: 0.4; }
 .number { margin-left: 0.3em; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .candidates { list-style: none; margin: 0 0 1.75rem; padding: 0; }
 .candidates li { margin-top: 0.35rem; padding: 0.1rem 0 0.2rem; position: relative; }
@@ -127,6 +128,8 @@ def _contents(answers: Sequence[Explained]) -> str:
 
 def _article(number: int, told: Explained) -> str:
     answer = escaped(told.answer) if told.answer else "<em>none</em>"
+    if told.score is not None:
+        answer += _score(told.score)
     lines = [
         f'<article id="answer-{number}">',
         f'<p class="label">Question <span class="text">{escaped(told.id)}</span></p>',
@@ -167,6 +170,9 @@ def _document(document: Document) -> str:
 
 def _passage(passage: Passage, *, may_be_tinted: bool = True) -> str:
     text = marked(passage.text, passage.marks)
+    if passage.is_support and passage.score is not None:
+        names, number = "passage support scored", _score(passage.score)
+        return f'<span class="{names}">{text}</span>{number}'
     probability = passage.probability
     if not may_be_tinted or probability is None or probability < _FAINT:
         return f'<span class="passage">{text}</span>'
@@ -194,8 +200,17 @@ def _number(probability: float) -> str:
     return f'<span class="number">{probability:.0%}</span>'
 
 
+def _score(score: float) -> str:
+    return f'<span class="number">score {score_text(score)}</span>'
+
+
 def _legend(answers: Sequence[Explained]) -> str:
-    if any(a.candidates for a in answers):
+    if any(a.score is not None for a in answers):
+        told = (
+            "Marked: the answer. Tinted: the passage that shows it. A higher score is "
+            "surer; scores have no scale, and every question has a best answer."
+        )
+    elif any(a.candidates for a in answers):
         told = "Marked: where a document mentions the chosen candidate."
     else:
         told = (

@@ -9,49 +9,21 @@ official figures of that are printed, and for each record that lost something, w
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.answers import exact_match
-from etc_jax.scoring.result import Scores
-from tasks import hotpotqa, wikihop
+from tasks import hotpotqa, natural_questions, openkp, wikihop
+from tasks.ceiling_report import Ceiling, Loss
 from tasks.hotpotqa_records import existing_support
 from tasks.multihop import Sizes
+from tasks.natural_questions_ceiling import natural_questions_ceiling
+from tasks.openkp_ceiling import openkp_ceiling
 from tasks.records import BadRecordError, Problems
-
-
-class Loss(NamedTuple):
-    """Something that a record lost, and why."""
-
-    id: str
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Ceiling:
-    """The official figures of gold labels.
-
-    Attributes:
-      scores: of all records that can be read.
-      losses: why a point is missing; empty if and only if none is.
-      problems: what was wrong with the files.
-    """
-
-    scores: Scores
-    losses: tuple[Loss, ...]
-    problems: Problems
-
-    def report(self) -> str:
-        """Everything, as lines."""
-        lines = [f"  {loss.id}: {loss.reason}" for loss in self.losses]
-        parts = [self.problems.report(), self.scores.report()]
-        return "\n".join([*parts, f"{len(lines)} losses", *lines])
 
 
 def hotpotqa_ceiling(
@@ -123,6 +95,8 @@ def wikihop_ceiling(
 
 TASKS = {
     "hotpotqa": (hotpotqa_ceiling, hotpotqa.SIZES),
+    "natural_questions": (natural_questions_ceiling, natural_questions.SIZES),
+    "openkp": (openkp_ceiling, openkp.SIZES),
     "wikihop": (wikihop_ceiling, wikihop.SIZES),
 }
 
@@ -138,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--long_length", type=int, help="default: that of the paper")
     parser.add_argument("--global_length", type=int, help="default: that of the paper")
-    parser.add_argument("files", nargs="+", help="JSON files of the official release")
+    parser.add_argument("files", nargs="+", help="files of the official release")
     args = parser.parse_args(arguments)
     measure, default = TASKS[args.task]
     try:

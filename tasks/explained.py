@@ -19,6 +19,8 @@ class Passage:
       text: as the record has it.
       probability: that it supports the answer; None if the model was not asked, or did
         not see it.
+      score: the same where the model gives no probability: higher is surer, and there
+        is no scale; None without one.
       is_support: whether it is taken as supporting.
       marks: (first, one past the last) characters of what is to be marked: the answer,
         or where the chosen candidate is mentioned.
@@ -28,6 +30,7 @@ class Passage:
     probability: float | None = None
     is_support: bool = False
     marks: tuple[tuple[int, int], ...] = ()
+    score: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,9 @@ class Explained:
       answer: "" if the model gives none.
       documents: of the record.
       candidates: the likeliest first; () if the task has none.
+      score: of the answer, as that of a passage; None without one.
+      prediction: the record's, as the task makes it, where the texts do not say all of
+        it; None where they do.
     """
 
     id: str
@@ -63,6 +69,8 @@ class Explained:
     answer: str
     documents: tuple[Document, ...]
     candidates: tuple[Candidate, ...] = ()
+    score: float | None = None
+    prediction: Any = None
 
     def supporting(self) -> Iterator[tuple[Document, int]]:
         """(document, number of the passage) of all that is taken as supporting."""
@@ -75,6 +83,8 @@ class Explained:
         """Some lines for a terminal."""
         lines = [_wrapped("question", self.question)]
         lines.append(_wrapped("answer", self.answer or "(none)"))
+        if self.score is not None:
+            lines.append(_wrapped("score", score_text(self.score)))
         for candidate in self.candidates[:_SHOWN_CANDIDATES]:
             lines.append(_wrapped(_percent(candidate.probability), candidate.text))
         if more := len(self.candidates) - _SHOWN_CANDIDATES:
@@ -82,7 +92,7 @@ class Explained:
         for document, number in self.supporting():
             passage = document.passages[number]
             told = f"{document.title.text}: {passage.text.strip()}"
-            lines.append(_wrapped(_percent(passage.probability), told))
+            lines.append(_wrapped(_number(passage), told))
         return "\n".join([printable(self.id), *lines])
 
     def as_json(self) -> dict[str, Any]:
@@ -91,22 +101,43 @@ class Explained:
             {
                 "title": document.title.text,
                 "sentence": number,
-                "text": document.passages[number].text,
-                "probability": document.passages[number].probability,
+                **_as_json(document.passages[number]),
             }
             for document, number in self.supporting()
         ]
         told = {"id": self.id, "question": self.question, "answer": self.answer}
+        if self.score is not None:
+            told["score"] = self.score
+        if self.prediction is not None:
+            told["prediction"] = self.prediction
         if self.candidates:
             candidates = [dataclasses.asdict(c) for c in self.candidates]
             return {**told, "candidates": candidates}
         return {**told, "support": support}
 
 
+def _as_json(passage: Passage) -> dict[str, Any]:
+    told = {"text": passage.text}
+    if passage.score is not None:
+        return {**told, "score": passage.score}
+    return {**told, "probability": passage.probability}
+
+
+def score_text(score: float) -> str:
+    """A score as people read it."""
+    return f"{score:.2f}"
+
+
 def printable(text: str) -> str:
     """A text without what moves or colours a terminal, which records may hold."""
     shown = (c if c.isprintable() or c == " " else " " for c in text)
     return " ".join("".join(shown).split())
+
+
+def _number(passage: Passage) -> str:
+    if passage.score is not None:
+        return score_text(passage.score)
+    return _percent(passage.probability)
 
 
 def _percent(probability: float | None) -> str:

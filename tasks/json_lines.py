@@ -14,8 +14,7 @@ from tasks.records import (
     BadRecordError,
     Note,
     Problems,
-    _checked,
-    _Seen,
+    read_records,
 )
 
 T = TypeVar("T")
@@ -34,26 +33,7 @@ def read_line_records(
       BadRecordError: without `problems`, naming the file and the line.
       OSError: if a file cannot be read.
     """
-
-    def parse_line(line: Any, note: Note) -> T:
-        if isinstance(line, BadRecordError):
-            raise line
-        return parse(line, note)
-
-    if isinstance(paths, str | os.PathLike):
-        paths = [paths]
-    seen = _Seen()
-    for path in paths:
-        try:
-            for number, value in read_lines(path):
-                place = (os.fspath(path), number)
-                record = _checked(value, parse_line, place, seen, problems)
-                if record is not None:
-                    yield record
-        except BadRecordError as e:
-            if problems is None:
-                raise
-            problems.add(e)
+    return read_records(paths, parse, problems, read_fn=read_lines)
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
@@ -95,4 +75,4 @@ def _value(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as e:
-        return BadRecordError("broken JSON", f"{e}; expected one JSON object a line")
+        return BadRecordError("broken line", f"{e}; expected one JSON object a line")

@@ -12,6 +12,9 @@ may be neither. An article is cut into windows, of which one prediction is made.
     write(predictions, "predictions.json")
 """
 
+from collections.abc import Sequence
+
+from etc_jax.scoring import natural_questions as scoring
 from tasks.multihop import model_inputs
 from tasks.natural_questions_decoding import (
     NO_ANSWER,
@@ -23,8 +26,10 @@ from tasks.natural_questions_decoding import (
     official_gold,
     pool,
     summarise,
+    unread_gold,
     write,
 )
+from tasks.natural_questions_explained import explain, pool_explained
 from tasks.natural_questions_features import (
     SIZES,
     SIZES_512,
@@ -35,6 +40,7 @@ from tasks.natural_questions_features import (
 )
 from tasks.natural_questions_records import Annotation, Record, parse, read
 from tasks.natural_questions_spans import MODES
+from tasks.task import Task
 
 __all__ = [
     "MODES",
@@ -42,6 +48,7 @@ __all__ = [
     "SIZES",
     "SIZES_512",
     "SIZES_8192",
+    "TASK",
     "Annotation",
     "NaturalQuestionsWindow",
     "Options",
@@ -60,3 +67,34 @@ __all__ = [
     "summarise",
     "write",
 ]
+
+
+def _decode(
+    outputs: Outputs, windows: Sequence[NaturalQuestionsWindow], settings: Sequence
+) -> list[list[Summary]]:
+    """One summary a window: there is one setting."""
+    [_] = settings
+    return [[summary] for summary in summarise(outputs, windows)]
+
+
+TASK = Task(
+    "natural_questions",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    settings=(None,),
+    setting=None,
+    measure=scoring.AVERAGE_F1,
+    decode=_decode,
+    no_answer=NO_ANSWER,
+    official=official,
+    gold=official_gold,
+    score=scoring.score,
+    explain=explain,
+    options=Options(),
+    pool=pool,
+    pool_explained=pool_explained,
+    unread_gold=unread_gold,
+)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.scoring import natural_questions as scoring
-from tasks.ceiling import Ceiling, Loss
+from tasks.ceiling_report import Ceiling, Loss
 from tasks.multihop import Sizes
 from tasks.natural_questions_decoding import (
     MAX_SHORT_WORDS,

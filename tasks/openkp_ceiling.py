@@ -11,7 +11,7 @@ from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.ops.ngrams import MAX_WORDS
 from etc_jax.scoring import openkp as scoring
 from tasks import openkp_decoding as decoding
-from tasks.ceiling import Ceiling, Loss
+from tasks.ceiling_report import Ceiling, Loss
 from tasks.multihop import Sizes
 from tasks.openkp_features import OpenkpWindow, features, find_occurrences
 from tasks.openkp_records import MAX_KEYPHRASES, read

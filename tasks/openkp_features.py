@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from etc_jax.builders import plain_text
 from etc_jax.data.token_types import GLOBAL_TYPE, SENTENCE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.window_fields import Placed
 from etc_jax.ops.ngrams import MAX_WORDS
 from etc_jax.types import Rows
 from tasks import multihop
@@ -42,11 +43,20 @@ class OpenkpWindow(Window):
     Attributes:
       words: of the input, as the page spells them.
       extra: what the model takes besides: `long_words` int32 `[n]`, the word that a
-        long token is a piece of, -1 for padding; and what `visual_arrays` makes.
+        long token is a piece of, -1 for padding; and `visual`, a dict of what
+        `visual_arrays` makes.
     """
 
     words: tuple[str, ...]
-    extra: dict[str, np.ndarray]
+    extra: dict[str, Any]
+
+    axes: ClassVar = {
+        "long_words": Placed("long", -1),
+        "visual": Placed("global"),
+        "start": Placed("window", -1),
+        "length": Placed("window", -1),
+        "occurrences": Placed("long"),
+    }
 
 
 def features(
@@ -99,7 +109,7 @@ def features(
         words=tuple(page.words),
         extra={
             "long_words": _padded(page.word, n, -1),
-            **visual_arrays(record.features[:number], g),
+            "visual": visual_arrays(record.features[:number], g),
         },
     )
     return [window]
@@ -116,8 +126,12 @@ def model_inputs(windows: Sequence[OpenkpWindow]) -> dict[str, Any]:
       ValueError: if there is no window.
     """
     inputs = multihop.model_inputs(windows)
-    extra = {k: np.stack([w.extra[k] for w in windows]) for k in windows[0].extra}
-    return {**inputs, "long_words": extra.pop("long_words"), "visual": extra}
+    looks = [window.extra["visual"] for window in windows]
+    return {
+        **inputs,
+        "long_words": np.stack([window.extra["long_words"] for window in windows]),
+        "visual": {name: np.stack([x[name] for x in looks]) for name in looks[0]},
+    }
 
 
 def _padded(values: Sequence[int], length: int, fill: int) -> np.ndarray:

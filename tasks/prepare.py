@@ -2,6 +2,8 @@
 
     python -m tasks.prepare --task=hotpotqa --tokenizer=vocab.txt \\
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
+    python -m tasks.prepare --task=natural_questions --tokenizer=vocab.txt \\
+        --out=caches/nq_train nq-train-*.jsonl.gz
 
 The files are those of the official release, gzipped or not. Each record becomes inputs
 with labels, once; training reads them by number. A run that was stopped or killed goes
@@ -12,6 +14,7 @@ on are left out, counted and named.
 from __future__ import annotations
 
 import argparse
+import collections
 import hashlib
 import importlib.metadata
 import os
@@ -31,9 +34,10 @@ from etc_jax.data.window_writing import (
     part_of,
 )
 from etc_jax.data.windows import FORMAT, WindowCache
+from tasks import input_options
 from tasks import task as task_lib
 from tasks.multihop import Sizes
-from tasks.records import BadRecordError, Problems
+from tasks.records import FILE_KINDS, BadRecordError, Problems
 from tasks.task import Task
 
 # Characters of a part: a second or two of work, the most that a kill undoes.
@@ -41,8 +45,6 @@ PART_CHARS = 1 << 21
 _PART_RECORDS = 1 << 12
 _MOST_WORKERS = 32
 _PROGRESS_SECS = 10.0
-# Problems that end the reading of a file.
-_FILE_KINDS = ("file cut short", "broken JSON", "not a JSON array")
 
 
 def prepare(
@@ -63,7 +65,7 @@ def prepare(
     `workers` nor an interruption changes a byte of the cache.
 
     Args:
-      task: the data set.
+      task: the data set, with the options of its inputs.
       files: of its official release.
       tokenizer: with the special tokens of the task.
       out: the folder to make.
@@ -85,16 +87,15 @@ def prepare(
         task.name,
         sizes.long_length,
         sizes.global_length,
-        options={"official_quirks": official_quirks},
+        options={"official_quirks": official_quirks, **task.option_values},
         made_by=_made_by(files),
     )
 
     def make(tokenizer_file: pathlib.Path, folder: pathlib.Path) -> Iterator[Any]:
-        options = (sizes, official_quirks)
         recipe = parts.Recipe(
-            _featurizer(task, tokenizer, *options),
+            _featurizer(task, tokenizer, sizes, official_quirks),
             _open_featurizer,
-            (task.name, tokenizer_file, *options),
+            (task.name, task.option_values, tokenizer_file, sizes, official_quirks),
         )
         cut = _cut(task.read(files, problems), part_chars)
         return parts.make_parts(cut, recipe, folder, workers=workers)
@@ -158,21 +159,26 @@ def _featurizer(
             except BadRecordError as e:
                 left_out.add(e.kind, record.id)
                 continue
-            for window in windows:
-                if window.unusable is None:
-                    kept.append(window)
-                else:
-                    left_out.add(window.unusable, record.id)
+            kept += [window for window in windows if window.unusable is None]
+            # A record is named once, however many of its windows are left out.
+            reasons = collections.Counter(w.unusable for w in windows if w.unusable)
+            for reason, count in reasons.items():
+                left_out.update({reason: {"count": count, "first": [record.id]}})
         return part_of(kept, tokenizer.vocab_size, len(records), left_out)
 
     return make
 
 
 def _open_featurizer(
-    name: str, tokenizer_file: pathlib.Path, sizes: Sizes, official_quirks: bool
+    name: str,
+    options: dict[str, Any],
+    tokenizer_file: pathlib.Path,
+    sizes: Sizes,
+    official_quirks: bool,
 ) -> parts.MakeFn:
     tokenizer = Tokenizer.load(tokenizer_file)
-    return _featurizer(task_lib.find(name), tokenizer, sizes, official_quirks)
+    task = task_lib.find(name).with_options(options)
+    return _featurizer(task, tokenizer, sizes, official_quirks)
 
 
 def _found(problems: Problems) -> dict[str, Any]:
@@ -207,7 +213,7 @@ def report(cache: WindowCache) -> str:
     for kind, problem in found.items():
         lines.append(f"  {problem['count']} x {kind}")
         lines += [f"      {message}" for message in problem["first"]]
-    unread = sum(found[kind]["count"] for kind in _FILE_KINDS if kind in found)
+    unread = sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
     if unread:
         lines.append(
             f"WARNING: {unread} of the files could not be read to the end (see above): "
@@ -265,7 +271,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         default=min(_cores(), _MOST_WORKERS),
         help="processes that work; 0: no other than this (default: %(default)s)",
     )
-    parser.add_argument("files", nargs="+", help="JSON files of the official release")
+    parser.add_argument("files", nargs="+", help="files of the official release")
+    input_options.add_flags(parser)
     return parser.parse_args(arguments)
 
 
@@ -275,7 +282,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
       ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
     """
-    task = task_lib.find(args.task)
+    task = task_lib.find(args.task).with_options(input_options.given(args))
     sizes = Sizes(
         _or(args.long_length, task.sizes.long_length),
         _or(args.global_length, task.sizes.global_length),

@@ -1,4 +1,4 @@
-"""Records of released files: a JSON array read as a stream, checked, and counted.
+"""Records of released files: read as a stream, checked, and counted.
 
 What is wrong with a record is a `BadRecordError`, which names the file and the record.
 With a `Problems` the error is counted there and reading goes on; without, it is raised.
@@ -27,6 +27,16 @@ _MOST_PATHS = 1 << 16
 _BROKEN_GZIP = (zlib.error, gzip.BadGzipFile)
 _DECODER = json.JSONDecoder()
 
+# Problems that end the reading of a file: the records behind are missing.
+FILE_KINDS = (
+    "file cut short",
+    "broken JSON",
+    "broken gzip",
+    "line too long",
+    "not a JSON array",
+    "text after the array",
+)
+
 
 class BadRecordError(ValueError):
     """A record, or the rest of a file, that cannot be used.
@@ -42,7 +52,11 @@ class BadRecordError(ValueError):
 
     def at(self, where: str) -> BadRecordError:
         """The same problem with the place in front of the message."""
-        return BadRecordError(self.kind, f"{where}: {self.message}")
+        return type(self)(self.kind, f"{where}: {self.message}")
+
+
+class PassedOverError(BadRecordError):
+    """A record that is left out by rule and not for a fault: nothing is lost."""
 
 
 @dataclasses.dataclass
@@ -51,12 +65,14 @@ class Problems:
 
     Attributes:
       read: records that came out of the files.
+      lost: further records that were there and cannot be used.
       counts: how often each kind came up.
       messages: the first `most` messages of each kind.
       most: how many messages are kept.
     """
 
     read: int = 0
+    lost: int = 0
     counts: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
@@ -69,6 +85,13 @@ class Problems:
         if len(messages) < self.most:
             messages.append(problem.message)
 
+    def first_of_files(self) -> BadRecordError | None:
+        """A problem that ended the reading of a file; None if there was none."""
+        for kind in FILE_KINDS:
+            if kind in self.counts:
+                return BadRecordError(kind, self.messages[kind][0])
+        return None
+
     def report(self) -> str:
         """The counts and the first messages, a line each."""
         lines = [f"{self.read} records read, {self.counts.total()} problems"]
@@ -76,166 +99,6 @@ class Problems:
             lines.append(f"  {count} x {kind}")
             lines += [f"      {message}" for message in self.messages[kind]]
         return "\n".join(lines)
-
-
-Note = Callable[[str, str], None]
-Place = tuple[str, int]
-
-
-def read_records(
-    paths: Sequence[str | os.PathLike],
-    parse: Callable[[Any, Note], T],
-    problems: Problems | None = None,
-) -> Iterator[T]:
-    """The records of some files, one after another; nothing but one is in memory.
-
-    Args:
-      paths: files that hold one JSON array each, UTF-8, gzipped if named `.gz`.
-      parse: from (JSON value, note) to a record with an `id`. It raises BadRecordError
-        for what cannot be used, and calls `note(kind, message)` for a part that it
-        leaves out.
-      problems: where both are counted; None: what cannot be used is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    if isinstance(paths, str | os.PathLike):
-        paths = [paths]
-    seen = _Seen()
-    for path in paths:
-        try:
-            for number, value in read_array(path):
-                place = (os.fspath(path), number)
-                record = _checked(value, parse, place, seen, problems)
-                if record is not None:
-                    yield record
-        except BadRecordError as e:
-            if problems is None:
-                raise
-            problems.add(e)
-
-
-def _checked(value, parse, place: Place, seen: _Seen, problems):
-    """The record, or None if it was counted as unusable."""
-    where = _spelled(place)
-
-    def note(kind: str, message: str) -> None:
-        if problems is not None:
-            problems.add(BadRecordError(kind, f"{where}: {message}"))
-
-    try:
-        record = parse(value, note)
-        if (first := seen.find(record.id)) is not None:
-            raise BadRecordError(
-                "id twice", f"{record.id!r}, first in {_spelled(first)}"
-            )
-    except BadRecordError as e:
-        if problems is None:
-            raise e.at(where) from e
-        problems.add(e.at(where))
-        return None
-    seen.add(record.id, place)
-    if problems is not None:
-        problems.read += 1
-    return record
-
-
-class _Seen:
-    """Where ids came first. It grows with the files, so it keeps hashes of 64 bits."""
-
-    def __init__(self):
-        self._paths: list[str] = []
-        self._places: dict[int, int] = {}
-
-    def find(self, name: str) -> Place | None:
-        """The first place of an id; None if it is new."""
-        if (place := self._places.get(hash(name))) is None:
-            return None
-        number, path = divmod(place, _MOST_PATHS)
-        return self._paths[path], number
-
-    def add(self, name: str, place: Place) -> None:
-        path, number = place
-        if path not in self._paths[-1:]:
-            self._paths.append(path)
-        # One number takes half of the memory of a pair.
-        self._places[hash(name)] = number * _MOST_PATHS + len(self._paths) - 1
-
-
-def _spelled(place: Place) -> str:
-    return f"{place[0]}, record {place[1]}"
-
-
-# --- fields ---------------------------------------------------------------------------
-
-
-class Fields:
-    """The fields of a JSON object, each with its type checked."""
-
-    def __init__(self, value: Any):
-        """Takes the object.
-
-        Raises:
-          BadRecordError: if it is none.
-        """
-        if not isinstance(value, dict):
-            raise BadRecordError("wrong type", f"{_name(value)}, expected an object")
-        self._value = value
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._value
-
-    def get(self, key: str, kind: type[T]) -> T:
-        """A field of one type.
-
-        Raises:
-          BadRecordError: if it is missing or of another type.
-        """
-        if key not in self._value:
-            have = ", ".join(sorted(self._value)) or "none"
-            raise BadRecordError("missing field", f"no {key!r}; fields are: {have}")
-        value = self._value[key]
-        if not isinstance(value, kind):
-            expected = _NAMES[kind]
-            raise BadRecordError(
-                "wrong type", f"{key!r} is {_name(value)}, expected {expected}"
-            )
-        return value
-
-    def text(self, key: str, *, may_be_blank: bool = False) -> str:
-        """A string, with something in it unless it may be blank."""
-        text = self.get(key, str)
-        if not may_be_blank and not text.strip():
-            raise BadRecordError("empty field", f"{key!r} is blank, expected text")
-        return text
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings with at least one."""
-        return strings(self.get(key, list), key, may_be_empty=False)
-
-
-def strings(value: Any, what: str, *, may_be_empty: bool = True) -> tuple[str, ...]:
-    """A JSON list of strings.
-
-    Raises:
-      BadRecordError: if it is something else, or empty where it may not be.
-    """
-    if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
-        wrong = [x for x in value if not isinstance(x, str)] or [value]
-        raise BadRecordError(
-            "wrong type", f"{_name(wrong[0])} in {what!r}, expected a list of strings"
-        )
-    if not value and not may_be_empty:
-        raise BadRecordError("empty field", f"{what!r} is an empty list")
-    return tuple(value)
-
-
-_NAMES = {str: "a string", list: "a list", dict: "an object"}
-
-
-def _name(value: Any) -> str:
-    return f"{type(value).__name__} {str(value)[:40]!r}"
 
 
 # --- stream ---------------------------------------------------------------------------
@@ -341,3 +204,173 @@ class _Reader:
                 if len(self._text) - self._at > MAX_RECORD_CHARS:
                     raise
             self._grow()
+
+
+# --- records --------------------------------------------------------------------------
+
+Note = Callable[[str, str], None]
+Place = tuple[str, int]
+# From a file to (number from 1, JSON value) of its records. A value that is an error
+# is a record that cannot be read.
+ReadFn = Callable[[str | os.PathLike], Iterator[tuple[int, Any]]]
+
+
+def read_records(
+    paths: Sequence[str | os.PathLike],
+    parse: Callable[[Any, Note], T],
+    problems: Problems | None = None,
+    read_fn: ReadFn = read_array,
+) -> Iterator[T]:
+    """The records of some files, one after another; nothing but one is in memory.
+
+    Args:
+      paths: files in UTF-8, gzipped if named `.gz`.
+      parse: from (JSON value, note) to a record with an `id`. It raises BadRecordError
+        for what cannot be used, and calls `note(kind, message)` for a part that it
+        leaves out.
+      problems: where both are counted; None: what cannot be used is raised.
+      read_fn: the values of a file; `read_array` if it holds one JSON array.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the record.
+      OSError: if a file cannot be read.
+    """
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    seen = _Seen()
+    for path in paths:
+        try:
+            for number, value in read_fn(path):
+                place = (os.fspath(path), number)
+                record = _checked(value, parse, place, seen, problems)
+                if record is not None:
+                    yield record
+        except BadRecordError as e:
+            if problems is None:
+                raise
+            problems.add(e)
+
+
+def _checked(value, parse, place: Place, seen: _Seen, problems):
+    """The record, or None if it was counted as unusable."""
+    where = _spelled(place)
+
+    def note(kind: str, message: str) -> None:
+        if problems is not None:
+            problems.add(BadRecordError(kind, f"{where}: {message}"))
+
+    try:
+        if isinstance(value, BadRecordError):
+            raise value
+        record = parse(value, note)
+        if (first := seen.find(record.id)) is not None:
+            raise BadRecordError(
+                "id twice", f"{record.id!r}, first in {_spelled(first)}"
+            )
+    except BadRecordError as e:
+        if problems is None:
+            raise e.at(where) from e
+        problems.add(e.at(where))
+        problems.lost += not isinstance(e, PassedOverError)
+        return None
+    seen.add(record.id, place)
+    if problems is not None:
+        problems.read += 1
+    return record
+
+
+class _Seen:
+    """Where ids came first. It grows with the files, so it keeps hashes of 64 bits."""
+
+    def __init__(self):
+        self._paths: list[str] = []
+        self._places: dict[int, int] = {}
+
+    def find(self, name: str) -> Place | None:
+        """The first place of an id; None if it is new."""
+        if (place := self._places.get(hash(name))) is None:
+            return None
+        number, path = divmod(place, _MOST_PATHS)
+        return self._paths[path], number
+
+    def add(self, name: str, place: Place) -> None:
+        path, number = place
+        if path not in self._paths[-1:]:
+            self._paths.append(path)
+        # One number takes half of the memory of a pair.
+        self._places[hash(name)] = number * _MOST_PATHS + len(self._paths) - 1
+
+
+def _spelled(place: Place) -> str:
+    return f"{place[0]}, record {place[1]}"
+
+
+# --- fields ---------------------------------------------------------------------------
+
+
+class Fields:
+    """The fields of a JSON object, each with its type checked."""
+
+    def __init__(self, value: Any):
+        """Takes the object.
+
+        Raises:
+          BadRecordError: if it is none.
+        """
+        if not isinstance(value, dict):
+            raise BadRecordError("wrong type", f"{_name(value)}, expected an object")
+        self._value = value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def get(self, key: str, kind: type[T]) -> T:
+        """A field of one type.
+
+        Raises:
+          BadRecordError: if it is missing or of another type.
+        """
+        if key not in self._value:
+            have = ", ".join(sorted(self._value)) or "none"
+            raise BadRecordError("missing field", f"no {key!r}; fields are: {have}")
+        value = self._value[key]
+        if not isinstance(value, kind):
+            expected = _NAMES[kind]
+            raise BadRecordError(
+                "wrong type", f"{key!r} is {_name(value)}, expected {expected}"
+            )
+        return value
+
+    def text(self, key: str, *, may_be_blank: bool = False) -> str:
+        """A string, with something in it unless it may be blank."""
+        text = self.get(key, str)
+        if not may_be_blank and not text.strip():
+            raise BadRecordError("empty field", f"{key!r} is blank, expected text")
+        return text
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings with at least one."""
+        return strings(self.get(key, list), key, may_be_empty=False)
+
+
+def strings(value: Any, what: str, *, may_be_empty: bool = True) -> tuple[str, ...]:
+    """A JSON list of strings.
+
+    Raises:
+      BadRecordError: if it is something else, or empty where it may not be.
+    """
+    if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
+        wrong = [x for x in value if not isinstance(x, str)] or [value]
+        raise BadRecordError(
+            "wrong type", f"{_name(wrong[0])} in {what!r}, expected a list of strings"
+        )
+    if not value and not may_be_empty:
+        raise BadRecordError("empty field", f"{what!r} is an empty list")
+    return tuple(value)
+
+
+_NAMES = {str: "a string", list: "a list", dict: "an object"}
+
+
+def _name(value: Any) -> str:
+    return f"{type(value).__name__} {str(value)[:40]!r}"

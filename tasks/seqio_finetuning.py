@@ -216,23 +216,25 @@ class OfficialFigures:
           ValueError: if a record has no gold answer, or outputs do not fit.
         """
         _, outputs = model_output
-        rows: dict[str, int] = {}
+        rows: dict[str, list[int]] = {}
         for number, example in enumerate(inputs):
-            rows[example["id"][0].decode(*NAME_CODEC)] = number
+            name = example["id"][0].decode(*NAME_CODEC)
+            rows.setdefault(name, []).append(number)
             split = example[SPLIT].decode()
         return Figures(self._figures(split, rows, outputs))
 
-    def _figures(self, split: str, rows: Mapping[str, int], outputs) -> dict:
+    def _figures(self, split: str, rows: Mapping[str, list[int]], outputs) -> dict:
         task, predictions = self.source.task, {}
         gold, unfit, is_whole = [], [], True
         for record, windows in self.source.read(split, Problems()):
             if not windows:
                 unfit.append(record)
-            elif (row := rows.get(record.id)) is None:
+            elif len(own := rows.get(record.id, [])) < len(windows):
                 is_whole = False
             else:
-                own = jax.tree.map(lambda x, at=row: x[at : at + 1], outputs)
-                [[predictions[record.id]]] = task.decode(own, windows, (self.setting,))
+                own = jax.tree.map(lambda x, own=own: np.asarray(x)[own], outputs)
+                decoded = task.decode(own, windows, (self.setting,))
+                [predictions[record.id]] = task.predictions(decoded)
                 gold.append(self._gold(record))
         for record in unfit if is_whole else ():
             predictions[record.id] = task.no_answer

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.records import Problems, read_array
+from tasks.records import Problems
 from tasks.task import Task
 
 _NAMED = 3
@@ -42,17 +42,18 @@ def survey(task: Task, paths: Sequence[str | os.PathLike]) -> Survey:
       ValueError: if no record can be read, or some have a gold answer and some none.
       OSError: if a file cannot be read.
     """
-    count = sum(1 for path in paths for _ in read_array(path))
     problems = Problems()
     ids, gold = [], []
     for record in task.read(paths, problems):
         ids.append(record.id)
         gold.append(task.gold(record))
+    if broken := problems.first_of_files():
+        raise broken
     if not ids:
         raise ValueError(f"there is no record to evaluate: {problems.report()}")
     return Survey(
         ids=tuple(ids),
-        unreadable=count - len(ids),
+        unreadable=problems.lost,
         gold=_all_or_none(ids, gold),
         problems=problems,
         sha256=tuple(_sha256(path) for path in paths),

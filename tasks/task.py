@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +14,24 @@ from tasks.explained import Explained
 from tasks.multihop import Sizes, Window
 from tasks.records import Note, Problems
 
-NAMES = ("hotpotqa", "wikihop")
+NAMES = ("hotpotqa", "wikihop", "natural_questions")
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
 Prediction = Any
+# What one window says towards that, small whatever the window, as JSON takes it.
+Decoded = Any
 # What decoding can be set to: a threshold, or None where there is nothing to choose.
 Setting = float | None
+
+
+def only(of_windows: Sequence[Any]) -> Any:
+    """What the one window of a record says.
+
+    Raises:
+      ValueError: if there is not just one.
+    """
+    [said] = of_windows
+    return said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,26 +39,35 @@ class Task:
     """A data set: `tasks.NAME.TASK`.
 
     Outputs are those of the model of this name in `etc_jax.objectives.finetuning`, as
-    numpy arrays with a row for each window.
+    numpy arrays with a row for each window. Windows of a record may lie in several
+    batches, so that what is said of a record is put together from what each says.
 
     Attributes:
       name: of the data set, and of its objective in a config.
       sizes: lengths of the paper's inputs.
       read: (paths, problems) -> records of official files; see `records.read_records`.
       parse: (JSON value, note) -> one record.
-      features: (record, tokenizer, sizes, official_quirks=False) -> its windows.
+      features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
+        more.
       inputs: windows -> the batch that a model takes.
       settings: of decoding, to be tried where there are gold answers.
       setting: the one to take where there are none.
       measure: the official figure that a setting is chosen by; higher is better.
-      decode: (outputs, windows, settings) -> for each window the prediction of each
-        setting.
+      decode: (outputs, windows, settings) -> for each window what each setting makes
+        of it.
       no_answer: the prediction for a record that fits into no window.
       official: {record id: prediction} -> what the official prediction file holds.
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official figures.
-      explain: (outputs, windows, setting) -> for each window what a reader wants to
-        see.
+      explain: (outputs, windows, setting) -> for each window what of it a reader wants
+        to see.
+      options: how inputs are made, a frozen dataclass that `features` has been given,
+        or takes by default; None if there is nothing to choose.
+      pool: what a setting makes of all windows of a record, in order -> its prediction.
+      pool_explained: the same of what `explain` makes -> what a reader is shown.
+      unread_gold: id -> what `score` wants of a record that could not be read, so that
+        no answer to it is right; None: figures are means over records, to which such a
+        record adds 0.
     """
 
     name: str
@@ -57,12 +79,24 @@ class Task:
     settings: tuple[Setting, ...]
     setting: Setting
     measure: str
-    decode: Callable[[Any, Sequence[Window], Sequence[Setting]], list[list[Prediction]]]
+    decode: Callable[[Any, Sequence[Window], Sequence[Setting]], list[list[Decoded]]]
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
-    explain: Callable[[Any, Sequence[Window], Setting], list[Explained]]
+    explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
+    options: Any = None
+    pool: Callable[[Sequence[Decoded]], Prediction] = only
+    pool_explained: Callable[[Sequence[Any]], Explained] = only
+    unread_gold: Callable[[str], dict[str, Any]] | None = None
+
+    def predictions(self, decoded: Sequence[Sequence[Decoded]]) -> list[Prediction]:
+        """A record's prediction of each setting.
+
+        Args:
+          decoded: of each of its windows, one or more, in order; see `decode`.
+        """
+        return [self.pool(of_setting) for of_setting in zip(*decoded, strict=True)]
 
     def checked_setting(self, setting: float) -> Setting:
         """A setting that a user has chosen, if decoding takes it.
@@ -75,6 +109,28 @@ class Task:
         if not 0 <= setting <= 1:
             raise ValueError(f"threshold is {setting}; expected 0 to 1")
         return setting
+
+    @property
+    def option_values(self) -> dict[str, Any]:
+        """The options by name, as JSON takes them; {} if there are none."""
+        return {} if self.options is None else dataclasses.asdict(self.options)
+
+    def with_options(self, values: Mapping[str, Any]) -> Task:
+        """The same with some options changed.
+
+        Raises:
+          ValueError: if there is no such option, or it does not take the value.
+        """
+        if foreign := sorted(values.keys() - self.option_values.keys()):
+            there = ", ".join(self.option_values) or "none at all"
+            raise ValueError(
+                f"{self.name} has no option {', '.join(foreign)}; there are: {there}"
+            )
+        if not values:
+            return self
+        options = dataclasses.replace(self.options, **values)
+        features = functools.partial(self.features, options=options)
+        return dataclasses.replace(self, options=options, features=features)
 
 
 def find(name: str) -> Task:

@@ -223,7 +223,31 @@ def test_an_official_checkpoint_becomes_a_model(here, run):
     assert "left over in the checkpoint: global_step" in out
 
 
-def with_head(monkeypatch, task, final_layer=True):
+def openkp_shapes(width, looks):
+    """Variable -> shape, of what is beside the encoder."""
+    shapes = {f"word_emb_layer_norm/{x}": (width,) for x in ("gamma", "beta")}
+    for k in range(1, 6):
+        shapes |= {
+            f"{k}gram_conv/kernel": (k, width, width),
+            f"{k}gram_conv/bias": (width,),
+            f"{k}gram_layer_norm/gamma": (width,),
+            f"{k}gram_layer_norm/beta": (width,),
+            f"logit_dense{k - 1}/kernel": (width, 1),
+        }
+    if not looks:
+        return shapes
+    return shapes | {
+        "indicator_cross_emb_lookup/embedding_table": (8, width),
+        "font_id_emb_lookup/embedding_table": (24, width),
+        "parent_font_id_emb_lookup/embedding_table": (24, width),
+        "dense_feature_projection/kernel": (13, width),
+        "dense_feature_projection/bias": (width,),
+        "dense_feature_layer2/kernel": (width, width),
+        "dense_feature_layer2/bias": (width,),
+    }
+
+
+def with_head(monkeypatch, task, final_layer=True, looks=True):
     """Lets the command see random variables of a head beside the official encoder."""
     folder = official_folder()
     variables = {name: TfCheckpoint(folder)[name] for name in TfCheckpoint(folder)}
@@ -239,6 +263,13 @@ def with_head(monkeypatch, task, final_layer=True):
             "answer_span_output_weights": (2, width),
             "answer_span_output_bias": (2,),
         },
+        "natural_questions": {
+            "cls/nq/long_output_weights": (4, width),
+            "cls/nq/long_output_bias": (4,),
+            "answer_type_output_weights": (5, width),
+            "answer_type_output_bias": (5,),
+        },
+        "openkp": openkp_shapes(width, looks),
         "wikihop": {"output_weights": (1, width), "output_bias": (1,)},
     }[task]
     if task == "wikihop" and final_layer:
@@ -256,18 +287,35 @@ def with_head(monkeypatch, task, final_layer=True):
     return f"--official={folder}", head
 
 
-def test_the_head_of_a_fine_tuned_checkpoint_comes_too(here, run, monkeypatch):
-    official, head = with_head(monkeypatch, "hotpotqa")
-    code, out, err = run(official, "--out=model", "--head=hotpotqa")
+@pytest.mark.parametrize(
+    "task, path, variable",
+    [
+        ("hotpotqa", "head/answer_span/kernel", "answer_span_output_weights"),
+        ("natural_questions", "head/answer_span/kernel", "cls/nq/long_output_weights"),
+        ("openkp", "head/ngram_3/kernel", "3gram_conv/kernel"),
+        ("openkp", "visual/looks_out/kernel", "dense_feature_layer2/kernel"),
+    ],
+)
+def test_the_head_of_a_fine_tuned_checkpoint_comes_too(
+    here, run, monkeypatch, task, path, variable
+):
+    official, head = with_head(monkeypatch, task)
+    code, out, err = run(official, "--out=model", f"--head={task}")
     assert code == 0, err
-    assert (
-        "hotpotqa head" in out and "1 left over in the checkpoint: global_step" in out
-    )
+    assert f"{task} head" in out
+    assert "1 left over in the checkpoint: global_step" in out
+    params = flatten(native.load("model").params)
+    want = head[variable] if task == "openkp" else head[variable].T
+    np.testing.assert_array_equal(params[path], want)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_looks_are_there_if_the_checkpoint_sees_them(here, run, monkeypatch, looks):
+    official, _ = with_head(monkeypatch, "openkp", looks=looks)
+    code, _, err = run(official, "--out=model", "--head=openkp")
+    assert code == 0, err
     params = native.load("model").params
-    assert set(params) == {"encoder", "head"}
-    np.testing.assert_array_equal(
-        params["head"]["answer_span"]["kernel"], head["answer_span_output_weights"].T
-    )
+    assert set(params) == {"encoder", "head"} | ({"visual"} if looks else set())
 
 
 @pytest.mark.parametrize("final_layer", [True, False])

@@ -15,8 +15,9 @@ from etc_jax.sharding import path_of
 from etc_jax.training import workdir
 from etc_jax.training.checkpoint import Checkpointer
 from etc_jax.training.state import TrainState
-from tasks.synthetic import hotpotqa, wikihop
+from tasks.synthetic import hotpotqa, natural_questions, wikihop
 from tasks.synthetic.hotpotqa import HotpotQaSizes
+from tasks.synthetic.natural_questions import NaturalQuestionsSizes
 from tasks.synthetic.wikihop import WikiHopSizes
 
 SPECIAL = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]"]
@@ -29,21 +30,31 @@ PIECES = [*SPECIAL, "[MASK]", *BEGINNINGS, *".,?-'()_", *(f"##{b}" for b in BEGI
 PIECES = list(dict.fromkeys(PIECES))
 
 
-def tokenizer() -> WordPieceTokenizer:
+# Natural Questions has roles for unused pieces of higher ids.
+UNUSED = [f"[unused{i}]" for i in range(6, 104)]
+
+
+def tokenizer(name: str = "") -> WordPieceTokenizer:
     """Of pairs of letters: any text is short enough."""
-    return WordPieceTokenizer(PIECES)
+    more = UNUSED if name == "natural_questions" else []
+    at = PIECES.index("[UNK]")
+    return WordPieceTokenizer([*PIECES[:at], *more, *PIECES[at:]])
 
 
 # The model of this step gives answers of every kind.
 STEP = 12
 
-LENGTHS = {"hotpotqa": (256, 48), "wikihop": (256, 48)}
+LENGTHS = {
+    "hotpotqa": (256, 48),
+    "wikihop": (256, 48),
+    "natural_questions": (160, 64),
+}
 
 
 def config(name: str, **changes) -> config_lib.Config:
     """Of a run; changes as `data__flat=True`."""
     values = config_lib.default_config().to_dict()
-    size = tokenizer().vocab_size
+    size = tokenizer(name).vocab_size
     values["model"] |= dict(vocab_size=size, embed_dim=8, num_heads=2, mlp_dim=16)
     values["model"] |= dict(num_layers=1, radius=16, max_distance=3, num_labels=10)
     values["model"] |= dict(hard_g2l=True, attention="dense")
@@ -80,7 +91,7 @@ def save_run(
     """A workdir with a checkpoint of each step, whose parameters differ."""
     folder.mkdir(parents=True, exist_ok=True)
     workdir.record(made, epath.Path(folder))
-    tokenizer().save(folder / TOKENIZER)
+    tokenizer(made.objective.name).save(folder / TOKENIZER)
     with Checkpointer(folder, keep=len(steps)) as checkpointer:
         for step in steps:
             params = random_params(made, seed=step)
@@ -97,10 +108,18 @@ def records(name: str, count: int, seed: int = 0) -> list[dict]:
         made = hotpotqa.records(
             count, seed=seed, sizes=HotpotQaSizes(contexts=4, facts=2)
         )
+    elif name == "natural_questions":
+        sizes = NaturalQuestionsSizes(contexts=4, facts=2, annotators=5)
+        made = natural_questions.records(count, seed=seed, sizes=sizes)
     else:
         sizes = WikiHopSizes(contexts=4, facts=2, candidates=4)
         made = wikihop.records(count, seed=seed, sizes=sizes)
     return list(made)
+
+
+def write_lines(path: pathlib.Path, values) -> str:
+    path.write_text("".join(json.dumps(v) + "\n" for v in values), encoding="utf-8")
+    return str(path)
 
 
 def write(path: pathlib.Path, values) -> str:

@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+from xla_flags import xla_flags
+
 TESTS = pathlib.Path(__file__).resolve().parent
 TOY_CONFIG = """
 import toy_job
@@ -26,7 +28,6 @@ import toy_job
 def get_config():
     return toy_job.config_dict()
 """
-_DEVICES = "--xla_force_host_platform_device_count"
 # What would tell a process its place, or change its devices.
 _PLACES = (
     "JAX_",
@@ -48,7 +49,8 @@ def clean_environment() -> dict[str, str]:
         if not name.startswith(_PLACES) and name not in _NAMES
     }
     path = os.pathsep.join([str(TESTS), str(TESTS.parent), *filter(None, sys.path)])
-    return {**kept, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
+    own = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags(devices=1)}
+    return {**kept, "PYTHONPATH": path, **own}
 
 
 def free_port() -> int:
@@ -159,7 +161,7 @@ def start(
                 ],
                 env={
                     **clean_environment(),
-                    "XLA_FLAGS": f"{_DEVICES}={devices}",
+                    "XLA_FLAGS": xla_flags(devices=devices),
                     **variables[process],
                     **more,
                 },

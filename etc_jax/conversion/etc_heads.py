@@ -7,6 +7,8 @@ are kept transposed there.
 import dataclasses
 from collections.abc import Iterable
 
+from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import TRANSPOSE, Row
 
 _FINAL = "global_output_layer/transform/residual_block/"
@@ -38,17 +40,30 @@ CANDIDATES: tuple[Row, ...] = (
     Row(f"{_FINAL}layer_norm/beta", "mlp_norm/bias"),
 )
 
-# By the name of the task; see `objectives.finetuning`.
-TASKS = {"hotpotqa": HOTPOTQA, "wikihop": CANDIDATES}
+
+def _in_head(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(dataclasses.replace(row, target=f"head/{row.target}") for row in rows)
 
 
-def rows(task: str, *, target: str) -> list[Row]:
-    """The rows of a task's head, which stands at `target` in our parameters."""
-    return [
-        dataclasses.replace(row, target=f"{target}{row.target}") for row in TASKS[task]
-    ]
+# By the name of the task (see `objectives.finetuning`): all but the encoder.
+TASKS = {
+    "hotpotqa": _in_head(HOTPOTQA),
+    "natural_questions": _in_head(NATURAL_QUESTIONS),
+    "openkp": etc_openkp.ROWS,
+    "wikihop": _in_head(CANDIDATES),
+}
 
 
-def has_final_layer(names: Iterable[str]) -> bool:
-    """Whether a WikiHop checkpoint with these variables has one."""
-    return any(name.startswith(_FINAL) for name in names)
+def objective_of(task: str, names: Iterable[str]) -> ObjectiveConfig:
+    """What a task's checkpoint with these variables was trained to do.
+
+    What leaves no trace in them, such as the loss, is as by default.
+    """
+    names = set(names)
+    if task == "wikihop":
+        final = any(name.startswith(_FINAL) for name in names)
+        return ObjectiveConfig(task, final_layer=final)
+    if task == "openkp":
+        looks = any(name.startswith(etc_openkp.LOOKS) for name in names)
+        return ObjectiveConfig(task, visual_features=looks)
+    return ObjectiveConfig(task)

@@ -205,7 +205,7 @@ def import_official(
       config: the model's, as `config_from_official` gives it.
       abstract: the model's parameters, from `jax.eval_shape`.
       target: where the encoder stands in them, as "encoder/".
-      head: rows of a head that is beside it; see `etc_heads.rows`.
+      head: rows of a head that is beside it; see `etc_heads.TASKS`.
       allow_missing: regexes of paths that need no source, as heads of our own.
 
     Raises:

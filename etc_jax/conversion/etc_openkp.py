@@ -28,6 +28,9 @@ HEAD: tuple[Row, ...] = (
     ),
 )
 
+# With what those of looks begin; a model that sees none has none.
+LOOKS = ("indicator_cross_", "font_id_", "parent_font_id_", "dense_feature_")
+
 VISUAL: tuple[Row, ...] = (
     Row("indicator_cross_emb_lookup/embedding_table", "flag_embedder/embedding"),
     Row("font_id_emb_lookup/embedding_table", "font_embedder/embedding"),

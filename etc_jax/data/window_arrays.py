@@ -12,7 +12,8 @@ axis that they run along is one of
     window    windows
     name      bytes of the names of their records, UTF-8
 
-Links are a file a column: `links_0`, `links_1`, ...
+Links are a file a column: `links_0`, `links_1`, ... What a task adds, its labels and
+further inputs, is `label_NAME` and `extra_NAME`; see `window_fields`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from etc_jax.data.window_fields import (
+    Field,
+    extra_arrays,
+    extra_fields,
+    label_fields,
+    nested,
+)
 from etc_jax.structure import LINK_DTYPE, Structure
 from etc_jax.types import Rows
 
@@ -45,6 +53,7 @@ _OPTIONAL = tuple(
     if f.default is not dataclasses.MISSING
 )
 _TYPE_DTYPE = "uint8"
+_LABEL, _EXTRA = "label_", "extra_"
 # JSON can spell halves of surrogate pairs, and nobody is to stumble over a name.
 NAME_CODEC = ("utf-8", "surrogatepass")
 
@@ -52,12 +61,19 @@ NAME_CODEC = ("utf-8", "surrogatepass")
 class TaskWindow(Protocol):
     """One input of a task; `tasks.multihop.Window` is such.
 
+    Two more attributes are there where a task needs them. `extra` has what its model
+    takes besides, arrays by name or dicts of such, which batches have under the same
+    names. `axes`, a dict of `window_fields.Placed`, says of these, and of labels that
+    are neither one number nor one a global token, what they run along.
+
     Attributes:
       record: what it was made of, with an `id`.
       tokens: ids, `[n]` and `[g]`; those of padding are 0.
       types: token types, `[n]` and `[g]`; those of padding are 0.
       structure: vectors; padding has example id 0 and stands at the end.
-      labels: arrays `[]`, or `[g]` with 0 at padding.
+      labels: arrays `[]`, or `[g]` with 0 at padding, or as `axes` says. One along
+        the long tokens may reach beyond the last: it may be by word, and words may
+        have no token.
     """
 
     record: Any
@@ -67,16 +83,18 @@ class TaskWindow(Protocol):
     labels: Mapping[str, np.ndarray]
 
 
-class Label(NamedTuple):
-    """What a label is.
+class ArrayKind(NamedTuple):
+    """What an array in a file is.
 
     Attributes:
-      kind: "scalar", one for a window, or "global", one for each global token.
+      axis: what it runs along.
       dtype: name of its type.
+      width: how many of its numbers belong to one place of the axis.
     """
 
-    kind: str
+    axis: str
     dtype: str
+    width: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,36 +105,40 @@ class WindowSchema:
       optional: the optional vectors of `Structure` that are there.
       links: columns of `Structure.links`.
       labels: by name.
+      extra: further inputs, by the names of `window_fields.extra_arrays`.
     """
 
     optional: tuple[str, ...]
     links: int
-    labels: Mapping[str, Label]
+    labels: Mapping[str, Field]
+    extra: Mapping[str, Field]
 
     @classmethod
     def of(cls, window: TaskWindow) -> WindowSchema:
         """That of a window.
 
         Raises:
-          ValueError: if a label is neither one number nor one a global token.
+          ValueError: if a label or a further input is not where it should be.
         """
         structure = window.structure
         given = (f for f in _OPTIONAL if getattr(structure, f) is not None)
-        g = structure.global_length
-        labels = {k: _label(k, x, g) for k, x in sorted(window.labels.items())}
-        return cls(tuple(given), structure.links.shape[-1], labels)
+        links = structure.links.shape[-1]
+        return cls(tuple(given), links, label_fields(window), extra_fields(window))
 
-    def arrays(self, id_dtype: str) -> dict[str, tuple[str, str]]:
-        """{name of an array: (axis, type in files)}, without the offsets."""
+    def arrays(self, id_dtype: str) -> dict[str, ArrayKind]:
+        """What each array is, by name, without the offsets."""
         found = {"long_ids": ("long", id_dtype), "global_ids": ("global", id_dtype)}
         found |= {"run_lengths": ("run", "int32"), "names": ("name", "uint8")}
         found |= {"long_types": ("run", _TYPE_DTYPE)}
         found |= {"global_types": ("global", _TYPE_DTYPE)}
         found |= {name: _STRUCTURE[field][:2] for name, field, _ in self.vectors()}
-        for name, (kind, dtype) in self.labels.items():
-            axis = "global" if kind == "global" else "window"
-            found[f"label_{name}"] = (axis, dtype)
-        return found
+        found |= {k: (f.axis, f.dtype, f.width) for k, f in self.fields().items()}
+        return {name: ArrayKind(*kind) for name, kind in found.items()}
+
+    def fields(self) -> dict[str, Field]:
+        """Labels and further inputs, by the names of their arrays."""
+        labels = {f"{_LABEL}{name}": field for name, field in self.labels.items()}
+        return labels | {f"{_EXTRA}{k}": field for k, field in self.extra.items()}
 
     def vectors(self) -> Iterator[tuple[str, str, int | None]]:
         """(array, field of `Structure`, column of `links`) of each vector there is."""
@@ -128,25 +150,20 @@ class WindowSchema:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        labels = {k: label._asdict() for k, label in self.labels.items()}
-        optional = list(self.optional)
-        return {"optional": optional, "links": self.links, "labels": labels}
+        labels = {k: field.to_json() for k, field in self.labels.items()}
+        extra = {k: field.to_json() for k, field in self.extra.items()}
+        saved = {"optional": list(self.optional), "links": self.links}
+        # Without further inputs a header is as it was before there were any.
+        return {**saved, "labels": labels, **({"extra": extra} if extra else {})}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> WindowSchema:
         """What `to_json` gave."""
-        labels = {k: Label(**x) for k, x in sorted(saved["labels"].items())}
-        return cls(tuple(saved["optional"]), saved["links"], labels)
-
-
-def _label(name: str, value: np.ndarray, g: int) -> Label:
-    shape = np.shape(value)
-    if shape not in ((), (g,)):
-        raise ValueError(
-            f"label {name!r} has shape {shape}, expected () or one a global token: "
-            f"({g},)"
+        labels, extra = (
+            {k: Field.from_json(x) for k, x in sorted(saved.get(part, {}).items())}
+            for part in ("labels", "extra")
         )
-    return Label("global" if shape else "scalar", np.asarray(value).dtype.name)
+        return cls(tuple(saved["optional"]), saved["links"], labels, extra)
 
 
 # --- to arrays ------------------------------------------------------------------------
@@ -171,18 +188,18 @@ def flatten(
     """
     id_dtype = "uint16" if vocab_size <= 2**16 else "uint32"
     kinds = schema.arrays(id_dtype)
-    kinds |= {f"{axis}_counts": ("window", "int64") for axis in RAGGED}
+    kinds |= {f"{axis}_counts": ArrayKind("window", "int64") for axis in RAGGED}
     rows: dict[str, list[np.ndarray]] = {name: [] for name in kinds}
     for window in windows:
         try:
             found = _flat(window, schema, vocab_size)
             for name, values in found.items():
-                rows[name].append(_narrow(name, values, kinds[name][1]))
+                rows[name].append(_narrow(name, values, kinds[name].dtype))
         except ValueError as e:
             raise ValueError(f"window of record {window.record.id!r}: {e}") from e
     return {
-        name: np.concatenate([np.zeros(0, dtype), *rows[name]])
-        for name, (_, dtype) in kinds.items()
+        name: np.concatenate([np.zeros(0, kind.dtype), *rows[name]])
+        for name, kind in kinds.items()
     }
 
 
@@ -192,7 +209,10 @@ def _flat(window: TaskWindow, schema: WindowSchema, vocab_size: int):
     if own != schema:
         raise ValueError(f"it has {own}, but the windows before it {schema}")
     structure = window.structure
+    values = {f"{_LABEL}{name}": x for name, x in window.labels.items()}
+    values |= {f"{_EXTRA}{name}": x for name, x in extra_arrays(window).items()}
     n = _real(structure.long_example_ids)
+    n = max([n, *_label_lengths(values, schema)])
     g = _real(structure.global_example_ids)
     found = {
         "long_ids": _cut("long_ids", window.tokens.long, n, 0),
@@ -207,12 +227,12 @@ def _flat(window: TaskWindow, schema: WindowSchema, vocab_size: int):
         vector = vector if column is None else vector[:, column]
         axis, _, _, padding = _STRUCTURE[field]
         found[name] = _cut(name, vector, n if axis == "run" else g, padding)
-    for name, label in schema.labels.items():
-        value = window.labels[name]
-        is_global = label.kind == "global"
-        found[f"label_{name}"] = (
-            _cut(f"label {name}", value, g, 0) if is_global else np.reshape(value, 1)
-        )
+    for name, field in schema.fields().items():
+        value = values[name]
+        if field.axis != "window":
+            length = n if field.axis == "long" else g
+            value = _cut(name, value, length, field.padding)
+        found[name] = np.reshape(value, -1)
     _join_runs(found, schema, n)
     counts = {"long": n, "run": len(found["run_lengths"]), "global": g}
     counts["name"] = len(found["names"])
@@ -223,6 +243,16 @@ def _real(example_ids: np.ndarray) -> int:
     """One past the last token that is no padding."""
     real = np.flatnonzero(example_ids)
     return int(real[-1]) + 1 if len(real) else 0
+
+
+def _label_lengths(
+    values: Mapping[str, np.ndarray], schema: WindowSchema
+) -> Iterator[int]:
+    """For each label along the long tokens, one past the last that is no padding."""
+    for name, field in schema.labels.items():
+        if field.axis == "long":
+            there = np.asarray(values[f"{_LABEL}{name}"]) != field.padding
+            yield _real(there.any(axis=tuple(range(1, there.ndim))))
 
 
 def _cut(name: str, values: np.ndarray, length: int, padding) -> np.ndarray:
@@ -245,7 +275,7 @@ def _check_ids(found: Mapping[str, np.ndarray], vocab_size: int) -> None:
 
 def _join_runs(found: dict[str, np.ndarray], schema: WindowSchema, n: int) -> None:
     """Leaves one value a run, in place of one a long token, and adds `run_lengths`."""
-    names = [k for k, (axis, _) in schema.arrays("uint16").items() if axis == "run"]
+    names = [k for k, kind in schema.arrays("uint16").items() if kind.axis == "run"]
     names.remove("run_lengths")
     differs = np.zeros(n, bool)
     differs[:1] = True
@@ -275,13 +305,13 @@ class EmptyBatch:
     Attributes:
       tokens, types: int32 `[b, n]` and `[b, g]`.
       structure: of the rows.
-      labels: by name, `[b]` or `[b, g]`.
+      fields: labels and further inputs, by the names of their arrays.
     """
 
     tokens: Rows
     types: Rows
     structure: Structure
-    labels: dict[str, np.ndarray]
+    fields: dict[str, np.ndarray]
 
     @classmethod
     def of(cls, schema: WindowSchema, b: int, n: int, g: int) -> EmptyBatch:
@@ -298,11 +328,21 @@ class EmptyBatch:
             tokens=Rows(np.zeros((b, n), np.int32), np.zeros((b, g), np.int32)),
             types=Rows(np.zeros((b, n), np.int32), np.zeros((b, g), np.int32)),
             structure=Structure(**fields),
-            labels={
-                name: np.zeros((b, g) if label.kind == "global" else b, label.dtype)
-                for name, label in schema.labels.items()
+            fields={
+                name: field.empty(b, {"long": n, "global": g})
+                for name, field in schema.fields().items()
             },
         )
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """By name."""
+        return _without(_LABEL, self.fields)
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Further inputs by name, in dicts as windows have them."""
+        return nested(_without(_EXTRA, self.fields))
 
     def fill(self, row: int, schema: WindowSchema, found: Mapping[str, Any]) -> None:
         """Puts a window into a row.
@@ -325,9 +365,12 @@ class EmptyBatch:
                 into[:n] = np.repeat(found[name], lengths)
             else:
                 into[:g] = found[name]
-        for name, label in schema.labels.items():
-            value = found[f"label_{name}"]
-            if label.kind == "global":
-                self.labels[name][row, :g] = value
-            else:
-                self.labels[name][row] = value[0]
+        for name, field in schema.fields().items():
+            field.fill(self.fields[name], row, found[name])
+
+
+def _without(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of a prefix, which is left out of their names."""
+    return {
+        k.removeprefix(prefix): x for k, x in arrays.items() if k.startswith(prefix)
+    }

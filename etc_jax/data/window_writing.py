@@ -262,7 +262,7 @@ class _Files:
             self.longest[axis] = max(longest, int(part.arrays[f"{axis}_counts"].max()))
 
     def _start(self, schema: WindowSchema) -> None:
-        kinds = {k: dtype for k, (_, dtype) in schema.arrays(self._id_dtype).items()}
+        kinds = {k: kind.dtype for k, kind in schema.arrays(self._id_dtype).items()}
         kinds |= {f"{axis}_offsets": "int64" for axis in RAGGED}
         self.schema, self._ends = schema, dict.fromkeys(RAGGED, 0)
         for name, dtype in kinds.items():

@@ -31,10 +31,10 @@ from etc_jax.data.window_arrays import (
     NAME_CODEC,
     RAGGED,
     EmptyBatch,
-    Label,
     WindowSchema,
 )
-from etc_jax.structure import Structure, flat
+from etc_jax.data.window_fields import Field
+from etc_jax.structure import flat
 from etc_jax.types import Rows
 
 FORMAT = FolderFormat("window cache", 1)
@@ -53,7 +53,8 @@ _KEYS = {
     "fingerprint": str,
 }
 
-WindowBatch = dict[str, np.ndarray | Structure | dict[str, np.ndarray]]
+# Further inputs are dicts of dicts, if a task has them so.
+WindowBatch = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ class WindowCache:
         )
 
     @property
-    def labels(self) -> Mapping[str, Label]:
+    def labels(self) -> Mapping[str, Field]:
         """What is to be learned, by name."""
         return self.schema.labels
 
@@ -118,10 +119,11 @@ class WindowCache:
         parts = {axis: self.arrays[f"{axis}_offsets"][index:][:2] for axis in RAGGED}
         parts["window"] = (index, stop)
         kinds = self.schema.arrays(self.header["id_dtype"])
-        return {
-            name: self.arrays[name][slice(*parts[axis])]
-            for name, (axis, _) in kinds.items()
-        }
+        found = {}
+        for name, kind in kinds.items():
+            first, last = (int(x) * kind.width for x in parts[kind.axis])
+            found[name] = self.arrays[name][first:last]
+        return found
 
     def load_tokenizer(self) -> Tokenizer:
         """The tokenizer that is saved with the cache.
@@ -169,7 +171,7 @@ class WindowCache:
 def _described(header) -> tuple[WindowSchema, dict[str, tuple[str, int, int]]]:
     """(schema, {array: (dtype, length, checksum)}) by a header."""
     schema = WindowSchema.from_json(header["schema"])
-    kinds = {k: dtype for k, (_, dtype) in schema.arrays(header["id_dtype"]).items()}
+    kinds = {k: kind.dtype for k, kind in schema.arrays(header["id_dtype"]).items()}
     kinds |= {f"{axis}_offsets": "int64" for axis in RAGGED}
     saved = header["arrays"]
     if saved.keys() != kinds.keys():
@@ -202,8 +204,10 @@ class WindowReader:
         long_tokens, long_types       int32   [b, n]
         global_tokens, global_types   int32   [b, g]
         structure                     Structure
-        labels                        {name: [b] or [b, g]}
+        labels                        {name: [b], [b, n, ...], [b, g, ...] or [b, ...]}
         weights                       float32 [b], 1 for a window, 0 for padding
+
+    and what the windows have as `extra`, under the same names.
     """
 
     def __init__(
@@ -282,6 +286,7 @@ class WindowReader:
             "structure": flat(batch.structure) if self._flat else batch.structure,
             "labels": batch.labels,
             "weights": weights,
+            **batch.extra,
         }
 
     def _window(self, position: int) -> dict[str, np.ndarray]:

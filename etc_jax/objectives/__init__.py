@@ -3,5 +3,6 @@
 from etc_jax.objectives import (  # noqa: F401  (they register)
     finetuning_job,
     inputs,
+    openkp,
     pretraining_job,
 )

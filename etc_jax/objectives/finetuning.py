@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from etc_jax.models.heads import (
     CandidateHead,
     EtcWithHead,
     HotpotqaHead,
+    NaturalQuestionsHead,
 )
 from etc_jax.objectives import candidates, qa_span
 from etc_jax.structure import Structure
@@ -35,8 +37,8 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]
 class Finetuning(abc.ABC):
     """Parameters, outputs and loss of one task.
 
-    A batch is what `data.windows.WindowReader` makes; outputs need its tokens, types
-    and structure alone.
+    A batch is what `data.windows.WindowReader` makes; outputs need no labels and no
+    weights.
 
     Attributes:
       model: config of the encoder.
@@ -47,30 +49,40 @@ class Finetuning(abc.ABC):
     objective: ObjectiveConfig
 
     @abc.abstractmethod
-    def head(self, config: EtcConfig, deterministic: bool):
-        """The Linen module behind the encoder, named "head"."""
+    def module(self, deterministic: bool) -> Any:
+        """The Linen module of encoder and head, whose output the loss is of."""
 
     @abc.abstractmethod
     def losses(self, outputs: Any, batch: Any) -> tuple[jax.Array, Sums]:
         """(sum of the examples' losses, figures as (sum, weight)), in float32."""
 
-    def _apply(self, params, batch, rng):
-        return EtcWithHead(self.model, self.head, rng is None).apply(
-            {"params": params},
-            *_inputs(batch),
-            rngs=None if rng is None else {"dropout": rng},
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        """What the module is called with, of a batch."""
+        return (
+            Rows(batch["long_tokens"], batch["global_tokens"]),
+            batch["structure"],
+            Rows(batch["long_types"], batch["global_types"]),
         )
 
-    def init(self, rng: jax.Array) -> Any:
-        """{"encoder", "head"}: sizes do not depend on the input's lengths."""
+    def smallest_batch(self) -> dict[str, Any]:
+        """One token of each kind, enough for `inputs`."""
         ids = jnp.ones((1, 1), jnp.int32)
-        one = Structure(ids, ids, jnp.zeros((1, 1, 1), jnp.int16))
-        rows = Rows(ids, ids)
-        module = EtcWithHead(self.model, self.head)
-        return module.init(rng, rows, one, rows)["params"]
+        names = ("long_tokens", "global_tokens", "long_types", "global_types")
+        structure = Structure(ids, ids, jnp.zeros((1, 1, 1), jnp.int16))
+        return {**dict.fromkeys(names, ids), "structure": structure}
+
+    def wrong_inputs(self, batch: Any) -> Iterator[str]:
+        """What is wrong with those inputs that other tasks do not have."""
+        del batch
+        yield from ()
+
+    def init(self, rng: jax.Array) -> Any:
+        """Parameters by part; their sizes do not depend on the input's lengths."""
+        inputs = self.inputs(self.smallest_batch())
+        return self.module(True).init(rng, *inputs)["params"]
 
     def outputs(self, params: Any, batch: Any) -> Any:
-        """The head's logits without dropout, in float32; see `models.heads`."""
+        """The head's logits without dropout, in float32; see `models`."""
         return self._apply(params, batch, None)
 
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
@@ -80,17 +92,25 @@ class Finetuning(abc.ABC):
         examples = jnp.sum(batch["weights"])
         return total / jnp.maximum(examples, 1), {"loss": (total, examples), **sums}
 
+    def _apply(self, params, batch, rng):
+        rngs = None if rng is None else {"dropout": rng}
+        inputs = self.inputs(batch)
+        return self.module(rng is None).apply({"params": params}, *inputs, rngs=rngs)
 
-def _inputs(batch: Any) -> tuple[Rows, Structure, Rows]:
-    return (
-        Rows(batch["long_tokens"], batch["global_tokens"]),
-        batch["structure"],
-        Rows(batch["long_types"], batch["global_types"]),
-    )
+
+class HeadFinetuning(Finetuning):
+    """A task that is a head behind the encoder: parameters `encoder`, `head`."""
+
+    @abc.abstractmethod
+    def head(self, config: EtcConfig, deterministic: bool) -> Any:
+        """The Linen module behind the encoder, named "head"; see `models.heads`."""
+
+    def module(self, deterministic: bool) -> EtcWithHead:
+        return EtcWithHead(self.model, self.head, deterministic)
 
 
 @registry.register("finetuning", "hotpotqa")
-class Hotpotqa(Finetuning):
+class Hotpotqa(HeadFinetuning):
     """Supporting sentences, answer type and span: outputs are `AnswerLogits`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> HotpotqaHead:
@@ -107,16 +127,26 @@ class Hotpotqa(Finetuning):
         )
         figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
         kind = labels["answer_type"]
-        right_kind = jnp.argmax(outputs.answer_type, axis=-1) == kind
         places = jnp.stack([labels["begin"], labels["end"]], axis=-1)
-        right_span = jnp.all(jnp.argmax(outputs.span, axis=1) == places, axis=-1)
         spans = weights * (kind == _SPAN)
         return total, {
             **figures,
-            "answer_type_accuracy": (jnp.sum(right_kind * weights), examples),
-            "span_accuracy": (jnp.sum(right_span * spans), jnp.sum(spans)),
+            "answer_type_accuracy": _accuracy(outputs.answer_type, kind, weights),
+            "span_accuracy": _span_accuracy(outputs.span, places, spans),
             "support_f1": _support_f1(outputs.support, labels["support"], weights),
         }
+
+
+def _accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array):
+    """(right, all) of classes: `[b, c]`, `[b]`, `[b]`."""
+    right = jnp.argmax(logits, axis=-1) == targets
+    return jnp.sum(right * weights), jnp.sum(weights)
+
+
+def _span_accuracy(logits: jax.Array, places: jax.Array, weights: jax.Array):
+    """(right, all) of spans, both ends of them: `[b, n, 2]`, `[b, 2]`, `[b]`."""
+    right = jnp.all(jnp.argmax(logits, axis=1) == places, axis=-1)
+    return jnp.sum(right * weights), jnp.sum(weights)
 
 
 def _support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
@@ -128,8 +158,41 @@ def _support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     return both, jnp.sum((given * 1.0 + targets) * weights)
 
 
+@registry.register("finetuning", "natural_questions")
+class NaturalQuestions(HeadFinetuning):
+    """Answer type, short and long answer: outputs are `AnswerLogits`.
+
+    Accuracies of spans are over the windows that hold the whole answer.
+    """
+
+    def head(self, config: EtcConfig, deterministic: bool) -> NaturalQuestionsHead:
+        return NaturalQuestionsHead(config, name="head")
+
+    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        labels, weights = batch["labels"], batch["weights"]
+        kind = labels["answer_type"]
+        places = jnp.stack(
+            [labels[name] for name in qa_span.NATURAL_QUESTIONS_PLACES], axis=-1
+        )
+        total, parts, examples = qa_span.natural_questions(
+            outputs.answer_type,
+            outputs.span,
+            answer_type=kind,
+            places=places,
+            weights=weights,
+        )
+        figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
+        figures["answer_type_accuracy"] = _accuracy(outputs.answer_type, kind, weights)
+        for name, ends in (("short", slice(0, 2)), ("long", slice(2, 4))):
+            whole = weights * jnp.all(places[:, ends] > 0, axis=-1)
+            figures[f"{name}_accuracy"] = _span_accuracy(
+                outputs.span[..., ends], places[:, ends], whole
+            )
+        return total, figures
+
+
 @registry.register("finetuning", "wikihop")
-class Wikihop(Finetuning):
+class Wikihop(HeadFinetuning):
     """One of the candidates: outputs are float32 `[b, g]`, a logit a global token."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> CandidateHead:

@@ -7,6 +7,7 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.config_sections import TASKS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.models.etc_config import EtcConfig
@@ -57,12 +58,12 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         train_batch=ahead(reader, config.data.read_workers).batch_at,
         eval_batches=eval_batches,
         tokens_per_step=config.train.batch_size * config.data.long_length,
-        check_batch=lambda batch: check_batch(batch, config.model),
+        check_batch=lambda batch: check_batch(batch, task),
         steps_per_epoch=reader.num_examples / config.train.batch_size,
     )
 
 
-for _name in ("hotpotqa", "wikihop"):
+for _name in TASKS:
     registry.register("objective", _name)(make_job)
 
 
@@ -106,8 +107,9 @@ def _check_quirks(config: Config, cache: WindowCache) -> None:
         )
 
 
-def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
+def check_batch(batch: dict[str, Any], task: finetuning.Finetuning) -> list[str]:
     """What is wrong with a batch, one message each; see `batch_checks`."""
+    model = task.model
     tokens = ["long_tokens", "global_tokens"]
     types = ["long_types", "global_types"]
     needed = [*tokens, *types, "structure", "labels", "weights"]
@@ -117,4 +119,5 @@ def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
         *wrong_ids(batch, tokens, model, "vocab_size", "tokenizer and config differ"),
         *wrong_ids(batch, types, model, "num_types", "the paper's model has 16"),
         *wrong_structure(batch, "structure", model),
+        *task.wrong_inputs(batch),
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import DataConfig
+from etc_jax.config_sections import TASKS, DataConfig
 from etc_jax.data.cache import HEADER
 from etc_jax.data.sources import read_documents
 from etc_jax.data.tokenizer import open_tokenizer
@@ -27,7 +27,7 @@ def missing_inputs(config: Config) -> Iterator[str]:
                 yield f"data.{field}: {problem}"
 
 
-for _name in ("mlm_cpc", "hotpotqa", "wikihop"):
+for _name in ("mlm_cpc", *TASKS):
     registry.register("objective_inputs", _name)(missing_inputs)
 
 

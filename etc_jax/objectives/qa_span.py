@@ -7,6 +7,9 @@ cross-entropy, and an example's loss is the mean of its parts.
 import jax
 import jax.numpy as jnp
 
+# What Natural Questions has four logits and four labels of, in the order of the logits.
+NATURAL_QUESTIONS_PLACES = ("short_begin", "short_end", "long_begin", "long_end")
+
 
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
     """Cross-entropy of the last axis, in nats.
@@ -115,8 +118,7 @@ def natural_questions(
       (sum of losses, {part: sum of its losses}, sum of weights), float32 scalars.
     """
     spans = span_losses(span_logits, places)
-    names = ("short_begin", "short_end", "long_begin", "long_end")
-    parts = {name: spans[:, i] for i, name in enumerate(names)}
+    parts = {name: spans[:, i] for i, name in enumerate(NATURAL_QUESTIONS_PLACES)}
     return _mean_of_parts(
         {**parts, "answer_type": cross_entropy(type_logits, answer_type)}, weights
     )

@@ -8,7 +8,7 @@ import importlib
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.data.cache import TOKENIZER
@@ -36,6 +36,20 @@ def task_module(name: str) -> Any:
         ) from error
 
 
+def task_of(objective: str, options: Sequence[str] = ()) -> Any:
+    """The data set of an objective; see `tasks.task.Task`.
+
+    Args:
+      objective: its name.
+      options: of its inputs where they are not the usual ones, as "stride=256".
+
+    Raises:
+      ValueError: if there is no such data set, option or value.
+    """
+    task = task_module("task").find(objective)
+    return task.with_options(task_module("input_options").parsed(task, options))
+
+
 def tokenizer_of(saved: bytes) -> Tokenizer:
     """The tokenizer that saved itself as these bytes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -50,12 +64,12 @@ class Input:
 
     Attributes:
       id: of the record.
-      window: None if it cannot be made an input.
-      problem: why, as (kind, message); None if there is a window.
+      windows: in order; () if it cannot be made an input.
+      problem: why, as (kind, message); None if there are windows.
     """
 
     id: str
-    window: Any | None
+    windows: tuple[Any, ...]
     problem: tuple[str, str] | None = None
 
 
@@ -67,7 +81,7 @@ def make_input(
     *,
     official_quirks: bool = False,
 ) -> Input:
-    """The input of a record.
+    """The windows of a record.
 
     Args:
       task: see `tasks.task.Task`.
@@ -80,12 +94,12 @@ def make_input(
       ValueError: if the tokenizer is not one for this task.
     """
     try:
-        [window] = task.features(
+        windows = task.features(
             record, tokenizer, sizes, official_quirks=official_quirks
         )
     except task_module("records").BadRecordError as error:
-        return Input(record.id, None, (error.kind, error.message))
-    return Input(record.id, window)
+        return Input(record.id, (), (error.kind, error.message))
+    return Input(record.id, tuple(windows))
 
 
 class RecordReader:
@@ -103,6 +117,7 @@ class RecordReader:
         lengths: tuple[int, int],
         batches: Sequence[Sequence[int]],
         official_quirks: bool = False,
+        options: Mapping[str, Any] | None = None,
     ):
         """Opens nothing yet, so that it can be sent to other processes.
 
@@ -114,16 +129,18 @@ class RecordReader:
           batches: the numbers, ascending, of each batch's records among those of the
             files that can be read.
           official_quirks: see `make_input`.
+          options: of the task, by name; None: those it has by default.
         """
         self._task_name, self._paths = task_name, [os.fspath(p) for p in paths]
         self._tokenizer_json, self._lengths = tokenizer_json, lengths
         self._batches, self._quirks = batches, official_quirks
+        self._options = dict(options or {})
         self._next = 0
         self._stream: Iterator[Any] | None = None
 
     @functools.cached_property
     def _made_with(self) -> tuple[Any, Tokenizer, Any]:
-        task = task_module("task").find(self._task_name)
+        task = task_module("task").find(self._task_name).with_options(self._options)
         sizes = type(task.sizes)(*self._lengths)
         return task, tokenizer_of(self._tokenizer_json), sizes
 

@@ -155,8 +155,13 @@ class Runner:
 
 
 def rows_for(count: int, asked: int | None) -> int:
-    """The batch size for so many records; `asked` for, or what keeps devices busy."""
+    """The batch size for so many windows; `asked` for, or what keeps devices busy."""
     if asked is not None:
         return asked
     devices = len(jax.local_devices())
-    return devices * max(1, min(ROWS_PER_DEVICE, -(-count // devices)))
+    return min(full_rows(), devices * max(1, -(-count // devices)))
+
+
+def full_rows() -> int:
+    """The batch size that keeps the devices busy."""
+    return len(jax.local_devices()) * ROWS_PER_DEVICE

@@ -50,20 +50,32 @@ def settle(
       settings: that the answers have a prediction for each of.
       fixed: the one to take whatever the figures; None: the best, without gold answers
         that of the task.
-      unreadable: further records, all of them wrong.
+      unreadable: further records, all of them wrong; see `Task.unread_gold`.
     """
-    files = [
-        task.official({answer.id: answer.predictions[i] for answer in answers})
+    predictions = [
+        {answer.id: answer.predictions[i] for answer in answers}
         for i in range(len(settings))
     ]
+    files = [task.official(of_setting) for of_setting in predictions]
     if gold is None:
         setting = task.setting if fixed is None else fixed
         return Result(setting, files[settings.index(setting)], None, None)
-    scores = [with_wrong(task.score(gold, file), unreadable) for file in files]
+    scores = _scores(task, predictions, gold, unreadable)
     index = int(np.argmax([s.metrics[task.measure] for s in scores]))
     if fixed is not None:
         index = settings.index(fixed)
     return Result(settings[index], files[index], tuple(scores), scores[index])
+
+
+def _scores(task: Any, predictions: Sequence[dict], gold, unreadable: int):
+    """The figures of each setting, over unreadable records too."""
+    if task.unread_gold is None:
+        found = [task.score(gold, task.official(p)) for p in predictions]
+        return [with_wrong(scores, unreadable) for scores in found]
+    more = [f"unreadable {i}" for i in range(unreadable)]
+    gold = [*gold, *map(task.unread_gold, more)]
+    wrong = dict.fromkeys(more, task.no_answer)
+    return [task.score(gold, task.official(p | wrong)) for p in predictions]
 
 
 def with_wrong(scores: Scores, more: int) -> Scores:

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tqdm
 
-from etc_jax.data.workers import WorkerReader
+from etc_jax.data.workers import AHEAD_PER_WORKER, WorkerReader
 from etc_jax.prediction.answer_parts import Answer, Parts
 from etc_jax.prediction.inputs import Input, RecordReader
-from etc_jax.prediction.runner import Pending, Runner
+from etc_jax.prediction.record_stream import through_model
+from etc_jax.prediction.runner import Runner
 from etc_jax.training.errors import UserError
 from etc_jax.training.prefetch import Prefetcher
 
-AHEAD_BATCHES = 4
+# Of a step of reading. Few: a record may have hundreds of windows, all of them held.
+RECORDS_A_STEP = 4
+AHEAD_STEPS = 16
 # Starting processes takes seconds; below so many records this one is as quick.
 FEW_RECORDS = 200
 MOST_WORKERS = 8
 LINE_EVERY_SECS = 30.0
 
 
-def batches_of(parts: Parts, mine: Sequence[int], size: int) -> list[list[int]]:
-    """The records of some parts in batches, whose borders are not those of parts."""
+def steps_of(parts: Parts, mine: Sequence[int]) -> list[list[int]]:
+    """The records of some parts, a few a step, whose borders are not those of parts."""
     numbers = [number for part in mine for number in parts.numbers(part)]
-    return [numbers[i : i + size] for i in range(0, len(numbers), size)]
+    starts = range(0, len(numbers), RECORDS_A_STEP)
+    return [numbers[i : i + RECORDS_A_STEP] for i in starts]
 
 
 def workers_for(records: int, asked: int | None) -> int:
@@ -49,69 +54,49 @@ def workers_for(records: int, asked: int | None) -> int:
 @contextlib.contextmanager
 def made_ahead(
     reader: RecordReader, steps: int, workers: int
-) -> Iterator[Callable[[int], list[Input]]]:
-    """A function from a step, asked for in order, to its inputs."""
+) -> Iterator[Iterator[Input]]:
+    """The inputs of all steps of a reader, in order, made ahead of being asked for."""
     if workers:
-        with WorkerReader(reader, num_workers=workers) as made:
-            yield made.batch_at
+        ahead = max(AHEAD_STEPS, AHEAD_PER_WORKER * workers)
+        with WorkerReader(reader, num_workers=workers, ahead=ahead) as made:
+            yield (x for step in range(steps) for x in made.batch_at(step))
     else:
-        ahead = {"start": 0, "stop": steps, "ahead": AHEAD_BATCHES}
+        ahead = {"start": 0, "stop": steps, "ahead": AHEAD_STEPS}
         with Prefetcher(reader.batch_at, **ahead) as made:
-            yield made.get
+            yield (x for step in range(steps) for x in made.get(step))
 
 
 def make_parts(
     parts: Parts,
     mine: Sequence[int],
-    batches: Sequence[Sequence[int]],
-    inputs_of: Callable[[int], list[Input]],
+    inputs: Iterator[Input],
     runner: Runner,
     task: Any,
     settings: Sequence[Any],
 ) -> None:
     """Writes the parts `mine`, each as soon as its records are done.
 
-    While the devices work on a batch, the one before it is decoded.
-
     Args:
       parts: of the evaluation.
       mine: numbers of the parts, ascending.
-      batches: of `batches_of`.
-      inputs_of: from the number of a batch to its inputs.
-      runner: of the model, with batches of at least that size.
+      inputs: of the records of these parts, in order.
+      runner: of the model.
       task: see `tasks.task.Task`.
       settings: of decoding.
     """
     writer = _Writer(parts, mine)
-    began: tuple[list[Input], Pending | None] | None = None
-    with Progress(sum(map(len, batches))) as progress:
-        for step in range(len(batches) + 1):
-            ready = began
-            began = None
-            if step < len(batches):
-                began = _begin(inputs_of(step), runner, task)
-            if ready is not None:
-                writer.add(_answers(*ready, runner, task, settings))
-                progress.advance(len(ready[0]))
+    read_fn = functools.partial(_decode, task, settings)
+    with Progress(sum(len(parts.numbers(part)) for part in mine)) as progress:
+        for record in through_model(inputs, runner, task.inputs, read_fn):
+            predictions = [task.no_answer] * len(settings)
+            if record.windows:
+                predictions = task.predictions(record.windows)
+            writer.add(Answer(record.id, predictions, record.problem))
+            progress.advance(1)
 
 
-def _begin(inputs: list[Input], runner: Runner, task: Any):
-    windows = [x.window for x in inputs if x.window is not None]
-    return inputs, runner.start(task.inputs(windows)) if windows else None
-
-
-def _answers(
-    inputs: list[Input], pending: Pending | None, runner: Runner, task: Any, settings
-) -> Iterator[Answer]:
-    windows = [x.window for x in inputs if x.window is not None]
-    found = iter(())
-    if pending is not None:
-        found = iter(task.decode(runner.fetch(pending), windows, settings))
-    for made in inputs:
-        if made.window is None:
-            yield Answer(made.id, [task.no_answer] * len(settings), made.problem)
-        else:
-            yield Answer(made.id, next(found), None)
+def _decode(task: Any, settings: Sequence[Any], outputs: Any, windows: Sequence[Any]):
+    return task.decode(outputs, windows, settings)
 
 
 class _Writer:
@@ -121,14 +106,11 @@ class _Writer:
         self._parts, self._left = parts, list(mine)
         self._answers: list[Answer] = []
 
-    def add(self, answers: Iterator[Answer]) -> None:
-        self._answers += answers
-        while self._left:
-            size = len(self._parts.numbers(self._left[0]))
-            if len(self._answers) < size:
-                return
-            self._parts.write(self._left.pop(0), self._answers[:size])
-            del self._answers[:size]
+    def add(self, answer: Answer) -> None:
+        self._answers.append(answer)
+        if len(self._answers) == len(self._parts.numbers(self._left[0])):
+            self._parts.write(self._left.pop(0), self._answers)
+            self._answers = []
 
 
 class Progress:

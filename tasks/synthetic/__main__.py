@@ -2,8 +2,10 @@
 
     python -m tasks.synthetic --task=hotpotqa --count=1000 --seed=0 --out=train.json
     python -m tasks.synthetic --task=wikihop --count=1000 --candidates=8 --out=w.json
+    python -m tasks.synthetic --task=natural_questions --count=1000 --out=nq.jsonl.gz
 
-Records are written as they are made, so that any number fits in memory. The same
+Records are written as they are made, so that any number fits in memory: in one array,
+or one a line where the data set has them so; gzipped if --out ends in .gz. The same
 arguments give the same file; --start goes on in the same series of records.
 
 Little to learn but following names, with two relations told in one way each:
@@ -16,37 +18,51 @@ Little to learn but following names, with two relations told in one way each:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import gzip
+import io
 import json
 import os
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TextIO
 
 import tqdm
 
-from tasks.synthetic import hotpotqa, wikihop
+from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
 from tasks.synthetic.schema import KINDS
-from tasks.synthetic.worlds import Sizes
 
 
 class Task(NamedTuple):
-    """Records of a task, and the sizes that they have."""
+    """Records of a task, the sizes that they have, and the form of its files."""
 
     module: Any
-    sizes: type[Sizes]
+    sizes: type
+    lines: bool = False
 
 
 TASKS = {
     "hotpotqa": Task(hotpotqa, hotpotqa.HotpotQaSizes),
+    "natural_questions": Task(
+        natural_questions, natural_questions.NaturalQuestionsSizes, lines=True
+    ),
+    "openkp": Task(openkp, openkp.OpenkpSizes, lines=True),
     "wikihop": Task(wikihop, wikihop.WikiHopSizes),
 }
 
 
-def write_records(path: str | os.PathLike, records: Iterable[dict[str, Any]]) -> None:
-    """Writes a JSON array, a record a line, which appears whole or not at all.
+def write_records(
+    path: str | os.PathLike, records: Iterable[dict[str, Any]], *, lines: bool = False
+) -> None:
+    """Writes a file of records, which appears whole or not at all.
+
+    Args:
+      path: of the file; gzipped if it is named `.gz`.
+      records: JSON objects.
+      lines: one object a line, and nothing else; otherwise one JSON array.
 
     Raises:
       OSError: if it cannot be written.
@@ -54,18 +70,37 @@ def write_records(path: str | os.PathLike, records: Iterable[dict[str, Any]]) ->
     path = pathlib.Path(path)
     part = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with open(part, "w", encoding="utf-8") as handle:
-            between = "[\n"
-            for record in records:
-                handle.write(between + json.dumps(record, ensure_ascii=False))
-                between = ",\n"
-            handle.write("\n]\n" if between == ",\n" else "[]\n")
+        with _text_file(part, is_gzip=path.suffix == ".gz") as handle:
+            for text in _pieces(records, lines):
+                handle.write(text)
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _hops(text: str) -> tuple[int, int]:
+@contextlib.contextmanager
+def _text_file(path: pathlib.Path, *, is_gzip: bool) -> Iterator[TextIO]:
+    with contextlib.ExitStack() as stack:
+        binary = stack.enter_context(open(path, "wb"))
+        if is_gzip:
+            # Without a name and a time: the same records are the same bytes.
+            packed = gzip.GzipFile("", "wb", fileobj=binary, mtime=0)
+            binary = stack.enter_context(packed)
+        yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8"))
+
+
+def _pieces(records: Iterable[dict[str, Any]], lines: bool) -> Iterator[str]:
+    """The text of a file, a record at a time."""
+    between = "[\n"
+    for record in records:
+        text = json.dumps(record, ensure_ascii=False)
+        yield f"{text}\n" if lines else between + text
+        between = ",\n"
+    if not lines:
+        yield "\n]\n" if between == ",\n" else "[]\n"
+
+
+def _range(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if not found:
         raise argparse.ArgumentTypeError(f"must be like 2 or 2-3, got {text!r}")
@@ -95,33 +130,52 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--task", required=True, choices=sorted(TASKS))
     parser.add_argument("--count", required=True, type=int, help="records")
-    parser.add_argument("--out", required=True, help="file to write, JSON")
+    parser.add_argument("--out", required=True, help="file to write, JSON or .gz")
     parser.add_argument("--seed", type=int, default=0, help="of the series")
     parser.add_argument("--start", type=int, default=0, help="number of the first")
     parser.add_argument("--overwrite", action="store_true", help="if --out exists")
-    sizes = parser.add_argument_group("sizes, and how hard the items are")
+    parser.add_argument("--words", type=int, help="fill items up to so many words")
+    _add_worlds(parser)
+    _add_own(parser)
+    return parser.parse_args(argv)
+
+
+def _add_worlds(parser: argparse.ArgumentParser) -> None:
+    """Sizes of all tasks that tell of a world."""
+    sizes = parser.add_argument_group("how large and hard items are, but for openkp")
     add = sizes.add_argument
     add("--contexts", type=int, help="documents of an item")
     add("--facts", type=int, help="facts that a document tells")
-    add("--words", type=int, help="fill items up to so many words")
-    add("--hops", type=_hops, help="steps to the answer: 2, or 2-3")
+    add("--hops", type=_range, help="steps to the answer: 2, or 2-3")
     add("--pronouns", type=float, help="share of subjects that are not named")
     add("--wordings", type=int, help="ways to say the same")
     add("--kinds", type=_kinds, help=f"that have documents, of {','.join(KINDS)}")
     add("--names", type=_words, help="file of words to name entities with")
-    one = parser.add_argument_group("hotpotqa alone")
-    one.add_argument("--comparisons", type=float, help="share of the questions")
-    two = parser.add_argument_group("wikihop alone")
-    two.add_argument("--candidates", type=int)
+
+
+def _add_own(parser: argparse.ArgumentParser) -> None:
+    """Sizes of one task each."""
+    add = parser.add_argument_group("hotpotqa alone").add_argument
+    add("--comparisons", type=float, help="share of the questions")
+    add = parser.add_argument_group("wikihop alone").add_argument
+    add("--candidates", type=int)
     for name, text in (
         ("through_candidates", "the way to the answer leads over candidates alone"),
         ("masked", "candidates are ___MASK<k>___"),
     ):
-        two.add_argument(f"--{name}", action="store_true", default=None, help=text)
-    return parser.parse_args(argv)
+        add(f"--{name}", action="store_true", default=None, help=text)
+    add = parser.add_argument_group("natural_questions alone").add_argument
+    add("--nulls", type=float, help="share of questions without an answer")
+    add("--yes_no", type=float, help="share of those answered by yes or no")
+    add("--long_only", type=float, help="share of those with a long answer alone")
+    add("--annotators", type=int, help="1 as in training files, 5 as in development")
+    add = parser.add_argument_group("openkp alone").add_argument
+    add("--keyphrases", type=_range, help="of a page: 2, or 1-3")
+    add("--others", type=int, help="phrases that are no keyphrase")
+    add("--mentions", type=int, help="how often the text says a phrase")
 
 
-def _sizes(args: argparse.Namespace) -> Sizes:
+def _sizes(args: argparse.Namespace) -> Any:
     kind = TASKS[args.task].sizes
     own = {field.name for field in dataclasses.fields(kind)}
     every = {f.name for task in TASKS.values() for f in dataclasses.fields(task.sizes)}
@@ -145,11 +199,12 @@ def _write(args: argparse.Namespace) -> None:
         raise ValueError(f"--out must be a file in a folder that exists, got {out}")
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists; give another --out or --overwrite")
-    records = TASKS[args.task].module.records(
+    task = TASKS[args.task]
+    records = task.module.records(
         args.count, seed=args.seed, sizes=_sizes(args), start=args.start
     )
     bar = tqdm.tqdm(records, total=args.count, unit=" records", disable=None)
-    write_records(out, bar)
+    write_records(out, bar, lines=task.lines)
     print(f"wrote {args.count} records, {out.stat().st_size / 2**20:.1f} MiB, to {out}")
 
 

@@ -33,7 +33,7 @@ def texts_of(record):
     return "".join("".join(parts).split())
 
 
-@pytest.mark.parametrize("name", task_lib.NAMES)
+@pytest.mark.parametrize("name", prepare.SYNTHETIC)
 def test_the_package_gets_the_texts_of_the_features(made_up, tmp_path, name):
     file, vocabulary = made_up[name]
     task = task_lib.find(name)

@@ -3,10 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from etc_jax.config_sections import TASKS, ObjectiveConfig
 from etc_jax.conversion import etc_heads
-from etc_jax.conversion.engine import export_params, import_params
+from etc_jax.conversion.engine import export_params, flatten, import_params
+from etc_jax.conversion.etc_official import import_official, official_names
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
+from etc_jax.objectives import finetuning
 from etc_jax.types import Rows
 
 CONFIG = EtcConfig(embed_dim=4, num_heads=2, mlp_dim=6)
@@ -65,3 +68,47 @@ def test_official_variables_come_in_and_out_unchanged(name):
     assert set(back) == set(official)
     for variable, value in official.items():
         np.testing.assert_array_equal(back[variable], value)
+
+
+def checkpoint_of(task):
+    """(parameters of a model, the official variables they are)."""
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda a: rng.normal(size=a.shape).astype(np.float32),
+        jax.eval_shape(task.init, jax.random.key(0)),
+    )
+    rows = etc_heads.TASKS[task.objective.name]
+    names = official_names(task.model, target="encoder/")
+    return params, export_params([*names, *rows], params)
+
+
+def test_every_task_has_a_head():
+    assert set(etc_heads.TASKS) == set(TASKS)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        *(ObjectiveConfig(name) for name in TASKS),
+        ObjectiveConfig("wikihop", final_layer=False),
+        ObjectiveConfig("openkp", visual_features=False),
+    ],
+    ids=lambda x: f"{x.name} {x.final_layer} {x.visual_features}",
+)
+def test_whole_models_go_out_and_come_back(objective):
+    config = EtcConfig(vocab_size=9, embed_dim=4, num_heads=2, mlp_dim=6, num_layers=2)
+    task = finetuning.find(config, objective)
+    params, official = checkpoint_of(task)
+    assert etc_heads.objective_of(objective.name, official) == objective
+    again, report = import_official(
+        official,
+        config,
+        jax.eval_shape(task.init, jax.random.key(0)),
+        target="encoder/",
+        head=etc_heads.TASKS[objective.name],
+    )
+    assert not report.missing and not report.unused
+    got, want = flatten(again), flatten(params)
+    assert set(got) == set(want)
+    for path, value in want.items():
+        np.testing.assert_array_equal(got[path], value, err_msg=path)

@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 
+from etc_jax.data.window_fields import Placed
 from etc_jax.data.window_writing import WindowSource
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.structure import Structure
@@ -15,6 +16,14 @@ PIECES = ["[PAD]", "[UNK]", *(f"w{i}" for i in range(98))]
 SOURCE = WindowSource("toy", 40, 12, {"odd": False}, {"files": ["a"]})
 OPTIONAL = ("long_segment_ids", "exempt_l2g", "exempt_g2l", "order_ids", "parent")
 FILLS = {"links": -1, "parent": -1}
+# What `make_rich_window` adds.
+AXES = {
+    "long_words": Placed("long", -1),
+    "visual": Placed("global"),
+    "page": Placed("window", 7),
+    "start": Placed("window", -1),
+    "occurrences": Placed("long"),
+}
 
 
 def make_tokenizer(*more):
@@ -78,8 +87,33 @@ def make_window(seed, *, n=40, g=12, links=2, optional=OPTIONAL):
     )
 
 
-def make_windows(count, start=0, **kwargs):
-    return [make_window(seed, **kwargs) for seed in range(start, start + count)]
+def make_rich_window(seed, *, n=40, g=12, **kwargs):
+    """One with further inputs, of which some are in a dict, and labels of all axes."""
+    window = make_window(seed, n=n, g=g, **kwargs)
+    rng = np.random.default_rng([seed, 1])
+    used = np.count_nonzero(window.structure.long_example_ids)
+    globals_ = np.count_nonzero(window.structure.global_example_ids)
+    words = np.sort(rng.integers(0, used, used)).astype(np.int32)
+    boxes = rng.normal(size=(globals_, 2, 3)).astype(np.float32)
+    window.axes = AXES
+    window.extra = {
+        "long_words": padded(words, n, -1),
+        "visual": {
+            "font": padded(rng.integers(0, 256, globals_).astype(np.uint8), g),
+            "boxes": padded(boxes, g),
+        },
+        "page": rng.normal(size=(2, 2)).astype(np.float32),
+    }
+    window.labels |= {
+        "start": rng.integers(-1, n, 3).astype(np.int32),
+        # Reaches beyond the tokens, up to the last place.
+        "occurrences": rng.integers(0, 8, n).astype(np.uint8),
+    }
+    return window
+
+
+def make_windows(count, start=0, make_fn=make_window, **kwargs):
+    return [make_fn(seed, **kwargs) for seed in range(start, start + count)]
 
 
 def stacked(windows, n, g, rows=None):
@@ -102,15 +136,30 @@ def stacked(windows, n, g, rows=None):
             )
             fields[name] = stack(vectors, g if is_global else n, FILLS.get(name, 0))
     int32 = np.int32
+
+    def field(name, arrays):
+        if name not in AXES:
+            return stack(arrays, g if arrays[0].ndim else None)
+        length = {"long": n, "global": g, "window": None}[AXES[name].axis]
+        return stack(arrays, length, AXES[name].padding)
+
+    extra = {}
+    for name, value in getattr(windows[0], "extra", {}).items():
+        arrays = [w.extra[name] for w in windows]
+        if isinstance(value, dict):
+            extra[name] = {k: field(name, [x[k] for x in arrays]) for k in value}
+        else:
+            extra[name] = field(name, arrays)
     return {
+        **extra,
         "long_tokens": stack([w.tokens.long for w in windows], n).astype(int32),
         "global_tokens": stack([w.tokens.global_ for w in windows], g).astype(int32),
         "long_types": stack([w.types.long for w in windows], n).astype(int32),
         "global_types": stack([w.types.global_ for w in windows], g).astype(int32),
         "structure": Structure(**fields),
         "labels": {
-            name: stack([w.labels[name] for w in windows], g if value.ndim else None)
-            for name, value in windows[0].labels.items()
+            name: field(name, [w.labels[name] for w in windows])
+            for name in windows[0].labels
         },
         "weights": padded(np.ones(len(windows), np.float32), rows),
     }

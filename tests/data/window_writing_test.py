@@ -7,9 +7,17 @@ import re
 
 import numpy as np
 import pytest
-from window_samples import SOURCE, contents, make_tokenizer, make_window, make_windows
+from window_samples import (
+    SOURCE,
+    contents,
+    make_rich_window,
+    make_tokenizer,
+    make_window,
+    make_windows,
+)
 
 from etc_jax.data import window_arrays
+from etc_jax.data.window_fields import Placed
 from etc_jax.data.window_writing import (
     LeftOut,
     NoWindowError,
@@ -90,6 +98,49 @@ def test_what_cannot_be_kept_is_named(windows, tokenizer, tmp_path, what, messag
     assert os.listdir(tmp_path) == []
 
 
+def spoil_rich(window, what):
+    if what == "no axis":
+        window.axes = {k: x for k, x in window.axes.items() if k != "visual"}
+    elif what == "every batch":
+        window.extra["weights"] = np.zeros(())
+        window.axes = window.axes | {"weights": Placed("window")}
+    elif what == "length":
+        window.extra["visual"]["font"] = np.zeros(40, np.uint8)
+    elif what == "label":
+        window.labels["occurrences"] = np.zeros(12, np.uint8)
+    elif what == "padding":
+        window.structure.long_example_ids[-1] = window.tokens.long[-1] = 0
+        window.types.long[-1] = 0
+        window.structure.links[-1] = -1
+        window.labels["occurrences"][-1] = 0
+        window.structure.long_segment_ids[-1] = 0
+        window.structure.exempt_l2g[-1] = False
+        window.extra["long_words"][-1] = 3
+    elif what == "shape":
+        window.extra["page"] = np.zeros((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("no axis", "extra input 'visual' has no axis; "),
+        ("every batch", "extra input 'weights' is in every batch; "),
+        ("length", r"'visual.font' has shape \(40,\), expected one a global .*\(12,\)"),
+        ("label", r"label 'occurrences' has shape \(12,\), expected one a long"),
+        ("padding", "extra_long_words has 3 in the padding, expected -1"),
+        ("shape", r"shape=\(2, 3\).*, but the windows before it .*shape=\(2, 2\)"),
+    ],
+)
+def test_further_inputs_that_cannot_be_kept_are_named(
+    tokenizer, tmp_path, what, message
+):
+    windows = make_windows(5, make_fn=make_rich_window)
+    spoil_rich(windows[4], what)
+    with pytest.raises(ValueError, match=f"window of record 'record 4.*{message}"):
+        write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
+    assert os.listdir(tmp_path) == []
+
+
 def build(windows, tokenizer, path, sizes, source=SOURCE, **kwargs):
     """A cache in parts of some sizes."""
     borders = np.cumsum([0, *sizes])
@@ -102,8 +153,11 @@ def build(windows, tokenizer, path, sizes, source=SOURCE, **kwargs):
     return build_windows(parts, tokenizer, path, source, **kwargs)
 
 
+@pytest.mark.parametrize("make_fn", [make_window, make_rich_window])
 @pytest.mark.parametrize("sizes", [[1] * 7, [0, 3, 0, 4, 0], [6, 1]])
-def test_parts_do_not_change_a_byte(cache, windows, tokenizer, tmp_path, sizes):
+def test_parts_do_not_change_a_byte(tokenizer, tmp_path, sizes, make_fn):
+    windows = make_windows(7, make_fn=make_fn)
+    cache = write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
     made = build(windows, tokenizer, tmp_path / "p", sizes)
     assert contents(made.path) == contents(cache.path)
     assert sorted(os.listdir(tmp_path)) == ["c", "p"]

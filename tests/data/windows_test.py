@@ -12,6 +12,7 @@ from window_samples import (
     OPTIONAL,
     SOURCE,
     assert_same,
+    make_rich_window,
     make_tokenizer,
     make_window,
     make_windows,
@@ -71,6 +72,52 @@ def test_any_length_that_holds_the_windows_will_do(cache, windows):
         assert_same(reader.batch_at(0), stacked(windows, n, g))
 
 
+@pytest.mark.parametrize("n, g", [(40, 12), (45, 13)])
+def test_further_inputs_and_labels_of_any_axis_come_back(tokenizer, tmp_path, n, g):
+    made = make_windows(5, make_fn=make_rich_window)
+    cache = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
+    reader = make_reader(
+        cache, batch_size=3, evaluation=True, long_length=n, global_length=g
+    )
+    assert_same(reader.batch_at(0), stacked(made[:3], n, g))
+    assert_same(reader.batch_at(1), stacked(made[3:], n, g, rows=3))
+    again = WindowCache.open(cache.path)
+    assert again.schema == cache.schema == window_arrays.WindowSchema.of(made[0])
+
+
+def test_as_many_long_as_global_tokens_are_not_mixed_up(tokenizer, tmp_path):
+    made = make_windows(4, make_fn=make_rich_window, n=12, g=12)
+    cache = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
+    reader = make_reader(
+        cache, batch_size=4, evaluation=True, long_length=15, global_length=12
+    )
+    assert_same(reader.batch_at(0), stacked(made, 15, 12))
+
+
+def test_further_inputs_are_kept_without_their_padding(tokenizer, tmp_path):
+    made = make_windows(5, make_fn=make_rich_window)
+    for window in made:
+        window.labels["occurrences"] = np.zeros(40, np.uint8)
+    cache = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
+    long, globals_ = (cache.header["counts"][f"{x}_tokens"] for x in ("long", "global"))
+    assert long < 5 * 40 and globals_ < 5 * 12
+    got = {k: x.size for k, x in cache.arrays.items() if k.startswith("extra")}
+    assert got == {
+        "extra_long_words": long,
+        "extra_visual.font": globals_,
+        "extra_visual.boxes": 6 * globals_,
+        "extra_page": 5 * 4,
+    }
+    assert cache.arrays["label_start"].size == 5 * 3
+
+
+def test_worker_processes_have_further_inputs_too(tokenizer, tmp_path):
+    made = make_windows(5, make_fn=make_rich_window)
+    reader = make_reader(write_windows(made, tokenizer, tmp_path / "c", SOURCE))
+    with WorkerReader(reader, num_workers=1) as workers:
+        assert_same(workers.batch_at(3, [1]), reader.batch_at(3, [1]))
+
+
 def test_a_window_without_long_or_global_tokens_is_one(tokenizer, tmp_path):
     bare = make_window(0, g=12)
     nothing = {
@@ -124,11 +171,13 @@ def test_records_keep_their_names(cache, windows):
 
 def test_the_header_says_what_there_is(cache, tokenizer, windows):
     assert cache.task == "toy" and cache.num_windows == 7
-    assert {k: tuple(x) for k, x in cache.labels.items()} == {
-        "answer": ("scalar", "int32"),
-        "support": ("global", "int32"),
-        "weight": ("global", "float32"),
+    # As it was before there were other labels and further inputs.
+    assert cache.header["schema"]["labels"] == {
+        "answer": {"kind": "scalar", "dtype": "int32"},
+        "support": {"kind": "global", "dtype": "int32"},
+        "weight": {"kind": "global", "dtype": "float32"},
     }
+    assert cache.header["schema"].keys() == {"optional", "links", "labels"}
     long = sum(int(np.count_nonzero(w.structure.long_example_ids)) for w in windows)
     used = sum(int(np.count_nonzero(w.structure.global_example_ids)) for w in windows)
     assert cache.header["counts"] == {
@@ -324,17 +373,24 @@ def test_no_cache_is_an_error():
 # --- damage ---------------------------------------------------------------------------
 
 ARRAYS = sorted(
-    [*window_arrays.WindowSchema.of(make_window(0)).arrays("uint16")]
+    [*window_arrays.WindowSchema.of(make_rich_window(0)).arrays("uint16")]
     + [f"{axis}_offsets" for axis in window_arrays.RAGGED]
 )
 
 
-def test_every_array_is_tried(cache):
-    assert ARRAYS == sorted(cache.arrays)
+@pytest.fixture
+def rich_cache(tokenizer, tmp_path):
+    made = make_windows(7, make_fn=make_rich_window)
+    return write_windows(made, tokenizer, tmp_path / "r", SOURCE)
+
+
+def test_every_array_is_tried(rich_cache):
+    assert ARRAYS == sorted(rich_cache.arrays)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_a_damaged_file_is_named(cache, name):
+def test_a_damaged_file_is_named(rich_cache, name):
+    cache = rich_cache
     file = cache.path / f"{name}.npy"
     whole = file.read_bytes()
     flipped = bytearray(whole)
@@ -367,6 +423,7 @@ def test_arrays_of_objects_are_refused(cache):
     [
         ('"format_version": 1', '"format_version": 99', "version 99, expected 1"),
         ('"schema"', '"skema"', "header.json is damaged"),
+        ('"kind": "global"', '"kind": "grobal"', "header.json is damaged.*grobal"),
         ('"links_0"', '"links_7"', "header.json is damaged.*links_7"),
         ('"checksum"', '"sum"', "header.json is damaged"),
         ('"task"', '"tusk"', "header.json is damaged"),

@@ -4,8 +4,8 @@ import json
 import os
 import pathlib
 
-import jax
 import pytest
+from xla_flags import xla_flags
 
 from etc_jax import config as config_lib
 from etc_jax.data.wordpiece_training import train as train_wordpiece
@@ -33,16 +33,6 @@ MODEL = {
     "model.radius": 8,
     "model.attention": "dense",
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_compiling():
-    """Compiling takes longer than running."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
 
 
 @pytest.fixture
@@ -80,7 +70,7 @@ def pretrained(tmp_path):
 
 def test_both_runs_are_trained_evaluated_and_compared(pretrained, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    monkeypatch.setenv("XLA_FLAGS", xla_flags(devices=1))
     monkeypatch.setenv("JAX_PLATFORMS", os.environ.get("JAX_PLATFORMS", "cpu"))
     steps = {"train.num_steps": 2, "train.eval_every_steps": 1}
     steps |= {"train.log_every_steps": 1, "schedule.warmup_steps": 1}

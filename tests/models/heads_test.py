@@ -21,7 +21,7 @@ def rows() -> Rows:
 
 def made(head, x):
     """(parameters with random biases, outputs)."""
-    params = head.init(jax.random.key(0), x)["params"]
+    params = jax.jit(head.init)(jax.random.key(0), x)["params"]
     params = jax.tree.map(
         lambda p: p + 0.1 * np.arange(p.size).reshape(p.shape), params
     )

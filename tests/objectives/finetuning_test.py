@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax import structure
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_sections import TASKS, ObjectiveConfig
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import AnswerLogits
@@ -48,9 +48,22 @@ def batch(name, weights=(1, 1, 1)):
             "begin": np.array([4, 0, 11]),
             "end": np.array([6, 0, 11]),
         },
+        "natural_questions": {
+            "answer_type": np.array([4, 0, 3]),
+            "short_begin": np.array([4, 0, 0]),
+            "short_end": np.array([6, 0, 0]),
+            "long_begin": np.array([2, 0, 0]),
+            "long_end": np.array([9, 0, 12]),
+        },
+        "openkp": {
+            "start": np.array([[1, 6, -1], [2, -1, -1], [0, 1, 5]]),
+            "length": np.array([[2, 1, -1], [5, -1, -1], [1, 1, 1]]),
+            "occurrences": _occurrences(),
+        },
         "wikihop": {"candidate": np.array([2, 0, 3])},
     }[name]
     return {
+        **(_page(rng) if name == "openkp" else {}),
         "long_tokens": rng.integers(1, 40, (B, N)).astype(np.int32),
         "global_tokens": rng.integers(1, 40, (B, G)).astype(np.int32),
         "long_types": rng.integers(0, 5, (B, N)).astype(np.int32),
@@ -60,9 +73,39 @@ def batch(name, weights=(1, 1, 1)):
             global_example_ids=ids[:, :G],
             links=rng.integers(-1, G, (B, N, 2)).astype(np.int16),
         ),
-        "labels": {k: v.astype(np.int32) for k, v in labels.items()},
+        "labels": {
+            k: v if v.dtype == np.uint8 else v.astype(np.int32)
+            for k, v in labels.items()
+        },
         "weights": real,
     }
+
+
+def _occurrences():
+    """The first page has its first keyphrase twice, its second three times."""
+    found = np.zeros((B, N), np.uint8)
+    for page, place, bit in (
+        *((0, 1, 0), (0, 9, 0), (0, 6, 1), (0, 3, 1), (0, 12, 1)),
+        *((1, 2, 0), (2, 0, 0), (2, 1, 1), (2, 5, 2)),
+    ):
+        found[page, place] |= 1 << bit
+    return found
+
+
+WORDS = (15, 12, 7)
+
+
+def _page(rng):
+    """Words of one or two tokens, -1 behind them, and looks."""
+    words = np.full((B, N), -1, np.int32)
+    for row, number in zip(words, WORDS, strict=True):
+        row[: number + 4] = np.sort([*range(number), *range(4)])
+    bytes_ = {k: rng.integers(0, 24, (B, G)).astype(np.uint8) for k in _BYTES}
+    boxes = rng.uniform(-1, 1, (B, G, 8)).astype(np.float32)
+    return {"long_words": words, "visual": {**bytes_, "boxes": boxes}}
+
+
+_BYTES = ("font", "parent_font", "flags")
 
 
 def params_of(chosen):
@@ -77,7 +120,7 @@ def log_softmax(x):
     return x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True))
 
 
-@pytest.fixture(scope="module", params=["hotpotqa", "wikihop"])
+@pytest.fixture(scope="module", params=TASKS)
 def name(request):
     return request.param
 
@@ -99,7 +142,8 @@ def test_the_encoder_is_that_of_pretraining(name):
         Pretraining(MODEL, ObjectiveConfig()).init, jax.random.key(0)
     )
     tuned = jax.eval_shape(task(name).init, jax.random.key(0))
-    assert set(tuned) == {"encoder", "head"}
+    looks = {"visual"} if name == "openkp" else set()
+    assert set(tuned) == {"encoder", "head"} | looks
     describe = lambda t: jax.tree.map(lambda a: (a.shape, a.dtype), t)  # noqa: E731
     assert describe(tuned["encoder"]) == describe(pretrained["encoder"])
 
@@ -177,6 +221,108 @@ def test_figures_of_hotpotqa_are_those_of_a_plain_loop():
     for figure, (value, weight) in expected.items():
         np.testing.assert_allclose(sums[figure][0], value, rtol=1e-5, err_msg=figure)
         assert sums[figure][1] == weight, figure
+
+
+def test_figures_of_natural_questions_are_those_of_a_plain_loop():
+    given = batch("natural_questions", (1, 1, 0))
+    # Of the second window the answer's end is there alone: no whole span.
+    given["labels"]["long_end"][1] = 5
+    chosen, labels = task("natural_questions"), given["labels"]
+    rng = np.random.default_rng(5)
+    outputs = AnswerLogits(
+        answer_type=rng.normal(size=(B, 5)), span=rng.normal(size=(B, N, 4))
+    )
+    outputs.span[0, (4, 6), (0, 1)] += 9.0
+    total, sums = chosen.losses(jax.tree.map(jnp.float32, outputs), given)
+    places = ("short_begin", "short_end", "long_begin", "long_end")
+    parts = dict.fromkeys((*places, "answer_type"), 0.0)
+    kinds = 0
+    for i in (0, 1):
+        kind = labels["answer_type"][i]
+        parts["answer_type"] -= log_softmax(outputs.answer_type[i])[kind]
+        kinds += np.argmax(outputs.answer_type[i]) == kind
+        for column, end in enumerate(places):
+            parts[end] -= log_softmax(outputs.span[i, :, column])[labels[end][i]]
+    best = np.argmax(outputs.span[0], axis=0)
+    assert best[:2].tolist() == [4, 6] and best[2:].tolist() != [2, 9]
+    expected = {f"{k}_loss": (v, 2) for k, v in parts.items()} | {
+        "answer_type_accuracy": (kinds, 2),
+        "short_accuracy": (1, 1),
+        "long_accuracy": (0, 1),
+    }
+    assert set(sums) == set(expected)
+    np.testing.assert_allclose(total, sum(parts.values()) / 5, rtol=1e-5)
+    for figure, (value, weight) in expected.items():
+        np.testing.assert_allclose(sums[figure][0], value, rtol=1e-5, err_msg=figure)
+        assert sums[figure][1] == weight, figure
+
+
+@pytest.mark.parametrize("which", ["first", "best"])
+def test_loss_of_openkp_is_that_of_a_plain_loop(which):
+    chosen, given = task("openkp", keyphrase_loss=which), batch("openkp", (1, 1, 0))
+    logits = np.random.default_rng(5).normal(size=(B, 5, N))
+    # Of the first page: the second keyphrase is rated best where it comes last.
+    logits[0, 0, (3, 6, 12)] = 1.0, 2.0, 9.0
+    runs = [(k, i) for k in range(5) for i in range(N)]
+    want = hits = 0.0
+    for page in (0, 1):
+        there = [(k, i) for k, i in runs if k + i < WORDS[page]]
+        targets = {
+            ("first", 0): [(1, 1), (0, 6)],
+            ("best", 0): [max([(1, 1), (1, 9)], key=lambda r: logits[0][r]), (0, 12)],
+        }.get((which, page), [(4, 2)])
+        everywhere = [(1, 1), (1, 9), (0, 6), (0, 3), (0, 12)] if page == 0 else targets
+        left_out = [r for r in everywhere if which == "best" and r not in targets]
+        kept = [r for r in there if r not in left_out]
+        mass = np.log(sum(np.exp(logits[page][r]) for r in kept))
+        for r in kept:
+            share = (r in targets) / len(targets) + 1e-4 / len(kept)
+            want -= share / (1 + 1e-4) * (logits[page][r] - mass)
+        guess = max(there, key=lambda r: logits[page][r])
+        hits += guess in (targets if which == "first" else everywhere)
+    masked = np.full_like(logits, -10000.0)
+    for page, number in enumerate(WORDS):
+        for k, i in runs:
+            if k + i < number:
+                masked[page, k, i] = logits[page, k, i]
+    total, sums = chosen.losses(jnp.float32(masked), given)
+    np.testing.assert_allclose(total, want, rtol=1e-5)
+    assert sums == {"accuracy": (hits, 2)}
+    assert hits == (which == "best")
+
+
+def test_openkp_without_looks_has_no_parameters_for_them():
+    chosen, given = task("openkp", visual_features=False), batch("openkp")
+    params = params_of(chosen)
+    assert set(params) == {"encoder", "head"}
+    other = {**given, "visual": {k: 0 * x for k, x in given["visual"].items()}}
+    run = jax.jit(chosen.outputs)
+    np.testing.assert_array_equal(run(params, given), run(params, other))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"long_words": np.full((B, N), N)}, f"long_words holds words {N} to {N}"),
+        ({"long_words": np.full((B, N), -2)}, "long_words holds words -2 to -2"),
+        ({"visual": {"font": np.full((B, G), 24)}}, "visual.font holds 24, but there"),
+        ({"visual": {"boxes": np.full((B, G, 8), np.nan)}}, "visual.boxes holds"),
+        ({"visual": {"boxes": None}}, "visual: the batch lacks boxes"),
+        ({"long_words": None}, "the batch lacks long_words"),
+    ],
+)
+def test_inputs_of_openkp_that_no_page_has_are_named(change, message):
+    chosen, given = task("openkp"), batch("openkp")
+    assert list(chosen.wrong_inputs(given)) == []
+    [(name, value)] = change.items()
+    if name == "visual":
+        value = {**given["visual"], **value}
+        value = {k: x for k, x in value.items() if x is not None}
+    given[name] = value
+    if value is None:
+        del given[name]
+    [said] = chosen.wrong_inputs(given)
+    assert said.startswith(message)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])

@@ -76,7 +76,7 @@ def test_no_gradient_crosses_packed_documents(prefix):
         *(jnp.zeros((1, len(ids), MODEL.embed_dim)) for ids in examples),
     )
     args = (tokens.long, tokens.global_, structure)
-    params = model.init(jax.random.key(0), *args)
+    params = jax.jit(model.init)(jax.random.key(0), *args)
 
     def output(adders, example):
         out = model.apply(params, *args, adders=adders)

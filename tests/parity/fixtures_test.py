@@ -11,6 +11,8 @@ from parity import (
     etc_structure,
     multihop_heads,
     multihop_tasks,
+    natural_questions_tasks,
+    openkp,
     optimizers,
     tokenizers,
 )
@@ -22,10 +24,14 @@ RUNNERS = {
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
     "NQ and HotpotQA heads": multihop_heads.run_answers,
+    "NQ joint decode": natural_questions_tasks.run_joint_decode,
+    "NQ window builder": natural_questions_tasks.run_windows,
+    "OpenKP example builder": openkp.run_builder,
     "RelativePositionGenerator": etc_structure.run_relative_positions,
     "feature_utils+input_utils": etc_structure.run_side_inputs,
     "hotpotqa example builder": multihop_tasks.run_hotpotqa,
     "multihop side inputs": etc_structure.run_multihop,
+    "openkp head": openkp.run_head,
     "optimizer": optimizers.run,
     "wikihop example builder": multihop_tasks.run_wikihop,
     "wikihop head": multihop_heads.run_candidates,
@@ -36,11 +42,6 @@ RUNNERS = {
 # when it gets a runner.
 NOT_BUILT = frozenset(
     {
-        # Official ETC: training and tasks.
-        "NQ joint decode",
-        "NQ window builder",
-        "OpenKP example builder",
-        "openkp head",
         # Peers, by model class.
         "BartForConditionalGeneration",
         "BertForMaskedLM",

@@ -69,7 +69,7 @@ def run_builder(case: Case) -> float:
     for name, array in want.items():
         np.testing.assert_array_equal(got[name], array, err_msg=name)
     is_global = want["global_input_mask"] > 0
-    boxes = np.stack([w.extra["boxes"] for w in windows])
+    boxes = np.stack([w.extra["visual"]["boxes"] for w in windows])
     return largest_difference(boxes[is_global], _boxes(want)[is_global])
 
 
@@ -95,10 +95,11 @@ def _arrays(windows) -> dict[str, np.ndarray]:
 
 def _looks(windows) -> dict[str, np.ndarray]:
     """Fonts and flags as the model takes them, places and sizes as they were read."""
-    extra = {k: np.stack([w.extra[k] for w in windows]) for k in windows[0].extra}
-    found = {f"global_{k}_ids": extra[k] for k in ("font", "parent_font")}
+    looks = [w.extra["visual"] for w in windows]
+    visual = {name: np.stack([x[name] for x in looks]) for name in looks[0]}
+    found = {f"global_{k}_ids": visual[k] for k in ("font", "parent_font")}
     for bit, name in enumerate(FLAGS):
-        found[f"global_{name}_indicator"] = (extra["flags"] >> bit) & 1
+        found[f"global_{name}_indicator"] = (visual["flags"] >> bit) & 1
     is_global = np.stack([w.structure.global_example_ids > 0 for w in windows])
     for name, official in _COORDINATES.items():
         for start, parent in (("global_", 0), ("global_parent_", 10)):

@@ -53,7 +53,8 @@ def test_batches_hold_the_records_that_can_be_read(files, saved):
             [want] = wikihop.features(
                 readable[number], finetuned_run.tokenizer(), Sizes(*LENGTHS)
             )
-            np.testing.assert_array_equal(x.window.tokens.long, want.tokens.long)
+            [got_window] = x.windows
+            np.testing.assert_array_equal(got_window.tokens.long, want.tokens.long)
 
 
 def test_an_earlier_batch_can_be_asked_for_again(files, saved):
@@ -75,7 +76,7 @@ def test_files_that_shrink_meanwhile_are_named(files, saved):
 def test_a_record_that_does_not_fit_is_an_input_without_a_window(files, saved):
     record = next(wikihop.read(files[:1]))
     got = make_input(wikihop.TASK, record, tokenizer_of(saved), Sizes(4, 4))
-    assert got.window is None and got.id == record.id
+    assert got.windows == () and got.id == record.id
     kind, message = got.problem
     assert kind == "too large" and repr(record.id) in message
 

@@ -3,7 +3,7 @@ import pytest
 from etc_jax.prediction.answer_parts import Answer
 from etc_jax.prediction.scoreboard import problems_of, settle, with_wrong
 from etc_jax.scoring.result import Scores
-from tasks import hotpotqa, wikihop
+from tasks import hotpotqa, natural_questions, wikihop
 
 GOLD = [
     {"_id": "a", "answer": "Rome", "supporting_facts": [["T", 0]]},
@@ -54,6 +54,22 @@ def test_a_record_that_cannot_be_read_adds_nothing_to_the_sums():
     more = [{**GOLD[0], "_id": f"more{i}"} for i in range(2)]
     want = hotpotqa.TASK.score([*GOLD, *more], got.official).metrics
     assert got.chosen.metrics == pytest.approx(want, abs=1e-15)
+
+
+def test_without_means_an_unreadable_record_is_a_question_without_a_right_answer():
+    span = {"start_byte": 1, "end_byte": 5, "start_token": 0, "end_token": 2}
+    said = {"long_answer": span, "short_answers": [span], "yes_no_answer": "NONE"}
+    gold = [{"example_id": "a", "annotations": [said, said]}]
+    right = {**natural_questions.NO_ANSWER, "long": [0, 2], "long_score": 3.0}
+    answer = Answer("a", [right], None)
+    got = settle(natural_questions.TASK, [answer], gold, settings=(None,), unreadable=3)
+    assert got.chosen.count == 4
+    metrics = got.chosen.metrics
+    assert metrics["long-best-threshold-precision"] == 1.0
+    assert metrics["long-best-threshold-recall"] == 0.25
+    assert metrics["long-best-threshold-f1"] == 0.4  # not 1 / 4
+    # They are in the figures alone.
+    assert [p["example_id"] for p in got.official["predictions"]] == ["a"]
 
 
 def test_figures_without_such_records_stay_as_they_are():

@@ -11,9 +11,10 @@ def parts(folder, count=70):
     return Parts(folder, [str(i) for i in range(count)], {"model": "m"})
 
 
-def test_batches_go_over_the_borders_of_parts(tmp_path):
-    got = work.batches_of(parts(tmp_path), [0, 2], 20)
-    assert [len(batch) for batch in got] == [20, 18]
+def test_steps_go_over_the_borders_of_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "RECORDS_A_STEP", 20)
+    got = work.steps_of(parts(tmp_path), [0, 2])
+    assert [len(step) for step in got] == [20, 18]
     assert sum(got, []) == [*range(32), *range(64, 70)]
 
 
@@ -22,14 +23,18 @@ def test_a_part_is_written_when_its_last_record_is_there(tmp_path):
     writer = work._Writer(made, [0, 2])
     numbers = [*range(32), *range(64, 70)]
     answers = [Answer(str(n), [n], None) for n in numbers]
-    writer.add(iter(answers[:31]))
+
+    def add(writer, *some):
+        for answer in some:
+            writer.add(answer)
+
+    add(writer, *answers[:31])
     assert made.missing() == [0, 1, 2]
-    writer.add(iter(answers[31:37]))
+    add(writer, *answers[31:37])
     assert made.missing() == [1, 2]
-    writer.add(iter(answers[37:]))
+    add(writer, *answers[37:])
     assert made.missing() == [1]
-    writer = work._Writer(made, [1])
-    writer.add(Answer(str(n), [n], None) for n in range(32, 64))
+    add(work._Writer(made, [1]), *(Answer(str(n), [n], None) for n in range(32, 64)))
     assert [a.predictions for a in made.answers()] == [[n] for n in range(70)]
 
 

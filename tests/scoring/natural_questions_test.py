@@ -4,10 +4,8 @@ import copy
 import json
 
 import pytest
-from conftest import require_shared
 
 from etc_jax.scoring import natural_questions as nq
-from scoring.goldens import find_goldens
 
 NULL = dict.fromkeys(("start_byte", "end_byte", "start_token", "end_token"), -1)
 
@@ -215,19 +213,3 @@ def test_files_are_scored_and_named_where_they_are_wrong(tmp_path):
         nq.score_files(bad, given)
     with pytest.raises(ValueError, match="gold.json: an object expected, got an array"):
         nq.score_files(good, good)
-
-
-def test_official_figures_are_met():
-    cases = [
-        golden.description
-        for golden in find_goldens(require_shared("data/metric_goldens"))
-        if golden.kinds == ["natural_questions"]
-    ]
-    assert cases
-    for case in cases:
-        want = dict(case["official"])
-        want |= want.pop("unthresholded", {})
-        got = figures(case["gold"], *case["predictions"])
-        assert set(want) <= set(got)
-        for name, value in want.items():
-            assert got[name] == pytest.approx(value, abs=1e-9), (case["case"], name)

@@ -2,7 +2,8 @@
 
 from data.golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
-from etc_jax.scoring import hotpotqa, wikihop
+from etc_jax.scoring import hotpotqa, natural_questions, wikihop
+from scoring import openkp_goldens
 
 
 def largest_difference(got: dict[str, float], want: dict[str, float]) -> float:
@@ -14,6 +15,13 @@ def largest_difference(got: dict[str, float], want: dict[str, float]) -> float:
 def run_hotpotqa(case: dict) -> float:
     metrics = hotpotqa.score(case["gold"], case["pred"]).metrics
     return largest_difference(dict(metrics), case["official"])
+
+
+def run_natural_questions(case: dict) -> float:
+    predictions = {"predictions": case["predictions"]}
+    found = natural_questions.figures(case["gold"], predictions)
+    want = dict(case["official"])
+    return largest_difference(found, want | want.pop("unthresholded", {}))
 
 
 def _wikihop_metrics(items: list[dict]) -> dict[str, float]:
@@ -50,6 +58,8 @@ def run_tokenizers(case: dict) -> float:
 
 RUNNERS = {
     "hotpotqa": run_hotpotqa,
+    "natural_questions": run_natural_questions,
+    "openkp": openkp_goldens.run,
     "tokenizers": run_tokenizers,
     "wikihop": run_wikihop,
     "wikihop accuracy": run_wikihop_accuracy,
@@ -63,8 +73,6 @@ NOT_BUILT = frozenset(
         "bpc",
         "classification",
         "coref",
-        "natural_questions",
-        "openkp",
         "qasper",
         "quality",
         "rouge",

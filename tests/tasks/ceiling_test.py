@@ -1,10 +1,13 @@
 import json
 
+import natural_questions_samples
+import openkp_samples
 import pytest
 from conftest import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.scoring import natural_questions as scoring
 from tasks import ceiling, hotpotqa, wikihop
 from tasks.multihop import Sizes
 
@@ -75,6 +78,42 @@ def test_the_command_prints_figures_and_reasons(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "2 records read, 0 problems" in printed and "1 losses" in printed
     assert "b: answer 'zebra': answer not in the supporting text" in printed
+
+
+@pytest.mark.parametrize(
+    "task, value, words, figure, lost",
+    [
+        ("openkp", openkp_samples.page(), PIECES, "R@3", "'york' is not in the text"),
+        (
+            "natural_questions",
+            natural_questions_samples.original(),
+            natural_questions_samples.PIECES,
+            scoring.AVERAGE_F1,
+            "short answer [[0, 1]]: it is in no top-level candidate",
+        ),
+    ],
+)
+def test_the_command_knows_every_task(
+    tmp_path, capsys, task, value, words, figure, lost
+):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(dict.fromkeys(words)) + "\n")
+    spoiled = {
+        "openkp": openkp_samples.page(phrases=("old mill", "york"), url="b"),
+        "natural_questions": natural_questions_samples.original(
+            name=8, said=[natural_questions_samples.annotation((3, 12), [(0, 1)])]
+        ),
+    }[task]
+    arguments = [f"--task={task}", f"--tokenizer={vocabulary}", "--long_length=64"]
+    arguments += ["--global_length=40"]
+    path = openkp_samples.write_lines(tmp_path, [value])
+    ceiling.main([*arguments, str(path)])
+    whole = capsys.readouterr().out
+    assert f"{figure}" in whole and "0 losses" in whole
+    path = openkp_samples.write_lines(tmp_path, [value, spoiled])
+    ceiling.main([*arguments, str(path)])
+    printed = capsys.readouterr().out
+    assert "1 losses" in printed and lost in printed
 
 
 def test_the_command_says_what_is_wrong(tmp_path):

@@ -42,8 +42,8 @@ def test_a_broken_line_costs_one_record(tmp_path):
         file.write(b'{"id": "b"\n{"id": "\xff"}\n{"id": "c"}\n[' + b"[" * 100_000)
     problems = Problems()
     assert [r.id for r in read_line_records([path], parse, problems)] == ["a", "c"]
-    assert problems.counts == {"broken JSON": 3}
-    assert problems.messages["broken JSON"][0].startswith(f"{path}, record 2: ")
+    assert problems.counts == {"broken line": 3}
+    assert problems.messages["broken line"][0].startswith(f"{path}, record 2: ")
     with pytest.raises(BadRecordError, match="x.jsonl, record 2: .*one JSON object"):
         list(read_line_records([path], parse))
 

@@ -155,7 +155,7 @@ def test_looks_go_with_the_global_token_of_their_element():
     made = window(sizes=Sizes(12, 6))
     looks = openkp_visual.visual_arrays(np.float32([TITLE + BODY, PLAIN + BODY]), 2)
     for name, array in looks.items():
-        got = made.extra[name]
+        got = made.extra["visual"][name]
         np.testing.assert_array_equal(got[:3], array[[0, 1, 1]])
         assert not got[3:].any() and got.dtype == array.dtype
 

@@ -165,7 +165,7 @@ def test_lines_that_are_no_json_are_counted_and_passed_over(tmp_path):
     lines = ["", "{", json.dumps(page()), "nonsense", json.dumps(page(url="b"))]
     path.write_text("\n".join(lines))
     got, problems = counted(path)
-    assert len(got) == 2 and problems.counts == {"broken JSON": 2}
+    assert len(got) == 2 and problems.counts == {"broken line": 2}
 
 
 def test_compressed_files_are_read_and_cut_ones_named(tmp_path):

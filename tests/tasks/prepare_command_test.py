@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import natural_questions_samples as articles
 import numpy as np
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
@@ -29,6 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = Sizes(256, 64)
 PART_CHARS = 20_000  # a few records
 SYNTHETIC = {"hotpotqa": synthetic_hotpotqa, "wikihop": synthetic_wikihop}
+# Of the features that every cache is made with here; articles then have some windows.
+LENGTHS = {"natural_questions": Sizes(512, 100)}
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +46,14 @@ def vocabulary(tmp_path_factory):
 def made_up(tmp_path_factory):
     """{task: a file of invented records}."""
     folder = tmp_path_factory.mktemp("made_up")
-    return {
+    files = {
         name: write_json(folder, list(module.records(40, seed=1)), f"{name}.json")
         for name, module in SYNTHETIC.items()
     }
+    text = [articles.long_article(500, seed) for seed in range(12)]
+    values = [articles.original(text, name=i) for i, text in enumerate(text)]
+    path = articles.write_lines(folder / "natural_questions.jsonl.gz", values)
+    return {**files, "natural_questions": path}
 
 
 @pytest.fixture
@@ -78,7 +85,9 @@ def hotpot(name="a1", **changes):
 @pytest.mark.parametrize("name", task_lib.NAMES)
 def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, quirks):
     task, model = task_lib.find(name), tokenizer()
-    sizes = Sizes(4096, 430)
+    if name == "natural_questions":
+        model = articles.tokenizer()
+    sizes = LENGTHS.get(name, Sizes(4096, 430))
     windows = [
         window
         for record in task.read([made_up[name]], Problems())
@@ -100,8 +109,8 @@ def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, qu
     ]
     reader = WindowReader(
         [cache],
-        long_length=4096,
-        global_length=430,
+        long_length=sizes.long_length,
+        global_length=sizes.global_length,
         batch_size=len(windows),
         seed=0,
         evaluation=True,
@@ -328,6 +337,19 @@ def test_a_file_that_cannot_be_read_to_the_end_is_shouted_about(
     )
 
 
+def test_a_line_that_is_no_json_ends_nothing(command, tmp_path):
+    articles_of = [articles.original(name=i) for i in range(3)]
+    lines = [json.dumps(value) for value in articles_of]
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join([lines[0], "{", *lines[1:]]))
+    articles.tokenizer().save(tmp_path / "t.json")
+    more = (f"--tokenizer={tmp_path / 't.json'}", "--long_length=100")
+    code, text, _ = command(file, *more, task="natural_questions")
+    assert code == 0 and "3 windows of 3 records of natural_questions" in text
+    assert "1 x broken line" in text and "a.jsonl, record 2: " in text
+    assert "WARNING" not in text
+
+
 @pytest.mark.parametrize(
     "records, message",
     [
@@ -356,6 +378,7 @@ def test_no_usable_window_is_an_error_that_leaves_nothing(
         ([], ["--long_length=0"], "expected at least 1 long token"),
         ([], ["--global_length=40000"], "from 1 to 32767 global tokens"),
         ([], ["--workers=-1"], "workers is -1, expected 0"),
+        ([], ["--stride=9"], "hotpotqa has no option stride; there are: none at all"),
         ([], ["--tokenizer=/none/vocab.txt"], "no tokenizer at /none/vocab.txt"),
         ([], ["--out=/proc/nothing/c"], "/proc/nothing"),
     ],

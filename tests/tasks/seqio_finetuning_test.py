@@ -6,6 +6,7 @@ import json
 import os
 
 import jax
+import natural_questions_samples as articles
 import numpy as np
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
@@ -13,9 +14,11 @@ from seqio_samples import forget_tasks, sio_fixture  # noqa: F401
 
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
+from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.structure import Structure
 from tasks import hotpotqa, wikihop
+from tasks import natural_questions as nq
 from tasks import task as task_lib
 from tasks.multihop import Sizes, batch, model_inputs
 
@@ -31,7 +34,8 @@ UNFIT = {
     "hotpotqa": {**HOTPOT, "_id": "large", "question": LONG},
     "wikihop": {**WIKIHOP, "id": "large", "query": LONG},
 }
-EVERY_TASK = pytest.mark.parametrize("task", task_lib.NAMES)
+NAMES = ("hotpotqa", "wikihop")  # of one window a record
+EVERY_TASK = pytest.mark.parametrize("task", NAMES)
 
 
 def good(task, count, start="q"):
@@ -189,10 +193,10 @@ def test_a_mixture_holds_its_tasks_in_exact_shares(sio, register):
 
 
 def test_data_sets_with_other_labels_cannot_be_mixed(sio, register):
-    for task in task_lib.NAMES:
+    for task in NAMES:
         register(task, task, {"train": good(task, 1)})
     with pytest.raises(ValueError, match="different output features"):
-        sio.seqio.MixtureRegistry.add("both", list(task_lib.NAMES), default_rate=1.0)
+        sio.seqio.MixtureRegistry.add("both", list(NAMES), default_rate=1.0)
 
 
 # --- figures --------------------------------------------------------------------------
@@ -274,6 +278,51 @@ def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
     want = hotpotqa_scoring.score(gold, hotpotqa.decode(drawn, windows).official())
     assert figures == pytest.approx(dict(want.metrics), abs=1e-12)
     assert 0 < figures["sp_f1"] < 1
+
+
+def article(seed):
+    """A record whose first paragraph is the answer, according to two annotators."""
+    text = articles.long_article(100, seed)
+    said = articles.annotation(articles.candidates_of(text)[0][0], [(1, 2)])
+    return articles.original(text, name=seed, said=(said, said))
+
+
+def test_figures_of_records_of_many_windows_are_of_all_windows(sio, tmp_path):
+    file = articles.write_lines(tmp_path / "dev.jsonl", [article(i) for i in range(3)])
+    model, sizes = articles.tokenizer(), Sizes(60, 40)
+    options = {"task": "natural_questions", "sizes": sizes}
+    sio.finetuning.register_files("set", {"validation": file}, model, **options)
+    made = [nq.features(r, model, sizes) for r in nq.read([file])]
+    count = sum(map(len, made))
+    assert min(map(len, made)) > 2
+    rng = np.random.default_rng(0)
+    drawn = nq.Outputs(rng.normal(size=(count, 5)), rng.normal(size=(count, 60, 4)))
+    places = [slice(at, at + 2) for at in range(0, count, 2)]
+
+    def figures(**more):
+        at = iter(places)
+
+        def outputs(arrays):
+            place = next(at)
+            rows = len(arrays["weights"])
+            return nq.Outputs(*(x[place][:rows] for x in drawn))
+
+        return evaluated(sio, "set", outputs, **more)[0]
+
+    def wanted(number):
+        """Of the first so many records."""
+        ends = np.cumsum([0, *map(len, made)])
+        predictions, gold = {}, []
+        for windows, start, stop in zip(made[:number], ends, ends[1:], strict=False):
+            own = nq.Outputs(*(x[start:stop] for x in drawn))
+            predictions[windows[0].record.id] = nq.pool(nq.summarise(own, windows))
+            gold.append(nq.official_gold(windows[0].record))
+        return dict(nq_scoring.score(gold, nq.official(predictions)).metrics)
+
+    assert figures() == pytest.approx(wanted(3), abs=1e-12)
+    # Without the last window of the third there are two whole records.
+    assert figures(num_examples=count - 1) == pytest.approx(wanted(2), abs=1e-12)
+    forget_tasks(sio)
 
 
 def test_the_setting_of_decoding_is_used(sio, register):

@@ -1,10 +1,11 @@
 """The command that writes invented items."""
 
+import gzip
 import json
 
 import pytest
 
-from tasks.synthetic import hotpotqa, wikihop
+from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
 from tasks.synthetic.__main__ import main, write_records
 
 # Made of two letters each, so that none is in another.
@@ -48,6 +49,38 @@ def test_all_sizes_of_wikihop_can_be_given(tmp_path):
     assert json.loads((tmp_path / "w.json").read_text(encoding="utf-8")) == want
 
 
+def lines_of(content: bytes) -> list:
+    return [json.loads(line) for line in content.decode("utf-8").splitlines()]
+
+
+def test_articles_are_lines_of_a_gzipped_file(tmp_path):
+    more = ("--nulls=0.5", "--yes_no=0.2", "--long_only=0.1", "--annotators=5")
+    more += ("--contexts=6", "--words=300", "--hops=1")
+    sizes = natural_questions.NaturalQuestionsSizes(
+        nulls=0.5,
+        yes_no=0.2,
+        long_only=0.1,
+        annotators=5,
+        contexts=6,
+        words=300,
+        hops=(1, 1),
+    )
+    want = list(natural_questions.records(7, seed=3, sizes=sizes))
+    assert run("natural_questions", tmp_path / "n.jsonl.gz", *more) == 0
+    packed = (tmp_path / "n.jsonl.gz").read_bytes()
+    assert lines_of(gzip.decompress(packed)) == want
+    assert run("natural_questions", tmp_path / "other.gz", *more) == 0
+    assert (tmp_path / "other.gz").read_bytes() == packed
+
+
+def test_pages_are_lines(tmp_path):
+    more = ("--keyphrases=2-3", "--others=4", "--mentions=1", "--words=120")
+    assert run("openkp", tmp_path / "k.jsonl", *more) == 0
+    sizes = openkp.OpenkpSizes(keyphrases=(2, 3), others=4, mentions=1, words=120)
+    want = list(openkp.records(7, seed=3, sizes=sizes))
+    assert lines_of((tmp_path / "k.jsonl").read_bytes()) == want
+
+
 def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
     out = tmp_path / "h.json"
     out.write_text("mine")
@@ -65,6 +98,10 @@ def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
         ("hotpotqa", "--count=0", "--count must be at least 1, got 0"),
         ("hotpotqa", "--start=-1", "--start must be at least 0, got -1"),
         ("hotpotqa", "--facts=5", "facts must be one of"),
+        ("openkp", "--contexts=4", "--task=openkp has no --contexts"),
+        ("wikihop", "--nulls=0.1", "--task=wikihop has no --nulls"),
+        ("natural_questions", "--nulls=2", "1 at most in all"),
+        ("openkp", "--keyphrases=1-4", "a range within 1 to 3"),
         ("wikihop", "--candidates=2", "candidates must be 4 to 100"),
         ("hotpotqa", "--out=/none/there/x.json", "a file in a folder that exists"),
     ],
@@ -104,3 +141,5 @@ def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path):
 def test_no_records_are_an_empty_array(tmp_path):
     write_records(tmp_path / "x.json", iter(()))
     assert json.loads((tmp_path / "x.json").read_text()) == []
+    write_records(tmp_path / "x.jsonl", iter(()), lines=True)
+    assert (tmp_path / "x.jsonl").read_bytes() == b""

@@ -1,20 +1,32 @@
 """What every data set tells the command lines, and that it is consistent."""
 
+import dataclasses
+import gzip
 import json
 
+import multihop_samples
+import natural_questions_samples
 import numpy as np
 import pytest
-from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer, write_json
+from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
+from natural_questions_samples import ANN, original, write_lines
 
 from etc_jax.models.heads import AnswerLogits
-from tasks import hotpotqa, task, wikihop, wikihop_features
+from tasks import hotpotqa, natural_questions, task, wikihop, wikihop_features
 from tasks.explained import Explained, Passage
 from tasks.multihop import Sizes, batch, model_inputs
-from tasks.records import BadRecordError
+from tasks.records import BadRecordError, PassedOverError, Problems, read_records
 from tasks.survey import survey
 
 SIZES = Sizes(80, 40)
-VALUES = {"hotpotqa": HOTPOT, "wikihop": WIKIHOP}
+SHORT = Sizes(24, 16)  # the article has several windows
+VALUES = {
+    "hotpotqa": HOTPOT,
+    "wikihop": WIKIHOP,
+    "natural_questions": original(said=(ANN, ANN)),
+}
+ID = {"hotpotqa": "_id", "wikihop": "id", "natural_questions": "example_id"}
+GOLD = {"hotpotqa": "answer", "wikihop": "answer", "natural_questions": "annotations"}
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +42,15 @@ def found(request):
 
 def windows_of(found, **changes):
     record = found.parse({**VALUES[found.name], **changes}, lambda *note: None)
-    return found.features(record, tokenizer(), SIZES)
+    if found.name == "natural_questions":
+        found = found.with_options({"question_tokens": 4, "stride": 8})
+        return found.features(record, natural_questions_samples.tokenizer(), SHORT)
+    return found.features(record, multihop_samples.tokenizer(), SIZES)
 
 
 def gold_outputs(found, windows):
+    if found.name == "natural_questions":
+        return natural_questions.gold_outputs(windows)
     if found.name == "wikihop":
         return wikihop.gold_outputs(windows)
     gold = hotpotqa.gold_outputs(windows)
@@ -41,13 +58,16 @@ def gold_outputs(found, windows):
 
 
 def test_an_unknown_name_is_told_the_known_ones():
-    with pytest.raises(ValueError, match="no task 'nq'; there are: hotpotqa, wikihop"):
+    with pytest.raises(ValueError, match="no task 'nq'; there are: hotpotqa, wiki"):
         task.find("nq")
 
 
 def test_gold_outputs_score_full_marks_in_every_setting(found):
     windows = windows_of(found)
-    [predictions] = found.decode(gold_outputs(found, windows), windows, found.settings)
+    decoded = found.decode(gold_outputs(found, windows), windows, found.settings)
+    # What is kept of a window is small, and can be kept anywhere.
+    predictions = found.predictions(json.loads(json.dumps(decoded)))
+    assert len(windows) > 1 or found.name != "natural_questions"
     assert len(predictions) == len(found.settings) and found.setting in found.settings
     record = windows[0].record
     for setting, prediction in zip(found.settings, predictions, strict=True):
@@ -60,8 +80,29 @@ def test_gold_outputs_score_full_marks_in_every_setting(found):
         assert scores.metrics[found.measure] == 1.0
 
 
+def test_a_record_of_one_window_says_what_that_window_says():
+    made = task.find("wikihop")
+    assert made.predictions([["a", "b"]]) == ["a", "b"]
+    with pytest.raises(ValueError, match="too many values"):
+        made.predictions([["a"], ["b"]])
+
+
+def test_an_unread_record_adds_nothing_that_is_right():
+    made = task.find("natural_questions")
+    windows = windows_of(made)
+    [[right]] = [
+        made.predictions(made.decode(gold_outputs(made, windows), windows, (None,)))
+    ]
+    gold = [made.gold(windows[0].record), made.unread_gold("x")]
+    official = made.official({windows[0].record.id: right, "x": made.no_answer})
+    metrics = made.score(gold, official).metrics
+    for part in ("long", "short"):
+        assert metrics[f"{part}-answer-precision"] == 1.0
+        assert metrics[f"{part}-answer-recall"] == 0.5
+
+
 def test_no_answer_is_wrong_and_is_an_answer(found):
-    [window] = windows_of(found)
+    window = windows_of(found)[0]
     official = found.official({window.record.id: found.no_answer})
     scores = found.score([found.gold(window.record)], official)
     assert scores.metrics[found.measure] == 0.0 and scores.problems() == []
@@ -69,12 +110,12 @@ def test_no_answer_is_wrong_and_is_an_answer(found):
 
 def test_records_of_test_files_have_no_gold(found):
     value = dict(VALUES[found.name])
-    del value["answer"]
+    del value[GOLD[found.name]]
     assert found.gold(found.parse(value, lambda *note: None)) is None
 
 
 def test_model_inputs_are_those_of_a_batch(found):
-    windows = windows_of(found) * 2
+    windows = windows_of(found)[:1] * 2
     tokens, types, structure, _ = batch(windows)
     got = model_inputs(windows)
     assert sorted(got) == [
@@ -143,7 +184,8 @@ def test_a_hotpotqa_answer_shows_its_place_and_support():
 def test_what_did_not_fit_has_no_probability():
     found = task.find("hotpotqa")
     record = found.parse(HOTPOT, lambda *note: None)
-    windows = found.features(record, tokenizer(), Sizes(28, 40))
+    tokenizer = multihop_samples.tokenizer()
+    windows = found.features(record, tokenizer, Sizes(28, 40))
     [told] = found.explain(gold_outputs(found, windows), windows, 0.0)
     shown = [p.probability is not None for d in told.documents for p in d.passages]
     assert True in shown and False in shown
@@ -188,23 +230,53 @@ def test_a_terminal_gets_no_control_characters():
 # --- survey ---------------------------------------------------------------------------
 
 
+def write_values(folder, found, values, name):
+    """A file as the data set has them."""
+    if found.name == "natural_questions":
+        return write_lines(folder / f"{name}.jsonl.gz", values)
+    return write_json(folder, values, f"{name}.json")
+
+
 def test_a_survey_counts_all_there_is(found, tmp_path):
-    value = VALUES[found.name]
-    key = "_id" if found.name == "hotpotqa" else "id"
-    twice = {**value}
-    broken = {k: v for k, v in value.items() if k != "answer"} | {"answer": 3}
-    other = {**value, key: "second"}
-    first = write_json(tmp_path, [value, broken], "a.json")
-    second = write_json(tmp_path, [twice, other], "b.json")
+    value, key, gold = VALUES[found.name], ID[found.name], GOLD[found.name]
+    broken, other = {**value, gold: 3}, {**value, key: "second"}
+    first = write_values(tmp_path, found, [value, broken], "a")
+    second = write_values(tmp_path, found, [dict(value), other], "b")
     got = survey(found, [first, second])
-    assert got.ids == (value[key], "second") and got.unreadable == 2
+    assert got.ids == (str(value[key]), "second") and got.unreadable == 2
     assert dict(got.problems.counts) == {"wrong type": 1, "id twice": 1}
-    assert [g["answer"] for g in got.gold] == [value["answer"]] * 2
+    read = [found.gold(record) for record in found.read([first, second], Problems())]
+    assert list(got.gold) == read and None not in read
     assert len(set(got.sha256)) == 2
 
 
 def test_a_survey_refuses_a_file_that_is_cut_short(found, tmp_path):
-    path = write_json(tmp_path, [VALUES[found.name]] * 2)
-    path.write_text(path.read_text()[:-9])
-    with pytest.raises(BadRecordError, match="file cut short"):
+    other = {**VALUES[found.name], ID[found.name]: "second"}
+    path = write_values(tmp_path, found, [VALUES[found.name], other], "a")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(BadRecordError, match="file cut short: .*/a.json"):
         survey(found, [path])
+
+
+def test_a_line_that_is_no_json_is_one_unreadable_record(tmp_path):
+    found = task.find("natural_questions")
+    path = tmp_path / "a.jsonl.gz"
+    lines = [json.dumps(VALUES[found.name]), "{", "", "[1]"]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    got = survey(found, [path])
+    assert (len(got.ids), got.unreadable) == (1, 2)
+
+
+def test_a_record_that_is_passed_over_is_not_lost(tmp_path):
+    def read(paths, problems):
+        return read_records(paths, parse, problems)
+
+    def parse(value, note):
+        if value["id"] == "worse":
+            raise PassedOverError("url twice", "another line is taken")
+        return wikihop.parse(value, note)
+
+    found = dataclasses.replace(task.find("wikihop"), read=read)
+    path = write_json(tmp_path, [WIKIHOP, {**WIKIHOP, "id": "worse"}])
+    got = survey(found, [path])
+    assert got.unreadable == 0 and dict(got.problems.counts) == {"url twice": 1}

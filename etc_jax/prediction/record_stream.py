@@ -1,0 +1,85 @@
+"""Records through a model in whole batches of windows, however many each record has."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from etc_jax.prediction.inputs import Input
+from etc_jax.prediction.runner import Runner
+
+
+class ReadRecord(NamedTuple):
+    """A record that went through the model.
+
+    Attributes:
+      id: of the record.
+      windows: what was read off the outputs for each of its windows, in order; [] if
+        it had none.
+      problem: why not, as (kind, message); None if it had windows.
+    """
+
+    id: str
+    windows: list[Any]
+    problem: tuple[str, str] | None
+
+
+class _Waiting(NamedTuple):
+    """A record of which some windows are not done: all but the windows themselves."""
+
+    id: str
+    count: int
+    problem: tuple[str, str] | None
+
+
+def through_model(
+    inputs: Iterable[Input],
+    runner: Runner,
+    inputs_fn: Callable[[Sequence[Any]], dict[str, Any]],
+    read_fn: Callable[[Any, Sequence[Any]], Sequence[Any]],
+) -> Iterator[ReadRecord]:
+    """Records in order, each as soon as its last window is done.
+
+    A batch is full whatever records its windows are of. What is kept until a record is
+    complete is what `read_fn` has made: outputs are let go with their batch. While the
+    devices work on a batch, the one before it is read.
+
+    Args:
+      inputs: records; taken a few at a time.
+      runner: of the model.
+      inputs_fn: windows -> the batch that the model takes; see `Task.inputs`.
+      read_fn: (outputs, windows) -> what is wanted of each window.
+    """
+    waiting: collections.deque[_Waiting] = collections.deque()
+    read: collections.deque[Any] = collections.deque()
+
+    def windows() -> Iterator[Any]:
+        for made in inputs:
+            waiting.append(_Waiting(made.id, len(made.windows), made.problem))
+            yield from made.windows
+
+    def complete() -> Iterator[ReadRecord]:
+        while waiting and waiting[0].count <= len(read):
+            name, count, problem = waiting.popleft()
+            yield ReadRecord(name, [read.popleft() for _ in range(count)], problem)
+
+    for batch, outputs in _computed(windows(), runner, inputs_fn):
+        read += read_fn(outputs, batch)
+        yield from complete()
+    yield from complete()  # without a window at the end
+
+
+def _computed(
+    windows: Iterator[Any], runner: Runner, inputs_fn: Callable
+) -> Iterator[tuple[list[Any], Any]]:
+    """(windows, outputs) of each batch, with the next one begun."""
+    began = None
+    while batch := list(itertools.islice(windows, runner.batch_size)):
+        now = batch, runner.start(inputs_fn(batch))
+        if began is not None:
+            yield began[0], runner.fetch(began[1])
+        began = now
+    if began is not None:
+        yield began[0], runner.fetch(began[1])

@@ -1,0 +1,280 @@
+"""Articles of many windows: raw files to windows, to official figures, to a page."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import finetuned_run
+import jax
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from etc_jax import evaluate, predict, registry
+from etc_jax.data.windows import WindowCache
+from etc_jax.scoring import natural_questions as scoring
+from etc_jax.scoring.files import read_json
+from tasks import natural_questions as nq
+from tasks import prepare
+from tasks.multihop import Sizes, model_inputs
+
+NAME = "natural_questions"
+COUNT = 70  # three parts, the last one short
+SIZES = Sizes(*finetuned_run.LENGTHS[NAME])
+
+
+class Setup:
+    """A run, a file of records, and its evaluation."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.config = finetuned_run.config(NAME)
+        self.run = finetuned_run.save_run(folder / "run", self.config)
+        self.records = finetuned_run.records(NAME, COUNT)
+        self.file = finetuned_run.write_lines(folder / "dev.jsonl", self.records)
+        self.whole = folder / "whole"
+        assert self.evaluate(self.whole) == 0
+
+    def evaluate(self, out, *more, file=None):
+        return evaluate.main([*self.command(out), *more, file or self.file])
+
+    def command(self, out):
+        usual = [f"--model={self.run}", f"--out={out}"]
+        return [*usual, "--workers=0", "--batch_size=8"]
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory):
+    return Setup(tmp_path_factory.mktemp(NAME))
+
+
+def same(one, other):
+    """Whether both evaluations ended with the same bytes."""
+    names = (evaluate.PREDICTIONS, evaluate.SCORES)
+    return all((one / n).read_bytes() == (other / n).read_bytes() for n in names)
+
+
+# --- preparing ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(setup, tmp_path):
+    """Makes the window cache of the records with some flags."""
+
+    def cache(*flags, out="c"):
+        long, glob = SIZES.long_length, SIZES.global_length
+        argv = [f"--task={NAME}", f"--tokenizer={setup.run / 'tokenizer.json'}"]
+        argv += [f"--long_length={long}", f"--global_length={glob}", "--workers=0"]
+        assert prepare.main([*argv, *flags, f"--out={tmp_path / out}", setup.file]) == 0
+        return WindowCache.open(tmp_path / out)
+
+    return cache
+
+
+def test_a_cache_has_the_windows_that_are_drawn_and_counts_the_others(setup, cache):
+    flags = ("--null_share=0.5", "--unanswerable_share=0.25", "--seed=3")
+    options = nq.Options(null_share=0.5, unanswerable_share=0.25, seed=3)
+    made = cache(*flags)
+    kept, left = [], []
+    for record in nq.read([setup.file]):
+        tokenizer = finetuned_run.tokenizer(NAME)
+        for window in nq.features(record, tokenizer, SIZES, options=options):
+            if window.unusable is None:
+                kept.append(window)
+            else:
+                left.append(record.id)
+    assert len(left) > 20 and len(kept) > COUNT
+    assert made.num_windows == len(kept)
+    assert made.header["counts"]["records"] == COUNT
+    [(reason, found)] = made.header["left_out"].items()
+    assert "not drawn" in reason and found["count"] == len(left)
+    names = list(dict.fromkeys(left))
+    assert found["first"] == names[: len(found["first"])] and len(found["first"]) > 2
+    for i, window in enumerate(kept):
+        ids = made.window(i)["long_ids"]
+        np.testing.assert_array_equal(ids, window.tokens.long[: len(ids)])
+
+
+def test_all_options_reach_the_features_and_the_header(setup, cache):
+    flags = ("--stride=30", "--question_tokens=20", "--tokens_per_block=16")
+    made = cache(*flags)
+    options = nq.Options(stride=30, question_tokens=20, tokens_per_block=16)
+    assert made.header["options"] == {
+        "official_quirks": False,
+        "stride": 30,
+        "question_tokens": 20,
+        "tokens_per_block": 16,
+        "flat": False,
+        "null_share": 1.0,
+        "unanswerable_share": 1.0,
+        "seed": 0,
+    }
+    tokenizer = finetuned_run.tokenizer(NAME)
+    windows = [
+        window
+        for record in nq.read([setup.file])
+        for window in nq.features(record, tokenizer, SIZES, options=options)
+    ]
+    assert made.num_windows == len(windows) and made.longest.global_ == 10
+    assert cache("--flat", out="flat").longest.global_ == 1
+    parallel = cache(*flags, "--workers=1", out="parallel")
+    for name in made.arrays:
+        np.testing.assert_array_equal(parallel.arrays[name], made.arrays[name])
+
+
+# --- evaluating -----------------------------------------------------------------------
+
+
+def window_by_window(setup):
+    """{record id: prediction}, with no batch and on one device."""
+    objective = setup.config.objective
+    task = registry.lookup("finetuning", NAME)(setup.config.model, objective)
+    params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
+    outputs = jax.jit(task.outputs)
+    predictions = {}
+    for record in nq.read([setup.file]):
+        summaries = []
+        for window in nq.features(record, finetuned_run.tokenizer(NAME), SIZES):
+            inputs = jax.tree.map(np.asarray, model_inputs([window]))
+            got = jax.device_get(outputs(params, inputs))
+            summaries += nq.summarise(got, [window])
+        assert len(summaries) > 2
+        predictions[record.id] = nq.pool(summaries)
+    return predictions
+
+
+def test_predictions_are_those_of_a_plain_loop(setup):
+    want = window_by_window(setup)
+    given = read_json(setup.whole / evaluate.PREDICTIONS)
+    assert given == json.loads(json.dumps(nq.official(want)))
+    several = {p["long_answer"]["start_token"] for p in given["predictions"]}
+    assert len(several) > 10
+    assert "none" in {p["yes_no_answer"] for p in given["predictions"]}
+
+
+def test_the_files_are_those_of_the_official_scorer(setup, tmp_path):
+    gold = finetuned_run.write(tmp_path / "gold.json", setup.records)
+    official = scoring.score_files(gold, setup.whole / evaluate.PREDICTIONS)
+    assert official.problems() == []
+    told = read_json(setup.whole / evaluate.SCORES)
+    assert told["metrics"] == official.metrics and told["records"] == COUNT
+    assert told["options"]["question_tokens"] == 32
+    assert 0 < told["metrics"][scoring.AVERAGE_F1] < 1
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "etc_jax.evaluate", *setup.command(out)]
+    process = subprocess.Popen(
+        [*command, setup.file], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not list(out.glob("parts/0*.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    there = sorted(out.glob("parts/0*.jsonl"))
+    assert 0 < len(there) < 3 and not (out / evaluate.PREDICTIONS).exists()
+    before = [os.stat(path).st_mtime_ns for path in there]
+    assert setup.evaluate(out) == 0
+    assert [os.stat(path).st_mtime_ns for path in there] == before
+    assert same(out, setup.whole)
+
+
+def test_neither_workers_nor_shards_change_a_byte(setup, tmp_path):
+    out = tmp_path / "out"
+    assert setup.evaluate(out, "--shard=1/2", "--workers=1") == 0
+    assert setup.evaluate(out, "--shard=0/2") == 0
+    assert same(out, setup.whole)
+
+
+def test_what_cannot_be_answered_is_wrong_and_named(setup, tmp_path, capsys):
+    answered = [
+        r
+        for r in setup.records
+        if sum(a["yes_no_answer"] == "NONE" for a in r["annotations"]) == 5
+        and sum(bool(a["short_answers"]) for a in r["annotations"]) > 1
+    ][:6]
+    broken = {**answered[0], "example_id": 1, "document_tokens": []}
+    lines = [json.dumps(r) for r in answered]
+    lines[2:2] = [json.dumps(broken), '{"example_id": ']
+    file = tmp_path / "dev.jsonl"
+    file.write_text("\n".join(lines))
+    assert setup.evaluate(tmp_path / "out", file=str(file)) == 0
+    told = read_json(tmp_path / "out" / evaluate.SCORES)
+    assert (told["records"], told["unreadable"]) == (8, 2)
+    assert told["problems"] == {"no text": 1, "broken line": 1}
+    # Of six questions with a gold answer, and two that must be taken to have one.
+    plain = scoring.figures(
+        answered, read_json(tmp_path / "out" / evaluate.PREDICTIONS)
+    )
+    got = told["metrics"]
+    for part in ("long", "short"):
+        recall = plain[f"{part}-answer-recall"]
+        assert got[f"{part}-answer-recall"] == pytest.approx(recall * 6 / 8, abs=1e-12)
+        same_name = f"{part}-answer-precision"
+        assert got[same_name] == plain[same_name]
+
+
+def test_options_change_the_windows_and_are_remembered(setup, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert setup.evaluate(out, "--option=stride=64") == 0
+    assert not same(out, setup.whole)
+    assert setup.evaluate(out, "--option=stride=64") == 0
+    capsys.readouterr()
+    assert setup.evaluate(out) == 2
+    assert "'stride': 64" in capsys.readouterr().err
+    assert setup.evaluate(tmp_path / "x", "--option=window=64") == 2
+    assert "no option window; there are: question_tokens" in capsys.readouterr().err
+
+
+# --- predicting -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(setup, tmp_path, capsys):
+    """Predictions of four records without annotations, and their page."""
+    values = [
+        {k: v for k, v in r.items() if k != "annotations"} for r in setup.records[:4]
+    ]
+    page, file = tmp_path / "page.html", tmp_path / "some.json"
+    argv = [f"--model={setup.run}", "--batch_size=8", "--json", f"--html={page}"]
+    assert predict.main([*argv, finetuned_run.write(file, values)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return values, [json.loads(line) for line in lines], page.read_text()
+
+
+def test_answers_are_those_of_the_evaluation(setup, asked):
+    official = read_json(setup.whole / evaluate.PREDICTIONS)["predictions"]
+    want = {str(p["example_id"]): p for p in official}
+    values, told, _ = asked
+    for value, got in zip(values, told, strict=True):
+        assert got["question"] == value["question_text"]
+        [mine] = nq.official({got["id"]: got["prediction"]})["predictions"]
+        assert mine == want[got["id"]]
+        words = [t["token"] for t in value["document_tokens"]]
+        shown = [w for w in words if not w.startswith("<")]
+        long = mine["long_answer"]
+        inside = words[long["start_token"] : long["end_token"]]
+        [support] = got["support"]
+        assert support["text"] == " ".join(w for w in inside if w in shown)
+        assert support["score"] == mine["long_answer_score"]
+        assert got["score"] == mine["short_answers_score"]
+        if mine["yes_no_answer"] == "none":
+            [short] = mine["short_answers"]
+            inside = words[short["start_token"] : short["end_token"]]
+            assert got["answer"] == " ".join(w for w in inside if w in shown)
+
+
+def test_the_page_shows_article_answers_and_scores(asked):
+    values, told, page = asked
+    assert page.count("<article") == 4 and "<script" not in page
+    assert page.count('class="passage support scored"') == 4
+    for got in told:
+        assert f"score {got['score']:.2f}" in page
+        assert f"score {got['support'][0]['score']:.2f}" in page
+    assert "scores have no scale" in page and "%</span>" not in page

@@ -1,0 +1,162 @@
+"""From invented pages and questions over a cache to a loss that falls."""
+
+import dataclasses
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import natural_questions_samples
+import numpy as np
+import optax
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax import registry, sharding
+from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.objectives import finetuning
+from etc_jax.training.plan import on_mesh
+from tasks import natural_questions, openkp
+from tasks.multihop import Sizes
+from tasks.synthetic import natural_questions as invented_questions
+from tasks.synthetic import openkp as invented_pages
+
+BATCH_SIZE, STEPS = 8, 12
+SIZES = {"openkp": Sizes(96, 24), "natural_questions": Sizes(128, 48)}
+READ_AHEAD = natural_questions.Options(question_tokens=24, stride=64)
+
+
+def raw_records(task):
+    if task == "openkp":
+        sizes = invented_pages.OpenkpSizes(others=2, mentions=0, words=40)
+        return list(invented_pages.records(BATCH_SIZE, seed=0, sizes=sizes))
+    sizes = invented_questions.NaturalQuestionsSizes(nulls=0.0)
+    return list(invented_questions.records(4, seed=0, sizes=sizes))
+
+
+def tokenizer_of(values):
+    """One whose pieces are the words of some records."""
+    words = re.findall(r"[a-z]+|[0-9]|[^\sa-z0-9]", repr(values).lower())
+    pieces = [*natural_questions_samples.PIECES, *sorted(set(words))]
+    return WordPieceTokenizer(list(dict.fromkeys(pieces)))
+
+
+def windows_of(task, values, tokenizer):
+    def note(kind, message):
+        pytest.fail(f"{kind}: {message}")
+
+    if task == "openkp":
+        records = [openkp.parse(value, note) for value in values]
+        made = [openkp.features(r, tokenizer, SIZES[task]) for r in records]
+    else:
+        records = [natural_questions.parse(value, note) for value in values]
+        made = [
+            natural_questions.features(r, tokenizer, SIZES[task], options=READ_AHEAD)
+            for r in records
+        ]
+    return [w for of_record in made for w in of_record if w.unusable is None]
+
+
+@pytest.fixture(scope="module")
+def job_of(tmp_path_factory):
+    """task -> (config, job) on a cache of invented records."""
+
+    @functools.cache
+    def make(task):
+        values = raw_records(task)
+        tokenizer = tokenizer_of(values)
+        folder = tmp_path_factory.mktemp(task)
+        n, g = SIZES[task].long_length, SIZES[task].global_length
+        windows = windows_of(task, values, tokenizer)
+        write_windows(windows, tokenizer, folder / "cache", WindowSource(task, n, g))
+        given = config_lib.default_config()
+        given.update_from_flattened_dict(
+            {
+                "model.vocab_size": tokenizer.vocab_size,
+                "model.embed_dim": 16,
+                "model.num_heads": 2,
+                "model.mlp_dim": 32,
+                "model.num_layers": 1,
+                "model.radius": 11,
+                "model.attention": "dense",
+                "model.dropout_rate": 0.0,
+                "model.attention_dropout_rate": 0.0,
+                "objective.name": task,
+                "data.source": "windows",
+                "data.paths": (str(folder / "cache"),),
+                "data.held_back_paths": (str(folder / "cache"),),
+                "data.vocab_size": tokenizer.vocab_size,
+                "data.long_length": n,
+                "data.global_length": g,
+                "train.batch_size": BATCH_SIZE,
+            }
+        )
+        config = config_lib.from_config_dict(given)
+        return config, registry.lookup("objective", task)(config, folder)
+
+    return make
+
+
+@pytest.mark.parametrize("task", ["openkp", "natural_questions"])
+def test_the_loss_falls(job_of, task):
+    _, job = job_of(task)
+    rows = np.arange(BATCH_SIZE)
+    params = job.init_params(jax.random.key(0))
+    tx = optax.adam(1e-2)
+
+    @jax.jit
+    def step(params, state, batch):
+        grad_fn = jax.value_and_grad(job.loss_fn, has_aux=True)
+        (loss, sums), grads = grad_fn(params, batch, jax.random.key(0), True)
+        updates, state = tx.update(grads, state)
+        return optax.apply_updates(params, updates), state, loss, sums
+
+    state, losses = tx.init(params), []
+    for number in range(STEPS):
+        batch = job.train_batch(number, rows)
+        assert job.check_batch(batch) == []
+        params, state, loss, sums = step(params, state, batch)
+        losses.append(float(loss))
+    assert np.isfinite(losses).all()
+    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
+    assert all(0 <= float(x) <= float(y) for k, (x, y) in sums.items() if "acc" in k)
+
+
+def test_eight_devices_give_the_losses_and_gradients_of_one(job_of):
+    config, job = job_of("openkp")
+    model = dataclasses.replace(config.model, attention="xla")
+    first, best = (
+        finetuning.find(model, dataclasses.replace(config.objective, keyphrase_loss=x))
+        for x in ("first", "best")
+    )
+    rows = job.train_batch(0, np.arange(BATCH_SIZE))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda a: jnp.float32(0.2 * rng.normal(size=a.shape)),
+        jax.eval_shape(first.init, jax.random.key(0)),
+    )
+
+    def losses(params, batch):
+        outputs = first.outputs(params, batch)
+        found = [task.losses(outputs, batch) for task in (first, best)]
+        return sum(total for total, _ in found), found
+
+    def run(mesh_config, devices):
+        mesh = sharding.make_mesh(mesh_config, devices)
+        with on_mesh(mesh), jax.default_matmul_precision("highest"):
+            placed = jax.device_put(params, sharding.tree_shardings(params, mesh))
+            batch = sharding.to_global(rows, mesh, BATCH_SIZE)
+            found = jax.jit(jax.grad(losses, has_aux=True))(placed, batch)
+            return jax.device_get(found)
+
+    want, want_losses = run(sharding.MeshConfig(data=1), jax.devices()[:1])
+    got, got_losses = run(sharding.MeshConfig(data=2, sequence=4), None)
+    assert all(total > BATCH_SIZE for total, _ in want_losses)
+    for (total, sums), (other, other_sums) in zip(want_losses, got_losses, strict=True):
+        assert other == pytest.approx(total, rel=1e-5)
+        assert sums["accuracy"] == other_sums["accuracy"]
+    scale = max(np.abs(x).max() for x in jax.tree.leaves(want))
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5 * scale), got, want
+    )
