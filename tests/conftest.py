@@ -1,8 +1,4 @@
-"""Test environment: CPU with eight simulated devices, set before jax is imported.
-
-Compiling is quick, not thorough. `XLA_FLAGS="--xla_backend_optimization_level=3
---xla_backend_extra_options="` has the tests run the programs that a user runs.
-"""
+"""Test environment: CPU with eight simulated devices, set before jax is imported."""
 
 import os
 import pathlib

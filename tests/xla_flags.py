@@ -1,6 +1,7 @@
 """XLA's flags for tests: simulated devices, and compiling that is quick."""
 
-# Compiling is most of what the tests take; these leave a sixth of it on CPU.
+# Compiling is most of what the tests take. On CPU these leave a sixth of it for the
+# pre-training loss and its gradient.
 _QUICK = (
     "--xla_backend_optimization_level=0",
     "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
