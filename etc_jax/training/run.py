@@ -192,6 +192,7 @@ class Run:
                 f"good step is {bad - in_row}"
             )
         self._log()
+        self._checkpointer.wait()  # all processes are here: the same steps are bad
         saved = "there is no checkpoint yet"
         if (good := self._checkpointer.last_step) is not None:
             folder = self._folder / "checkpoints" / str(good)

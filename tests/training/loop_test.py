@@ -36,7 +36,14 @@ def make_config(cache):
 def reference(tmp_path_factory):
     """(workdir, digest) of an uninterrupted run."""
     workdir = tmp_path_factory.mktemp("reference")
-    result = loop.train_and_evaluate(toy_job.config(**MESH), workdir)
+    # So small a step compiles in less time than jax finds worth keeping.
+    least = "jax_persistent_cache_min_compile_time_secs"
+    before = getattr(jax.config, least)
+    jax.config.update(least, 0)
+    try:
+        result = loop.train_and_evaluate(toy_job.config(**MESH), workdir)
+    finally:
+        jax.config.update(least, before)
     assert result.exit_code == errors.DONE
     return workdir, toy_job.digest(result.state)
 
