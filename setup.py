@@ -37,6 +37,7 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "hypothesis>=6.120",
         "matplotlib>=3.9",
+        "selenium>=4.51",
     ],
     "dev": ["ruff>=0.14", "pre-commit>=4.0"],
 }

@@ -7,14 +7,16 @@ The model is the folder of a fine-tuning run, of one of its checkpoints, or of o
 `etc_jax.convert --export` made. The files are those of the task's release, also .gz.
 Works on all devices of this machine. In the folder --out:
 
-  predictions.json     as the official scorer and the leaderboard take it
-  scores.json          the official figures, of each threshold, and what they count;
-                       only if the records have gold answers
+  predictions.json     as the official scorer and the leaderboard take it; where that
+                       is a JSON object a line, predictions.jsonl
+  scores.json          the official figures, of each threshold, what they count, and
+                       the best thresholds of scores, where the official measure has
+                       such; only if the records have gold answers
   parts/               predictions of 32 records a file
 
 An evaluation that was stopped goes on where it was: give the same command again. On
 several machines, which share --out: --shard=0/4 on the first to --shard=3/4 on the
-last; whoever ends last writes the two files. The number of shards may change between
+last; whoever ends last writes these two files. The number of shards may change between
 one call and the next.
 
 An article of Natural Questions is cut into inputs as in training: options of
@@ -45,7 +47,7 @@ from etc_jax.prediction.model_files import open_model
 from etc_jax.prediction.scoreboard import Result, problems_of, settle
 from etc_jax.training.errors import RunError, UserError
 
-PREDICTIONS, SCORES = "predictions.json", "scores.json"
+SCORES = "scores.json"
 _SHOWN = 3
 _INTERRUPTED = 130
 
@@ -113,7 +115,8 @@ def evaluate(args: argparse.Namespace) -> str:
         return (
             f"shard {number}/{count} is done; {len(missing)} of {parts.count} parts in "
             f"{out / FOLDER} are not there yet. The shard that ends last writes "
-            f"{PREDICTIONS}; without --shard this command makes what is missing"
+            f"{evaluation.task.prediction_file}; without --shard this command makes "
+            "what is missing"
         )
     return evaluation.finish(out, parts.answers())
 
@@ -190,8 +193,8 @@ class _Evaluation:
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]
-        wrote = [out / PREDICTIONS]
-        write_whole(wrote[0], json.dumps(result.official))
+        wrote = [out / self.task.prediction_file]
+        write_whole(wrote[0], self.task.official_text(result.official))
         if result.chosen is None:
             lines.append("the records have no gold answers: there are no scores")
         else:
@@ -225,6 +228,8 @@ class _Evaluation:
         }
         if self.task.option_values:
             told["options"] = self.task.option_values
+        if result.thresholds is not None:
+            told["best_thresholds"] = dict(result.thresholds)
         if result.setting is None:
             return told
         pairs = zip(self.settings, result.scores, strict=True)

@@ -7,14 +7,14 @@ The model is the folder of a fine-tuning run, of one of its checkpoints, or of o
 `etc_jax.convert --export` made. Records are as the data set has them, without answers:
 one JSON object, an array, or one object a line; from files (also .gz), or from standard
 input. A HotpotQA record needs _id, question and context, a WikiHop record id, query,
-candidates and supports; a Natural Questions record is an article in the original or
-the simplified form.
+candidates and supports, an OpenKP record url, text and VDOM; a Natural Questions record
+is an article in the original or the simplified form.
 
 Prints question, answer and the supporting sentences with their probabilities, the
-likeliest candidates, or the long answer with its score. --json prints one object a
-line instead. --html also writes a page with the documents, in which the answer and what
-supports it are marked; it needs nothing from elsewhere. What cannot be answered is told
-on standard error, and the others go on.
+likeliest candidates, the keyphrases, or the long answer with its score. --json prints
+one object a line instead. --html also writes a page with the documents, in which the
+answer and what supports it are marked; it needs nothing from elsewhere. What cannot be
+answered is told on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
 checkpoint is damaged.

@@ -9,6 +9,29 @@ from typing import Any
 
 _WIDTH = 88
 _SHOWN_CANDIDATES = 5
+_AS_SPACES = str.maketrans("\t\n", "  ")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wording:
+    """What the parts of an answer are called on a page, and what its colours mean.
+
+    Attributes:
+      question: over the question.
+      answer: over the answer; "" if the candidates say all of it.
+      places: over the list of the places that an answer rests on; "" for no list.
+      candidates: over the candidates, of which `{}` is the number.
+      legend: at the end of the page.
+      headed_by_id: whether a record is known by its id and not by the question, which
+        is the same for all.
+    """
+
+    question: str = "Question"
+    answer: str = "Answer"
+    places: str = "Resting on"
+    candidates: str = "Among {} candidates"
+    legend: str = "Marked: the answer. Tinted: what supports it."
+    headed_by_id: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,11 +42,13 @@ class Passage:
       text: as the record has it.
       probability: that it supports the answer; None if the model was not asked, or did
         not see it.
-      score: the same where the model gives no probability: higher is surer, and there
-        is no scale; None without one.
+      score: the same where the model gives no probability: how much more than no answer
+        it is to the model, without a scale; None without one.
       is_support: whether it is taken as supporting.
       marks: (first, one past the last) characters of what is to be marked: the answer,
-        or where the chosen candidate is mentioned.
+        or where a candidate is mentioned; ascending and apart.
+      ranks: which of the candidates each mark is of, from 1; () where it does not
+        matter.
     """
 
     text: str
@@ -31,14 +56,23 @@ class Passage:
     is_support: bool = False
     marks: tuple[tuple[int, int], ...] = ()
     score: float | None = None
+    ranks: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A title and passages, in the record's order."""
+    """A title and passages, in the record's order.
+
+    Attributes:
+      title: blank if it has none.
+      passages: sentences of running text, or paragraphs.
+      paragraphs: whether they are paragraphs, which may have lines and, with tabs
+        between them, cells.
+    """
 
     title: Passage
     passages: tuple[Passage, ...]
+    paragraphs: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +92,11 @@ class Explained:
       question: its text.
       answer: "" if the model gives none.
       documents: of the record.
-      candidates: the likeliest first; () if the task has none.
+      candidates: the best first; () if the task has none.
       score: of the answer, as that of a passage; None without one.
       prediction: the record's, as the task makes it, where the texts do not say all of
         it; None where they do.
+      wording: of a page.
     """
 
     id: str
@@ -71,6 +106,7 @@ class Explained:
     candidates: tuple[Candidate, ...] = ()
     score: float | None = None
     prediction: Any = None
+    wording: Wording = Wording()
 
     def supporting(self) -> Iterator[tuple[Document, int]]:
         """(document, number of the passage) of all that is taken as supporting."""
@@ -101,7 +137,7 @@ class Explained:
             {
                 "title": document.title.text,
                 "sentence": number,
-                **_as_json(document.passages[number]),
+                **_as_json(document, document.passages[number]),
             }
             for document, number in self.supporting()
         ]
@@ -116,8 +152,10 @@ class Explained:
         return {**told, "support": support}
 
 
-def _as_json(passage: Passage) -> dict[str, Any]:
-    told = {"text": passage.text}
+def _as_json(document: Document, passage: Passage) -> dict[str, Any]:
+    # Lines and cells of a paragraph are for the eye.
+    text = passage.text.translate(_AS_SPACES) if document.paragraphs else passage.text
+    told = {"text": text}
     if passage.score is not None:
         return {**told, "score": passage.score}
     return {**told, "probability": passage.probability}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.explained import Document, Explained, Passage
+from tasks.explained import Document, Explained, Passage, Wording
 from tasks.hotpotqa_decoding import (
     MAX_ANSWER_TOKENS,
     Outputs,
@@ -17,6 +17,12 @@ from tasks.hotpotqa_decoding import (
     support_probability,
 )
 from tasks.hotpotqa_features import SPAN, HotpotWindow
+
+WORDING = Wording(
+    places="Supporting sentences",
+    legend="Marked: the answer. Tinted: sentences by the probability that they support "
+    "it; those that are taken as supporting have it behind them.",
+)
 
 
 class _Place(NamedTuple):
@@ -49,7 +55,13 @@ def explain(
         record = window.record
         documents = _documents(window, probability, threshold, place)
         told.append(
-            Explained(record.id, record.question, prediction["answer"], documents)
+            Explained(
+                record.id,
+                record.question,
+                prediction["answer"],
+                documents,
+                wording=WORDING,
+            )
         )
     return told
 

@@ -1,4 +1,4 @@
-"""Records of released files with one JSON value a line, gzipped or not."""
+"""Files with one JSON value a line: released ones, gzipped or not, and predictions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeVar
 
 from tasks.records import (
@@ -76,3 +76,8 @@ def _value(line: bytes) -> Any:
         return json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as e:
         return BadRecordError("broken line", f"{e}; expected one JSON object a line")
+
+
+def text_of(values: Iterable[Any]) -> str:
+    """The text of a file of some values."""
+    return "".join(f"{json.dumps(value)}\n" for value in values)

@@ -77,6 +77,13 @@ def _decode(
     return [[summary] for summary in summarise(outputs, windows)]
 
 
+def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
+    """The scores from which on answers count, officially those of the best F1."""
+    found = scoring.figures(gold, content)
+    names = ("long-best-threshold", "short-best-threshold")
+    return {name: found[name] for name in names}
+
+
 TASK = Task(
     "natural_questions",
     sizes=SIZES,
@@ -97,4 +104,5 @@ TASK = Task(
     pool=pool,
     pool_explained=pool_explained,
     unread_gold=unread_gold,
+    thresholds=_thresholds,
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
-from tasks.explained import Document, Explained, Passage
+from tasks.explained import Document, Explained, Passage, Wording
 from tasks.natural_questions_decoding import (
     Outputs,
     Prediction,
@@ -15,7 +16,20 @@ from tasks.natural_questions_decoding import (
 from tasks.natural_questions_features import NaturalQuestionsWindow
 from tasks.natural_questions_records import Record, Span, top_spans
 
+WORDING = Wording(
+    answer="Short answer",
+    places="Long answer",
+    legend="Marked: the short answer. Tinted: the long answer. A score compares an "
+    "answer with no answer, which has 0; scores have no scale. Every article has a "
+    "best answer, even if it is below 0: from which score on it counts, the official "
+    "measure chooses.",
+)
+
 _NOWHERE = (0, 0)
+_TAG_NAME = re.compile(r"</?([A-Za-z][A-Za-z0-9]*)")
+_CELLS = ("td", "th")
+# Between words; of several the last of these.
+_GAPS = ("", " ", "\t", "\n")
 
 
 def explain(
@@ -50,10 +64,16 @@ def pool_explained(seen: Sequence[tuple[Record, Summary]]) -> Explained:
         record.id,
         record.question,
         answer,
-        (Document(Passage(record.title), tuple(_passages(record, prediction))),),
+        (_document(record, prediction),),
         score=prediction["short_score"] if answer else None,
         prediction=prediction,
+        wording=WORDING,
     )
+
+
+def _document(record: Record, prediction: Prediction) -> Document:
+    passages = tuple(_passages(record, prediction))
+    return Document(Passage(record.title), passages, paragraphs=True)
 
 
 def _passages(record: Record, prediction: Prediction) -> Iterator[Passage]:
@@ -78,23 +98,35 @@ def _parts(record: Record, long: Span) -> list[Span]:
     return list(zip(ends, ends[1:], strict=False))
 
 
-def _shown(
-    record: Record, part: Span, marked: Span
-) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """(text of some words, characters of it that are of `marked`)."""
-    first, stop = (min(max(at, part[0]), part[1]) for at in marked)
-    before, inside = (_words(record, x) for x in ((part[0], first), (first, stop)))
-    text = _text(record, part)
-    if not inside:
-        return text, ()
-    start = len(" ".join(before)) + bool(before)
-    return text, ((start, start + len(" ".join(inside))),)
+def _shown(record: Record, part: Span, marked: Span) -> tuple[str, tuple[Span, ...]]:
+    """(text of some words, characters of it that are of `marked`).
+
+    Rows of tables and entries of lists are lines, cells have a tab between them.
+    """
+    text: list[str] = []
+    inside: list[Span] = []
+    length, gap = 0, ""
+    for number in range(*part):
+        word = record.words[number]
+        if record.is_html[number]:
+            gap = max(gap, _gap(word), key=_GAPS.index)
+            continue
+        spelled = gap + word if text else word
+        text.append(spelled)
+        length += len(spelled)
+        if marked[0] <= number < marked[1]:
+            inside.append((length - len(word), length))
+        gap = " "
+    marks = ((inside[0][0], inside[-1][1]),) if inside else ()
+    return "".join(text), marks
 
 
-def _words(record: Record, span: Span) -> list[str]:
-    """Words without tags."""
-    return [record.words[i] for i in range(*span) if not record.is_html[i]]
+def _gap(tag: str) -> str:
+    name = _TAG_NAME.match(tag)
+    return "\t" if name and name[1].lower() in _CELLS else "\n"
 
 
 def _text(record: Record, span: Span) -> str:
-    return " ".join(_words(record, span))
+    """Words without tags."""
+    words = (record.words[i] for i in range(*span) if not record.is_html[i])
+    return " ".join(words)

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.scoring.natural_questions import ENOUGH_ANNOTATORS
 from tasks.natural_questions_records import Annotation, Span
 
 # Classes of the answer type, in the order of the official logits.
 NULL, YES, NO, LONG, SHORT = range(5)
 WORDS = {"yes": YES, "no": NO}
-# What a window has four logits and four labels of, in the order of the logits.
-PLACES = ("short_begin", "short_end", "long_begin", "long_end")
+PLACES = NATURAL_QUESTIONS_PLACES
 
 
 class Label(NamedTuple):

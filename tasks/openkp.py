@@ -10,6 +10,7 @@ keyphrases are up to three runs of its words.
     write(predictions, "predictions.jsonl")
 """
 
+from etc_jax.scoring import openkp as scoring
 from tasks.openkp_decoding import (
     decode,
     decode_each,
@@ -18,11 +19,14 @@ from tasks.openkp_decoding import (
     official_gold,
     write,
 )
+from tasks.openkp_explained import explain
 from tasks.openkp_features import SIZES, OpenkpWindow, features, model_inputs
 from tasks.openkp_records import Record, parse, read
+from tasks.task import Task
 
 __all__ = [
     "SIZES",
+    "TASK",
     "OpenkpWindow",
     "Record",
     "decode",
@@ -36,3 +40,22 @@ __all__ = [
     "read",
     "write",
 ]
+
+TASK = Task(
+    "openkp",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    settings=(None,),
+    setting=None,
+    measure="F1@3",
+    decode=decode_each,
+    no_answer=[],
+    official=official,
+    gold=official_gold,
+    score=scoring.score,
+    explain=explain,
+    lines=True,
+)

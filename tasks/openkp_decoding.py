@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.ops.ngrams import MAX_WORDS, NO_NGRAM
+from tasks import json_lines
 from tasks.openkp_features import OpenkpWindow
 from tasks.openkp_records import Record
 
@@ -100,8 +100,8 @@ def official(predictions: Mapping[str, Sequence[Phrase]]) -> list[dict[str, Any]
 
 def write(predictions: Mapping[str, Sequence[Phrase]], path: str | os.PathLike) -> None:
     """Writes the official form, an object a line."""
-    lines = "".join(f"{json.dumps(row)}\n" for row in official(predictions))
-    pathlib.Path(path).write_text(lines, encoding="utf-8")
+    text = json_lines.text_of(official(predictions))
+    pathlib.Path(path).write_text(text, encoding="utf-8")
 
 
 def official_gold(record: Record) -> dict[str, Any] | None:

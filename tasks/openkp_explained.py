@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tasks.explained import Candidate, Document, Explained, Passage
+from tasks.explained import Candidate, Document, Explained, Passage, Wording
 from tasks.openkp_decoding import Phrase, decode_each
 from tasks.openkp_features import OpenkpWindow, find_occurrences
 from tasks.openkp_records import Record
+
+Span = tuple[int, int]
+Ranks = tuple[int, ...]
+
+WORDING = Wording(
+    question="Page",
+    answer="",
+    places="",
+    candidates="{} keyphrases, the best first",
+    legend="Marked: where the page has a keyphrase, with its place in the list. "
+    "Keyphrases are ranked by their best place; the number behind one is the "
+    "probability of all its places together.",
+    headed_by_id=True,
+)
 
 
 def explain(
@@ -17,7 +32,8 @@ def explain(
 ) -> list[Explained]:
     """For each window its keyphrases, and the page's elements with the places of them.
 
-    The probability of a phrase is that of all its places together.
+    Phrases are ranked as in the prediction, by the best place of each; the probability
+    of one is that of all its places together.
 
     Raises:
       ValueError: if the logits are not of these windows.
@@ -30,6 +46,7 @@ def explain(
             ", ".join(" ".join(phrase) for phrase in phrases),
             (_page(window.record, phrases),),
             _candidates(row, window, phrases),
+            wording=WORDING,
         )
         for row, window, [phrases] in zip(logits, windows, found, strict=True)
     ]
@@ -46,7 +63,7 @@ def _candidates(
         [places] = find_occurrences([phrase], window.words, whole)
         total = float(np.sum(probabilities[places.length - 1, places.starts]))
         candidates.append(Candidate(" ".join(phrase), total))
-    return tuple(sorted(candidates, key=lambda c: -c.probability))
+    return tuple(candidates)
 
 
 def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
@@ -54,23 +71,25 @@ def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
     passages = []
     for start, stop in record.elements.tolist():
         own = words[start:stop]
-        marks = _marks(own, phrases)
-        passages.append(Passage(" ".join(own), is_support=bool(marks), marks=marks))
-    return Document(Passage(record.id), tuple(passages))
+        places = list(_places(own, phrases))
+        marks, ranks = tuple(x for x, _ in places), tuple(x for _, x in places)
+        passages.append(Passage(" ".join(own), marks=marks, ranks=ranks))
+    return Document(Passage("Text"), tuple(passages), paragraphs=True)
 
 
-def _marks(words: list[str], phrases: Sequence[Phrase]) -> tuple[tuple[int, int], ...]:
-    """Characters of the phrases in the text of an element, none twice."""
-    is_marked = np.zeros(len(words), bool)
-    for phrase in phrases:
-        whole = np.array([[0, len(words)]])
+def _places(
+    words: list[str], phrases: Sequence[Phrase]
+) -> Iterator[tuple[Span, Ranks]]:
+    """(characters, ranks) of each run of words that are of the same phrases."""
+    whole = np.array([[0, len(words)]])
+    ranks: list[Ranks] = [()] * len(words)
+    for rank, phrase in enumerate(phrases, start=1):
         for places in find_occurrences([phrase], words, whole):
-            for start in places.starts:
-                is_marked[start : start + places.length] = True
-    stops = np.cumsum([len(word) + 1 for word in words]) - 1
-    edges = np.diff(np.concatenate([[0], is_marked, [0]]))
-    first, last = np.flatnonzero(edges > 0), np.flatnonzero(edges < 0) - 1
-    return tuple(
-        (int(stops[a]) - len(words[a]), int(stops[b]))
-        for a, b in zip(first, last, strict=True)
-    )
+            for word in {s + i for s in places.starts for i in range(places.length)}:
+                ranks[word] += (rank,)
+    stop = -1
+    for of_run, run in itertools.groupby(range(len(words)), ranks.__getitem__):
+        start = stop + 1
+        stop = start + len(" ".join(words[i] for i in run))
+        if of_run:
+            yield (start, stop), of_run

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tasks.json_lines import read_line_records
-from tasks.records import BadRecordError, Fields, Note, Problems, strings
+from tasks.records import (
+    BadRecordError,
+    Fields,
+    Note,
+    PassedOverError,
+    Problems,
+    strings,
+)
 
 # The official pipeline keeps so many keyphrases of a page, and fails at longer urls.
 MAX_KEYPHRASES = 3
@@ -79,7 +86,7 @@ def read(
     def chosen(value: Any, note: Note, number: int) -> Record:
         record = parse(value, note)
         if best.get(hash(record.id)) != _rating(record, number):
-            raise BadRecordError(
+            raise PassedOverError(
                 "url twice", f"{record.id!r}: another of its lines is taken"
             )
         return record

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import hashlib
 import importlib.metadata
 import os
 import pathlib
+import pickle
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,8 +42,8 @@ from tasks.multihop import Sizes
 from tasks.records import FILE_KINDS, BadRecordError, Problems
 from tasks.task import Task
 
-# Characters of a part: a second or two of work, the most that a kill undoes.
-PART_CHARS = 1 << 21
+# Bytes of a part: a second or two of work, the most that a kill undoes.
+PART_BYTES = 1 << 21
 _PART_RECORDS = 1 << 12
 _MOST_WORKERS = 32
 _PROGRESS_SECS = 10.0
@@ -56,7 +58,7 @@ def prepare(
     sizes: Sizes | None = None,
     official_quirks: bool = False,
     workers: int = 0,
-    part_chars: int = PART_CHARS,
+    part_bytes: int = PART_BYTES,
     progress_fn: ProgressFn | None = None,
 ) -> WindowCache:
     """Makes the window cache of some files, or opens the one that is already there.
@@ -72,7 +74,7 @@ def prepare(
       sizes: lengths of an input; None: those of the paper.
       official_quirks: as for the features of the task.
       workers: processes beside this one; 0: this one does all.
-      part_chars: characters of a part, the least that a killed run leaves behind.
+      part_bytes: of a part, the least that a killed run leaves behind.
       progress_fn: called now and then with (records, windows) so far.
 
     Raises:
@@ -97,7 +99,7 @@ def prepare(
             _open_featurizer,
             (task.name, task.option_values, tokenizer_file, sizes, official_quirks),
         )
-        cut = _cut(task.read(files, problems), part_chars)
+        cut = _cut(task.read(files, problems), part_bytes)
         return parts.make_parts(cut, recipe, folder, workers=workers)
 
     return build_windows(
@@ -130,20 +132,26 @@ def _package(name: str) -> tuple[str, str | None]:
         return name, None
 
 
-def _cut(records: Iterable[Any], most_chars: int) -> Iterator[tuple[str, list[Any]]]:
+def _cut(records: Iterable[Any], most_bytes: int) -> Iterator[tuple[str, list[Any]]]:
     """(digest, records) of each part, each ended by the record that makes it full."""
     items: list[Any] = []
-    chars, digest = 0, hashlib.blake2b(digest_size=16)
+    size, digest = 0, hashlib.blake2b(digest_size=16)
     for record in records:
-        text = repr(record)  # of a dataclass: all that it holds
-        digest.update(text.encode("utf-8"))
+        content = _content(record)
+        digest.update(content)
         items.append(record)
-        chars += len(text)
-        if chars >= most_chars or len(items) >= _PART_RECORDS:
+        size += len(content)
+        if size >= most_bytes or len(items) >= _PART_RECORDS:
             yield digest.hexdigest(), items
-            items, chars, digest = [], 0, hashlib.blake2b(digest_size=16)
+            items, size, digest = [], 0, hashlib.blake2b(digest_size=16)
     if items:
         yield digest.hexdigest(), items
+
+
+def _content(record: Any) -> bytes:
+    """All that a record holds; `repr` would leave out the middle of long arrays."""
+    fields = dataclasses.fields(record)
+    return pickle.dumps([getattr(record, field.name) for field in fields])
 
 
 def _featurizer(

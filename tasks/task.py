@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.scoring.result import Scores
+from tasks import json_lines
 from tasks.explained import Explained
 from tasks.multihop import Sizes, Window
 from tasks.records import Note, Problems
 
-NAMES = ("hotpotqa", "wikihop", "natural_questions")
+NAMES = ("hotpotqa", "wikihop", "natural_questions", "openkp")
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
 Prediction = Any
@@ -56,7 +58,8 @@ class Task:
       decode: (outputs, windows, settings) -> for each window what each setting makes
         of it.
       no_answer: the prediction for a record that fits into no window.
-      official: {record id: prediction} -> what the official prediction file holds.
+      official: {record id: prediction} -> what the official prediction file holds: a
+        JSON value, or a list of such if it has one a line.
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official figures.
       explain: (outputs, windows, setting) -> for each window what of it a reader wants
@@ -68,6 +71,10 @@ class Task:
       unread_gold: id -> what `score` wants of a record that could not be read, so that
         no answer to it is right; None: figures are means over records, to which such a
         record adds 0.
+      thresholds: (gold of records, content of the official file) -> the scores from
+        which on an answer counts, by name, where the official figures choose them; None
+        if they choose none.
+      lines: whether the official prediction file has a JSON value a line.
     """
 
     name: str
@@ -89,6 +96,17 @@ class Task:
     pool: Callable[[Sequence[Decoded]], Prediction] = only
     pool_explained: Callable[[Sequence[Any]], Explained] = only
     unread_gold: Callable[[str], dict[str, Any]] | None = None
+    thresholds: Callable[[Sequence[Any], Any], dict[str, float]] | None = None
+    lines: bool = False
+
+    @property
+    def prediction_file(self) -> str:
+        """Name of the official prediction file."""
+        return "predictions.jsonl" if self.lines else "predictions.json"
+
+    def official_text(self, content: Any) -> str:
+        """The text of that file, of what `official` gave."""
+        return json_lines.text_of(content) if self.lines else json.dumps(content)
 
     def predictions(self, decoded: Sequence[Sequence[Decoded]]) -> list[Prediction]:
         """A record's prediction of each setting.

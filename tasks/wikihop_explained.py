@@ -6,12 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.explained import Candidate, Document, Explained, Passage
+from tasks.explained import Candidate, Document, Explained, Passage, Wording
 from tasks.mentions import by_words
 from tasks.offsets import Pieces
 from tasks.wikihop_decoding import candidate_logits, decode_each
 from tasks.wikihop_features import WikihopWindow
 from tasks.wikihop_records import Record
+
+WORDING = Wording(
+    question="Query",
+    places="Mentioned in",
+    legend="Marked: where a document mentions the chosen candidate. The number behind "
+    "a candidate is its probability among all.",
+)
 
 
 def explain(
@@ -30,6 +37,7 @@ def explain(
             answer,
             _documents(window.record, answer),
             _candidates(window.record, row),
+            wording=WORDING,
         )
         for window, row, [answer] in zip(
             windows, candidate_logits(logits, windows), chosen, strict=True

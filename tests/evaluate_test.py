@@ -17,13 +17,19 @@ from conftest import ROOT
 from etc_jax import evaluate, registry
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
+from etc_jax.scoring import openkp as openkp_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.files import read_json
-from tasks import hotpotqa, wikihop
-from tasks.multihop import Sizes, model_inputs
+from tasks import hotpotqa, openkp, wikihop
+from tasks import task as task_lib
+from tasks.multihop import Sizes
 
 COUNT = 70  # three parts, the last one short
-SCORING = {"hotpotqa": hotpotqa_scoring, "wikihop": wikihop_scoring}
+SCORING = {
+    "hotpotqa": hotpotqa_scoring,
+    "openkp": openkp_scoring,
+    "wikihop": wikihop_scoring,
+}
 
 
 class Setup:
@@ -34,7 +40,7 @@ class Setup:
         self.config = finetuned_run.config(name)
         self.run = finetuned_run.save_run(folder / "run", self.config)
         self.records = finetuned_run.records(name, COUNT)
-        self.file = finetuned_run.write(folder / "dev.json", self.records)
+        self.file = finetuned_run.write_records(folder, name, self.records)
         self.whole = folder / "whole"
         assert self.evaluate(self.whole) == 0
 
@@ -54,14 +60,27 @@ def wiki(tmp_path_factory):
     return Setup(tmp_path_factory.mktemp("wikihop"), "wikihop")
 
 
-@pytest.fixture(params=["hotpotqa", "wikihop"])
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    return Setup(tmp_path_factory.mktemp("openkp"), "openkp")
+
+
+@pytest.fixture(params=["hotpot", "wiki", "pages"])
 def setup(request):
-    short = {"hotpotqa": "hotpot", "wikihop": "wiki"}[request.param]
-    return request.getfixturevalue(short)
+    return request.getfixturevalue(request.param)
+
+
+def prediction_file(out):
+    """The one file of predictions, in either form."""
+    [path] = out.glob("predictions.*")
+    return path
 
 
 def predictions(out):
-    return read_json(out / evaluate.PREDICTIONS)
+    path = prediction_file(out)
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    return read_json(path)
 
 
 def scores(out):
@@ -75,9 +94,10 @@ def one_by_one(setup, module):
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
     sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()
+    inputs_fn = task_lib.find(setup.name).inputs
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
-        got = outputs(params, jax.tree.map(np.asarray, model_inputs(windows)))
+        got = outputs(params, jax.tree.map(np.asarray, inputs_fn(windows)))
         yield jax.device_get(got), windows
 
 
@@ -118,10 +138,39 @@ def test_wikihop_is_that_of_a_plain_loop(wiki):
     assert told["records"] == COUNT and "threshold" not in told
 
 
+def test_openkp_is_that_of_a_plain_loop(pages):
+    want = {}
+    for outputs, windows in one_by_one(pages, openkp):
+        want |= openkp.decode(outputs, windows)
+    given = {line["url"]: line["KeyPhrases"] for line in predictions(pages.whole)}
+    assert given == want and list(given) == [r["url"] for r in pages.records]
+    assert len({phrase for p in want.values() for [phrase, *_] in p}) > 20
+    told = scores(pages.whole)
+    assert told["records"] == COUNT and "threshold" not in told
+    assert 0 < told["metrics"]["F1@3"] < 1
+
+
+def test_of_lines_with_one_url_one_is_answered_and_the_others_are_counted(
+    pages, tmp_path, capsys
+):
+    nothing = [["no", "such", "phrase"]]
+    worse = [{**r, "KeyPhrases": nothing} for r in pages.records[:5]]
+    lines = [*worse, *pages.records[:20], *worse[:2]]
+    file = finetuned_run.write_lines(tmp_path / "dev.jsonl", lines)
+    assert pages.evaluate(tmp_path / "out", file=file) == 0
+    told = scores(tmp_path / "out")
+    assert (told["records"], told["unreadable"], told["without_input"]) == (20, 0, 0)
+    assert told["problems"] == {"url twice": 7, "no keyphrase found": 7}
+    assert predictions(tmp_path / "out") == predictions(pages.whole)[:20]
+    alone = finetuned_run.write_lines(tmp_path / "alone.jsonl", pages.records[:20])
+    official = openkp_scoring.score_files(alone, prediction_file(tmp_path / "out"))
+    assert told["metrics"] == official.metrics
+    printed = capsys.readouterr().out
+    assert "7 x url twice" in printed and repr(worse[0]["url"]) in printed
+
+
 def test_the_files_are_those_of_the_official_scorer(setup):
-    got = SCORING[setup.name].score_files(
-        setup.file, setup.whole / evaluate.PREDICTIONS
-    )
+    got = SCORING[setup.name].score_files(setup.file, prediction_file(setup.whole))
     assert got.problems() == []
     assert scores(setup.whole)["metrics"] == got.metrics
 
@@ -148,9 +197,7 @@ def test_what_cannot_be_answered_is_wrong_and_named(hotpot, tmp_path, capsys):
     told = scores(tmp_path / "out")
     assert (told["records"], told["unreadable"], told["without_input"]) == (8, 1, 1)
     assert told["problems"] == {"no context": 1, "question too long": 1}
-    official = hotpotqa_scoring.score_files(
-        file, tmp_path / "out" / evaluate.PREDICTIONS
-    )
+    official = hotpotqa_scoring.score_files(file, prediction_file(tmp_path / "out"))
     assert official.count == 8
     assert told["metrics"] == pytest.approx(official.metrics, abs=1e-15)
     printed = capsys.readouterr().out
@@ -187,10 +234,11 @@ def test_a_threshold_can_be_fixed(hotpot, tmp_path):
 # --- parts, shards, devices -----------------------------------------------------------
 
 
-def test_a_killed_evaluation_goes_on_where_it_was(hotpot, tmp_path):
+@pytest.mark.parametrize("setup", ["hotpot", "pages"], indirect=True)
+def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "etc_jax.evaluate", f"--model={hotpot.run}"]
-    command += [f"--out={out}", "--workers=0", "--batch_size=8", hotpot.file]
+    command = [sys.executable, "-m", "etc_jax.evaluate", f"--model={setup.run}"]
+    command += [f"--out={out}", "--workers=0", "--batch_size=8", setup.file]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(out.glob("parts/0*.jsonl")) and time.monotonic() < deadline:
@@ -198,16 +246,16 @@ def test_a_killed_evaluation_goes_on_where_it_was(hotpot, tmp_path):
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     there = sorted(out.glob("parts/0*.jsonl"))
-    assert 0 < len(there) < 3 and not (out / evaluate.PREDICTIONS).exists()
+    assert 0 < len(there) < 3 and not list(out.glob("predictions*"))
     before = [os.stat(path).st_mtime_ns for path in there]
-    assert hotpot.evaluate(out) == 0
+    assert setup.evaluate(out) == 0
     assert [os.stat(path).st_mtime_ns for path in there] == before
-    assert same(out, hotpot.whole)
+    assert same(out, setup.whole)
 
 
 def same(one, other):
     """Whether both evaluations ended with the same bytes."""
-    names = (evaluate.PREDICTIONS, evaluate.SCORES)
+    names = (prediction_file(other).name, evaluate.SCORES)
     return all((one / n).read_bytes() == (other / n).read_bytes() for n in names)
 
 
@@ -234,7 +282,7 @@ def test_shards_together_are_the_whole(setup, tmp_path, capsys):
     assert "2 of 3 parts" in capsys.readouterr().out
     # The number of shards may change.
     assert setup.evaluate(out, "--shard=2/3") == 0
-    assert not (out / evaluate.PREDICTIONS).exists()
+    assert not list(out.glob("predictions*"))
     assert setup.evaluate(out, "--shard=0/2") == 0
     assert same(out, setup.whole)
 

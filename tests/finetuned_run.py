@@ -15,9 +15,10 @@ from etc_jax.sharding import path_of
 from etc_jax.training import workdir
 from etc_jax.training.checkpoint import Checkpointer
 from etc_jax.training.state import TrainState
-from tasks.synthetic import hotpotqa, natural_questions, wikihop
+from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
 from tasks.synthetic.hotpotqa import HotpotQaSizes
 from tasks.synthetic.natural_questions import NaturalQuestionsSizes
+from tasks.synthetic.openkp import OpenkpSizes
 from tasks.synthetic.wikihop import WikiHopSizes
 
 SPECIAL = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]"]
@@ -48,7 +49,10 @@ LENGTHS = {
     "hotpotqa": (256, 48),
     "wikihop": (256, 48),
     "natural_questions": (160, 64),
+    "openkp": (256, 24),
 }
+# The data sets whose files have a record a line.
+IN_LINES = ("natural_questions", "openkp")
 
 
 def config(name: str, **changes) -> config_lib.Config:
@@ -111,10 +115,20 @@ def records(name: str, count: int, seed: int = 0) -> list[dict]:
     elif name == "natural_questions":
         sizes = NaturalQuestionsSizes(contexts=4, facts=2, annotators=5)
         made = natural_questions.records(count, seed=seed, sizes=sizes)
+    elif name == "openkp":
+        sizes = OpenkpSizes(others=3, mentions=1, words=40)
+        made = openkp.records(count, seed=seed, sizes=sizes)
     else:
         sizes = WikiHopSizes(contexts=4, facts=2, candidates=4)
         made = wikihop.records(count, seed=seed, sizes=sizes)
     return list(made)
+
+
+def write_records(folder: pathlib.Path, name: str, values) -> str:
+    """A file as the data set has them."""
+    if name in IN_LINES:
+        return write_lines(folder / "records.jsonl", values)
+    return write(folder / "records.json", values)
 
 
 def write_lines(path: pathlib.Path, values) -> str:

@@ -23,6 +23,7 @@ from tasks import prepare
 from tasks.multihop import Sizes, model_inputs
 
 NAME = "natural_questions"
+PREDICTIONS = "predictions.json"
 COUNT = 70  # three parts, the last one short
 SIZES = Sizes(*finetuned_run.LENGTHS[NAME])
 
@@ -54,7 +55,7 @@ def setup(tmp_path_factory):
 
 def same(one, other):
     """Whether both evaluations ended with the same bytes."""
-    names = (evaluate.PREDICTIONS, evaluate.SCORES)
+    names = (PREDICTIONS, evaluate.SCORES)
     return all((one / n).read_bytes() == (other / n).read_bytes() for n in names)
 
 
@@ -149,7 +150,7 @@ def window_by_window(setup):
 
 def test_predictions_are_those_of_a_plain_loop(setup):
     want = window_by_window(setup)
-    given = read_json(setup.whole / evaluate.PREDICTIONS)
+    given = read_json(setup.whole / PREDICTIONS)
     assert given == json.loads(json.dumps(nq.official(want)))
     several = {p["long_answer"]["start_token"] for p in given["predictions"]}
     assert len(several) > 10
@@ -158,12 +159,37 @@ def test_predictions_are_those_of_a_plain_loop(setup):
 
 def test_the_files_are_those_of_the_official_scorer(setup, tmp_path):
     gold = finetuned_run.write(tmp_path / "gold.json", setup.records)
-    official = scoring.score_files(gold, setup.whole / evaluate.PREDICTIONS)
+    official = scoring.score_files(gold, setup.whole / PREDICTIONS)
     assert official.problems() == []
     told = read_json(setup.whole / evaluate.SCORES)
     assert told["metrics"] == official.metrics and told["records"] == COUNT
     assert told["options"]["question_tokens"] == 32
     assert 0 < told["metrics"][scoring.AVERAGE_F1] < 1
+
+
+def test_the_best_thresholds_are_those_at_which_the_best_f1_is_reached(setup):
+    told = read_json(setup.whole / evaluate.SCORES)
+    predictions = read_json(setup.whole / PREDICTIONS)["predictions"]
+    assert told["best_thresholds"].keys() == {
+        f"{part}-best-threshold" for part in ("long", "short")
+    }
+    for part, score in (
+        ("long", "long_answer_score"),
+        ("short", "short_answers_score"),
+    ):
+        least = told["best_thresholds"][f"{part}-best-threshold"]
+        given = [p for p in predictions if p[score] >= least]
+        assert 0 < len(given) < COUNT
+        dropped = [p if p in given else without_answer(p) for p in predictions]
+        got = scoring.figures(setup.records, {"predictions": dropped})
+        best = told["metrics"][f"{part}-best-threshold-f1"]
+        assert got[f"{part}-answer-f1"] == pytest.approx(best, abs=1e-12)
+
+
+def without_answer(prediction):
+    none = dict.fromkeys(prediction["long_answer"], -1)
+    none |= {"long_answer": none, "short_answers": [], "yes_no_answer": "none"}
+    return {k: none.get(k, x) for k, x in prediction.items()}
 
 
 def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
@@ -178,7 +204,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     there = sorted(out.glob("parts/0*.jsonl"))
-    assert 0 < len(there) < 3 and not (out / evaluate.PREDICTIONS).exists()
+    assert 0 < len(there) < 3 and not (out / PREDICTIONS).exists()
     before = [os.stat(path).st_mtime_ns for path in there]
     assert setup.evaluate(out) == 0
     assert [os.stat(path).st_mtime_ns for path in there] == before
@@ -209,9 +235,7 @@ def test_what_cannot_be_answered_is_wrong_and_named(setup, tmp_path, capsys):
     assert (told["records"], told["unreadable"]) == (8, 2)
     assert told["problems"] == {"no text": 1, "broken line": 1}
     # Of six questions with a gold answer, and two that must be taken to have one.
-    plain = scoring.figures(
-        answered, read_json(tmp_path / "out" / evaluate.PREDICTIONS)
-    )
+    plain = scoring.figures(answered, read_json(tmp_path / "out" / PREDICTIONS))
     got = told["metrics"]
     for part in ("long", "short"):
         recall = plain[f"{part}-answer-recall"]
@@ -249,7 +273,7 @@ def asked(setup, tmp_path, capsys):
 
 
 def test_answers_are_those_of_the_evaluation(setup, asked):
-    official = read_json(setup.whole / evaluate.PREDICTIONS)["predictions"]
+    official = read_json(setup.whole / PREDICTIONS)["predictions"]
     want = {str(p["example_id"]): p for p in official}
     values, told, _ = asked
     for value, got in zip(values, told, strict=True):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import (
@@ -171,9 +172,7 @@ class NaturalQuestions(HeadFinetuning):
     def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
         labels, weights = batch["labels"], batch["weights"]
         kind = labels["answer_type"]
-        places = jnp.stack(
-            [labels[name] for name in qa_span.NATURAL_QUESTIONS_PLACES], axis=-1
-        )
+        places = jnp.stack([labels[name] for name in NATURAL_QUESTIONS_PLACES], axis=-1)
         total, parts, examples = qa_span.natural_questions(
             outputs.answer_type,
             outputs.span,

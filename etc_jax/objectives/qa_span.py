@@ -7,8 +7,7 @@ cross-entropy, and an example's loss is the mean of its parts.
 import jax
 import jax.numpy as jnp
 
-# What Natural Questions has four logits and four labels of, in the order of the logits.
-NATURAL_QUESTIONS_PLACES = ("short_begin", "short_end", "long_begin", "long_end")
+from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
 
 
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:

@@ -108,9 +108,9 @@ class Runner:
             )
         self.batch_size = batch_size
         self._mesh = make_mesh(MeshConfig(), devices)
-        self._config = model.config
+        self._config, self._task = model.config, _finetuning(model)
         self._params = jax.device_put(model.params, replicated(self._mesh))
-        self._outputs = _compiled(_finetuning(model))
+        self._outputs = _compiled(self._task)
         self._is_checked = False
 
     def start(self, inputs: dict[str, Any]) -> Pending:
@@ -120,7 +120,8 @@ class Runner:
           inputs: of `Task.inputs`, with 1 to `batch_size` rows.
 
         Raises:
-          UserError: if the first batch has ids or ties that the model does not know.
+          UserError: if the first batch has ids, ties or further inputs that the model
+            does not know.
         """
         count = len(inputs["long_tokens"])
         if self._config.data.flat:
@@ -143,6 +144,7 @@ class Runner:
             *wrong_ids(inputs, _TOKENS, model, "vocab_size", "the tokenizer differs"),
             *wrong_ids(inputs, _TYPES, model, "num_types", "the paper's model has 16"),
             *wrong_structure(inputs, "structure", model),
+            *self._task.wrong_inputs(inputs),
         ]
         if problems:
             raise UserError("the model does not fit the inputs: " + "; ".join(problems))

@@ -22,12 +22,15 @@ class Result:
       official: content of the official prediction file.
       scores: official figures of each setting; None without gold answers.
       chosen: those of `setting`; None without gold answers.
+      thresholds: that the figures chose, see `tasks.task.Task`; None if they choose
+        none, or without gold answers.
     """
 
     setting: Any
     official: Any
     scores: tuple[Scores, ...] | None
     chosen: Scores | None
+    thresholds: Mapping[str, float] | None = None
 
 
 def settle(
@@ -60,22 +63,27 @@ def settle(
     if gold is None:
         setting = task.setting if fixed is None else fixed
         return Result(setting, files[settings.index(setting)], None, None)
-    scores = _scores(task, predictions, gold, unreadable)
+    if task.unread_gold is None:
+        judged = files
+        scores = [with_wrong(task.score(gold, file), unreadable) for file in files]
+    else:
+        gold, judged = _with_unread(task, gold, predictions, unreadable)
+        scores = [task.score(gold, file) for file in judged]
     index = int(np.argmax([s.metrics[task.measure] for s in scores]))
     if fixed is not None:
         index = settings.index(fixed)
-    return Result(settings[index], files[index], tuple(scores), scores[index])
+    thresholds = task.thresholds and task.thresholds(gold, judged[index])
+    return Result(
+        settings[index], files[index], tuple(scores), scores[index], thresholds
+    )
 
 
-def _scores(task: Any, predictions: Sequence[dict], gold, unreadable: int):
-    """The figures of each setting, over unreadable records too."""
-    if task.unread_gold is None:
-        found = [task.score(gold, task.official(p)) for p in predictions]
-        return [with_wrong(scores, unreadable) for scores in found]
+def _with_unread(task: Any, gold, predictions: Sequence[dict], unreadable: int):
+    """(gold, official files) with a wrong answer to each record that was not read."""
     more = [f"unreadable {i}" for i in range(unreadable)]
-    gold = [*gold, *map(task.unread_gold, more)]
     wrong = dict.fromkeys(more, task.no_answer)
-    return [task.score(gold, task.official(p | wrong)) for p in predictions]
+    gold = [*gold, *map(task.unread_gold, more)]
+    return gold, [task.official(p | wrong) for p in predictions]
 
 
 def with_wrong(scores: Scores, more: int) -> Scores:

@@ -222,12 +222,12 @@ class Checkpointer:
         # Process 0 has listed the files or has not: that alone decides.
         fault, *_ = distributed.exchange(own)
         if fault is not None:
-            if not distributed.is_first():
-                self._report(fault)
-            else:  # once more, as no process writes any longer
-                self._folder.remove_remains(self._begun)
             self._writer.close()
             self._writer = Writer()
+            if not distributed.is_first():
+                self._report(fault)
+            else:  # once more, as no thread of Orbax makes folders any longer
+                self._folder.remove_remains(self._begun)
         elif own is not None:
             _LOG.warning("checkpoint %d is whole, but here: %s", self._begun, own)
         self._begun = None

@@ -46,7 +46,7 @@ def test_predictions_are_the_same_bytes(run, exported, tmp_path):
     for model, out in ((run, "a"), (exported, "b")):
         argv = [f"--model={model}", f"--out={tmp_path / out}", file]
         assert evaluate.main(argv) == 0
-    one, other = (tmp_path / out / evaluate.PREDICTIONS for out in "ab")
+    one, other = (tmp_path / out / "predictions.json" for out in "ab")
     assert one.read_bytes() == other.read_bytes()
     # They are one model: either goes on with what the other has begun.
     assert evaluate.main([f"--model={exported}", f"--out={tmp_path / 'a'}", file]) == 0

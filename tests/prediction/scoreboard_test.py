@@ -21,7 +21,7 @@ def answers(of_a, of_b):
 def test_the_best_setting_is_taken_and_the_first_of_equal_ones():
     found = answers([NONE, RIGHT["a"], RIGHT["a"]], [RIGHT["b"]] * 3)
     got = settle(hotpotqa.TASK, found, GOLD, settings=(0.1, 0.2, 0.3))
-    assert got.setting == 0.2
+    assert got.setting == 0.2 and got.thresholds is None
     assert [s.metrics["joint_f1"] for s in got.scores] == [0.5, 1.0, 1.0]
     assert got.chosen is got.scores[1]
     assert got.official == {
@@ -68,6 +68,10 @@ def test_without_means_an_unreadable_record_is_a_question_without_a_right_answer
     assert metrics["long-best-threshold-precision"] == 1.0
     assert metrics["long-best-threshold-recall"] == 0.25
     assert metrics["long-best-threshold-f1"] == 0.4  # not 1 / 4
+    assert got.thresholds == {
+        "long-best-threshold": 3.0,
+        "short-best-threshold": 0.0,
+    }
     # They are in the figures alone.
     assert [p["example_id"] for p in got.official["predictions"]] == ["a"]
 

@@ -30,6 +30,14 @@ def test_lines_come_out_in_order_plain_or_gzipped(tmp_path):
         assert list(read_lines(path)) == list(enumerate(values, start=1))
 
 
+def test_the_text_of_values_is_read_back_line_by_line(tmp_path):
+    values = [{"a": "one\nline \u2028"}, [], "\ud800"]
+    path = tmp_path / "x.jsonl"
+    path.write_text(json_lines.text_of(values), encoding="utf-8")
+    assert list(read_lines(path)) == list(enumerate(values, start=1))
+    assert json_lines.text_of([]) == ""
+
+
 def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}')

@@ -18,16 +18,17 @@ TEXTS = [
     "Mill",
     "the mill was built by ann .",
     "lost words",
-    "mill 1840 lake 1901",
-    "song of two river",
+    "mill 1840\nlake 1901",
+    "song of two\nriver",
 ]
 
 
-def told(long, short, *, made=None, kind=NULL):
+def told(long, short, *, made=None, kind=NULL, cls=0.0):
     """What is told of a model that is sure of two spans of words, both inclusive."""
     windows = TASK.features(made or record(), tokenizer(), Sizes(24, 16))
     assert len(windows) > 1
     outputs = nq.Outputs(np.zeros((len(windows), 5)), np.zeros((len(windows), 24, 4)))
+    outputs.span[:, 0] = cls
     for i, window in enumerate(windows):
         outputs.answer_type[i, kind] = 1.0
         for place, word in enumerate((*short, *long)):
@@ -96,10 +97,29 @@ def test_a_short_answer_outside_of_the_long_one_is_marked_where_it_is():
     assert [d.passages[n].text for d, n in got.supporting()] == [TEXTS[1]]
 
 
+def test_cells_have_a_tab_between_them_and_a_mark_may_span_some():
+    table = "<Table> <Tr> <Td> old mill </Td> <Td_x> 1840 </Td> </Tr> </Table>"
+    made = record(f"{table} <P> {'song ' * 20}</P>", said=())
+    got = told((0, 10), (3, 7), made=made)
+    assert got.documents[0].passages[0].text == "old mill\t1840"
+    assert got.as_json()["support"][0]["text"] == "old mill 1840"
+    assert marked(got) == ["old mill\t1840"] and got.answer == "old mill 1840"
+
+
 def test_yes_is_the_answer_and_marks_nothing():
     got = told(words(PARAGRAPH), words("by ann"), kind=YES)
     assert got.answer == "yes" and marked(got) == []
     assert got.score == got.documents[0].passages[1].score  # of the long answer
+
+
+def test_an_answer_below_no_answer_is_shown_as_less_likely():
+    got = told(words(PARAGRAPH), words("by ann"), cls=10.0)
+    assert got.score == 7.0 - 20.0
+    text = page([got], task="natural_questions")
+    assert text.count("score -13.00, less likely than no answer") == 1
+    # In the list of places, and where it stands.
+    assert text.count("score -9.00, less likely than no answer") == 2
+    assert text.count('style="--p:0.25"') == 1
 
 
 def test_json_has_the_prediction_and_the_page_the_scores():
@@ -112,8 +132,9 @@ def test_json_has_the_prediction_and_the_page_the_scores():
     [official] = nq.official({got.id: values["prediction"]})["predictions"]
     assert official["long_answer"]["start_token"] == 3
     text = page([got], task="natural_questions")
-    assert "<mark>by ann</mark>" in text and text.count("passage support scored") == 1
+    assert ">by ann</mark>" in text and text.count("passage support scored") == 1
     assert "score 11.00" in text and "score 7.00" in text and "%<" not in text
+    assert "less likely" not in text
     lines = got.text().splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [
         ["question", "who"],

@@ -33,12 +33,29 @@ def test_the_places_of_phrases_are_marked_in_their_elements(explained):
     [page] = explained.documents
     marked = [[p.text[a:b] for a, b in p.marks] for p in page.passages]
     assert marked == [["Old Mill"], ["old mill", "Ton"], [], ["Ton"]]
-    assert [p.is_support for p in page.passages] == [True, True, False, True]
+    assert [p.ranks for p in page.passages] == [((2,),), ((2,), (1,)), (), ((1,),)]
 
 
-def test_phrases_side_by_side_are_one_mark():
+def test_every_run_of_words_has_the_ranks_of_the_phrases_that_it_is_of():
     [window] = features(record(("Old Mill Ton a",)), tokenizer(), Sizes(30, 6))
     logits = np.full((1, 5, 30), NO_NGRAM)
     logits[0, 1, [0, 1]], logits[0, 0, 2] = 1.0, 2.0
     [got] = explain(logits, [window])
-    assert got.documents[0].passages[0].marks == ((0, 12),)
+    assert got.answer == "ton, old mill, mill ton"
+    [passage] = got.documents[0].passages
+    shown = {
+        passage.text[start:stop]: ranks
+        for (start, stop), ranks in zip(passage.marks, passage.ranks, strict=True)
+    }
+    assert shown == {"Old": (2,), "Mill": (2, 3), "Ton": (1, 3)}
+
+
+def test_phrases_stand_in_the_order_of_the_prediction():
+    """The best place of "mill" is better than that of "old", all of "old" are more."""
+    [window] = features(record(("old old old mill",)), tokenizer(), Sizes(30, 6))
+    logits = np.full((1, 5, 30), NO_NGRAM)
+    logits[0, 0, :4] = np.log([0.2, 0.2, 0.2, 0.4])
+    [got] = explain(logits, [window])
+    assert got.answer == "mill, old"
+    assert [c.text for c in got.candidates] == ["mill", "old"]
+    np.testing.assert_allclose([c.probability for c in got.candidates], [0.4, 0.6])

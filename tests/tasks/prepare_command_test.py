@@ -13,6 +13,7 @@ import time
 
 import natural_questions_samples as articles
 import numpy as np
+import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 
@@ -24,11 +25,12 @@ from tasks import task as task_lib
 from tasks.multihop import Sizes
 from tasks.records import Problems
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
+from tasks.synthetic import openkp as synthetic_openkp
 from tasks.synthetic import wikihop as synthetic_wikihop
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = Sizes(256, 64)
-PART_CHARS = 20_000  # a few records
+PART_BYTES = 20_000  # a few records
 SYNTHETIC = {"hotpotqa": synthetic_hotpotqa, "wikihop": synthetic_wikihop}
 # Of the features that every cache is made with here; articles then have some windows.
 LENGTHS = {"natural_questions": Sizes(512, 100)}
@@ -52,8 +54,13 @@ def made_up(tmp_path_factory):
     }
     text = [articles.long_article(500, seed) for seed in range(12)]
     values = [articles.original(text, name=i) for i, text in enumerate(text)]
-    path = articles.write_lines(folder / "natural_questions.jsonl.gz", values)
-    return {**files, "natural_questions": path}
+    values = {
+        "natural_questions": values,
+        "openkp": synthetic_openkp.records(40, seed=1),
+    }
+    for name, in_lines in values.items():
+        files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
+    return files
 
 
 @pytest.fixture
@@ -101,7 +108,7 @@ def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, qu
         tmp_path / "c",
         sizes=sizes,
         official_quirks=quirks,
-        part_chars=PART_CHARS,
+        part_bytes=PART_BYTES,
     )
     assert len(windows) > 20
     assert [cache.record_id(i) for i in range(cache.num_windows)] == [
@@ -146,9 +153,9 @@ def test_the_header_says_how_it_was_made(command, made_up, tmp_path):
     assert cache.header["counts"]["records"] == 40
 
 
-@pytest.mark.parametrize("workers, part_chars", [(0, 1), (2, PART_CHARS)])
+@pytest.mark.parametrize("workers, part_bytes", [(0, 1), (2, PART_BYTES)])
 def test_neither_workers_nor_parts_change_a_byte(
-    made_up, tmp_path, workers, part_chars
+    made_up, tmp_path, workers, part_bytes
 ):
     task = task_lib.find("hotpotqa")
 
@@ -157,7 +164,7 @@ def test_neither_workers_nor_parts_change_a_byte(
         made = prepare.prepare(task, files, tokenizer(), tmp_path / out, **kwargs)
         return contents(made.path)
 
-    assert make("one") == make("two", workers=workers, part_chars=part_chars)
+    assert make("one") == make("two", workers=workers, part_bytes=part_bytes)
     assert sorted(os.listdir(tmp_path)) == ["one", "two"]
 
 
@@ -169,6 +176,20 @@ def test_a_gzipped_file_holds_the_same_windows(command, made_up, tmp_path):
     plain, packed = (contents(tmp_path / name) for name in ("plain", "packed"))
     assert plain.keys() == packed.keys()
     assert [k for k in plain if plain[k] != packed[k]] == ["header.json"]
+
+
+def test_parts_are_told_apart_by_all_that_their_records_hold():
+    def digest(texts, **changes):
+        record = openkp_samples.record(texts)
+        record = dataclasses.replace(record, **changes)
+        [(digest, _)] = prepare._cut([record], 1)
+        return digest
+
+    texts = ("Old Mill",) * 600
+    features = openkp_samples.record(texts).features
+    assert digest(texts) == digest(texts)
+    features[300, 0] += 1  # in the middle of thousands of numbers
+    assert digest(texts) != digest(texts, features=features)
 
 
 # --- going on -------------------------------------------------------------------------
@@ -192,7 +213,7 @@ class Slow:
 def main():
     model = Tokenizer.load(sys.argv[1])
     prepare.prepare(Slow(), [sys.argv[2]], model, sys.argv[3], workers=1,
-                    part_chars={part_chars})
+                    part_bytes={part_bytes})
 
 if __name__ == "__main__":
     main()
@@ -203,7 +224,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     vocabulary, made_up, tmp_path, monkeypatch, caplog
 ):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(paths=[str(ROOT)], part_chars=PART_CHARS))
+    script.write_text(SCRIPT.format(paths=[str(ROOT)], part_bytes=PART_BYTES))
     out = tmp_path / "out" / "c"
     file = made_up["hotpotqa"]
     process = subprocess.Popen([sys.executable, script, vocabulary, file, out])
@@ -220,7 +241,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     made = []
     part_of = prepare.part_of
     monkeypatch.setattr(prepare, "part_of", lambda *x: made.append(x) or part_of(*x))
-    task, options = task_lib.find("hotpotqa"), {"part_chars": PART_CHARS}
+    task, options = task_lib.find("hotpotqa"), {"part_bytes": PART_BYTES}
     with caplog.at_level("INFO"):
         prepare.prepare(task, [file], tokenizer(), out, **options)
     again = len(made)
@@ -310,6 +331,14 @@ def test_blank_documents_of_wikihop_are_counted(command, tmp_path):
     )
     assert code == 0 and "2 windows of 2 records of wikihop" in text
     assert "1 x empty document" in text and "1 x no document" in text
+
+
+def test_lines_of_a_url_that_has_a_better_one_are_counted(command, tmp_path):
+    pages = [openkp_samples.page(phrases=[p], url="a") for p in ("york", "Ton", "mill")]
+    file = articles.write_lines(tmp_path / "pages.jsonl", pages)
+    code, text, _ = command(file, task="openkp")
+    assert code == 0 and "1 windows of 1 records of openkp" in text
+    assert "2 x url twice" in text and "pages.jsonl, record 1: 'a': another" in text
 
 
 @pytest.mark.parametrize(
@@ -461,8 +490,8 @@ def test_no_more_than_a_part_is_in_memory(made_up, tmp_path):
 
     fields = dataclasses.fields(hotpotqa.Record)
     counting, files = dataclasses.replace(task, read=read), [made_up["hotpotqa"]]
-    cut = prepare._cut(task.read(files, Problems()), PART_CHARS)
+    cut = prepare._cut(task.read(files, Problems()), PART_BYTES)
     largest = max(len(items) for _, items in cut)
-    prepare.prepare(counting, files, tokenizer(), tmp_path / "c", part_chars=PART_CHARS)
+    prepare.prepare(counting, files, tokenizer(), tmp_path / "c", part_bytes=PART_BYTES)
     assert len(most) == 40 and not alive
     assert 1 < max(most) <= largest + 1 < 20

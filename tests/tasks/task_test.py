@@ -7,14 +7,22 @@ import json
 import multihop_samples
 import natural_questions_samples
 import numpy as np
+import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 
 from etc_jax.models.heads import AnswerLogits
-from tasks import hotpotqa, natural_questions, task, wikihop, wikihop_features
+from tasks import (
+    hotpotqa,
+    natural_questions,
+    openkp,
+    task,
+    wikihop,
+    wikihop_features,
+)
 from tasks.explained import Explained, Passage
-from tasks.multihop import Sizes, batch, model_inputs
+from tasks.multihop import Sizes, batch
 from tasks.records import BadRecordError, PassedOverError, Problems, read_records
 from tasks.survey import survey
 
@@ -24,9 +32,21 @@ VALUES = {
     "hotpotqa": HOTPOT,
     "wikihop": WIKIHOP,
     "natural_questions": original(said=(ANN, ANN)),
+    # With fewer than three keyphrases the precision of three cannot be 1.
+    "openkp": openkp_samples.page(phrases=("old mill", "Ton", "mill burned")),
 }
-ID = {"hotpotqa": "_id", "wikihop": "id", "natural_questions": "example_id"}
-GOLD = {"hotpotqa": "answer", "wikihop": "answer", "natural_questions": "annotations"}
+ID = {
+    "hotpotqa": "_id",
+    "wikihop": "id",
+    "natural_questions": "example_id",
+    "openkp": "url",
+}
+GOLD = {
+    "hotpotqa": "answer",
+    "wikihop": "answer",
+    "natural_questions": "annotations",
+    "openkp": "KeyPhrases",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +73,8 @@ def gold_outputs(found, windows):
         return natural_questions.gold_outputs(windows)
     if found.name == "wikihop":
         return wikihop.gold_outputs(windows)
+    if found.name == "openkp":
+        return openkp.gold_outputs(windows)
     gold = hotpotqa.gold_outputs(windows)
     return AnswerLogits(gold.answer_type, gold.span, gold.support)
 
@@ -117,14 +139,9 @@ def test_records_of_test_files_have_no_gold(found):
 def test_model_inputs_are_those_of_a_batch(found):
     windows = windows_of(found)[:1] * 2
     tokens, types, structure, _ = batch(windows)
-    got = model_inputs(windows)
-    assert sorted(got) == [
-        "global_tokens",
-        "global_types",
-        "long_tokens",
-        "long_types",
-        "structure",
-    ]
+    got = found.inputs(windows)
+    common = {"global_tokens", "global_types", "long_tokens", "long_types", "structure"}
+    assert got.keys() == common | getattr(windows[0], "extra", {}).keys()
     for name, want in (("tokens", tokens), ("types", types)):
         np.testing.assert_array_equal(got[f"long_{name}"], want.long)
         np.testing.assert_array_equal(got[f"global_{name}"], want.global_)
@@ -160,6 +177,21 @@ def test_each_threshold_is_decoded_as_by_itself():
             assert got["support"] == want.support["a1"]
         several.add(len({p["answer"] for p in row}))
     assert max(several) > 2
+
+
+# --- files ----------------------------------------------------------------------------
+
+
+def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
+    window = windows_of(found)[0]
+    content = found.official({window.record.id: found.no_answer})
+    text = found.official_text(content)
+    if found.name == "openkp":
+        assert found.prediction_file == "predictions.jsonl"
+        assert [json.loads(line) for line in text.splitlines()] == content
+    else:
+        assert found.prediction_file == "predictions.json"
+        assert json.loads(text) == content
 
 
 # --- explanations ---------------------------------------------------------------------
@@ -232,7 +264,7 @@ def test_a_terminal_gets_no_control_characters():
 
 def write_values(folder, found, values, name):
     """A file as the data set has them."""
-    if found.name == "natural_questions":
+    if found.name in ("natural_questions", "openkp"):
         return write_lines(folder / f"{name}.jsonl.gz", values)
     return write_json(folder, values, f"{name}.json")
 
@@ -243,8 +275,11 @@ def test_a_survey_counts_all_there_is(found, tmp_path):
     first = write_values(tmp_path, found, [value, broken], "a")
     second = write_values(tmp_path, found, [dict(value), other], "b")
     got = survey(found, [first, second])
-    assert got.ids == (str(value[key]), "second") and got.unreadable == 2
-    assert dict(got.problems.counts) == {"wrong type": 1, "id twice": 1}
+    assert got.ids == (str(value[key]), "second")
+    # Of lines with one url all but one are passed over, officially.
+    twice, lost = ("url twice", 0) if found.name == "openkp" else ("id twice", 1)
+    assert got.unreadable == 1 + lost
+    assert dict(got.problems.counts) == {"wrong type": 1, twice: 1}
     read = [found.gold(record) for record in found.read([first, second], Problems())]
     assert list(got.gold) == read and None not in read
     assert len(set(got.sha256)) == 2

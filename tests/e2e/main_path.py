@@ -1,0 +1,58 @@
+"""A small pre-training run along the main path: its config, and what is seen of it."""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import pathlib
+
+import ml_collections
+import pytest
+from small_text import SMALL
+
+from etc_jax import config as config_lib
+from etc_jax.data.pretraining import PretrainingReader
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DROPOUT = {"model.dropout_rate": 0.1, "model.attention_dropout_rate": 0.1}
+MESH = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
+
+
+def quickstart_values() -> ml_collections.ConfigDict:
+    """What `configs/quickstart.py` says, read as the command line reads it."""
+    spec = importlib.util.spec_from_file_location(
+        "quickstart_config", ROOT / "configs" / "quickstart.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config()
+
+
+def small_config(*changes, **more) -> config_lib.Config:
+    values = quickstart_values()
+    for change in (SMALL, *changes, more):
+        values.update_from_flattened_dict(change)
+    return config_lib.from_config_dict(values)
+
+
+def metrics(workdir, kind) -> list[dict]:
+    text = (pathlib.Path(workdir) / "metrics.jsonl").read_text()
+    return [x for x in map(json.loads, text.splitlines()) if x["kind"] == kind]
+
+
+@contextlib.contextmanager
+def noted_batches():
+    """Notes {step: digest of the tokens} of the training batches that are read."""
+    seen: dict[int, str] = {}
+    read = PretrainingReader.batch_at
+
+    def batch_at(self, step, rows=None):
+        batch = read(self, step, rows)
+        # Whole batches are looked at before; evaluation numbers its own.
+        if rows is not None and not self._evaluation:
+            seen[step] = hashlib.sha256(batch["long_tokens"].tobytes()).hexdigest()
+        return batch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PretrainingReader, "batch_at", batch_at)
+        yield seen

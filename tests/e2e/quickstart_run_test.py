@@ -1,0 +1,69 @@
+"""The first half of the quickstart with its real commands, on a small text."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from main_path import ROOT, metrics
+from small_text import SMALL
+from xla_flags import xla_flags
+
+pytest.importorskip("nupunkt")
+
+
+def command(module, workdir, config) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        module,
+        f"--config={ROOT / 'configs' / 'quickstart.py'}",
+        f"--workdir={workdir}",
+        *(f"--config.{path}={value}" for path, value in config.items()),
+    ]
+
+
+def one_device() -> dict[str, str]:
+    """An environment with one device, in which steps are quick: there are many."""
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    flags = xla_flags(devices=1, quick=False)
+    return {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path}
+
+
+def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
+    lengths = {
+        "train.num_steps": 300,
+        "train.eval_every_steps": 150,
+        "train.log_every_steps": 10,
+        "schedule.warmup_steps": 20,
+        "objective.cpc_weight": 0.5,  # so few steps are for MLM otherwise
+    }
+    config = {**SMALL, **lengths, "data.cache_dir": cache_dir}
+    argv = command("launch.quickstart", tmp_path / "run", config)
+    argv.append("--pretrain_only")
+
+    def start():
+        return subprocess.run(
+            argv,
+            env=one_device(),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=1200,
+        )
+
+    first = start()
+    assert first.returncode == 0, first.stdout + first.stderr
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert report.strip() == first.stdout.strip()
+    assert report.startswith("# Quickstart of etc_jax: passed")
+    record = json.loads((tmp_path / "run" / "quickstart.json").read_text())
+    assert [x["exit_code"] for x in record["launches"]] == [17, 0]
+    assert 150 <= record["launches"][0]["saved_step"] < 300
+    steps = [line["step"] for line in metrics(tmp_path / "run", "train")]
+    assert steps == list(range(10, 301, 10))
+    again = start()
+    assert again.returncode == 0
+    assert "it is not trained again" in again.stderr
+    assert again.stdout == first.stdout

@@ -1,0 +1,188 @@
+"""Answers of every data set as a reader meets them: made-up records, gold outputs.
+
+One record of each has a text that would do harm, or fall apart, if a page took it for
+anything but text.
+"""
+
+import natural_questions_samples as articles
+import openkp_samples as pages
+
+from tasks import hotpotqa, natural_questions, openkp, wikihop
+from tasks.explained import Explained
+from tasks.multihop import Sizes
+from tasks.openkp_explained import explain as openkp_explain
+
+EVIL = "<script>document.title = 'taken'; console.log(1)</script>, <b>bold</b>, &amp; ."
+ENDLESS = "https://mills.example/" + "x" * 300
+
+TOKENIZER = articles.tokenizer()
+
+_QUESTION = "Which river turns the mill that the baker Ann Lee was left by her uncle?"
+HOTPOT = [
+    {
+        "_id": "5a8b57f25542995d1e6f1371",
+        "question": _QUESTION,
+        "answer": "the Tarn",
+        "supporting_facts": [["Ann Lee", 1], ["Old Mill (Ton)", 0]],
+        "context": [
+            [
+                "Ton (Norland)",
+                [
+                    "Ton is a market town in the north of Norland.",
+                    " It has two churches, a library and some 4,000 people.",
+                ],
+            ],
+            [
+                "Ann Lee",
+                [
+                    "Ann Lee (1811 - 1874) was a baker of Ton.",
+                    " In 1840 her uncle left her the Old Mill, which she ran until it "
+                    "burned.",
+                    " She is not to be confused with the poet of that name.",
+                ],
+            ],
+            [f"Mills {EVIL}", [f"A page with {EVIL} in it, see {ENDLESS} there."]],
+            [
+                "Old Mill (Ton)",
+                [
+                    "The Old Mill, a listed building, is turned by the Tarn below the "
+                    "bridge of Ton.",
+                    " It was built in 1790.",
+                ],
+            ],
+            ["Tarn", ["The Tarn is a river.", " It rises in the hills of Norland."]],
+        ],
+    },
+    {
+        "_id": "yes",
+        "question": "Are Ton and Wick both in Norland?",
+        "answer": "yes",
+        "supporting_facts": [["Ton", 0], ["Wick", 0]],
+        "context": [
+            ["Ton", ["Ton is a town in Norland."]],
+            ["Wick", ["Wick is a village in Norland.", " It has a harbour."]],
+        ],
+    },
+]
+
+WIKIHOP = {
+    "id": "WH_dev_17",
+    "query": "country old mill",
+    "answer": "norland",
+    "candidates": ["eastland", "norland", "sudland", EVIL, "westland", "the tarn"]
+    + [f"land number {i} of many" for i in range(8)],
+    "supports": [
+        "The Old Mill stands in Ton. It burned in 1874, and a part of it was not built "
+        "again.",
+        "Ton is a market town in Norland. The capital of Norland is Norton, not Ton.",
+        f"Wick is a village. {EVIL} See {ENDLESS} for more.",
+        "Sudland is a country, to the south of Norland.",
+    ],
+}
+
+_PARAGRAPH = (
+    "a mill is a building where grain is made into flour , and in some lands the word "
+    "is used of the machine that does it as well"
+)
+
+
+_ANSWER = "<P> the first mill of ton was built by ann lee in 1790 . </P>"
+
+
+def _long_article() -> str:
+    """Some fifty paragraphs, with lists and a table."""
+    parts = ["<H1> Mill </H1>"]
+    for number in range(24):
+        parts.append(f"<H2> part {number} </H2>")
+        parts += [f"<P> {_PARAGRAPH} . {_PARAGRAPH} . </P>"] * 2
+        if number == 11:
+            parts.append(
+                "<Table> <Tr> <Th> mill </Th> <Th> built </Th> <Th> river </Th> </Tr> "
+                "<Tr> <Td> old mill </Td> <Td> 1790 </Td> <Td> tarn </Td> </Tr> "
+                "<Tr> <Td> new mill </Td> <Td> 1901 </Td> <Td> esk </Td> </Tr> </Table>"
+            )
+        if number == 14:
+            parts.append(_ANSWER)
+        if number == 20:
+            text = f"{EVIL} {ENDLESS}"
+            parts.append(f"<P> a page with {text} in it </P>")
+    return " ".join(parts)
+
+
+ARTICLE = _long_article()
+
+
+def _span(text: str) -> tuple[int, int]:
+    """(first, one past the last) word of some words of the article."""
+    wanted, words = text.split(" "), ARTICLE.split(" ")
+    k = len(wanted)
+    return next((i, i + k) for i in range(len(words)) if words[i : i + k] == wanted)
+
+
+_LONG = _span(_ANSWER)
+_ROW = _span("<Tr> <Td> old mill </Td> <Td> 1790 </Td> <Td> tarn </Td> </Tr>")
+NATURAL_QUESTIONS = [
+    articles.original(ARTICLE, name=name, question=question, said=[said])
+    for name, question, said in (
+        (
+            5655493461695504401,
+            "who built the first mill of ton",
+            articles.annotation(_LONG, [_span("ann lee in 1790")]),
+        ),
+        (2, "is the old mill on the tarn", articles.annotation(_ROW, yes_no="YES")),
+        (3, "tell me about the first mill", articles.annotation(_LONG)),
+        (4, "who wrote the song of the lake", articles.annotation()),
+    )
+]
+
+OPENKP = pages.page(
+    (
+        "Box Kites and how they fly",
+        "A box kite is a kite of four sides . Lawrence Hargrave made the first box "
+        "kite in 1893 .",
+        f"See {ENDLESS} {EVIL}",
+        "Home",
+        "About us",
+        "Kite festival in Ton",
+        "Lawrence Hargrave box kite",
+        "The kite festival of Ton is held in May .",
+    ),
+    ("box kite", "Lawrence Hargrave", "kite festival"),
+    "https://kites.example/box-kites?from=<b>&amp;to=ton",
+)
+
+
+def _windows(task, values, sizes):
+    records = [task.parse(value, lambda kind, message: None) for value in values]
+    return [task.features(record, TOKENIZER, sizes) for record in records]
+
+
+def hotpotqa_answers() -> list[Explained]:
+    made = [w for [w] in _windows(hotpotqa, HOTPOT, Sizes(2048, 128))]
+    return hotpotqa.TASK.explain(hotpotqa.gold_outputs(made), made, 0.4)
+
+
+def wikihop_answers() -> list[Explained]:
+    made = [w for [w] in _windows(wikihop.TASK, [WIKIHOP], Sizes(2048, 256))]
+    return wikihop.TASK.explain(wikihop.gold_outputs(made), made, None)
+
+
+def natural_questions_answers() -> list[Explained]:
+    task, answers = natural_questions.TASK, []
+    for made in _windows(task, NATURAL_QUESTIONS, Sizes(1024, 128)):
+        told = task.explain(natural_questions.gold_outputs(made), made, None)
+        answers.append(task.pool_explained(told))
+    return answers
+
+
+def openkp_answers() -> list[Explained]:
+    made = [w for [w] in _windows(openkp, [OPENKP], Sizes(1024, 32))]
+    return openkp_explain(openkp.gold_outputs(made), made)
+
+
+ANSWERS = {
+    "hotpotqa": hotpotqa_answers,
+    "wikihop": wikihop_answers,
+    "natural_questions": natural_questions_answers,
+    "openkp": openkp_answers,
+}
