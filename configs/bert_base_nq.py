@@ -14,7 +14,7 @@
         --config.data.paths="('caches/nq_bert_train',)" \
         --config.data.held_back_paths="('caches/nq_bert_dev',)"
     python -m etc_jax.evaluate --model=runs/nq_bert --out=runs/nq_bert/dev \
-        --option=flat=true nq-dev-*.jsonl.gz
+        nq-dev-*.jsonl.gz
 
 The baseline of the table: 0.634 / 0.475 long / short answer F1 on the development set.
 The encoder of ETC does here what BERT's does: every token of a window of 512 sees every
@@ -61,6 +61,7 @@ def get_config(arg: str = ""):
         remat_policy="attention",
     )
     config = setting.config(model, long_length=LENGTH, global_length=1)
+    config.data.input_options = ("flat=true",)
     if "from_scratch" in chosen:
         config.checkpoint.init_from_only = ()
     return config

@@ -32,12 +32,11 @@ development set in the paper):
                    shared,no_hard_g2l
     from_scratch   not in the paper: no pre-training
 
-Other lengths are given to tasks.prepare too, as --long_length=8192 --global_length=460;
-for fixed blocks --tokens_per_block=97, and to etc_jax.evaluate as
---option=tokens_per_block=97. Rows that differ in pre-training alone are this config
-with another `init_from`: a run of `etc_base_pretrain.py:2x_pretraining` (0.746 /
-0.558), or of `:no_cpc,shared,no_hard_g2l` (0.692 / 0.497, with shared,no_hard_g2l here
-too).
+Other lengths are given to tasks.prepare too, as --long_length=8192 --global_length=460
+(strides follow from them); for fixed blocks --tokens_per_block=97. Rows that differ in
+pre-training alone are this config with another `init_from`: a run of
+`etc_base_pretrain.py:2x_pretraining` (0.746 / 0.558), or of
+`:no_cpc,shared,no_hard_g2l` (0.692 / 0.497, with shared,no_hard_g2l here too).
 
 Paper: 5 epochs took 10 h 47 min on 32 cores (16 chips) of TPU v3 (table 7). It does not
 name the best setting of the base model; this one is the official code's. `SWEEP` is the
@@ -76,6 +75,8 @@ def get_config(arg: str = ""):
         long_length=int(length),
         global_length=global_length,
     )
+    if "fixed_blocks" in chosen:
+        config.data.input_options = (f"tokens_per_block={TOKENS_PER_BLOCK}",)
     if "from_scratch" in chosen:
         config.checkpoint.init_from_only = ()
     return config

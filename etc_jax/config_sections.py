@@ -111,6 +111,8 @@ class DataConfig:
         the paper's section 4.2.
       official_quirks: for source "windows": the data was prepared with the flag of
         that name, and evaluation must make its inputs so too.
+      input_options: likewise the options of `tasks.prepare` that shape inputs, where
+        they are not those by default, such as ("tokens_per_block=97", "flat=true").
       text_field: the field of a JSONL row that holds the text.
       document_per: "file" or "line"; what one document of a text file is.
       tokenizer: file or folder of a vocabulary; None: that of the caches, for other
@@ -139,6 +141,7 @@ class DataConfig:
     weights: tuple[float, ...] = ()
     flat: bool = False
     official_quirks: bool = False
+    input_options: tuple[str, ...] = ()
     text_field: str = "text"
     document_per: Literal["file", "line"] = "file"
     tokenizer: str | None = None
@@ -196,9 +199,11 @@ class DataConfig:
             yield "paths", f"is empty; name the files or folders of {self.source!r}"
         if self.source in ("cache", "windows") and not self.held_back_paths:
             yield "held_back_paths", "is empty; name a cache to evaluate on"
-        for field in ("flat", "official_quirks"):
-            if getattr(self, field) and self.source != "windows":
-                yield field, f"is True, but source {self.source!r} does not use it"
+        for field in ("flat", "official_quirks", "input_options"):
+            value = getattr(self, field)
+            if value and self.source != "windows":
+                yield field, f"is {value}, but source {self.source!r} does not use it"
+        yield from self._option_problems()
         if not self.weights:
             return
         if self.source != "cache" or len(self.weights) != len(self.paths):
@@ -209,6 +214,16 @@ class DataConfig:
             )
         if min(self.weights) <= 0:
             yield "weights", f"is {self.weights}; expected numbers above 0"
+
+    def _option_problems(self) -> Iterator[Problem]:
+        names = []
+        for text in self.input_options:
+            name, sign, _ = text.partition("=")
+            names.append(name)
+            if not sign:
+                yield "input_options", f"has {text!r}; expected NAME=VALUE"
+        if len(set(names)) < len(names):
+            yield "input_options", f"is {self.input_options}; name each option once"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ several machines, which share --out: --shard=0/4 on the first to --shard=3/4 on 
 last; whoever ends last writes these two files. The number of shards may change between
 one call and the next.
 
-An article of Natural Questions is cut into inputs as in training: options of
-tasks.prepare that are not the usual ones are given again, as --option=stride=256.
+Inputs are made as for training (data.input_options of the run's config). Other options
+of tasks.prepare can be tried, as --option=stride=256.
 
 A record that fits into no input has an empty answer and counts as wrong, as does one
 that cannot be read. HotpotQA's threshold for supporting sentences is the one with the
@@ -81,7 +81,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how inputs are made, as in tasks.prepare; may come several times",
+        help="how inputs are made, as in tasks.prepare, if not as for training; may "
+        "come several times",
     )
     parser.add_argument(
         "--batch_size",
@@ -140,7 +141,7 @@ class _Evaluation:
         self.args = args
         self.model = open_model(args.model, args.step)
         runner_lib.check(self.model)
-        self.task = task_of(self.model.config.objective.name, args.option)
+        self.task = task_of(self.model.config, args.option)
         self.settings = self.task.settings
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)

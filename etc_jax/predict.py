@@ -56,7 +56,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how inputs are made, as in tasks.prepare; may come several times",
+        help="how inputs are made, as in tasks.prepare, if not as for training; may "
+        "come several times",
     )
     parser.add_argument("--batch_size", type=int, help="inputs at once")
     parser.add_argument("--html", type=Path, metavar="FILE", help="page to write")
@@ -77,7 +78,7 @@ def predict(args: argparse.Namespace) -> int:
         raise UserError(f"--html: there is no folder {args.html.absolute().parent}")
     model = open_model(args.model, args.step)
     runner_lib.check(model)
-    task = task_of(model.config.objective.name, args.option)
+    task = task_of(model.config, args.option)
     setting = task.setting
     if args.threshold is not None:
         setting = task.checked_setting(args.threshold)

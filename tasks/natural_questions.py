@@ -101,6 +101,7 @@ TASK = Task(
     score=scoring.score,
     explain=explain,
     options=Options(),
+    drawn_by=("null_share", "unanswerable_share", "seed"),
     pool=pool,
     pool_explained=pool_explained,
     unread_gold=unread_gold,

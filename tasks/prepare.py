@@ -85,13 +85,7 @@ def prepare(
     """
     sizes = sizes or task.sizes
     problems = Problems()
-    source = WindowSource(
-        task.name,
-        sizes.long_length,
-        sizes.global_length,
-        options={"official_quirks": official_quirks, **task.option_values},
-        made_by=_made_by(files),
-    )
+    source = _source(task, files, sizes, official_quirks)
 
     def make(tokenizer_file: pathlib.Path, folder: pathlib.Path) -> Iterator[Any]:
         recipe = parts.Recipe(
@@ -109,6 +103,24 @@ def prepare(
         source,
         found_fn=lambda: _found(problems),
         progress_fn=progress_fn,
+    )
+
+
+def _source(
+    task: Task,
+    files: Sequence[str | os.PathLike],
+    sizes: Sizes,
+    official_quirks: bool,
+) -> WindowSource:
+    """What the windows are made of and how; what only chooses them shapes none."""
+    shaping = task.changed_options
+    drawn = {name: shaping.pop(name) for name in task.drawn_by if name in shaping}
+    return WindowSource(
+        task.name,
+        sizes.long_length,
+        sizes.global_length,
+        options={"official_quirks": official_quirks, **shaping},
+        made_by=_made_by(files) | ({"drawn": drawn} if drawn else {}),
     )
 
 
@@ -216,6 +228,8 @@ def report(cache: WindowCache) -> str:
         lines += [f"  {line}" for line in LeftOut(left_out).lines()]
     else:
         lines.append("nothing left out")
+    if cache.input_options:
+        lines.append(f'train with --config.data.input_options="{cache.input_options}"')
     if found:
         lines.append("odd or wrong in the files (a wrong record is not read):")
     for kind, problem in found.items():

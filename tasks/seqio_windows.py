@@ -5,7 +5,8 @@ An example is one input with its padding; n long and g global tokens, m kinds of
     long_tokens, long_types       int32   [n]
     global_tokens, global_types   int32   [g]
     long_example_ids, links, ...  the vectors of `Structure`, by their names
-    label_NAME                    the labels of the task, [1] or [g]
+    label_NAME                    the labels of the task, [1], [n], [g] or [...]
+    extra_NAME                    what its model takes besides, if anything, likewise
     weights                       float32 [1], 0 for an input that cannot be trained on
     id                            string  [1], of the record
     split                         string  [], no output feature of a Task
@@ -26,6 +27,7 @@ import numpy as np
 
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.window_arrays import NAME_CODEC
+from etc_jax.data.window_fields import extra_arrays, nested
 from etc_jax.structure import Structure
 from tasks.multihop import Sizes, Window
 from tasks.records import BadRecordError, Problems
@@ -34,7 +36,7 @@ from tasks.task import Task
 
 TRAIN = "train"
 SPLIT = "split"
-LABEL = "label_"
+LABEL, EXTRA = "label_", "extra_"
 
 _LOG = logging.getLogger(__name__)
 _VECTORS = tuple(f.name for f in dataclasses.fields(Structure))
@@ -210,6 +212,7 @@ def example_of(window: Window, split: str) -> dict[str, np.ndarray]:
         "global_types": window.types.global_,
         **{name: x for name, x in vectors.items() if x is not None},
         **labels,
+        **{EXTRA + k: np.atleast_1d(x) for k, x in extra_arrays(window).items()},
         "weights": np.array([window.unusable is None], np.float32),
         "id": np.array([window.record.id.encode(*NAME_CODEC)], object),
         SPLIT: np.array(split.encode(), object),
@@ -224,7 +227,8 @@ def model_batch(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
     Returns:
       `long_tokens`, `long_types` `[b, n]`, `global_tokens`, `global_types` `[b, g]`,
-      `structure`, `labels` by name, `[b]` or `[b, g]`, and `weights` `[b]`.
+      `structure`, `labels` by name, `[b]`, `[b, n]`, `[b, g]` or `[b, ...]`, `weights`
+      `[b]`, and further inputs as the windows have them.
     """
     names = ("long_tokens", "global_tokens", "long_types", "global_types")
     vectors = {name: examples[name] for name in _VECTORS if name in examples}
@@ -233,11 +237,17 @@ def model_batch(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
         for name, x in examples.items()
         if name.startswith(LABEL)
     }
+    extra = {
+        name.removeprefix(EXTRA): x
+        for name, x in examples.items()
+        if name.startswith(EXTRA)
+    }
     return {
         **{name: examples[name] for name in names},
         "structure": Structure(**vectors),
         "labels": labels,
         "weights": examples["weights"][:, 0],
+        **nested(extra),
     }
 
 

@@ -66,6 +66,7 @@ class Task:
         to see.
       options: how inputs are made, a frozen dataclass that `features` has been given,
         or takes by default; None if there is nothing to choose.
+      drawn_by: names of those that choose windows to train on and shape none.
       pool: what a setting makes of all windows of a record, in order -> its prediction.
       pool_explained: the same of what `explain` makes -> what a reader is shown.
       unread_gold: id -> what `score` wants of a record that could not be read, so that
@@ -93,6 +94,7 @@ class Task:
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
     options: Any = None
+    drawn_by: tuple[str, ...] = ()
     pool: Callable[[Sequence[Decoded]], Prediction] = only
     pool_explained: Callable[[Sequence[Any]], Explained] = only
     unread_gold: Callable[[str], dict[str, Any]] | None = None
@@ -132,6 +134,12 @@ class Task:
     def option_values(self) -> dict[str, Any]:
         """The options by name, as JSON takes them; {} if there are none."""
         return {} if self.options is None else dataclasses.asdict(self.options)
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that are not those by default."""
+        usual = {} if self.options is None else dataclasses.asdict(type(self.options)())
+        return {k: x for k, x in self.option_values.items() if x != usual[k]}
 
     def with_options(self, values: Mapping[str, Any]) -> Task:
         """The same with some options changed.

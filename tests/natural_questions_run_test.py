@@ -1,8 +1,10 @@
 """Articles of many windows: raw files to windows, to official figures, to a page."""
 
+import ast
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +16,9 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from etc_jax import evaluate, predict, registry
+from etc_jax import convert, evaluate, predict, registry
 from etc_jax.data.windows import WindowCache
+from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.scoring.files import read_json
 from tasks import natural_questions as nq
@@ -109,11 +112,10 @@ def test_all_options_reach_the_features_and_the_header(setup, cache):
         "stride": 30,
         "question_tokens": 20,
         "tokens_per_block": 16,
-        "flat": False,
-        "null_share": 1.0,
-        "unanswerable_share": 1.0,
-        "seed": 0,
     }
+    assert made.input_options == (
+        *("question_tokens=20", "stride=30", "tokens_per_block=16"),
+    )
     tokenizer = finetuned_run.tokenizer(NAME)
     windows = [
         window
@@ -125,6 +127,46 @@ def test_all_options_reach_the_features_and_the_header(setup, cache):
     parallel = cache(*flags, "--workers=1", out="parallel")
     for name in made.arrays:
         np.testing.assert_array_equal(parallel.arrays[name], made.arrays[name])
+
+
+def test_what_only_draws_windows_does_not_shape_them(cache):
+    made = cache("--null_share=0.5", "--seed=3", "--question_tokens=32")
+    assert made.input_options == () and made.header["options"].keys() == {
+        "official_quirks"
+    }
+    assert made.header["made_by"]["drawn"] == {"null_share": 0.5, "seed": 3}
+    assert "drawn" not in cache(out="all").header["made_by"]
+
+
+# --- training -------------------------------------------------------------------------
+
+
+def job_of(train, held_back, options, folder):
+    data = {"paths": (str(train.path),), "held_back_paths": (str(held_back.path),)}
+    data["input_options"] = options
+    made = finetuned_run.config(NAME, **{f"data__{k}": x for k, x in data.items()})
+    return make_job(made, folder)
+
+
+def test_caches_of_other_options_than_the_config_says_are_refused(cache, tmp_path):
+    blocks = cache("--tokens_per_block=16", "--stride=30", out="blocks")
+    usual = cache("--null_share=0.5")
+    options = ("tokens_per_block=16", "stride=30")
+    for train, held_back, asked, named in (
+        (blocks, usual, (), blocks),
+        (blocks, usual, options, usual),
+        (usual, blocks, (), blocks),
+        (blocks, blocks, options[:1], blocks),
+        (blocks, blocks, ("stride=30", "tokens_per_block=17"), blocks),
+    ):
+        with pytest.raises(ValueError, match="but data.input_options is") as caught:
+            job_of(train, held_back, asked, tmp_path)
+        said = str(caught.value)
+        assert said.startswith(f"{named.path} was prepared with ")
+        given = re.search('give --config.data.input_options="(.*?)",', said)[1]
+        # What is to be added makes the cache fit.
+        job_of(named, named, ast.literal_eval(given), tmp_path)
+    job_of(blocks, blocks, options, tmp_path)
 
 
 # --- evaluating -----------------------------------------------------------------------
@@ -254,6 +296,43 @@ def test_options_change_the_windows_and_are_remembered(setup, tmp_path, capsys):
     assert "'stride': 64" in capsys.readouterr().err
     assert setup.evaluate(tmp_path / "x", "--option=window=64") == 2
     assert "no option window; there are: question_tokens" in capsys.readouterr().err
+
+
+def test_inputs_are_made_as_for_the_training_of_the_run(setup, tmp_path):
+    given = tmp_path / "given"
+    assert setup.evaluate(given, "--option=stride=64", "--option=flat=true") == 0
+    options = ("flat=true", "stride=64")
+    made = finetuned_run.config(NAME, data__input_options=options)
+    run = finetuned_run.save_run(tmp_path / "run", made)
+    exported = tmp_path / "exported"
+    assert convert.main([f"--export={run}", f"--out={exported}"]) == 0
+    for model in (run, exported):
+        out = tmp_path / f"of_{model.name}"
+        assert setup.evaluate(out, f"--model={model}") == 0
+        assert predicted(out) == predicted(given) != predicted(setup.whole)
+        assert read_json(out / evaluate.SCORES)["options"]["stride"] == 64
+    # What is asked for counts.
+    back = ("--option=stride=null", "--option=flat=false", f"--model={run}")
+    assert setup.evaluate(tmp_path / "back", *back) == 0
+    assert predicted(tmp_path / "back") == predicted(setup.whole)
+
+
+def predicted(out):
+    return (out / PREDICTIONS).read_bytes()
+
+
+def test_predictions_are_made_as_for_the_training_of_the_run(setup, tmp_path, capsys):
+    made = finetuned_run.config(NAME, data__input_options=("stride=64",))
+    run = finetuned_run.save_run(tmp_path / "run", made)
+    file = finetuned_run.write(tmp_path / "some.json", setup.records[:4])
+
+    def told(*argv):
+        assert predict.main(["--json", "--batch_size=8", *map(str, argv), file]) == 0
+        return capsys.readouterr().out
+
+    of_run, usual = told(f"--model={run}"), told(f"--model={setup.run}")
+    assert of_run == told(f"--model={setup.run}", "--option=stride=64") != usual
+    assert told(f"--model={run}", "--option=stride=null") == usual
 
 
 # --- predicting -----------------------------------------------------------------------

@@ -16,6 +16,7 @@ checkpoint is the step alone.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -82,6 +83,13 @@ class WindowCache:
     def official_quirks(self) -> bool:
         """Whether the windows have what the official code does wrong."""
         return bool(self.header["options"].get("official_quirks", False))
+
+    @property
+    def input_options(self) -> tuple[str, ...]:
+        """What else shaped the windows, as a config names it: "stride=256"."""
+        options = dict(self.header["options"])
+        options.pop("official_quirks", None)
+        return tuple(f"{k}={json.dumps(x)}" for k, x in sorted(options.items()))
 
     @property
     def num_windows(self) -> int:

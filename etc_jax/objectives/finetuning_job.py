@@ -87,6 +87,7 @@ def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
                 f"{config.objective.name!r}; name a cache of that task"
             )
         _check_quirks(config, cache)
+        _check_options(config, cache)
         size = cache.header["vocab_size"]
         if size != config.data.vocab_size:
             raise ValueError(
@@ -104,6 +105,17 @@ def _check_quirks(config: Config, cache: WindowCache) -> None:
             f"{cache.path} was prepared {flag} --official_quirks, but "
             f"data.official_quirks is {asked}; set it to {made}, so that the model is "
             "evaluated on inputs of the same kind"
+        )
+
+
+def _check_options(config: Config, cache: WindowCache) -> None:
+    made, asked = cache.input_options, config.data.input_options
+    if set(made) != set(asked):
+        how = ", ".join(made) or "the options by default"
+        raise ValueError(
+            f"{cache.path} was prepared with {how}, but data.input_options is {asked}; "
+            f'give --config.data.input_options="{made}", so that the model is '
+            "evaluated on inputs of the same kind, or prepare the files again"
         )
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.config import Config
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.training.errors import UserError
@@ -36,18 +37,19 @@ def task_module(name: str) -> Any:
         ) from error
 
 
-def task_of(objective: str, options: Sequence[str] = ()) -> Any:
-    """The data set of an objective; see `tasks.task.Task`.
+def task_of(config: Config, options: Sequence[str] = ()) -> Any:
+    """The data set that a model was trained on; see `tasks.task.Task`.
 
     Args:
-      objective: its name.
-      options: of its inputs where they are not the usual ones, as "stride=256".
+      config: of the run, whose inputs are made in the same way.
+      options: of inputs, as "stride=256", in place of those of the run.
 
     Raises:
       ValueError: if there is no such data set, option or value.
     """
-    task = task_module("task").find(objective)
-    return task.with_options(task_module("input_options").parsed(task, options))
+    task = task_module("task").find(config.objective.name)
+    texts = (*config.data.input_options, *options)
+    return task.with_options(task_module("input_options").parsed(task, texts))
 
 
 def tokenizer_of(saved: bytes) -> Tokenizer:

@@ -22,7 +22,8 @@ from etc_jax.training.errors import UserError
 from etc_jax.training.saved_params import read_params
 
 CONFIG = "config.json"
-# Fields of the section data that decide how a record becomes an input.
+# Fields of the section data that decide how a record becomes an input. Its options are
+# left out: they can be given anew, and what came of that stands beside the digest.
 _SHAPES_INPUTS = ("long_length", "global_length", "flat", "official_quirks")
 
 

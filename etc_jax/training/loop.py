@@ -178,7 +178,7 @@ def _check_saved(config: Config, folder: epath.Path, data: dict[str, Any]) -> No
             f"the checkpoint in {folder} is of step {step}, beyond train.num_steps = "
             f"{total}; raise train.num_steps or choose another --workdir"
         )
-    if data["config_hash"] != config_hash(config):
+    if not workdir_lib.is_same_run(data, config):
         raise UserError(
             f"the checkpoint of step {step} in {folder} is of a run with another "
             "config; choose another --workdir, or undo the "

@@ -21,7 +21,15 @@ import jax
 from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
 
-from etc_jax.config import CheckpointConfig, Config, config_hash, identity, to_dict
+from etc_jax.config import (
+    CheckpointConfig,
+    Config,
+    ConfigError,
+    config_hash,
+    from_config_dict,
+    identity,
+    to_dict,
+)
 from etc_jax.training import distributed
 from etc_jax.training.errors import UserError
 from etc_jax.training.manifest import write_atomically
@@ -139,8 +147,25 @@ def changes(old: Mapping[str, Any], config: Config) -> str:
     return f"{len(changed)} changes:\n  " + "\n  ".join(changed[:_SHOWN]) + more
 
 
+def is_same_run(saved: Mapping[str, Any], config: Config) -> bool:
+    """Whether what was saved is of this run.
+
+    A field that there was not yet has had its default.
+
+    Args:
+      saved: has `config_hash` and `config`.
+      config: of the run.
+    """
+    if saved.get("config_hash") == config_hash(config):
+        return True
+    try:
+        return identity(from_config_dict(saved.get("config", {}))) == identity(config)
+    except ConfigError:
+        return False
+
+
 def _check_same_run(record: dict[str, Any], config: Config, folder) -> None:
-    if record.get("config_hash") == config_hash(config):
+    if is_same_run(record, config):
         return
     raise UserError(
         f"workdir {folder} holds a run with another config; choose another --workdir, "

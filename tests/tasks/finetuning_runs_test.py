@@ -141,6 +141,7 @@ def test_ids_beyond_a_table_are_named(caches, tmp_path, name, rows):
         ("wikihop", {"data.vocab_size": 30}, "vocabulary of .* ids, but data.vocab"),
         ("wikihop", {"data.long_length": 40}, "raise data.long_length, or"),
         ("wikihop", {"data.official_quirks": True}, "prepared without --official_q"),
+        ("wikihop", {"data.input_options": ("x=1",)}, "with the options by default"),
     ],
 )
 def test_a_cache_that_does_not_fit_is_refused(caches, tmp_path, task, changes, message):

@@ -57,6 +57,14 @@ def test_a_data_set_without_options_takes_none():
         task.with_options(input_options.parsed(task, ["stride=3"]))
 
 
+def test_changed_options_are_those_that_are_not_the_usual_ones():
+    task = find("natural_questions")
+    assert task.changed_options == {} == find("wikihop").changed_options
+    changed = {"stride": 3, "seed": 5}
+    assert task.with_options({**changed, "flat": False}).changed_options == changed
+    assert set(task.drawn_by) <= task.option_values.keys()
+
+
 def test_changed_options_can_be_changed_again():
     task = find("natural_questions").with_options({"stride": 3})
     again = task.with_options({"seed": 5})

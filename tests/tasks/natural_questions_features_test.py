@@ -13,9 +13,12 @@ from natural_questions_samples import (
     tokenizer,
 )
 
+from configs import bert_base_nq, etc_base_nq, etc_large_nq
+from etc_jax import config as config_lib
 from etc_jax.data.window_arrays import WindowSchema, flatten
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
+from etc_jax.prediction.inputs import task_of
 from etc_jax.structure import Rules, validate
 from tasks.multihop import Sizes, batch
 from tasks.natural_questions_features import (
@@ -215,6 +218,35 @@ def test_sizes_and_strides_are_those_of_the_paper():
         first.word[first.word >= 0][128:],
         second.word[second.word >= 0][: room - 128],
     )
+
+
+@pytest.mark.parametrize(
+    "module, arg, sizes, stride",
+    [
+        (etc_base_nq, "", SIZES, 2048),
+        (etc_base_nq, "512", SIZES_512, 128),
+        (etc_base_nq, "8192", SIZES_8192, 4096),
+        (etc_base_nq, "fixed_blocks", Sizes(4096, 43), 2048),
+        (etc_base_nq, "512,fixed_blocks", Sizes(512, 6), 128),
+        (etc_large_nq, "", SIZES, 2048),
+        (bert_base_nq, "", Sizes(512, 1), 128),
+    ],
+)
+def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride):
+    values = module.get_config(arg)
+    values.data.update(paths=("train",), held_back_paths=("dev",))
+    values.checkpoint.init_from = "models/etc"
+    config = config_lib.from_config_dict(values)
+    assert Sizes(config.data.long_length, config.data.global_length) == sizes
+    made = record(long_article(9000, seed=1), said=[])
+    first, second = task_of(config).features(made, tokenizer(), sizes)[:2]
+    np.testing.assert_array_equal(
+        first.word[first.word >= 0][stride:][:99], second.word[second.word >= 0][:99]
+    )
+    used = int(first.structure.global_example_ids.sum())
+    # Those of fixed blocks and of BERT are full; paragraphs have some.
+    full = sizes.global_length
+    assert used == full if full < 128 else 10 < used <= full
 
 
 @pytest.mark.parametrize(

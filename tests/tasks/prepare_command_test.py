@@ -153,6 +153,23 @@ def test_the_header_says_how_it_was_made(command, made_up, tmp_path):
     assert cache.header["counts"]["records"] == 40
 
 
+def test_the_report_says_what_a_config_has_to_say(command, made_up, tmp_path):
+    articles.tokenizer().save(tmp_path / "t.json")
+    usual = (f"--tokenizer={tmp_path / 't.json'}", "--long_length=512")
+    for number, (flags, said) in enumerate(
+        [
+            (["--flat", "--stride=99"], ["\"('flat=true', 'stride=99')\""]),
+            (["--null_share=0.5", "--stride=128"], ["\"('stride=128',)\""]),
+            (["--null_share=0.5"], []),
+        ]
+    ):
+        name = "natural_questions"
+        more = (*usual, *flags)
+        code, text, _ = command(made_up[name], *more, task=name, out=f"c{number}")
+        assert code == 0
+        assert re.findall("train with --config.data.input_options=(.*)", text) == said
+
+
 @pytest.mark.parametrize("workers, part_bytes", [(0, 1), (2, PART_BYTES)])
 def test_neither_workers_nor_parts_change_a_byte(
     made_up, tmp_path, workers, part_bytes

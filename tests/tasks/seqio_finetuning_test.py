@@ -8,6 +8,7 @@ import os
 import jax
 import natural_questions_samples as articles
 import numpy as np
+import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 from seqio_samples import forget_tasks, sio_fixture  # noqa: F401
@@ -17,7 +18,7 @@ from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.structure import Structure
-from tasks import hotpotqa, wikihop
+from tasks import hotpotqa, openkp, wikihop
 from tasks import natural_questions as nq
 from tasks import task as task_lib
 from tasks.multihop import Sizes, batch, model_inputs
@@ -322,6 +323,31 @@ def test_figures_of_records_of_many_windows_are_of_all_windows(sio, tmp_path):
     assert figures() == pytest.approx(wanted(3), abs=1e-12)
     # Without the last window of the third there are two whole records.
     assert figures(num_examples=count - 1) == pytest.approx(wanted(2), abs=1e-12)
+    forget_tasks(sio)
+
+
+def test_further_inputs_of_a_task_are_in_its_examples(sio, tmp_path):
+    texts = ["old mill", "Ton", "mill burned"]
+    pages = [openkp_samples.page(phrases=texts, url=f"u{i}") for i in range(3)]
+    file = openkp_samples.write_lines(tmp_path, pages)
+    sizes = Sizes(40, 6)
+    made = sio.finetuning.register_files(
+        "set", {"validation": file}, tokenizer(), task="openkp", sizes=sizes
+    )
+    [examples] = (
+        made.get_dataset(split="validation", shuffle=False).batch(3).as_numpy_iterator()
+    )
+    windows = [
+        w for r in openkp.read([file]) for w in openkp.features(r, tokenizer(), sizes)
+    ]
+    want = openkp.model_inputs(windows) | {
+        "labels": batch(windows)[3],
+        "weights": np.ones(3, np.float32),
+    }
+    jax.tree.map(np.testing.assert_array_equal, sio.windows.model_batch(examples), want)
+    at = iter((windows[:2], windows[2:]))
+    figures, _ = evaluated(sio, "set", lambda arrays: openkp.gold_outputs(next(at)))
+    assert figures["F1@3"] == 1.0
     forget_tasks(sio)
 
 
