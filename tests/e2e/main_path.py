@@ -8,7 +8,7 @@ import pathlib
 
 import ml_collections
 import pytest
-from small_text import SMALL
+from small_text import SMALL, make_cache
 
 from etc_jax import config as config_lib
 from etc_jax.data.pretraining import PretrainingReader
@@ -16,6 +16,17 @@ from etc_jax.data.pretraining import PretrainingReader
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DROPOUT = {"model.dropout_rate": 0.1, "model.attention_dropout_rate": 0.1}
 MESH = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
+
+
+@pytest.fixture(name="cache_dir", scope="module")
+def cache_dir_fixture(tmp_path_factory):
+    """Token caches of the small text, where those of the built-in text would be."""
+    return make_cache(tmp_path_factory.mktemp("token_cache"))
+
+
+@pytest.fixture(name="compile_cache", scope="module")
+def compile_cache_fixture(tmp_path_factory):
+    return {"train.compile_cache_dir": str(tmp_path_factory.mktemp("compiled"))}
 
 
 def quickstart_values() -> ml_collections.ConfigDict:

@@ -9,9 +9,11 @@ import signal
 import jax
 import numpy as np
 import pytest
-from main_path import (
+from main_path import (  # noqa: F401
     DROPOUT,
     MESH,
+    cache_dir_fixture,
+    compile_cache_fixture,
     metrics,
     noted_batches,
     quickstart_values,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from main_path import ROOT, metrics
+from main_path import ROOT, cache_dir_fixture, metrics  # noqa: F401
 from small_text import SMALL
 from xla_flags import xla_flags
 
