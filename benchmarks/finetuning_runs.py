@@ -1,4 +1,4 @@
-"""Small models fine-tuned from scratch: what the benchmarks of learning share."""
+"""Small models trained and scored: what the benchmarks of learning share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import ml_collections
 
 from etc_jax import config as config_lib
+from etc_jax import evaluate
 from etc_jax.data.windows import WindowCache
 from etc_jax.training import metrics, workdir
 from etc_jax.training.errors import PREEMPTED, RunError
@@ -72,6 +73,20 @@ def small_config(
     return config
 
 
+def set_training(config: ml_collections.ConfigDict, *, seed: int, steps: int) -> None:
+    """How long, and by which steps, a model of this size learns what is invented."""
+    config.optimizer.update(learning_rate=1e-3, b2=0.98)
+    config.schedule.warmup_steps = steps // 10
+    config.train.update(
+        num_steps=steps,
+        batch_size=32,
+        seed=seed,
+        log_every_steps=50,
+        eval_every_steps=max(1, steps // 4),
+    )
+    config.checkpoint.update(every_steps=max(1, steps // 2), keep=1)
+
+
 def _rounded_up(length: int, multiple: int) -> int:
     return -(-length // multiple) * multiple
 
@@ -99,6 +114,11 @@ def changed(
         except (ValueError, SyntaxError):
             values[path] = value
     return config_lib.from_config_dict(_nested(values))
+
+
+def as_changes(values: Mapping[str, Any]) -> list[str]:
+    """{dotted path: value} in the form of the command line; see `changed`."""
+    return [f"--config.{path}={value!r}" for path, value in values.items()]
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,6 +173,33 @@ def _spent_before(folder: pathlib.Path) -> Spent | None:
 def _last_step(folder: pathlib.Path) -> int:
     """Of the evaluations."""
     return max((line["step"] for line in evaluations(folder)), default=0)
+
+
+def official_scores(
+    folder: pathlib.Path,
+    out: pathlib.Path,
+    file: pathlib.Path,
+    *,
+    threshold: float | None = None,
+) -> dict[str, float]:
+    """The official figures of a finished run, as the command line finds them.
+
+    Args:
+      folder: of the run.
+      out: for the evaluation, which is not made again if it is there.
+      file: official records.
+      threshold: of decoding; None: the best one for these records.
+
+    Raises:
+      RunError: if `etc_jax.evaluate` refuses, which says why.
+    """
+    argv = [f"--model={folder}", f"--out={out}", str(file)]
+    if threshold is not None:
+        argv.append(f"--threshold={threshold}")
+    code = evaluate.main(argv)
+    if code:
+        raise RunError(f"etc_jax.evaluate of {folder} ended with {code}; see above")
+    return json.loads((out / evaluate.SCORES).read_text())["metrics"]
 
 
 def evaluations(folder: pathlib.Path) -> list[dict[str, Any]]:

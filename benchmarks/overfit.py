@@ -33,7 +33,6 @@ import ml_collections
 from benchmarks import finetuning_runs
 from benchmarks.finetuning_runs import Spent
 from etc_jax import config as config_lib
-from etc_jax import evaluate
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows import WindowCache
 from etc_jax.training.errors import RunError
@@ -224,12 +223,10 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
 
 def _score(task: Task, folder: pathlib.Path, file: pathlib.Path) -> float:
     """The official figure, as the command line finds it."""
-    out = folder / "evaluation"
-    code = evaluate.main([f"--model={folder / 'run'}", f"--out={out}", str(file)])
-    if code:
-        raise RuntimeError(f"etc_jax.evaluate ended with {code}; see above")
-    scores = json.loads((out / evaluate.SCORES).read_text())
-    return scores["metrics"][task.measure]
+    scores = finetuning_runs.official_scores(
+        folder / "run", folder / "evaluation", file
+    )
+    return scores[task.measure]
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:

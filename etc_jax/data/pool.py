@@ -39,10 +39,10 @@ def cpc_pool(
 
     For measuring how often the prediction for a masked sentence finds its own target
     among all targets of the pool. Documents are drawn on in turn, so that the pool
-    comes from as many as there are (of very much text, those of some windows drawn at
-    random are looked at); no sentence occurs twice. At most a share
-    `shares.cpc` of an example's sentences is masked (one at least), so a window may
-    serve several examples. MLM masks are applied as in training.
+    comes from as many as there are, up to half as many as sentences (of very much text,
+    those of some windows drawn at random are looked at); no sentence occurs twice. At
+    most a share `shares.cpc` of an example's sentences is masked (one at least), so a
+    window may serve several examples. MLM masks are applied as in training.
 
     Args:
       cache: the held-back text.
@@ -114,9 +114,13 @@ def _in_turn(by_document, count, seed) -> list[tuple[int, int]]:
     """`count` values, one of each document in turn, both in random order."""
     rng = masking.generator(seed, 0, 0, stream=masking.POOL)
     documents = [by_document[d] for d in sorted(by_document)]
+    order = rng.permutation(len(documents))
+    # Half as many documents as values, if that is enough: most of them give several,
+    # so that sentences of one document can be told from those of others.
+    enough = np.searchsorted(np.cumsum([len(documents[d]) for d in order]), count) + 1
     shuffled = [
         [documents[d][i] for i in rng.permutation(len(documents[d]))]
-        for d in rng.permutation(len(documents))
+        for d in order[: max(count // 2, enough)]
     ]
     rounds = max(map(len, shuffled))
     in_turn = (x[turn] for turn in range(rounds) for x in shuffled if turn < len(x))

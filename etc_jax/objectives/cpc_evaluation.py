@@ -93,7 +93,8 @@ def pool_figures(
       the same with targets in other orders (`_shuffled_top1`: near `_chance`, or the
       measure is at fault); `summary_same_document_top1` of sentences encoded alone,
       `context_same_document_top1` of masked ones in their documents, each with the
-      share by chance in `same_document_chance`.
+      share by chance in `same_document_chance`; these only if some document has two
+      sentences in the pool.
     """
     # Every process reads all of them, wherever the parameters are.
     encode = jax.jit(summaries, out_shardings=_whole(params))
@@ -104,13 +105,19 @@ def pool_figures(
         documents.append(batch["cpc_documents"].reshape(-1)[chosen])
     predictions, targets = (np.concatenate(x) for x in zip(*pairs, strict=True))
     documents = np.concatenate(documents)
-    alone, chance = same_document(targets, documents)
-    return {
+    num_documents = len(np.unique(documents))
+    figures = {
         "cpc_pool_sentences": len(targets),
-        "cpc_pool_documents": len(np.unique(documents)),
+        "cpc_pool_documents": num_documents,
         "cpc_pool_top1": retrieval(predictions, targets),
         "cpc_pool_shuffled_top1": shuffled_retrieval(predictions, targets),
         "cpc_pool_chance": 1 / len(targets),
+    }
+    if num_documents == len(documents):
+        return figures
+    alone, chance = same_document(targets, documents)
+    return {
+        **figures,
         "summary_same_document_top1": alone,
         "context_same_document_top1": same_document(predictions, documents)[0],
         "same_document_chance": chance,

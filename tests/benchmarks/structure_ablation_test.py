@@ -1,21 +1,20 @@
-"""The ablation of structure: its items, its rows, and the table of its runs."""
+"""The ablation of structure: its rows, its runs, and the table of them."""
 
 import json
 import types
 
-import numpy as np
 import pytest
 from etils import epath
 
 from benchmarks import finetuning_runs, structure_ablation
 from benchmarks.finetuning_runs import Spent
-from benchmarks.structure_ablation import Run
+from benchmarks.structure_ablation import Ablation, Run
+from benchmarks.structure_items import SETS
 from etc_jax import config as config_lib
-from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.data.windows import WindowReader
 from etc_jax.training import workdir as workdir_lib
 
-TINY = ["--items=40", "--held_back=8", "--steps=4"]
+TINY = ["--items=40", "--held_back=8", "--steps=4", "--pretraining_steps=2"]
+WIKIHOP = SETS["wikihop"]
 
 
 @pytest.fixture(scope="module")
@@ -25,100 +24,77 @@ def workdir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def caches(workdir):
-    return structure_ablation.make_caches(workdir / "items", 40, 8)
+    return WIKIHOP.make_caches(workdir / "items", 40, 8)
 
 
-def one_batch(cache, *, flat=False):
-    lengths = {"long_length": 128, "global_length": 32}
-    reader = WindowReader(
-        [cache], **lengths, batch_size=8, seed=0, evaluation=True, flat=flat
-    )
-    return reader.batch_at(0)
+@pytest.fixture
+def ablation(caches, workdir):
+    def make(changes=()):
+        return Ablation(WIKIHOP, caches, workdir, 16, 8, changes)
+
+    return make
 
 
-def test_an_answer_is_a_mention_in_the_document_of_the_subject():
-    for item in structure_ablation.items(30, series=5):
-        relation, _, subject = item["query"].partition(" ")
-        assert relation == "teacher"
-        [there] = [
-            text
-            for document in item["supports"]
-            for text in document.split(". ")
-            if text.lower().startswith(f"{subject} studied under")
-        ]
-        assert there.rstrip(".").split()[-1] == item["answer"]
-        assert item["answer"] in item["candidates"]
-        assert not any("_" in text for text in item["supports"])
+def flat(config):
+    return config_lib.flat_items(config_lib.to_dict(config))
 
 
-def test_names_are_one_word_each_and_the_subject_is_unknown():
-    items = list(structure_ablation.items(400, series=1))
-    tokenizer = structure_ablation.word_tokenizer(items)
-    names = [f"Mask{k}" for k in range(100)]
-    found = [ids.tolist() for ids, _ in tokenizer.encode_batch(names)]
-    assert len({ids[0] for ids in found if len(ids) == 1}) == 100
-    _, _, subject = items[0]["query"].partition(" ")
-    [(ids, _)] = tokenizer.encode_batch([subject])
-    assert set(ids.tolist()) == {tokenizer.encode_batch(["zzz"])[0][0][0]}
-
-
-def test_links_lead_from_candidates_to_mentions_unless_flat(caches):
-    def linked(batch):
-        candidates = batch["global_types"] == GLOBAL_CANDIDATE_TYPE
-        places = np.where(candidates, np.arange(32), -2)
-        links = batch["structure"].links
-        return [
-            len(set(row.ravel()) & set(own))
-            for row, own in zip(links, places, strict=True)
-        ], links.shape[-1]
-
-    with_links, columns = linked(one_batch(caches[0]))
-    assert with_links == [4] * 8 and columns == 3
-    batch = one_batch(caches[0], flat=True)
-    links = batch["structure"].links
-    # A candidate's global token is tied to its own piece of the input alone.
-    tied = np.sum((links >= 0) & (links < 4), axis=(1, 2))
-    assert links.shape[-1] == 1 and list(tied) == [4] * 8
-
-
-def test_rows_differ_in_what_they_say_alone(caches):
-    configs = {
-        row: config_lib.flat_items(
-            config_lib.to_dict(
-                structure_ablation.make_config(caches, row, seed=1, steps=16)
-            )
-        )
-        for row in structure_ablation.ROWS
-    }
+def test_rows_differ_in_what_they_say_alone(ablation):
+    configs = {row: flat(ablation().config(row, 1)) for row in structure_ablation.ROWS}
     first = configs["structured"]
     for row, changes in structure_ablation.ROWS.items():
         differing = {k for k, v in configs[row].items() if v != first[k]}
-        assert differing == set(changes), row
+        wanted = set(changes)
+        if row in structure_ablation.PRETRAINED:
+            wanted |= {"checkpoint.init_from", "checkpoint.init_from_only"}
+        assert differing == wanted, row
         assert all(configs[row][k] == v for k, v in changes.items()), row
     assert first["data.flat"] is False and first["model.hard_g2l"] is True
     assert first["train.seed"] == 1
 
 
-def test_options_go_to_every_row_and_do_not_undo_it(caches):
+def test_what_is_pre_trained_has_the_sizes_and_the_seed_of_the_run(ablation):
+    with_cpc, without = (
+        flat(ablation().pretraining_config(row, 3))
+        for row in ("pretrained", "pretrained_no_cpc")
+    )
+    differing = {k for k, v in with_cpc.items() if v != without[k]}
+    assert differing == {"objective.mlm_weight", "objective.cpc_weight"}
+    assert with_cpc["objective.cpc_weight"] > without["objective.cpc_weight"] == 0
+    run = flat(ablation().config("pretrained", 3))
+    models = [k for k in run if k.startswith("model.")]
+    assert models and all(run[k] == with_cpc[k] for k in models)
+    assert run["train.seed"] == with_cpc["train.seed"] == 3
+    assert (run["train.num_steps"], with_cpc["train.num_steps"]) == (16, 8)
+
+
+def test_options_go_to_every_row_and_do_not_undo_it(ablation):
     changes = ["--config.data.flat=False", "--config.model.radius=8"]
-    config = structure_ablation.make_config(caches, "flat", 0, 16, changes)
+    config = ablation(changes).config("flat", 0)
     assert config.data.flat and config.model.radius == 8
+    before = ablation(changes).pretraining_config("pretrained", 0)
+    assert before.model.radius == 8
+
+
+def of_score(row, seed, score, spent):
+    return Run(row, seed, {"accuracy": score}, ((5, score / 2), (10, score)), spent)
 
 
 def test_the_table_is_of_the_runs():
     runs = [
-        Run("structured", 0, ((5, 20.0), (10, 90.0)), Spent(200.0, 60.0)),
-        Run("structured", 1, ((5, 20.0), (10, 94.0)), Spent(200.0, 180.0)),
-        Run("flat", 0, ((5, 20.0), (10, 70.0)), Spent(200.0, 60.0)),
+        of_score("structured", 0, 90.0, Spent(200.0, 60.0)),
+        of_score("structured", 1, 94.0, Spent(200.0, 180.0)),
+        of_score("flat", 0, 70.0, Spent(200.0, 60.0)),
     ]
-    assert structure_ablation.lead(runs) == {0: 20.0}
-    lines = structure_ablation.table(runs).splitlines()
-    cells = [line.split("  ") for line in lines[2:]]
+    assert structure_ablation.lead(runs, "accuracy") == {0: 20.0}
+    head, _, *lines = structure_ablation.table(runs, WIKIHOP).splitlines()
+    assert "accuracy at 5 / 10" in head
+    cells = [line.split("  ") for line in lines]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in cells]
     # Mean and standard deviation of 90 and 94, by hand.
     assert cells == [
-        ["structured", "92.0 ± 2.8", "90.0", "94.0", "2.0"],
-        ["flat", "70.0 ± 0.0", "70.0", "-", "1.0"],
+        ["structured", "92.0 ± 2.8", "90.0", "94.0", "46.0 / 92.0", "2.0"],
+        ["flat", "70.0 ± 0.0", "70.0", "-", "35.0 / 70.0", "1.0"],
         ["structured - flat", "20.0 ± 0.0", "+20.0", "-"],
     ]
 
@@ -142,7 +118,19 @@ def trained(monkeypatch):
         (folder / "metrics.jsonl").write_text(text)
         return types.SimpleNamespace(exit_code=0, step=config.train.num_steps)
 
+    def evaluate(argv):
+        model, out, file = argv
+        folder = epath.Path(model.removeprefix("--model="))
+        assert file.endswith("held_back.json")
+        last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+        out = epath.Path(out.removeprefix("--out="))
+        out.mkdir(exist_ok=True)
+        scores = {"metrics": {"accuracy": last["accuracy"]}}
+        (out / "scores.json").write_text(json.dumps(scores))
+        return 0
+
     monkeypatch.setattr(finetuning_runs, "train_and_evaluate", train)
+    monkeypatch.setattr(finetuning_runs.evaluate, "main", evaluate)
     return seen
 
 
@@ -157,11 +145,11 @@ def test_every_row_is_trained_with_every_seed_once(caches, workdir, trained, cap
         (False, 3, 4),
         (True, 3, 4),
     ]
-    assert "flat, seed 3: 25.0" in capsys.readouterr().out
+    assert "flat, seed 3: accuracy 25.0" in capsys.readouterr().out
     runs = json.loads(out.read_text())["runs"]
-    assert [run["curve"] for run in runs[:2]] == [
-        [[1, 20.0], [4, 60.0]],
-        [[1, 20.0], [4, 25.0]],
+    assert [(run["scores"], run["curve"]) for run in runs[:2]] == [
+        ({"accuracy": 60.0}, [[1, 20.0], [4, 60.0]]),
+        ({"accuracy": 25.0}, [[1, 20.0], [4, 25.0]]),
     ]
     assert structure_ablation.main(argv) == 0
     assert len(trained) == 4  # finished runs are not trained again
@@ -170,8 +158,52 @@ def test_every_row_is_trained_with_every_seed_once(caches, workdir, trained, cap
     assert "holds a run with another config" in capsys.readouterr().err
 
 
+def test_a_pretrained_row_starts_from_the_run_of_its_seed(caches, workdir, trained):
+    argv = [f"--workdir={workdir}", "--rows=pretrained_no_cpc", "--seeds=5,6", *TINY]
+    assert structure_ablation.main(argv) == 0
+    assert [(c.objective.name, c.train.seed, c.train.num_steps) for c in trained] == [
+        ("mlm_cpc", 5, 2),
+        ("wikihop", 5, 4),
+        ("mlm_cpc", 6, 2),
+        ("wikihop", 6, 4),
+    ]
+    for before, run in (trained[:2], trained[2:]):
+        seed = before.train.seed
+        folder = workdir / f"pretrained_no_cpc_seed{seed}_before"
+        assert run.checkpoint.init_from == str(folder)
+        # What lies there is that run.
+        workdir_lib.check(before, folder)
+    assert structure_ablation.main(argv) == 0
+    assert len(trained) == 4
+
+
+def test_a_threshold_is_not_chosen_on_what_is_scored(tmp_path, monkeypatch):
+    item_set = SETS["hotpotqa"]
+    caches = item_set.make_caches(tmp_path / "items", 40, 8)
+    monkeypatch.setattr(finetuning_runs, "train", lambda *args: Spent(1.0, 1.0))
+    asked = []
+
+    def scores(*args, threshold):
+        asked.append(threshold)
+        return {"joint_f1": 0.5}
+
+    monkeypatch.setattr(finetuning_runs, "official_scores", scores)
+    run = Ablation(item_set, caches, tmp_path, 4, 2).run("flat", 0)
+    assert asked == [0.4]  # the paper's, appendix C.2
+    assert run.scores == {"joint_f1": 50.0}
+
+
+def test_an_evaluation_that_fails_ends_the_command(
+    caches, workdir, trained, monkeypatch, capsys
+):
+    monkeypatch.setattr(finetuning_runs.evaluate, "main", lambda argv: 4)
+    argv = [f"--workdir={workdir}", "--rows=shared", "--seeds=7", *TINY]
+    assert structure_ablation.main(argv) == 2
+    assert "shared_seed7 ended with 4" in capsys.readouterr().err
+
+
 def test_a_small_lead_is_1(caches, workdir, trained, monkeypatch):
-    monkeypatch.setattr(structure_ablation, "WANTED_POINTS", 36.0)
+    monkeypatch.setitem(structure_ablation.WANTED_POINTS, "wikihop", 36.0)
     argv = [f"--workdir={workdir}", "--rows=structured,flat", *TINY]
     assert structure_ablation.main([*argv, "--seeds=4"]) == 0  # 90 - 25
     assert structure_ablation.main([*argv, "--seeds=1,4"]) == 1  # 60 - 25
@@ -193,4 +225,4 @@ def test_wrong_arguments_are_refused(caches, workdir, capsys, argument, says):
 def test_an_unknown_row_is_refused(capsys):
     with pytest.raises(SystemExit):
         structure_ablation.main(["--rows=structured,flatt"])
-    assert "no row 'flatt'; there are: structured, flat," in capsys.readouterr().err
+    assert "['flatt'] is not among structured,flat," in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """The fixed pool of sentences that CPC is evaluated on."""
 
+import collections
+
 import numpy as np
 import pytest
 from toy_text import AMPLE, N, assert_equal, ids_of, make_cache, make_plan, original
@@ -42,11 +44,28 @@ def test_pool_masks_exactly_its_sentences(cache, plan, count):
             sentences += [tuple(text[own == j]) for j in range(masked[row])]
     assert len(set(sentences)) == count and min(map(len, sentences)) >= 8
     kept = plan.counts.documents
-    assert len(set(documents)) >= min(count, kept) - 5  # some have no long sentence
+    assert len(set(documents)) >= min(count // 2, kept) - 5  # some have none so long
     again = cpc_pool(
         cache, plan, ids_of(cache), AMPLE, batch_size=8, count=count, seed=1
     )
     assert_equal(batches, again)
+
+
+@pytest.mark.parametrize(
+    "sizes, count, taken",
+    [
+        ([3] * 300, 256, [2] * 128),
+        ([1] * 300, 256, [1] * 256),  # of one sentence each: as many as it takes
+        ([1, 9, 1, 1], 12, [1, 1, 1, 9]),
+        ([5, 5], 1, [1]),
+    ],
+)
+def test_half_as_many_documents_as_sentences_are_drawn_on(sizes, count, taken):
+    by_document = {d: [(d, s) for s in range(n)] for d, n in enumerate(sizes)}
+    chosen = pool._in_turn(by_document, count, seed=3)
+    assert len(set(chosen)) == count
+    numbers = collections.Counter(d for d, _ in chosen).values()
+    assert sorted(numbers) == taken
 
 
 def test_pool_larger_than_the_text_is_an_error(cache, plan):

@@ -75,3 +75,10 @@ def test_a_model_that_knows_its_sentences_is_told_from_one_that_does_not():
         return batch["vectors"][::-1] + shift, batch["vectors"]
 
     assert pool_figures(guesses, np.float32(0), pool)["cpc_pool_top1"] < 0.2
+
+
+def test_figures_of_pairs_are_left_out_where_every_sentence_is_of_another_document():
+    pool = [batch_of(np.random.default_rng(0), [1] * 4, range(4))]
+    figures = pool_figures(lambda p, x: (x["vectors"],) * 2, np.float32(0), pool)
+    assert figures["cpc_pool_documents"] == figures["cpc_pool_sentences"] == 4
+    assert not [name for name in figures if "same_document" in name]

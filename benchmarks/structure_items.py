@@ -1,0 +1,197 @@
+"""The questions of `benchmarks.structure_ablation`: small models learn them in minutes.
+
+Who is the teacher of somebody? Some documents of one form tell teacher and rival of a
+person each. All names are drawn anew for each item from a hundred, `Mask<k>`, so that
+there is nothing to remember; the one who is asked about is the only person with another
+name, which is not in the vocabulary: finding one of many names that are in it takes
+models as small as these longer than their runs last.
+
+WikiHop-like: a candidate is to be chosen, which is linked to its mentions.
+HotpotQA-like: a span is the answer, and the sentence that says so is asked for too. A
+sentence names its subject "she" or "he", so that who it is follows from its document
+alone, which holds sentences about other things as well.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer
+from etc_jax.data.windows import WindowCache
+from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
+from tasks import hotpotqa, prepare, wikihop
+from tasks.multihop import Sizes
+from tasks.synthetic import hotpotqa as invented_hotpotqa
+from tasks.synthetic import wikihop as invented_wikihop
+from tasks.synthetic.__main__ import write_records
+from tasks.task import Task
+
+Record = dict[str, Any]
+
+TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
+# Words that come up less often in the training items become [UNK].
+LEAST_COUNT = 20
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemSet:
+    """Invented questions of one task.
+
+    Attributes:
+      task: whose official form they have.
+      records: the endless records of a series, all about teachers.
+      question: name of the field that holds it.
+      documents: the texts of a record's documents.
+      sizes: lengths of an input that are enough for all of them.
+      steps: batches of 32 from which a small model with structure learns them.
+      figure: of the evaluations during training, what a learning curve shows.
+    """
+
+    task: Task
+    records: Callable[[int], Iterator[Record]]
+    question: str
+    documents: Callable[[Record], list[str]]
+    sizes: Sizes
+    steps: int
+    figure: str
+
+    def items(self, count: int, series: int) -> Iterator[Record]:
+        """The first records of a series, in the official form."""
+        return itertools.islice(self.records(series), count)
+
+    def word_tokenizer(self, records: Iterable[Mapping[str, Any]]) -> Tokenizer:
+        """A vocabulary of the frequent words: a name that is no mask becomes [UNK]."""
+        counts: collections.Counter[str] = collections.Counter()
+        for record in records:
+            for text in (record[self.question], *self.documents(record)):
+                counts.update(_WORD.findall(text.lower()))
+        words = sorted(word for word, n in counts.items() if n >= LEAST_COUNT)
+        return WordPieceTokenizer([*SPECIAL_TOKENS, *words])
+
+    def make_caches(
+        self, folder: pathlib.Path, count: int, held_back: int
+    ) -> tuple[WindowCache, WindowCache]:
+        """Inputs to learn from and to be evaluated on, made once.
+
+        The records are `train.json` and `held_back.json` in the folder.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        train = list(self.items(count, TRAIN_SERIES))
+        tokenizer = self.word_tokenizer(train)
+        caches = []
+        for name, records in (
+            ("train", train),
+            ("held_back", self.items(held_back, HELD_BACK_SERIES)),
+        ):
+            file = folder / f"{name}.json"
+            write_records(file, records)
+            cache = prepare.prepare(
+                self.task, [file], tokenizer, folder / name, sizes=self.sizes
+            )
+            caches.append(cache)
+        return caches[0], caches[1]
+
+
+# --- WikiHop --------------------------------------------------------------------------
+
+_WIKIHOP = invented_wikihop.WikiHopSizes(
+    hops=(1, 1),
+    contexts=4,
+    candidates=4,
+    facts=2,
+    kinds=("person",),
+    wordings=1,
+    pronouns=0.0,
+    through_candidates=True,
+    masked=True,
+)
+# If either relation is asked for, the structured model takes rival and teacher for
+# equally likely for longer than these runs last.
+_QUERY = "teacher "
+
+_MASK = re.compile(r"___MASK(\d+)___")
+
+
+def _wikihop(series: int) -> Iterator[Record]:
+    every = invented_wikihop.records(sys.maxsize, seed=series, sizes=_WIKIHOP)
+    for record in every:
+        if record["query"].startswith(_QUERY):
+            yield {name: _one_word(value) for name, value in record.items()}
+
+
+def _one_word(value: str | list[str]) -> str | list[str]:
+    """A mask as one word of the vocabulary."""
+    if isinstance(value, list):
+        return [_MASK.sub(r"Mask\1", text) for text in value]
+    return _MASK.sub(r"Mask\1", value)
+
+
+# --- HotpotQA -------------------------------------------------------------------------
+
+_HOTPOTQA = invented_hotpotqa.HotpotQaSizes(
+    hops=(1, 1),
+    contexts=4,
+    facts=2,
+    words=90,
+    kinds=("person",),
+    wordings=1,
+    pronouns=1.0,
+    comparisons=0.0,
+)
+_QUESTION = "Who taught "
+
+_NAME = re.compile(r"[A-Z]\w+ [A-Z]\w+")
+_MASKS = 100  # as many as WikiHop-like items have
+
+
+def _hotpotqa(series: int) -> Iterator[Record]:
+    every = invented_hotpotqa.records(sys.maxsize, seed=series, sizes=_HOTPOTQA)
+    for record in every:
+        if record["question"].startswith(_QUESTION):
+            yield _masked(record)
+
+
+def _masked(record: Record) -> Record:
+    """All persons but the one who is asked about are masks."""
+    asked = record["question"].removeprefix(_QUESTION).removesuffix("?")
+    numbers = list(range(_MASKS))
+    random.Random(record["_id"]).shuffle(numbers)
+    names = collections.defaultdict(lambda: f"Mask{numbers.pop()}", {asked: asked})
+
+    def mask(text: str) -> str:
+        return _NAME.sub(lambda match: names[match[0]], text)
+
+    context = [[mask(title), [*map(mask, texts)]] for title, texts in record["context"]]
+    return {**record, "context": context, "answer": mask(record["answer"])}
+
+
+SETS = {
+    "wikihop": ItemSet(
+        wikihop.TASK,
+        _wikihop,
+        question="query",
+        documents=lambda record: record["supports"],
+        sizes=Sizes(long_length=128, global_length=32),
+        steps=300,
+        figure="accuracy",
+    ),
+    "hotpotqa": ItemSet(
+        hotpotqa.TASK,
+        _hotpotqa,
+        question="question",
+        documents=lambda record: ["".join(texts) for _, texts in record["context"]],
+        sizes=Sizes(long_length=192, global_length=48),
+        steps=120,
+        figure="span_accuracy",
+    ),
+}
