@@ -44,7 +44,7 @@ DECODER = "mlm.decoder.weight"
 DECODER_BIAS = "mlm.decoder.bias"
 
 # Names of Hugging Face -> of `etc_jax.layers.common`.
-_ACTIVATIONS = {
+ACTIVATIONS = {
     "gelu": "gelu_exact",
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
@@ -131,7 +131,7 @@ def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
         family=values["model_type"],
         **{**sizes, "num_positions": sizes["num_positions"] - offset},
         position_offset=offset,
-        activation=_ACTIVATIONS[values["hidden_act"]],
+        activation=ACTIVATIONS[values["hidden_act"]],
         layer_norm_epsilon=float(values["layer_norm_eps"]),
     )
 
@@ -147,8 +147,8 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             yield f"{key} is {value!r}; expected a whole number, {low} or more"
     activation = values.get("hidden_act")
-    if activation not in _ACTIVATIONS:
-        yield f"hidden_act is {activation!r}; expected one of {', '.join(_ACTIVATIONS)}"
+    if activation not in ACTIVATIONS:
+        yield f"hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
     epsilon = values.get("layer_norm_eps")
     if not isinstance(epsilon, int | float) or not epsilon > 0:
         yield f"layer_norm_eps is {epsilon!r}; expected a number above 0"
@@ -242,7 +242,7 @@ def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:
     return BertCheckpoint(config, BertWeights(SafetensorsFiles(folder), config.family))
 
 
-def _linear(source: str, target: str, kernel, bias=None) -> tuple[Row, Row]:
+def linear(source: str, target: str, kernel, bias=None) -> tuple[Row, Row]:
     """Rows of a torch Linear, whose weight is `[out, in]`."""
     bias = (bias,) if bias else ()
     return (
@@ -251,7 +251,7 @@ def _linear(source: str, target: str, kernel, bias=None) -> tuple[Row, Row]:
     )
 
 
-def _norm(source: str, target: str) -> tuple[Row, Row]:
+def norm(source: str, target: str) -> tuple[Row, Row]:
     return (
         Row(f"{source}.weight", f"{target}/scale"),
         Row(f"{source}.bias", f"{target}/bias"),
@@ -284,20 +284,20 @@ def lifting_names(
     for piece in ("l2l", "l2g", "g2g", "g2l"):
         for kind in ("key", "value"):
             theirs = f"{bert}attention.self.{kind}"
-            rows += _linear(theirs, f"{attention}{piece}_{kind}", *projection)
+            rows += linear(theirs, f"{attention}{piece}_{kind}", *projection)
     for side in ("long", "global"):
         theirs = f"{bert}attention.self.query"
-        rows += _linear(theirs, f"{attention}{side}_query", *projection)
-        rows += _linear(f"{bert}attention.output.dense", f"{attention}{side}_out", out)
-        rows += _norm(
+        rows += linear(theirs, f"{attention}{side}_query", *projection)
+        rows += linear(f"{bert}attention.output.dense", f"{attention}{side}_out", out)
+        rows += norm(
             f"{bert}attention.output.LayerNorm", f"{ours}{side}_attention_norm"
         )
-        rows += _norm("embeddings.LayerNorm", f"{target}embeddings/{side}_embed_norm")
+        rows += norm("embeddings.LayerNorm", f"{target}embeddings/{side}_embed_norm")
     for side in ("", "long_", "global_"):
         mlp = f"{ours}{side}mlp"
-        rows += _linear(f"{bert}intermediate.dense", f"{mlp}/wi", TRANSPOSE)
-        rows += _linear(f"{bert}output.dense", f"{mlp}/wo", TRANSPOSE)
-        rows += _norm(f"{bert}output.LayerNorm", f"{mlp}_norm")
-    rows += _linear("mlm.dense", f"{heads}mlm_dense", TRANSPOSE)
-    rows += _norm("mlm.norm", f"{heads}mlm_norm")
+        rows += linear(f"{bert}intermediate.dense", f"{mlp}/wi", TRANSPOSE)
+        rows += linear(f"{bert}output.dense", f"{mlp}/wo", TRANSPOSE)
+        rows += norm(f"{bert}output.LayerNorm", f"{mlp}_norm")
+    rows += linear("mlm.dense", f"{heads}mlm_dense", TRANSPOSE)
+    rows += norm("mlm.norm", f"{heads}mlm_norm")
     return tuple(rows)

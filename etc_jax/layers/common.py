@@ -53,6 +53,7 @@ class Dense(nn.Module):
       features: shape of the result's last axes, such as (heads, head_dim).
       stddev: of the kernel's truncated normal.
       axes: how many last axes of the input are mapped.
+      use_bias: whether something is added to the product.
     """
 
     features: tuple[int, ...]
@@ -60,6 +61,7 @@ class Dense(nn.Module):
     dtype: jnp.dtype
     axes: int = 1
     param_dtype: jnp.dtype = jnp.float32
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -70,12 +72,14 @@ class Dense(nn.Module):
             (*inputs, *self.features),
             self.param_dtype,
         )
-        bias = self.param(
-            "bias", nn.initializers.zeros, self.features, self.param_dtype
-        )
         matrix = kernel.reshape(math.prod(inputs), -1).astype(self.dtype)
         rows = as_rows(x, self.axes).astype(self.dtype)
-        y = rows @ matrix + _for_rows(bias, rows).astype(self.dtype)
+        y = rows @ matrix
+        if self.use_bias:
+            bias = self.param(
+                "bias", nn.initializers.zeros, self.features, self.param_dtype
+            )
+            y = y + _for_rows(bias, rows).astype(self.dtype)
         return y.reshape(*lead, *self.features)
 
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -13,6 +14,18 @@ from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.ops.attention.global_local import IMPLEMENTATIONS
 
 DTYPES = ("float32", "bfloat16")
+
+
+def choice_problems(
+    config: Any, choices: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str]]:
+    """(field, message) for each field whose value is not one of its choices."""
+    for name, allowed in choices.items():
+        value = getattr(config, name)
+        if value not in allowed:
+            near = difflib.get_close_matches(value, allowed, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            yield name, f"is {value!r}; {hint}expected one of {', '.join(allowed)}"
 
 
 @registry.register("model_config", "etc")
@@ -130,7 +143,13 @@ class EtcConfig:
         for name in ("initializer_range", "layer_norm_epsilon"):
             if not getattr(self, name) > 0:
                 yield name, f"is {getattr(self, name)}; expected more than 0"
-        yield from self._choice_problems()
+        choices = {
+            "activation": tuple(ACTIVATIONS),
+            "remat_policy": tuple(REMAT_POLICIES),
+            "attention": IMPLEMENTATIONS,
+            "dtype": DTYPES,
+        }
+        yield from choice_problems(self, choices)
         if self.num_heads > 0 and not self.head_dim and self.embed_dim % self.num_heads:
             yield (
                 "num_heads",
@@ -139,20 +158,6 @@ class EtcConfig:
             )
         if self.radius >= 1 and self.max_distance >= 0:
             yield from self._label_problems()
-
-    def _choice_problems(self) -> Iterator[tuple[str, str]]:
-        for name, choices in (
-            ("activation", tuple(ACTIVATIONS)),
-            ("remat_policy", tuple(REMAT_POLICIES)),
-            ("attention", IMPLEMENTATIONS),
-            ("dtype", DTYPES),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                near = difflib.get_close_matches(value, choices, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                listed = ", ".join(choices)
-                yield name, f"is {value!r}; {hint}expected one of {listed}"
 
     def _label_problems(self) -> Iterator[tuple[str, str]]:
         try:

@@ -92,3 +92,29 @@ def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
         before = i * block_size
         out = out + pad_axis(part, axis, before, total - before - width)
     return out
+
+
+# Bytes of logits that one step works on.
+_STEP_BYTES = {"cpu": 2**22, "other": 2**28}
+
+
+def step_bytes() -> int:
+    """Bytes of logits that one step should have, on the device compiled for."""
+    # The mesh may be of devices that are not here, to compile for.
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    platform = device.platform if device else jax.default_backend()
+    return _STEP_BYTES["cpu" if platform == "cpu" else "other"]
+
+
+def each_step(body, carry, count: int):
+    """`jax.lax.scan` over the numbers of `count` steps; one step needs no loop."""
+    if count == 1:
+        carry, out = body(carry, jnp.zeros((), jnp.int32))
+        return carry, jax.tree.map(lambda x: x[None], out)
+    return jax.lax.scan(body, carry, jnp.arange(count, dtype=jnp.int32))
+
+
+def join_steps(x: jax.Array, axis: int) -> jax.Array:
+    """Steps of blocks `[steps, ..., C, q, ...]` -> `[..., steps * C * q, ...]`."""
+    x = jnp.moveaxis(x, 0, axis)
+    return unblock(unblock(x, axis), axis)

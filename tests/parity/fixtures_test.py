@@ -14,6 +14,7 @@ from parity import (
     natural_questions_tasks,
     openkp,
     optimizers,
+    reformer,
     tokenizers,
 )
 from parity.cases import Case, find_cases
@@ -27,6 +28,8 @@ RUNNERS = {
     "NQ joint decode": natural_questions_tasks.run_joint_decode,
     "NQ window builder": natural_questions_tasks.run_windows,
     "OpenKP example builder": openkp.run_builder,
+    "ReformerForMaskedLM": reformer.run,
+    "ReformerModelWithLMHead": reformer.run,
     "RelativePositionGenerator": etc_structure.run_relative_positions,
     "feature_utils+input_utils": etc_structure.run_side_inputs,
     "hotpotqa example builder": multihop_tasks.run_hotpotqa,
@@ -51,8 +54,6 @@ NOT_BUILT = frozenset(
         "LongT5ForConditionalGeneration",
         "LongformerForMaskedLM",
         "LongformerForQuestionAnswering",
-        "ReformerForMaskedLM",
-        "ReformerModelWithLMHead",
         "RobertaForMaskedLM",
         "SledForConditionalGeneration",
         "T5ForConditionalGeneration",

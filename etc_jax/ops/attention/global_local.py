@@ -20,9 +20,6 @@ from etc_jax.types import LabelTable, Pieces, Rows
 
 IMPLEMENTATIONS = ("auto", "dense", "xla")
 
-# Beyond this many bytes of logits a chunk is cut, unless the caller says how.
-_CHUNK_BYTES = {"cpu": 2**22, "other": 2**28}
-
 
 def attend(
     query: Rows,
@@ -214,16 +211,13 @@ def _sizes(n, g, radius, rows, block_size, chunk_blocks, shards) -> tuple[int, i
     for name, x in (("block_size", block_size), ("chunk_blocks", chunk_blocks)):
         if x is not None and x < 1:
             raise ValueError(f"{name} must be at least 1, got {x}")
-    # The mesh may be of devices that are not here, to compile for.
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    cpu = (device.platform if device else jax.default_backend()) == "cpu"
     if block_size is None:
         block_size = 64 if radius <= 128 else 128
     block_size = min(block_size, max(n, 1))
     if chunk_blocks is None:
         rows = -(-rows // shards)
         logits = 4 * rows * block_size * (block_size + 2 * radius + g)
-        chunk_blocks = max(1, _CHUNK_BYTES["cpu" if cpu else "other"] // logits)
+        chunk_blocks = max(1, blocking.step_bytes() // logits)
     return block_size, min(chunk_blocks, max(1, -(-n // block_size)))
 
 

@@ -86,20 +86,6 @@ def _factors(options, draws, index, parts, dtype):
     ]
 
 
-def _each_chunk(body, carry, count: int):
-    """scan over chunk numbers; a single chunk needs no loop."""
-    if count == 1:
-        carry, out = body(carry, jnp.zeros((), jnp.int32))
-        return carry, jax.tree.map(lambda x: x[None], out)
-    return jax.lax.scan(body, carry, jnp.arange(count, dtype=jnp.int32))
-
-
-def _join(x: Array, axis: int) -> Array:
-    """Chunks of blocks `[chunks, ..., C, q, ...]` -> `[..., chunks * C * q, ...]`."""
-    x = jnp.moveaxis(x, 0, axis)
-    return blocking.unblock(blocking.unblock(x, axis), axis)
-
-
 def _count(options: Options, query: Array) -> int:
     return query.shape[2] // (options.chunk_blocks * options.block_size)
 
@@ -123,8 +109,8 @@ def _forward(options, query, key, value, side_key, side_value, table, pairs, dra
         output, lse = finish(acc, total, top)
         return carry, (output.astype(query.dtype), lse)
 
-    _, (output, lse) = _each_chunk(body, (), _count(options, query))
-    return _join(output, 2), _join(lse, 2)
+    _, (output, lse) = blocking.each_step(body, (), _count(options, query))
+    return blocking.join_steps(output, 2), blocking.join_steps(lse, 2)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -228,7 +214,7 @@ def _vjp_backward(options, saved, d_output):
     if table is not None:
         zeros["embedding"] = jnp.zeros(table.embedding.shape, dtype)
         zeros["bias"] = jnp.zeros(table.bias.shape, dtype)
-    total, dq = _each_chunk(body, zeros, _count(options, query))
+    total, dq = blocking.each_step(body, zeros, _count(options, query))
     d_table = None
     if table is not None:
         d_table = type(table)(
@@ -236,7 +222,7 @@ def _vjp_backward(options, saved, d_output):
             total["bias"].astype(table.bias.dtype),
         )
     return (
-        _join(dq, 2),
+        blocking.join_steps(dq, 2),
         total["key"].astype(key.dtype),
         total["value"].astype(value.dtype),
         total["side_key"].astype(side_key.dtype),

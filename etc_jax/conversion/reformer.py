@@ -1,0 +1,266 @@
+"""Reformer as Hugging Face writes it: config, weights, both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.conversion.bert import ACTIVATIONS, linear, norm
+from etc_jax.conversion.engine import (
+    TRANSPOSE,
+    Report,
+    Row,
+    Transform,
+    compose,
+    export_params,
+    import_params,
+    split_first,
+    split_last,
+)
+from etc_jax.models.reformer_config import KINDS, ReformerConfig
+
+_HEAD_BIAS = "lm_head.bias"
+# The same array as `_HEAD_BIAS`, which some versions of transformers save besides.
+_HEAD_BIAS_AGAIN = "lm_head.decoder.bias"
+_LAYER = re.compile(r"(reformer\.encoder\.layers)\.(\d+)\.(.*)")
+_REPEATED = re.compile(r"(reformer\.encoder\.layers)\.(\w+)_(\d+)\.(\d+)\.(.*)")
+
+# Keys of config.json -> fields of `ReformerConfig`, of one meaning.
+_SAME = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "embed_dim",
+    "num_attention_heads": "num_heads",
+    "attention_head_size": "head_dim",
+    "feed_forward_size": "mlp_dim",
+    "max_position_embeddings": "max_length",
+    "local_attn_chunk_length": "local_chunk_length",
+    "local_num_chunks_before": "local_chunks_before",
+    "local_num_chunks_after": "local_chunks_after",
+    "lsh_attn_chunk_length": "lsh_chunk_length",
+    "lsh_num_chunks_before": "lsh_chunks_before",
+    "lsh_num_chunks_after": "lsh_chunks_after",
+    "num_hashes": "num_hashes",
+    "is_decoder": "causal",
+    "hidden_dropout_prob": "dropout_rate",
+    "initializer_range": "initializer_range",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "chunk_size_feed_forward": "mlp_chunk_length",
+    "chunk_size_lm_head": "logits_chunk_length",
+}
+# What transformers takes where a config.json is silent.
+_DEFAULTS = {
+    "attention_head_size": 64,
+    "attn_layers": ["local", "lsh", "local", "lsh", "local", "lsh"],
+    "axial_pos_embds": True,
+    "axial_pos_embds_dim": [64, 192],
+    "axial_pos_shape": [64, 64],
+    "chunk_size_feed_forward": 0,
+    "chunk_size_lm_head": 0,
+    "feed_forward_size": 512,
+    "hash_seed": None,
+    "hidden_act": "relu",
+    "hidden_dropout_prob": 0.05,
+    "hidden_size": 256,
+    "initializer_range": 0.02,
+    "is_decoder": False,
+    "layer_norm_eps": 1e-12,
+    "local_attention_probs_dropout_prob": 0.05,
+    "local_attn_chunk_length": 64,
+    "local_num_chunks_after": 0,
+    "local_num_chunks_before": 1,
+    "lsh_attention_probs_dropout_prob": 0.0,
+    "lsh_attn_chunk_length": 64,
+    "lsh_num_chunks_after": 0,
+    "lsh_num_chunks_before": 1,
+    "max_position_embeddings": 4096,
+    "num_attention_heads": 12,
+    "num_buckets": None,
+    "num_hashes": 1,
+    "vocab_size": 320,
+}
+
+
+def _period(layers: Sequence[str]) -> tuple[str, ...]:
+    """The shortest run that the layers are repeats of."""
+    for length in range(1, len(layers) + 1):
+        run = tuple(layers[:length])
+        if run * (len(layers) // length) == tuple(layers):
+            return run
+    return tuple(layers)
+
+
+def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
+    """Reads the dict of a `config.json`.
+
+    Raises:
+      ValueError: naming everything that has no counterpart.
+    """
+    problems = list(_config_problems(values))
+    if problems:
+        raise ValueError("config of Reformer:\n  " + "\n  ".join(problems))
+    values = {**_DEFAULTS, **values}
+    fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
+    layers = tuple(values["attn_layers"])
+    axial, buckets = bool(values["axial_pos_embds"]), values["num_buckets"]
+    rates = [values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS]
+    config = ReformerConfig(
+        **fields,
+        num_layers=len(layers),
+        pattern=_period(layers),
+        axial_shape=tuple(values["axial_pos_shape"]) if axial else None,
+        axial_dims=tuple(values["axial_pos_embds_dim"]) if axial else None,
+        num_buckets=tuple(buckets) if isinstance(buckets, Sequence) else buckets,
+        hash_seed=values["hash_seed"] or 0,
+        activation=ACTIVATIONS[values["hidden_act"]],
+        attention_dropout_rate=max(rates),
+    )
+    if problems := [f"{field} {message}" for field, message in config.problems()]:
+        raise ValueError("config of Reformer:\n  " + "\n  ".join(problems))
+    return config
+
+
+def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    if values.get("model_type") != "reformer":
+        yield f"model_type is {values.get('model_type')!r}; expected 'reformer'"
+    values = {**_DEFAULTS, **values}
+    if values["hidden_act"] not in ACTIVATIONS:
+        expected = ", ".join(ACTIVATIONS)
+        yield f"hidden_act is {values['hidden_act']!r}; expected one of {expected}"
+    rates = {kind: values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS}
+    if len({rates[kind] for kind in set(values["attn_layers"]) & set(KINDS)}) > 1:
+        yield f"attention dropout differs by kind of layer, {rates}; give both one rate"
+
+
+def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
+    """The inverse of `config_from_hf`: the content of a `config.json`."""
+    c = config
+    half = c.embed_dim // 2
+    values = {theirs: getattr(c, ours) for theirs, ours in _SAME.items()}
+    names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    lm = "ReformerModelWithLMHead" if c.causal else "ReformerForMaskedLM"
+    return values | {
+        "model_type": "reformer",
+        "architectures": [lm],
+        "attention_head_size": c.attention_head_dim,
+        "attn_layers": list(c.pattern) * (c.num_layers // len(c.pattern)),
+        "num_hidden_layers": c.num_layers,
+        "axial_pos_embds": c.axial_shape is not None,
+        "axial_pos_shape": list(c.axial_shape or (1, c.max_length)),
+        "axial_pos_embds_dim": list(c.axial_dims or (half, c.embed_dim - half)),
+        "num_buckets": c.num_buckets,
+        "hash_seed": c.hash_seed,
+        "hidden_act": names[c.activation],
+        "tie_word_embeddings": False,
+        **{
+            f"{kind}_attention_probs_dropout_prob": c.attention_dropout_rate
+            for kind in KINDS
+        },
+    }
+
+
+def _squeezed(axis: int) -> Transform:
+    """An axis of 1, there or not."""
+    return Transform(lambda x: np.squeeze(x, axis), lambda x: np.expand_dims(x, axis))
+
+
+def names(config: ReformerConfig) -> tuple[Row, ...]:
+    """Rows for all weights, with layers named by their place in a repeat."""
+    heads = config.num_heads
+    project = compose(TRANSPOSE, split_last(heads))
+    out = compose(TRANSPOSE, split_first(heads))
+    theirs, ours = "reformer.embeddings.", "encoder/embeddings/"
+    rows = [
+        Row(f"{theirs}word_embeddings.weight", f"{ours}token_embedder/embedding"),
+        Row(
+            f"{theirs}position_embeddings.embedding.weight",
+            f"{ours}position_embedder/embedding",
+        ),
+        Row(
+            f"{theirs}position_embeddings.weights.0",
+            f"{ours}position_embedder/rows",
+            _squeezed(1),
+        ),
+        Row(
+            f"{theirs}position_embeddings.weights.1",
+            f"{ours}position_embedder/columns",
+            _squeezed(0),
+        ),
+        *norm("reformer.encoder.layer_norm", "encoder/final_norm"),
+        Row("lm_head.decoder.weight", "logits/kernel", TRANSPOSE),
+        Row(_HEAD_BIAS, "logits/bias"),
+    ]
+    for i, kind in enumerate(config.pattern):
+        theirs = f"reformer.encoder.layers.{kind}_{i}.{{layer}}."
+        ours = f"encoder/stack/layers/{kind}_{i}/"
+        rows += norm(f"{theirs}attention.layer_norm", f"{ours}f/attention_norm")
+        queries = ("query_key",) if kind == "lsh" else ("query", "key")
+        for name in (*queries, "value"):
+            rows.append(
+                Row(
+                    f"{theirs}attention.self_attention.{name}.weight",
+                    f"{ours}f/attention/{name}/kernel",
+                    project,
+                )
+            )
+        rows.append(
+            Row(
+                f"{theirs}attention.output.dense.weight",
+                f"{ours}f/attention/out/kernel",
+                out,
+            )
+        )
+        rows += norm(f"{theirs}feed_forward.layer_norm", f"{ours}g/mlp_norm")
+        for name, mine in (("dense", "wi"), ("output", "wo")):
+            rows += linear(
+                f"{theirs}feed_forward.{name}.dense", f"{ours}g/mlp/{mine}", TRANSPOSE
+            )
+    return tuple(rows)
+
+
+def import_hf(
+    source: Mapping[str, np.ndarray], config: ReformerConfig, abstract: Any
+) -> tuple[dict[str, Any], Report]:
+    """Weights of a checkpoint -> parameters of `ReformerLm`.
+
+    Args:
+      source: name of transformers -> array.
+      config: of the checkpoint.
+      abstract: of the parameters, see `engine.import_params`.
+
+    Raises:
+      ConversionError: naming everything that does not fit.
+    """
+    period = len(config.pattern)
+
+    def renamed(name: str) -> str:
+        if found := _LAYER.fullmatch(name):
+            start, layer, end = found.groups()
+            repeat, i = divmod(int(layer), period)
+            return f"{start}.{config.pattern[i]}_{i}.{repeat}.{end}"
+        return name
+
+    by_name = {renamed(name): source[name] for name in source}
+    again = by_name.pop(_HEAD_BIAS_AGAIN, None)
+    if again is not None and not np.array_equal(again, by_name.get(_HEAD_BIAS)):
+        raise ValueError(
+            f"{_HEAD_BIAS} and {_HEAD_BIAS_AGAIN} differ, but transformers takes them "
+            "for one array; remove one of them"
+        )
+    return import_params(names(config), by_name, abstract)
+
+
+def export_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
+    """The inverse of `import_hf`."""
+    period = len(config.pattern)
+
+    def original(name: str) -> str:
+        if found := _REPEATED.fullmatch(name):
+            start, _, i, repeat, end = found.groups()
+            return f"{start}.{int(repeat) * period + int(i)}.{end}"
+        return name
+
+    exported = export_params(names(config), params)
+    return {original(name): array for name, array in exported.items()}

@@ -1,0 +1,171 @@
+"""LSH attention and local attention of Reformer, with their projections."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax import sharding
+from etc_jax.layers.common import Dense
+from etc_jax.ops.attention import lsh
+from etc_jax.ops.attention.lsh_hashing import (
+    Buckets,
+    buckets_for,
+    draw_rotations,
+    factors_of,
+    hash_vectors,
+)
+
+
+class Sequence(NamedTuple):
+    """What every layer is told of a batch.
+
+    Attributes:
+      example_ids: int `[b, n]`: 0 is padding, packed examples do not see each other.
+      rotations: of `lsh_hashing.draw_rotations`, for all LSH layers; None: each layer
+        draws its own from rng stream "lsh".
+    """
+
+    example_ids: jax.Array
+    rotations: jax.Array | None = None
+
+
+class ChunkedAttention(nn.Module):
+    """What both kinds of attention have; projections have no bias (trax).
+
+    Attributes:
+      num_heads, head_dim: of every projection.
+      look: chunks that a token sees.
+      causal: no key behind the query.
+      stddev: of the kernels' truncated normal.
+      dropout_rate: of attention probabilities.
+      implementation: see `ops.attention.lsh.attend`.
+    """
+
+    num_heads: int
+    head_dim: int
+    look: lsh.Look
+    causal: bool = False
+    stddev: float = 0.02
+    dropout_rate: float = 0.0
+    implementation: str = "auto"
+    deterministic: bool = True
+    dtype: jnp.dtype = jnp.float32
+    param_dtype: jnp.dtype = jnp.float32
+
+    def project(self, name: str) -> Dense:
+        """`[b, n, e]` -> `[b, n, h, d]`."""
+        return Dense(
+            (self.num_heads, self.head_dim),
+            self.stddev,
+            self.dtype,
+            param_dtype=self.param_dtype,
+            use_bias=False,
+            name=name,
+        )
+
+    def output(self, width: int) -> Dense:
+        """`[b, n, h, d]` -> `[b, n, width]`."""
+        return Dense(
+            (width,),
+            self.stddev,
+            self.dtype,
+            axes=2,
+            param_dtype=self.param_dtype,
+            use_bias=False,
+            name="out",
+        )
+
+    def options(self, sequence: Sequence) -> dict[str, Any]:
+        """What both functions of `ops.attention.lsh` take."""
+        if sharding.sequence_axis() is not None:
+            raise ValueError(
+                "mesh.sequence is more than 1, but attention over chunks does not "
+                "work on a split sequence; split over data, fsdp or tensor"
+            )
+        drop = self.dropout_rate > 0 and not self.deterministic
+        return {
+            "look": self.look,
+            "causal": self.causal,
+            "example_ids": sequence.example_ids,
+            "implementation": self.implementation,
+            "dropout_rate": self.dropout_rate,
+            "dropout_rng": self.make_rng("dropout") if drop else None,
+        }
+
+
+class LocalAttention(ChunkedAttention):
+    """Attention over the chunks around one's own."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, sequence: Sequence, kept: None = None):
+        """`[b, n, e]` -> (the same shape, nothing to keep)."""
+        del kept
+        rows = [self.project(name)(x) for name in ("query", "key", "value")]
+        out = lsh.local(*rows, **self.options(sequence))
+        return self.output(x.shape[-1])(out), None
+
+
+class LshAttention(ChunkedAttention):
+    """LSH attention with one projection for queries and keys.
+
+    Attributes:
+      num_hashes: rounds of hashing.
+      num_buckets: even number of buckets or two factors; None: by the length of the
+        sequence (`lsh_hashing.buckets_for`).
+      max_length: longest sequence, which that depends on.
+      duplicates: of `lsh.DUPLICATES`.
+      rounding: of `lsh.ROUNDINGS`.
+    """
+
+    num_hashes: int = 1
+    num_buckets: Buckets | None = None
+    max_length: int | None = None
+    duplicates: str = "count"
+    rounding: str = "exact"
+
+    @nn.compact
+    def __call__(self, x: jax.Array, sequence: Sequence, kept: jax.Array | None = None):
+        """`[b, n, e]` -> (the same shape, buckets `[b, h, rounds, n]`).
+
+        Args:
+          x: the layer's input.
+          sequence: of the batch.
+          kept: buckets to take in place of hashing.
+        """
+        query_key, value = self.project("query_key")(x), self.project("value")(x)
+        factors = self.factors(x.shape[1])
+        buckets = kept
+        if buckets is None and x.shape[1] > self.look.chunk_length:
+            buckets = self._hash(query_key, factors, sequence.rotations)
+        total = 1
+        for factor in factors:
+            total *= factor
+        out = lsh.attend(
+            query_key,
+            value,
+            buckets,
+            num_buckets=total,
+            duplicates=self.duplicates,
+            rounding=self.rounding,
+            **self.options(sequence),
+        )
+        return self.output(x.shape[-1])(out), buckets
+
+    def factors(self, length: int) -> tuple[int, ...]:
+        """Factors of the number of buckets for a sequence."""
+        if self.num_buckets is not None:
+            return factors_of(self.num_buckets)
+        return buckets_for(length, self.look.chunk_length, self.max_length)
+
+    def _hash(self, query_key, factors, rotations) -> jax.Array:
+        if rotations is None:
+            rotations = draw_rotations(
+                self.make_rng("lsh"),
+                self.num_heads,
+                self.head_dim,
+                self.num_hashes,
+                factors,
+            )
+        return hash_vectors(query_key, rotations, factors)

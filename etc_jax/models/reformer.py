@@ -1,0 +1,268 @@
+"""Reformer (Kitaev et al. 2020): two reversible streams, local and LSH attention."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax.layers.chunked_attention import LocalAttention, LshAttention, Sequence
+from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
+from etc_jax.layers.reversible import AttentionHalf, LayerKind, MlpHalf, TwoStreamStack
+from etc_jax.models.reformer_config import (
+    ReformerConfig,
+    duplication,
+    enwik8,
+    imagenet64,
+)
+from etc_jax.ops import blocking
+from etc_jax.ops.chunked_loss import cross_entropy
+
+__all__ = [
+    "Reformer",
+    "ReformerConfig",
+    "ReformerLm",
+    "duplication",
+    "enwik8",
+    "imagenet64",
+]
+
+
+class AxialPositions(nn.Module):
+    """Position p as row p // b of one table and column p % b of another.
+
+    Attributes:
+      shape: (a, b), rows of the two tables.
+      dims: their widths.
+      stddev: of the tables' truncated normal.
+    """
+
+    shape: tuple[int, int]
+    dims: tuple[int, int]
+    stddev: float
+
+    @nn.compact
+    def __call__(self, length: int) -> jax.Array:
+        """`[length, sum of dims]` for positions 0..length - 1."""
+        (a, b), init = self.shape, truncated_normal(self.stddev)
+        rows = self.param("rows", init, (a, self.dims[0]))
+        columns = self.param("columns", init, (b, self.dims[1]))
+        used = -(-length // b)
+        table = [
+            jnp.broadcast_to(rows[:used, None], (used, b, self.dims[0])),
+            jnp.broadcast_to(columns[None], (used, b, self.dims[1])),
+        ]
+        return jnp.concatenate(table, axis=-1).reshape(used * b, -1)[:length]
+
+
+class ReformerEmbeddings(nn.Module):
+    """Tokens + positions, with dropout.
+
+    Attributes:
+      config: of the model.
+      deterministic: no dropout.
+    """
+
+    config: ReformerConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """int `[b, n]` -> `[b, n, e]`."""
+        c, n = self.config, tokens.shape[1]
+        known = min(n, c.max_length)  # what is behind is padding
+        init = truncated_normal(c.initializer_range)
+        embed = functools.partial(
+            nn.Embed, features=c.embed_dim, embedding_init=init, dtype=c.compute_dtype
+        )
+        drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
+        x = drop(embed(c.vocab_size, name="token_embedder")(tokens))
+        if c.axial_shape is None:
+            table = embed(c.max_length, name="position_embedder")
+            positions = table(jnp.arange(known, dtype=jnp.int32))
+        else:
+            half = c.embed_dim // 2
+            table = AxialPositions(
+                c.axial_shape,
+                c.axial_dims or (half, half),
+                c.initializer_range,
+                name="position_embedder",
+            )
+            positions = table(known).astype(c.compute_dtype)
+        positions = blocking.pad_axis(positions, 0, 0, n - known)
+        return x + drop(positions[None])
+
+
+def _kind(config: ReformerConfig, deterministic: bool, i: int, kind: str) -> LayerKind:
+    c = config
+
+    def norm(name: str) -> LayerNorm:
+        return LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name=name)
+
+    def attention(name: str) -> LocalAttention | LshAttention:
+        options = {
+            "num_heads": c.num_heads,
+            "head_dim": c.attention_head_dim,
+            "look": c.looks[kind],
+            "causal": c.causal,
+            "stddev": c.initializer_range,
+            "dropout_rate": c.attention_dropout_rate,
+            "implementation": c.attention,
+            "deterministic": deterministic,
+            "dtype": c.compute_dtype,
+            "name": name,
+        }
+        if kind == "local":
+            return LocalAttention(**options)
+        return LshAttention(
+            num_hashes=c.num_hashes,
+            num_buckets=c.num_buckets,
+            max_length=c.max_length,
+            duplicates=c.duplicates,
+            rounding=c.rounding,
+            **options,
+        )
+
+    def f() -> AttentionHalf:
+        return AttentionHalf(
+            norm, attention, c.dropout_rate, deterministic, parent=None
+        )
+
+    def g() -> MlpHalf:
+        return MlpHalf(
+            norm,
+            c.mlp_dim,
+            c.activation,
+            c.initializer_range,
+            c.dropout_rate,
+            c.mlp_chunk_length,
+            deterministic,
+            c.compute_dtype,
+            parent=None,
+        )
+
+    return LayerKind(f"{kind}_{i}", f, g)
+
+
+class Reformer(nn.Module):
+    """The body: tokens to the two streams, side by side and normalised.
+
+    Attributes:
+      config: sizes and choices.
+      deterministic: no dropout.
+    """
+
+    config: ReformerConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        if problems := [f"{field} {message}" for field, message in c.problems()]:
+            raise ValueError("ReformerConfig: " + "; ".join(problems))
+        self.embeddings = ReformerEmbeddings(c, self.deterministic)
+        kinds = [_kind(c, self.deterministic, *x) for x in enumerate(c.pattern)]
+        repeats = c.num_layers // len(c.pattern)
+        self.stack = TwoStreamStack(tuple(kinds), repeats, c.reversible)
+        self.final_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        example_ids: jax.Array | None = None,
+        rotations: jax.Array | None = None,
+    ) -> jax.Array:
+        """Encodes a batch of any length up to max_length.
+
+        Args:
+          tokens: int `[b, n]`.
+          example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
+            other; None: one example a row.
+          rotations: for all LSH layers, `[heads, head_dim, num_hashes, half the sum of
+            the buckets' factors]`; None: drawn for each layer from rng stream "lsh" if
+            there is one, else from hash_seed.
+
+        Returns:
+          `[b, n, 2 * embed_dim]` in the compute dtype.
+
+        Raises:
+          ValueError: if the shapes do not fit the config.
+        """
+        x, shared, rng = self._start(tokens, example_ids, rotations)
+        return self._end(*self.stack(x, x, shared, rng))[:, : tokens.shape[1]]
+
+    def with_hidden(self, tokens, example_ids=None, rotations=None):
+        """What is in between, all of it kept; for comparison with other code.
+
+        Args:
+          tokens: see `__call__`.
+          example_ids: see `__call__`.
+          rotations: see `__call__`.
+
+        Returns:
+          (outputs `[b, n, 2 * embed_dim]`, second streams, buckets): the embeddings and
+          the second stream behind each layer, `[b, padded n, embed_dim]`; and the
+          buckets of each LSH layer, `[b, h, rounds, padded n]`.
+        """
+        x, shared, rng = self._start(tokens, example_ids, rotations)
+        outputs, hidden, kept = self.stack.with_hidden(x, x, shared, rng)
+        layers = [(r, i) for r in range(hidden[0].shape[0]) for i in range(len(hidden))]
+        streams = [x, *(hidden[i][r] for r, i in layers)]
+        buckets = [kept[i][0][r] for r, i in layers if kept[i][0] is not None]
+        return self._end(*outputs)[:, : tokens.shape[1]], streams, buckets
+
+    def _start(self, tokens, example_ids, rotations):
+        """(both streams at first, what all layers are told, key)."""
+        c = self.config
+        if tokens.ndim != 2:
+            raise ValueError(f"tokens has shape {tokens.shape}, expected [batch, n]")
+        n = tokens.shape[1]
+        if n > c.max_length:
+            raise ValueError(
+                f"the input has {n} tokens, but max_length is {c.max_length}"
+            )
+        if example_ids is None:
+            example_ids = jnp.ones_like(tokens, jnp.int32)
+        extra = c.padded(n) - n
+        tokens, example_ids = (
+            blocking.pad_axis(a, 1, 0, extra) for a in (tokens, example_ids)
+        )
+        x = self.embeddings(tokens).astype(c.residual_dtype)
+        rng = jax.random.key(c.hash_seed)
+        if self.has_rng("lsh"):
+            rng = self.make_rng("lsh")
+        return x, Sequence(example_ids, rotations), rng
+
+    def _end(self, y1, y2):
+        return self.final_norm(jnp.concatenate([y1, y2], axis=-1))
+
+
+class ReformerLm(nn.Module):
+    """Reformer with logits over the vocabulary: a language model, or masked.
+
+    Attributes:
+      config: sizes and choices.
+      deterministic: no dropout.
+    """
+
+    config: ReformerConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        self.encoder = Reformer(c, self.deterministic)
+        self.logits = Dense((c.vocab_size,), c.initializer_range, c.compute_dtype)
+
+    def __call__(self, tokens, example_ids=None, rotations=None) -> jax.Array:
+        """float32 logits `[b, n, vocabulary]`; see `Reformer`."""
+        x = self.encoder(tokens, example_ids, rotations)
+        return self.logits(x).astype(jnp.float32)
+
+    def losses(self, tokens, targets, example_ids=None, rotations=None) -> jax.Array:
+        """Cross entropy of each target in nats, float32 `[b, n]`.
+
+        The logits of `logits_chunk_length` tokens exist at once.
+        """
+        x = self.encoder(tokens, example_ids, rotations)
+        head = self.logits.variables["params"]
+        size = self.config.logits_chunk_length
+        return cross_entropy(x, head["kernel"], head["bias"], targets, size)

@@ -1,0 +1,246 @@
+"""Sizes and choices of a Reformer."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+from etc_jax import registry
+from etc_jax.layers.common import ACTIVATIONS
+from etc_jax.models.etc_config import DTYPES, choice_problems
+from etc_jax.ops.attention import lsh
+from etc_jax.ops.attention.lsh_hashing import factors_of
+
+KINDS = ("local", "lsh")
+
+
+@registry.register("model_config", "reformer")
+@dataclasses.dataclass(frozen=True)
+class ReformerConfig:
+    """A Reformer (Kitaev et al. 2020); the defaults are its 64k-byte language model.
+
+    Attributes:
+      vocab_size: rows of the token table.
+      embed_dim: width of each of the two streams.
+      num_layers: layers, whole repeats of `pattern`.
+      pattern: attention of each layer of a repeat, "local" or "lsh".
+      num_heads: of each layer.
+      head_dim: of each head; None: embed_dim / num_heads.
+      mlp_dim: hidden width of the feed-forward half.
+      causal: a language model; otherwise every token sees both sides.
+      max_length: longest sequence that has positions.
+      axial_shape: two numbers whose product is max_length: position p is row p // b
+        and column p % b of a table each; None: a table of max_length positions.
+      axial_dims: widths of these tables, in all embed_dim; None: halves.
+      local_chunk_length, local_chunks_before, local_chunks_after: what a token sees in
+        a local layer, see `ops.attention.lsh.Look`.
+      lsh_chunk_length, lsh_chunks_before, lsh_chunks_after: likewise of sorted tokens.
+      num_hashes: rounds of hashing.
+      num_buckets: an even number, or two that are multiplied; None: by the length of
+        each sequence.
+      duplicates: whether a key that is met in several rounds is counted ("count", as
+        trax from 2020-04 on and transformers do) or not ("once", as the paper's code).
+      rounding: "exact", or "transformers" for the float32 figures of its Reformer; see
+        `ops.attention.lsh.ROUNDINGS`.
+      hash_seed: of the rotations where no key is given for them.
+      activation: of the feed-forward half.
+      dropout_rate: of embeddings and halves.
+      attention_dropout_rate: of attention probabilities.
+      initializer_range: standard deviation of kernels and tables.
+      layer_norm_epsilon: added to variances.
+      mlp_chunk_length: tokens whose feed-forward is computed at once; 0: all.
+      logits_chunk_length: tokens whose logits are computed at once in the loss; 0: all.
+      reversible: activations are worked out backwards from the last ones; otherwise
+        all are kept.
+      residual_dtype: of the two streams.
+      dtype: of the computation; parameters are float32.
+      attention: "auto", "xla" or "dense".
+    """
+
+    vocab_size: int = 320
+    embed_dim: int = 768
+    num_layers: int = 12
+    pattern: tuple[str, ...] = ("local", "local", "lsh", "local")
+    num_heads: int = 8
+    head_dim: int | None = None
+    mlp_dim: int = 2048
+    causal: bool = True
+    max_length: int = 65536
+    axial_shape: tuple[int, int] | None = (128, 512)
+    axial_dims: tuple[int, int] | None = (256, 512)
+    local_chunk_length: int = 128
+    local_chunks_before: int = 1
+    local_chunks_after: int = 0
+    lsh_chunk_length: int = 256
+    lsh_chunks_before: int = 1
+    lsh_chunks_after: int = 0
+    num_hashes: int = 2
+    num_buckets: int | tuple[int, int] | None = 512
+    duplicates: str = "count"
+    rounding: str = "exact"
+    hash_seed: int = 0
+    activation: str = "relu"
+    dropout_rate: float = 0.2
+    attention_dropout_rate: float = 0.0
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+    mlp_chunk_length: int = 0
+    logits_chunk_length: int = 0
+    reversible: bool = True
+    residual_dtype: str = "float32"
+    dtype: str = "float32"
+    attention: str = "auto"
+
+    @property
+    def attention_head_dim(self) -> int:
+        """Size of one head."""
+        return self.head_dim or self.embed_dim // self.num_heads
+
+    @property
+    def compute_dtype(self) -> jnp.dtype:
+        return jnp.dtype(self.dtype)
+
+    @property
+    def looks(self) -> dict[str, lsh.Look]:
+        """What tokens see, by kind of layer."""
+        return {
+            kind: lsh.Look(
+                getattr(self, f"{kind}_chunk_length"),
+                getattr(self, f"{kind}_chunks_before"),
+                getattr(self, f"{kind}_chunks_after"),
+            )
+            for kind in KINDS
+        }
+
+    def padded(self, length: int) -> int:
+        """The length that a sequence is worked on at.
+
+        Once it is longer than a chunk, a whole number of chunks of each kind of layer,
+        so that no layer pads on its own.
+        """
+        chunks = [self.looks[kind].chunk_length for kind in set(self.pattern)]
+        if length <= min(chunks):
+            return length
+        multiple = math.lcm(*chunks)
+        return -(-length // multiple) * multiple
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """(field, message) for everything that is wrong."""
+        positive = (
+            "vocab_size embed_dim num_layers num_heads mlp_dim max_length num_hashes "
+            "local_chunk_length lsh_chunk_length"
+        )
+        for name in positive.split():
+            if getattr(self, name) < 1:
+                yield name, f"is {getattr(self, name)}; expected 1 or more"
+        natural = "chunks_before chunks_after"
+        for name in (f"{k}_{x}" for k in KINDS for x in natural.split()):
+            if getattr(self, name) < 0:
+                yield name, f"is {getattr(self, name)}; expected 0 or more"
+        for name in ("mlp_chunk_length", "logits_chunk_length"):
+            if getattr(self, name) < 0:
+                yield name, f"is {getattr(self, name)}; expected 0 (all) or more"
+        for name in ("dropout_rate", "attention_dropout_rate"):
+            if not 0 <= getattr(self, name) < 1:
+                yield name, f"is {getattr(self, name)}; expected at least 0, below 1"
+        for name in ("initializer_range", "layer_norm_epsilon"):
+            if not getattr(self, name) > 0:
+                yield name, f"is {getattr(self, name)}; expected more than 0"
+        choices = {
+            "activation": tuple(ACTIVATIONS),
+            "attention": lsh.IMPLEMENTATIONS,
+            "duplicates": lsh.DUPLICATES,
+            "rounding": lsh.ROUNDINGS,
+            "dtype": DTYPES,
+            "residual_dtype": DTYPES,
+        }
+        yield from choice_problems(self, choices)
+        yield from self._layer_problems()
+        yield from self._position_problems()
+
+    def _layer_problems(self) -> Iterator[tuple[str, str]]:
+        if not self.pattern or any(kind not in KINDS for kind in self.pattern):
+            yield "pattern", f"is {self.pattern}; expected names of {KINDS}"
+        elif self.num_layers % len(self.pattern):
+            yield (
+                "num_layers",
+                f"is {self.num_layers}; expected whole repeats of the "
+                f"{len(self.pattern)} layers of pattern",
+            )
+        if self.num_heads > 0 and not self.head_dim and self.embed_dim % self.num_heads:
+            yield (
+                "num_heads",
+                f"{self.num_heads} does not divide embed_dim {self.embed_dim}; "
+                "change one, or set head_dim",
+            )
+        if self.num_buckets is not None:
+            try:
+                factors_of(self.num_buckets)
+            except ValueError as error:
+                yield "num_buckets", str(error).removeprefix("num_buckets ")
+
+    def _position_problems(self) -> Iterator[tuple[str, str]]:
+        if self.axial_shape is None:
+            if self.axial_dims is not None:
+                yield "axial_dims", "is given without axial_shape; set both or neither"
+            return
+        if len(self.axial_shape) != 2 or math.prod(self.axial_shape) != self.max_length:
+            yield (
+                "axial_shape",
+                f"is {self.axial_shape}; expected two numbers whose product is "
+                f"max_length {self.max_length}",
+            )
+        if self.axial_dims is None:
+            if self.embed_dim % 2:
+                yield "axial_dims", f"is None, but embed_dim {self.embed_dim} is odd"
+        elif len(self.axial_dims) != 2 or sum(self.axial_dims) != self.embed_dim:
+            yield (
+                "axial_dims",
+                f"is {self.axial_dims}; expected two widths whose sum is embed_dim "
+                f"{self.embed_dim}",
+            )
+
+
+def duplication(**changes) -> ReformerConfig:
+    """One layer for sequences of 1,024 symbols (paper, section 5.1, table 2)."""
+    sizes = {
+        "vocab_size": 128,
+        "embed_dim": 256,
+        "num_layers": 1,
+        "pattern": ("lsh",),
+        "num_heads": 4,
+        "mlp_dim": 256,
+        "max_length": 1024,
+        "axial_shape": None,
+        "axial_dims": None,
+        "lsh_chunk_length": 64,
+        "num_hashes": 4,
+        "num_buckets": 32,
+        "duplicates": "once",
+        "dropout_rate": 0.0,
+    }
+    return dataclasses.replace(ReformerConfig(), **{**sizes, **changes})
+
+
+def enwik8(**changes) -> ReformerConfig:
+    """12 layers for 65,536 bytes (trax, reformer_enwik8)."""
+    return dataclasses.replace(ReformerConfig(), **changes)
+
+
+def imagenet64(**changes) -> ReformerConfig:
+    """6 LSH layers for images of 64 x 64 x 3 bytes (trax, reformer_imagenet64)."""
+    sizes = {
+        "vocab_size": 256,
+        "embed_dim": 1024,
+        "num_layers": 6,
+        "pattern": ("lsh",),
+        "mlp_dim": 4096,
+        "max_length": 12288,
+        "axial_shape": (64, 192),
+        "axial_dims": (512, 512),
+        "lsh_chunk_length": 128,
+        "num_buckets": 192,
+        "dropout_rate": 0.0,
+    }
+    return dataclasses.replace(ReformerConfig(), **{**sizes, **changes})

@@ -1,0 +1,357 @@
+"""LSH attention and local attention over chunks (Kitaev et al. 2020, sections 2 and 4).
+
+    rotations = draw_rotations(rng, heads, head_dim, num_hashes=2, num_buckets=32)
+    buckets = hash_vectors(query_key, rotations, 32)
+    output = attend(query_key, value, buckets, num_buckets=32, look=Look(64))
+
+Queries and keys are one: a token's key is its query with length 1. Tokens are sorted by
+bucket and cut into chunks; a token sees its chunk and those beside it, in each round of
+hashing, and one softmax goes over all of that. `local` does the same in the order of
+the sequence, with keys of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.ops import blocking
+from etc_jax.ops.attention import chunk_dense
+from etc_jax.ops.attention.chunk_rows import ChunkOptions, Order, chunk_rows
+from etc_jax.ops.attention.softmax import Draws, dropout_factors
+
+IMPLEMENTATIONS = ("auto", "dense", "xla")
+
+# A key that a query meets in several rounds counts so often (trax from 2020-04 on,
+# transformers), or once (the paper's own code).
+DUPLICATES = ("count", "once")
+
+# What becomes of a token that sees only itself, such as the first of a causal sequence:
+# its value; or, as transformers' Reformer has it in float32, its value times a number
+# near 1 (by up to 1.2 %), as its logit of -1e5 leaves few digits. No more than this
+# differs, but a model that was trained there has seen it.
+ROUNDINGS = ("exact", "transformers")
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """Who is near: chunks of so many tokens, and how many of them a query looks at.
+
+    Attributes:
+      chunk_length: tokens of a chunk.
+      before: chunks before its own.
+      after: chunks behind it.
+
+    Raises:
+      ValueError: if there is no chunk of that length, or no such number of them.
+    """
+
+    chunk_length: int
+    before: int = 1
+    after: int = 0
+
+    def __post_init__(self):
+        if self.chunk_length < 1 or min(self.before, self.after) < 0:
+            raise ValueError(
+                f"{self}: expected chunk_length of at least 1, before and after of at "
+                "least 0"
+            )
+
+    def padded(self, length: int) -> int:
+        """`length`, or the next whole number of chunks if it is more than one."""
+        if length <= self.chunk_length:
+            return length
+        return -(-length // self.chunk_length) * self.chunk_length
+
+
+def unit_keys(query_key: jax.Array) -> jax.Array:
+    """Keys of shared queries and keys: of length 1, so that scores are cosines times
+    the query's length.
+
+    As in trax and transformers, with 1e-6 beside the mean square.
+    """
+    x = query_key.astype(jnp.promote_types(query_key.dtype, jnp.float32))
+    mean = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
+    x = x * jax.lax.rsqrt(mean + 1e-6) / math.sqrt(x.shape[-1])
+    return x.astype(query_key.dtype)
+
+
+def attend(
+    query_key: jax.Array,
+    value: jax.Array,
+    buckets: jax.Array | None,
+    *,
+    num_buckets: int,
+    look: Look,
+    causal: bool = False,
+    duplicates: str = "count",
+    rounding: str = "exact",
+    example_ids: jax.Array | None = None,
+    implementation: str = "auto",
+    dropout_rate: float = 0.0,
+    dropout_rng: jax.Array | None = None,
+    chunks_at_once: int | None = None,
+) -> jax.Array:
+    """LSH attention with shared queries and keys.
+
+    A token sees itself only where it sees nothing else. Rows that see nothing, which
+    only padding does, are exactly zero. A sequence of one chunk is attended whole,
+    whatever its buckets.
+
+    Args:
+      query_key: `[b, n, h, d]`, not normalised.
+      value: `[b, n, h, d]`.
+      buckets: int `[b, h, rounds, n]` in 0..num_buckets - 1, of `hash_vectors`; None if
+        n is at most `look.chunk_length`.
+      num_buckets: how many there are.
+      look: chunks of sorted tokens.
+      causal: no key behind the query.
+      duplicates: of `DUPLICATES`.
+      rounding: of `ROUNDINGS`; the oracle is always exact.
+      example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
+        other; None: one example.
+      implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
+      dropout_rate: of attention probabilities; needs `dropout_rng`.
+      dropout_rng: key, or None to leave dropout out.
+      chunks_at_once: of a step; default by the size of their logits.
+
+    Returns:
+      `[b, n, h, d]`.
+
+    Raises:
+      ValueError: if shapes or options do not fit together.
+    """
+    for name, x, known in (
+        ("duplicates", duplicates, DUPLICATES),
+        ("rounding", rounding, ROUNDINGS),
+    ):
+        if x not in known:
+            raise ValueError(f"{name} {x!r} is not one of {known}")
+    b, n, h, _ = query_key.shape
+    whole = n <= look.chunk_length
+    if not whole:
+        if buckets is None or buckets.ndim != 4:
+            got = None if buckets is None else buckets.shape
+            raise ValueError(f"buckets are {got}, expected shape {(b, h, 'rounds', n)}")
+        if buckets.shape[:2] != (b, h) or buckets.shape[3] != n:
+            raise ValueError(
+                f"buckets have shape {buckets.shape}, expected {(b, h, 'rounds', n)}"
+            )
+        places = (num_buckets + 1) * look.padded(n)
+        if places >= 2**31:
+            raise ValueError(
+                f"num_buckets {num_buckets} and length {n} are too large to be sorted "
+                "by 32-bit numbers; take fewer buckets"
+            )
+    return _attend(
+        query_key,
+        unit_keys(query_key),
+        value,
+        example_ids,
+        look,
+        buckets=None if whole else buckets,
+        num_buckets=num_buckets,
+        scale=1.0,
+        causal=causal,
+        mask_self=True,
+        count_once=duplicates == "once" and not whole,
+        rounded=rounding == "transformers",
+        implementation=implementation,
+        dropout=(dropout_rate, dropout_rng),
+        chunks_at_once=chunks_at_once,
+    )
+
+
+def local(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    look: Look,
+    causal: bool = False,
+    example_ids: jax.Array | None = None,
+    implementation: str = "auto",
+    dropout_rate: float = 0.0,
+    dropout_rng: jax.Array | None = None,
+    chunks_at_once: int | None = None,
+) -> jax.Array:
+    """Attention over the chunks around one's own, in the order of the sequence.
+
+    Chunks lie in a circle, as in transformers' Reformer: without `causal`, the first
+    ones see the last ones. Otherwise as `attend`.
+
+    Args:
+      query: `[b, n, h, d]`.
+      key: likewise; scores are divided by sqrt(d).
+      value: likewise.
+      look: chunks of the sequence.
+      causal: no key behind the query.
+      example_ids: as for `attend`.
+      implementation: as for `attend`.
+      dropout_rate: of attention probabilities; needs `dropout_rng`.
+      dropout_rng: key, or None to leave dropout out.
+      chunks_at_once: of a step; default by the size of their logits.
+
+    Returns:
+      `[b, n, h, d]`.
+
+    Raises:
+      ValueError: if shapes or options do not fit together.
+    """
+    return _attend(
+        query,
+        key,
+        value,
+        example_ids,
+        look,
+        buckets=None,
+        num_buckets=0,
+        scale=query.shape[-1] ** -0.5,
+        causal=causal,
+        mask_self=False,
+        count_once=False,
+        rounded=False,
+        implementation=implementation,
+        dropout=(dropout_rate, dropout_rng),
+        chunks_at_once=chunks_at_once,
+    )
+
+
+def sort_by_bucket(
+    buckets: jax.Array, example_ids: jax.Array, num_buckets: int
+) -> Order:
+    """Each round's tokens by bucket, and by position in a bucket; padding behind.
+
+    Args:
+      buckets: int `[b, h, rounds, n]` in 0..num_buckets - 1.
+      example_ids: int `[b, n]`, 0 for padding.
+      num_buckets: how many there are.
+    """
+    n = buckets.shape[-1]
+    buckets = jnp.where(example_ids[:, None, None] > 0, buckets, num_buckets)
+    position = jax.lax.broadcasted_iota(jnp.int32, buckets.shape, 3)
+    # Numbers that differ, so that one sort of one array is stable.
+    order = jax.lax.sort(buckets.astype(jnp.int32) * n + position) % n
+    return Order(example_ids, order, inverse(order))
+
+
+def inverse(order: jax.Array) -> jax.Array:
+    """The place of each token: the inverse of permutations along the last axis."""
+    place = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
+
+    def by_scatter(order, place):
+        return jnp.put_along_axis(
+            jnp.zeros_like(order), order, place, axis=-1, inplace=False
+        )
+
+    def by_sort(order, place):
+        return jax.lax.sort((order, place), num_keys=1)[1]
+
+    # TPUs scatter one number after the other.
+    return jax.lax.platform_dependent(order, place, tpu=by_sort, default=by_scatter)
+
+
+def _attend(
+    query,
+    key,
+    value,
+    example_ids,
+    look: Look,
+    *,
+    buckets,
+    num_buckets,
+    scale,
+    causal,
+    mask_self,
+    count_once,
+    rounded,
+    implementation,
+    dropout,
+    chunks_at_once,
+):
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"implementation {implementation!r} is not one of {IMPLEMENTATIONS}"
+        )
+    if query.ndim != 4 or not query.shape == key.shape == value.shape:
+        raise ValueError(
+            f"query, key and value have shapes {query.shape}, {key.shape} and "
+            f"{value.shape}; expected one shape [batch, length, heads, head_dim]"
+        )
+    b, n, h, _ = query.shape
+    if not n:
+        return query
+    if example_ids is None:
+        example_ids = jnp.ones((b, n), jnp.int32)
+    if example_ids.shape != (b, n):
+        raise ValueError(
+            f"example_ids have shape {example_ids.shape}, expected {(b, n)}"
+        )
+    rate, rng = dropout
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"dropout_rate must be in [0, 1), got {rate}")
+    rng = rng if rate else None
+
+    extra = look.padded(n) - n
+    example_ids = blocking.pad_axis(example_ids.astype(jnp.int32), 1, 0, extra)
+    if buckets is not None:
+        buckets = blocking.pad_axis(buckets, 3, 0, extra)
+        order = sort_by_bucket(buckets, example_ids, num_buckets)
+    else:
+        order = Order(example_ids)
+    # One chunk is all that there is.
+    if n <= look.chunk_length:
+        look = Look(n, 0, 0)
+    rows = [blocking.pad_axis(x, 1, 0, extra) for x in (query, key, value)]
+    masks = {"causal": causal, "mask_self": mask_self}
+    if implementation == "dense":
+        met = _met(order, look)
+        if count_once:
+            met = jnp.minimum(met, 1)
+        drop = None
+        if rng is not None:
+
+            def drop(p):
+                return p * dropout_factors(rng, rate, p.shape, p.dtype)
+
+        out = chunk_dense.attend(
+            *rows, met, example_ids, scale=scale, dropout=drop, **masks
+        )
+        return out[:, :n]
+    options = ChunkOptions(
+        scale,
+        look.chunk_length,
+        _chunks_at_once(order, look, b * h, chunks_at_once),
+        rate if rng is not None else 0.0,
+        before=look.before,
+        after=look.after,
+        count_once=count_once,
+        rounded=rounded,
+        **masks,
+    )
+    draws = None if rng is None else Draws(rng, jnp.zeros((), jnp.int32))
+    heads = [jnp.swapaxes(x, 1, 2) for x in rows]
+    out = chunk_rows(options, *heads, order, draws)
+    return jnp.swapaxes(out, 1, 2)[:, :n]
+
+
+def _met(order: Order, look: Look) -> jax.Array:
+    n = order.example_ids.shape[1]
+    places = order.places
+    if places is None:
+        places = jnp.arange(n, dtype=jnp.int32)[None, None, None]
+    return chunk_dense.meetings(places, look.chunk_length, look.before, look.after)
+
+
+def _chunks_at_once(order: Order, look: Look, rows: int, given: int | None) -> int:
+    if given is not None and given < 1:
+        raise ValueError(f"chunks_at_once must be at least 1, got {given}")
+    chunks = order.num_places // look.chunk_length
+    if given is None:
+        window = look.chunk_length * (1 + look.before + look.after)
+        logits = 4 * rows * look.chunk_length * window
+        given = max(1, blocking.step_bytes() // logits)
+    return min(given, chunks)

@@ -1,0 +1,162 @@
+"""Reversible residual stacks (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+
+Two streams, and layers of two halves, f and g:
+
+    y1 = x1 + f(x2)
+    y2 = x2 + g(y1)
+
+The inputs of a layer follow from its outputs, so that the backward pass needs the last
+ones alone, and memory does not grow with depth. Each half is computed three times: in
+the forward pass, and in the backward pass once more with its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+# (params, x, rng, shared, kept) -> (y, kept): a stream of arrays to one of the same
+# shapes, and integers that it must find again when it is computed anew, such as buckets
+# that a rounding error might change. `kept` is None at first; then it is given back.
+Half = Callable[[Any, Any, jax.Array, Any, Any], tuple[Any, Any]]
+
+
+def _add(x: Any, y: Any) -> Any:
+    return jax.tree.map(lambda a, b: a + b.astype(a.dtype), x, y)
+
+
+def _subtract(x: Any, y: Any) -> Any:
+    return jax.tree.map(lambda a, b: a - b.astype(a.dtype), x, y)
+
+
+def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=(None, None)):
+    """One layer, by plain arithmetic.
+
+    Args:
+      halves: f and g.
+      params: of f, of g.
+      rngs: key of f, of g.
+      shared: what every half reads beside its stream; no gradient flows there.
+      x1: a stream: arrays, which are float.
+      x2: of the same shapes.
+      kept: of f, of g, or None for each.
+
+    Returns:
+      (y1, y2, what f and g keep).
+    """
+    f, g = halves
+    change, kept_f = f(params[0], x2, rngs[0], shared, kept[0])
+    y1 = _add(x1, change)
+    change, kept_g = g(params[1], y1, rngs[1], shared, kept[1])
+    return y1, _add(x2, change), (kept_f, kept_g)
+
+
+def _undo(halves, params, rngs, shared, kept, outputs, gradients):
+    """(inputs, their gradients, gradients of params) of a layer, from its outputs."""
+    (y1, y2), (d1, d2) = outputs, gradients
+
+    def again(i):
+        """Half i, as a function of params and stream, replayed."""
+        return lambda p, x: halves[i](p, x, rngs[i], shared, kept[i])[0]
+
+    change, back = jax.vjp(again(1), params[1], y1)
+    x2 = _subtract(y2, change)
+    d_params_g, extra = back(_like(d2, change))
+    d1 = _add(d1, extra)
+    change, back = jax.vjp(again(0), params[0], x2)
+    x1 = _subtract(y1, change)
+    d_params_f, extra = back(_like(d1, change))
+    d2 = _add(d2, extra)
+    return (x1, x2), (d1, d2), (d_params_f, d_params_g)
+
+
+def _like(x: Any, y: Any) -> Any:
+    return jax.tree.map(lambda a, b: a.astype(b.dtype), x, y)
+
+
+def layers_apart(layers, params, rngs, shared, x1, x2):
+    """The stack by plain arithmetic, with what is in between.
+
+    Args:
+      layers: see `stack`.
+      params: see `stack`.
+      rngs: see `stack`.
+      shared: see `stack`.
+      x1: see `stack`.
+      x2: see `stack`.
+
+    Returns:
+      (y1, y2), the second stream behind each layer and what its halves keep: for each
+      layer of a repeat, with a leading axis of repeats.
+    """
+
+    def body(streams, inputs):
+        params, rngs = inputs
+        hidden, kept = [], []
+        for i, halves in enumerate(layers):
+            *streams, mine = layer(halves, params[i], rngs[i], shared, *streams)
+            hidden.append(streams[1])
+            kept.append(mine)
+        return tuple(streams), (tuple(hidden), tuple(kept))
+
+    outputs, (hidden, kept) = jax.lax.scan(body, (x1, x2), (params, rngs))
+    return outputs, hidden, kept
+
+
+def plain_stack(layers, params, rngs, shared, x1, x2):
+    """`stack`, but all activations are kept for the backward pass."""
+    return layers_apart(layers, params, rngs, shared, x1, x2)[0]
+
+
+def stack(layers: Sequence[Sequence[Half]], params, rngs, shared, x1, x2):
+    """Repeats of some layers, of which the backward pass keeps the outputs alone.
+
+    Args:
+      layers: (f, g) of each layer of a repeat; functions, not arrays in disguise: what
+        they read beside their arguments must not be traced.
+      params: for each layer (of f, of g), with a leading axis of repeats.
+      rngs: likewise, keys.
+      shared: see `layer`.
+      x1: the first stream; its dtype is that of the sums, whatever the halves compute
+        in. In bfloat16 the inputs found again are not those that were given.
+      x2: the second.
+
+    Returns:
+      (y1, y2).
+    """
+    params, rngs = (tuple(map(tuple, x)) for x in (params, rngs))
+    return _stack_function(layers)(params, rngs, shared, x1, x2)
+
+
+def _stack_function(layers):
+    @jax.custom_vjp
+    def run(params, rngs, shared, x1, x2):
+        return plain_stack(layers, params, rngs, shared, x1, x2)
+
+    def forward(params, rngs, shared, x1, x2):
+        outputs, _, kept = layers_apart(layers, params, rngs, shared, x1, x2)
+        return outputs, (params, rngs, shared, outputs, kept)
+
+    def backward(saved, gradients):
+        params, rngs, shared, outputs, kept = saved
+
+        def body(carry, inputs):
+            outputs, gradients = carry
+            params, rngs, kept = inputs
+            found = []
+            for i in reversed(range(len(layers))):
+                outputs, gradients, mine = _undo(
+                    layers[i], params[i], rngs[i], shared, kept[i], outputs, gradients
+                )
+                found.insert(0, mine)
+            return (outputs, gradients), tuple(found)
+
+        (_, gradients), d_params = jax.lax.scan(
+            body, (outputs, gradients), (params, rngs, kept), reverse=True
+        )
+        return d_params, None, None, *gradients
+
+    run.defvjp(forward, backward)
+    return run

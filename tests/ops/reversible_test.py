@@ -1,0 +1,139 @@
+"""Reversible stacks: gradients of plain autodiff, inputs found again, flat memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax.ops import reversible
+
+WIDTH = 8
+
+
+def tanh_half(params, x, rng, shared, kept):
+    """A map with dropout, and a choice by rounding that must be found again."""
+    if kept is None:
+        kept = jnp.argsort(x["a"], axis=-1)
+    keep = jax.random.bernoulli(rng, 0.8, x["a"].shape)
+    turned = jnp.take_along_axis(x["a"], kept, axis=-1)
+    out = jnp.tanh(turned @ params["w"]) * keep * shared
+    return {"a": out}, kept
+
+
+def linear_half(params, x, rng, shared, kept):
+    del rng, shared
+    return {"a": jnp.sin(x["a"] @ params["w"]) + params["b"].reshape(1, 1, -1)}, kept
+
+
+def of_layers(repeats, seed=0, dtype=np.float64):
+    """(layers, params, rngs, streams): two layers a repeat."""
+    rng = np.random.default_rng(seed)
+
+    def weights(*shape):
+        return (0.3 * rng.normal(size=(repeats, *shape))).astype(dtype)
+
+    tanh = [{"w": weights(WIDTH, WIDTH)} for _ in range(2)]
+    linear = [{"w": weights(WIDTH, WIDTH), "b": weights(WIDTH)} for _ in range(2)]
+    layers = ((tanh_half, linear_half), (linear_half, tanh_half))
+    params = ((tanh[0], linear[0]), (linear[1], tanh[1]))
+    keys = jax.random.split(jax.random.key(3), (2, 2, repeats))
+    rngs = tuple((keys[i, 0], keys[i, 1]) for i in range(2))
+    streams = [{"a": rng.normal(size=(2, 5, WIDTH)).astype(dtype)} for _ in range(2)]
+    return layers, params, rngs, streams
+
+
+def unrolled(layers, params, rngs, shared, x1, x2):
+    """The same, a layer after the other, by autodiff."""
+    repeats = jax.tree.leaves(params)[0].shape[0]
+    for i in range(repeats):
+        at = jax.tree.map(lambda x, i=i: x[i], (params, rngs))
+        for halves, mine, keys in zip(layers, *at, strict=True):
+            x1, x2, _ = reversible.layer(halves, mine, keys, shared, x1, x2)
+    return x1, x2
+
+
+def loss_of(stack, layers, rngs, shared):
+    def loss(params, streams):
+        y1, y2 = stack(layers, params, rngs, shared, *streams)
+        return jnp.sum(jnp.sin(y1["a"]) + y2["a"] ** 2)
+
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+
+
+def test_gradients_are_those_of_plain_autodiff_with_dropout():
+    with jax.enable_x64(True):
+        layers, params, rngs, streams = of_layers(3)
+        shared = jnp.asarray(1.25)
+        got = loss_of(reversible.stack, layers, rngs, shared)(params, streams)
+        want = loss_of(unrolled, layers, rngs, shared)(params, streams)
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_in_float32_are_near_those_of_plain_autodiff():
+    layers, params, rngs, streams = of_layers(6, dtype=np.float32)
+    shared = jnp.asarray(1.25)
+    got = loss_of(reversible.stack, layers, rngs, shared)(params, streams)
+    want = loss_of(unrolled, layers, rngs, shared)(params, streams)
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+        assert np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(b)
+
+
+def test_inputs_are_found_again_after_24_layers():
+    layers, params, rngs, streams = of_layers(12, dtype=np.float32)
+    shared = jnp.asarray(1.25)
+    outputs, _, kept = reversible.layers_apart(layers, params, rngs, shared, *streams)
+    zeros = jax.tree.map(jnp.zeros_like, outputs)
+    for i in reversed(range(12)):
+        at = jax.tree.map(lambda x, i=i: x[i], (params, rngs, kept))
+        for halves, mine, keys, ints in reversed([*zip(layers, *at, strict=True)]):
+            outputs, _, _ = reversible._undo(
+                halves, mine, keys, shared, ints, outputs, zeros
+            )
+    for got, want in zip(*map(jax.tree.leaves, (outputs, streams)), strict=True):
+        assert np.abs(got - want).max() < 1e-4
+
+
+def test_what_is_kept_decides_even_if_rounding_would_not():
+    # A half that looks at its stream only through what it kept.
+    def choosy(params, x, rng, shared, kept):
+        del rng, shared
+        if kept is None:
+            kept = (x > 0).astype(jnp.int32)
+        return params * kept, kept
+
+    def nothing(params, x, rng, shared, kept):
+        del params, rng, shared
+        return jnp.zeros_like(x), kept
+
+    keys = jax.random.split(jax.random.key(0), (2, 1))
+    x1, x2 = jnp.array([1e8]), jnp.array([1e-9])
+
+    def loss(params):
+        layers = ((nothing, choosy),)
+        # g reads y1 = x1; f's part of y1 is lost beside 1e8.
+        rngs = ((keys[0], keys[1]),)
+        _, y2 = reversible.stack(layers, ((params, params),), rngs, None, x1, x2)
+        return y2.sum()
+
+    np.testing.assert_array_equal(jax.grad(loss)(jnp.ones((1, 1))), [[1.0]])
+
+
+def temporary_bytes(stack, repeats):
+    """Of a compiled gradient; halves that keep no integers."""
+    _, params, rngs, _ = of_layers(repeats, dtype=np.float32)
+    params = [(x, x) for x in (params[0][1], params[1][0])]
+    layers = [(linear_half, linear_half)] * 2
+    streams = [{"a": jnp.zeros((64, 64, WIDTH))}] * 2
+    lowered = loss_of(stack, layers, rngs, jnp.asarray(1.0)).lower(params, streams)
+    return lowered.compile().memory_analysis().temp_size_in_bytes
+
+
+def test_memory_does_not_grow_with_depth():
+    assert temporary_bytes(reversible.stack, 24) < 1.1 * temporary_bytes(
+        reversible.stack, 6
+    )
+
+
+def test_memory_of_plain_autodiff_grows_with_depth():
+    plain = reversible.plain_stack
+    assert temporary_bytes(plain, 24) > 3 * temporary_bytes(plain, 6)
