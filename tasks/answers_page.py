@@ -12,6 +12,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from tasks.answers_page_drawing import drawing
 from tasks.answers_page_style import PAGE, STYLE
 from tasks.explained import Candidate, Document, Explained, Passage, score_text
 
@@ -214,9 +215,21 @@ class _Article:
         else:
             text = f"<p>{' '.join(shown)}</p>"
         return (
+            f"{self._drawing(document)}"
             f'<details id="{self._name}-{d}"{" open" if is_open else ""}>\n'
             f"<summary>{title}{_count(document)}</summary>\n{text}\n</details>"
         )
+
+    def _drawing(self, document: Document) -> str:
+        if document.sheet is None:
+            return ""
+        texts = [
+            (p.box, p.text, marked(p.text, p.marks, p.ranks))
+            for p in document.passages
+            if p.box is not None
+        ]
+        label = escaped(self._told.wording.drawing)
+        return f"{drawing(document.sheet, texts, label)}\n"
 
     def _passage(
         self,

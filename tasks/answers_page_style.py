@@ -23,7 +23,9 @@ $body
 </html>
 """)
 
-# --p is a probability. Tints stay pale, so that marks stand out of them.
+# --p is a probability. Tints stay pale, so that marks stand out of them. Of a drawing
+# --wide, --high, --x, --y, --w, --h and --f (font) are pixels of the web page, and
+# --unit is what one of them is here.
 STYLE = """\
 :root {
   --paper: #fdfcf9; --ink: #1d1c1a; --quiet: #66635d; --line: #e3dfd6;
@@ -103,7 +105,31 @@ details details { border: 0; padding: 0.1rem 0; }
 details details > summary { font: 0.8125rem/1.4 system-ui, sans-serif; }
 details details > summary { color: var(--quiet); }
 details p { margin: 0.4rem 0 0.3rem; }
+.drawing {
+  position: relative; left: 50%; translate: -50%; width: fit-content;
+  max-width: calc(100vw - 2.5rem); margin: 0 0 1.75rem;
+}
+.frame { max-height: 80vh; overflow: auto; border: 1px solid var(--under); }
+.sheet {
+  --unit: clamp(0.8px, (100vw - 3rem) / var(--wide), 1px);
+  position: relative; overflow: hidden;
+  width: calc(var(--wide) * var(--unit)); height: calc(var(--high) * var(--unit));
+}
+.box {
+  position: absolute; overflow: hidden; outline: 1px solid var(--line);
+  left: calc(var(--x) * var(--unit)); top: calc(var(--y) * var(--unit));
+  width: calc(var(--w) * var(--unit)); height: calc(var(--h) * var(--unit));
+  font: calc(var(--f) * var(--unit))/1.2 system-ui, sans-serif;
+  overflow-wrap: anywhere;
+}
+.box .rank {
+  font: 700 max(0.7em, 0.5625rem)/0 system-ui, sans-serif; vertical-align: 0.2em;
+}
+.box > span { background: var(--paper); unicode-bidi: isolate; }
 footer { margin-top: 3rem; }
 footer p { margin: 0.5rem 0 0; }
-@media print { details { break-inside: avoid; } }
+@media print {
+  details { break-inside: avoid; }
+  .frame { max-height: none; overflow: visible; }
+}
 """

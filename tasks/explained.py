@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 _WIDTH = 88
 _SHOWN_CANDIDATES = 5
@@ -21,6 +21,7 @@ class Wording:
       answer: over the answer; "" if the candidates say all of it.
       places: over the list of the places that an answer rests on; "" for no list.
       candidates: over the candidates, of which `{}` is the number.
+      drawing: over the drawing of a document, if it has one.
       legend: at the end of the page.
       headed_by_id: whether a record is known by its id and not by the question, which
         is the same for all.
@@ -30,8 +31,26 @@ class Wording:
     answer: str = "Answer"
     places: str = "Resting on"
     candidates: str = "Among {} candidates"
+    drawing: str = "As it is laid out"
     legend: str = "Marked: the answer. Tinted: what supports it."
     headed_by_id: bool = False
+
+
+class Box(NamedTuple):
+    """Where a text stands on a sheet, and how large its letters are; in pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    font_size: float
+
+
+class Sheet(NamedTuple):
+    """What boxes stand on; what reaches over its edge is not seen. In pixels."""
+
+    width: float
+    height: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +68,8 @@ class Passage:
         or where a candidate is mentioned; ascending and apart.
       ranks: which of the candidates each mark is of, from 1; () where it does not
         matter.
+      box: where it stands on the document's sheet; None if it is not drawn, as nothing
+        blank is.
     """
 
     text: str
@@ -57,6 +78,7 @@ class Passage:
     marks: tuple[tuple[int, int], ...] = ()
     score: float | None = None
     ranks: tuple[tuple[int, ...], ...] = ()
+    box: Box | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,11 +90,13 @@ class Document:
       passages: sentences of running text, or paragraphs.
       paragraphs: whether they are paragraphs, which may have lines and, with tabs
         between them, cells.
+      sheet: on which passages are drawn that have a box; None: nothing is drawn.
     """
 
     title: Passage
     passages: tuple[Passage, ...]
     paragraphs: bool = False
+    sheet: Sheet | None = None
 
 
 @dataclasses.dataclass(frozen=True)

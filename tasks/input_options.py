@@ -23,7 +23,9 @@ _SWITCHES = (("flat", "no global token but [CLS]"),)
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the options of all data sets to a command line."""
-    group = parser.add_argument_group("natural_questions alone")
+    group = parser.add_argument_group(
+        "natural_questions; --tokens_per_block also openkp"
+    )
     for name, kind, text in _FLAGS:
         group.add_argument(f"--{name}", type=kind, help=text)
     for name, text in _SWITCHES:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 
 from etc_jax import structure as st
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.types import Rows
+from tasks import fixed_blocks
 from tasks.multihop import Sizes, Window
 from tasks.natural_questions_labels import (
     NULL,
@@ -29,6 +31,7 @@ from tasks.natural_questions_labels import (
 from tasks.natural_questions_records import Record, Span, top_spans
 from tasks.offsets import encode
 from tasks.records import BadRecordError
+from tasks.task import InputOptions
 
 # Of the paper (section 4); strides are those of `default_stride`.
 SIZES_512 = Sizes(long_length=512, global_length=128)
@@ -39,7 +42,7 @@ NOT_DRAWN = "window without an answer, not drawn"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(InputOptions):
     """How inputs are made.
 
     Attributes:
@@ -64,11 +67,26 @@ class Options:
     def __post_init__(self):
         if self.flat and self.tokens_per_block is not None:
             raise ValueError("flat has no global tokens: leave tokens_per_block out")
+        fixed_blocks.check(self.tokens_per_block)
         for name in ("null_share", "unanswerable_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
         if self.question_tokens < 1 or (self.stride is not None and self.stride < 1):
             raise ValueError(f"{self}: question_tokens and stride must be at least 1")
+
+    def stride_for(self, long_length: int) -> int:
+        """Pieces from one window of this length to the next."""
+        return self.stride or default_stride(long_length)
+
+    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+        """See `InputOptions.shaping`; an article is cut into windows by the lengths."""
+        n = sizes.long_length
+        found = {**super().shaping(sizes), "stride": self.stride_for(n)}
+        found["long_length"] = n
+        if not self.flat and self.tokens_per_block is None:
+            # Paragraphs that have no room share a global token.
+            found["global_length"] = sizes.global_length
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +145,7 @@ def features(
       ValueError: if the sizes do not go with the options, or the tokenizer lacks a
         special token.
     """
-    stride = options.stride or default_stride(sizes.long_length)
+    stride = options.stride_for(sizes.long_length)
     if not official_quirks:
         _check_sizes(sizes, options, stride)
     builder = _Builder(record, tokenizer, sizes, options, official_quirks)
@@ -153,11 +171,10 @@ def _check_sizes(sizes: Sizes, options: Options, stride: int) -> None:
             f" a question of {options.question_tokens}, fewer than the stride {stride};"
             " raise long_length, or lower stride or question_tokens"
         )
-    need = options.question_tokens + 3
-    if options.flat:
-        need = 1
-    elif options.tokens_per_block is not None:
-        need = -(-sizes.long_length // options.tokens_per_block)
+    if options.tokens_per_block is not None:
+        fixed_blocks.check_room(options.tokens_per_block, sizes)
+        return
+    need = 1 if options.flat else options.question_tokens + 3
     if sizes.global_length < need:
         raise ValueError(
             f"global_length is {sizes.global_length}, expected {need} at least, for "
@@ -278,8 +295,9 @@ class _Builder:
         links = np.full(len(candidate), -1, st.LINK_DTYPE)
         ids = [self._ids["nq_cls"]]
         if (block := self._options.tokens_per_block) is not None:
-            links[:used] = np.arange(used) // block
-            return [self._ids["sentence"]] * -(-used // block), links
+            lengths = fixed_blocks.block_lengths(used, block)
+            links[:used] = np.repeat(np.arange(len(lengths)), lengths)
+            return [self._ids["sentence"]] * len(lengths), links
         if self._options.flat:
             links[0] = 0
             return ids, links

@@ -20,7 +20,13 @@ from tasks.openkp_decoding import (
     write,
 )
 from tasks.openkp_explained import explain
-from tasks.openkp_features import SIZES, OpenkpWindow, features, model_inputs
+from tasks.openkp_features import (
+    SIZES,
+    OpenkpWindow,
+    Options,
+    features,
+    model_inputs,
+)
 from tasks.openkp_records import Record, parse, read
 from tasks.task import Task
 
@@ -28,6 +34,7 @@ __all__ = [
     "SIZES",
     "TASK",
     "OpenkpWindow",
+    "Options",
     "Record",
     "decode",
     "decode_each",
@@ -57,5 +64,6 @@ TASK = Task(
     gold=official_gold,
     score=scoring.score,
     explain=explain,
+    options=Options(),
     lines=True,
 )

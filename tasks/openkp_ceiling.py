@@ -13,13 +13,21 @@ from etc_jax.scoring import openkp as scoring
 from tasks import openkp_decoding as decoding
 from tasks.ceiling_report import Ceiling, Loss
 from tasks.multihop import Sizes
-from tasks.openkp_features import OpenkpWindow, features, find_occurrences
+from tasks.openkp_features import (
+    OpenkpWindow,
+    Options,
+    features,
+    find_occurrences,
+)
 from tasks.openkp_records import MAX_KEYPHRASES, read
 from tasks.records import BadRecordError, Problems
 
 
 def openkp_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
+    paths: Sequence[str | os.PathLike],
+    tokenizer: Tokenizer,
+    sizes: Sizes,
+    options: Options = Options(),  # noqa: B008  (frozen)
 ) -> Ceiling:
     """The ceiling of OpenKP files.
 
@@ -36,7 +44,7 @@ def openkp_ceiling(
         windows: list[OpenkpWindow] = []
         predictions[record.id] = []
         try:
-            windows = features(record, tokenizer, sizes)
+            windows = features(record, tokenizer, sizes, options=options)
         except BadRecordError as e:
             losses.append(Loss(record.id, str(e)))
         predictions |= decoding.decode(decoding.gold_outputs(windows), windows)
@@ -65,8 +73,8 @@ def _reason(phrase: str, window: OpenkpWindow) -> str:
     if not find_occurrences([[phrase]], words, record.elements):
         there = f" {phrase} " in f" {record.text.lower()} "
         return "is in no element as a whole" if there else "is not in the text"
-    fits = int(np.sum(window.structure.global_example_ids > 0))
-    if not find_occurrences([[phrase]], words, record.elements[:fits]):
+    fit = record.elements[: window.num_elements]
+    if not find_occurrences([[phrase]], words, fit):
         return "did not fit into the input"
     if np.all(window.labels["length"] > 0):
         return f"comes after {MAX_KEYPHRASES} others"

@@ -7,22 +7,36 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tasks.explained import Candidate, Document, Explained, Passage, Wording
+from tasks.explained import (
+    Box,
+    Candidate,
+    Document,
+    Explained,
+    Passage,
+    Sheet,
+    Wording,
+)
 from tasks.openkp_decoding import Phrase, decode_each
 from tasks.openkp_features import OpenkpWindow, find_occurrences
-from tasks.openkp_records import Record
+from tasks.openkp_records import FEATURES, Record
 
 Span = tuple[int, int]
 Ranks = tuple[int, ...]
+
+# Larger than what pages have (see `openkp_visual.BOX_RANGES`): a few of their elements
+# stand far outside, to be hidden, and would make all others tiny.
+_LARGEST = Sheet(width=2000.0, height=20_000.0)
 
 WORDING = Wording(
     question="Page",
     answer="",
     places="",
     candidates="{} keyphrases, the best first",
+    drawing="The page, as it is laid out",
     legend="Marked: where the page has a keyphrase, with its place in the list. "
     "Keyphrases are ranked by their best place; the number behind one is the "
-    "probability of all its places together.",
+    "probability of all its places together. Drawn: the elements that have a place "
+    "on the page; below it stand all of them, in the order in which the model reads.",
     headed_by_id=True,
 )
 
@@ -69,12 +83,38 @@ def _candidates(
 def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
     words = record.text.split(" ")
     passages = []
-    for start, stop in record.elements.tolist():
+    for (start, stop), look in zip(
+        record.elements.tolist(), record.features, strict=True
+    ):
         own = words[start:stop]
         places = list(_places(own, phrases))
         marks, ranks = tuple(x for x, _ in places), tuple(x for _, x in places)
-        passages.append(Passage(" ".join(own), marks=marks, ranks=ranks))
-    return Document(Passage("Text"), tuple(passages), paragraphs=True)
+        text = " ".join(own)
+        box = _box(look) if text.strip() else None
+        passages.append(Passage(text, marks=marks, ranks=ranks, box=box))
+    boxes = [passage.box for passage in passages if passage.box is not None]
+    return Document(
+        Passage("Text"), tuple(passages), paragraphs=True, sheet=_sheet(boxes)
+    )
+
+
+def _box(look: np.ndarray) -> Box | None:
+    """Where an element stands, of its `FEATURES`; None if nothing is seen of it."""
+    names = ("x", "y", "width", "height", "font_size")
+    box = Box(*(float(look[FEATURES.index(name)]) for name in names))
+    has_area = min(box.width, box.height, box.font_size) > 0
+    begins = box.left < _LARGEST.width and box.top < _LARGEST.height
+    ends = box.left + box.width > 0 and box.top + box.height > 0
+    return box if has_area and begins and ends else None
+
+
+def _sheet(boxes: Sequence[Box]) -> Sheet | None:
+    """As much of the page as has boxes."""
+    if not boxes:
+        return None
+    right = max(box.left + box.width for box in boxes)
+    bottom = max(box.top + box.height for box in boxes)
+    return Sheet(min(right, _LARGEST.width), min(bottom, _LARGEST.height))
 
 
 def _places(

@@ -1,7 +1,8 @@
 """OpenKP pages as inputs and labels (ETC paper, appendix C).
 
 Whole elements of the DOM are taken until the next one does not fit. Each has a global
-token, to which its words are tied; there is no CLS and no question.
+token, to which its words are tied; there is no CLS and no question. In the ablation
+with fixed blocks, global tokens do not know of elements.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
 from etc_jax.ops.ngrams import MAX_WORDS
 from etc_jax.types import Rows
-from tasks import multihop
+from tasks import fixed_blocks, multihop
 from tasks.multihop import Sizes, Window
 from tasks.openkp_records import MAX_KEYPHRASES, MAX_URL_CHARS, Record
 from tasks.openkp_visual import visual_arrays
 from tasks.records import BadRecordError
+from tasks.task import InputOptions
 
 SIZES = Sizes(long_length=4096, global_length=512)
 
@@ -31,8 +33,33 @@ _OFFICIAL_SENTENCE = 1
 
 
 @dataclasses.dataclass(frozen=True)
+class Options(InputOptions):
+    """How inputs are made.
+
+    Attributes:
+      tokens_per_block: the paper's ablation "fixed blocks": a global token for so many
+        long ones, whatever they are; None: one an element.
+    """
+
+    tokens_per_block: int | None = None
+
+    def __post_init__(self):
+        fixed_blocks.check(self.tokens_per_block)
+
+    def problem(self, objective: Any) -> str | None:
+        """See `InputOptions.problem`; the look of an element has its global token."""
+        if self.tokens_per_block is None or not objective.visual_features:
+            return None
+        return (
+            f"tokens_per_block={self.tokens_per_block} leaves no global token that is "
+            "an element, but objective.visual_features is True: looks are of elements; "
+            "set it to False"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class OpenkpWindow(Window):
-    """A page of which the global tokens 0, 1, ... are the elements.
+    """A page of which the global tokens 0, 1, ... are the elements, or fixed blocks.
 
     `labels` has of up to three keyphrases, in the order of the record, -1 for none:
 
@@ -42,12 +69,14 @@ class OpenkpWindow(Window):
 
     Attributes:
       words: of the input, as the page spells them.
+      num_elements: how many elements of the page are in the input: the first ones.
       extra: what the model takes besides: `long_words` int32 `[n]`, the word that a
         long token is a piece of, -1 for padding; and `visual`, a dict of what
-        `visual_arrays` makes.
+        `visual_arrays` makes: of no element with fixed blocks.
     """
 
     words: tuple[str, ...]
+    num_elements: int
     extra: dict[str, Any]
 
     axes: ClassVar = {
@@ -64,6 +93,7 @@ def features(
     tokenizer: Tokenizer,
     sizes: Sizes = SIZES,
     *,
+    options: Options = Options(),  # noqa: B008  (frozen)
     official_quirks: bool = False,
 ) -> list[OpenkpWindow]:
     """The one window of a page.
@@ -74,7 +104,9 @@ def features(
     Args:
       record: the page.
       tokenizer: with the special tokens of official ETC.
-      sizes: lengths of the input.
+      sizes: lengths of the input. There are at most as many elements as global tokens,
+        but any number with fixed blocks.
+      options: see there.
       official_quirks: what the official code does wrong is done wrong too: global
         tokens have the same id in every vocabulary; words without a piece, such as
         those between two spaces, are words; keyphrases longer than five words take
@@ -84,9 +116,15 @@ def features(
     Raises:
       BadRecordError: if not even the first element fits, or with quirks, there are
         more words than long tokens.
-      ValueError: if the tokenizer lacks a special token.
+      ValueError: if the tokenizer lacks a special token, or the fixed blocks of a full
+        input have no room.
     """
-    page = _page(record, tokenizer, sizes, official_quirks)
+    block = options.tokens_per_block
+    if block is not None:
+        fixed_blocks.check_room(block, sizes)
+    most = sizes.global_length if block is None else None
+    page = _page(record, tokenizer, sizes.long_length, most, official_quirks)
+    lengths, looks = _global_tokens(page, record, block)
     occurrences = find_occurrences(
         record.keyphrases or (),
         page.words,
@@ -95,7 +133,7 @@ def features(
     )
     n, g = sizes.long_length, sizes.global_length
     token = _OFFICIAL_SENTENCE if official_quirks else tokenizer.special_id("sentence")
-    number = len(page.elements)
+    number = len(lengths)
     window = OpenkpWindow(
         record=record,
         tokens=Rows(_padded(page.ids, n, 0), _padded([token] * number, g, 0)),
@@ -103,13 +141,14 @@ def features(
             _padded([SENTENCE_TYPE] * len(page.ids), n, 0),
             _padded([GLOBAL_TYPE] * number, g, 0),
         ),
-        structure=plain_text(page.pieces, long_length=n, global_length=g),
+        structure=plain_text(lengths, long_length=n, global_length=g),
         labels=_labels(occurrences, n),
         unusable=_why_unusable(record, occurrences, official_quirks),
         words=tuple(page.words),
+        num_elements=len(page.elements),
         extra={
             "long_words": _padded(page.word, n, -1),
-            "visual": visual_arrays(record.features[:number], g),
+            "visual": visual_arrays(looks, g),
         },
     )
     return [window]
@@ -132,6 +171,15 @@ def model_inputs(windows: Sequence[OpenkpWindow]) -> dict[str, Any]:
         "long_words": np.stack([window.extra["long_words"] for window in windows]),
         "visual": {name: np.stack([x[name] for x in looks]) for name in looks[0]},
     }
+
+
+def _global_tokens(
+    page: _Page, record: Record, block: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(long tokens of each, features of those that are elements: all or none)."""
+    if block is not None:
+        return fixed_blocks.block_lengths(len(page.ids), block), record.features[:0]
+    return page.pieces, record.features[: len(page.elements)]
 
 
 def _padded(values: Sequence[int], length: int, fill: int) -> np.ndarray:
@@ -171,29 +219,34 @@ class _Page(NamedTuple):
     pieces: np.ndarray
 
 
-def _page(record: Record, tokenizer: Tokenizer, sizes: Sizes, quirks: bool) -> _Page:
-    elements = record.elements[: sizes.global_length]
+def _page(
+    record: Record,
+    tokenizer: Tokenizer,
+    room: int,
+    most_elements: int | None,
+    quirks: bool,
+) -> _Page:
+    elements = record.elements[:most_elements]
     words = record.text.split(" ")[: elements[-1, 1]]
     ids = _ids_of(words, tokenizer)
     lengths = np.array([len(x) for x in ids])
     # Of words, and of words that have pieces, before each place.
     pieces = np.concatenate([[0], np.cumsum(lengths)])
-    number = int(np.sum(pieces[elements[:, 1]] <= sizes.long_length))
+    number = int(np.sum(pieces[elements[:, 1]] <= room))
     if not number:
         raise BadRecordError(
             "too large",
             f"{record.id!r}: {pieces[elements[0, 1]]} tokens in the first element, but "
-            f"there is room for {sizes.long_length}; raise the lengths",
+            f"there is room for {room}; raise the lengths",
         )
     elements = elements[:number]
     stop = int(elements[-1, 1])
     words, lengths = words[:stop], lengths[:stop]
     kept = np.ones(stop, bool) if quirks else lengths > 0
-    if np.sum(kept) > sizes.long_length:
+    if np.sum(kept) > room:
         raise BadRecordError(
             "too large",
-            f"{record.id!r}: {np.sum(kept)} words, but there is room for "
-            f"{sizes.long_length}",
+            f"{record.id!r}: {np.sum(kept)} words, but there is room for {room}",
         )
     place = np.concatenate([[0], np.cumsum(kept)])
     return _Page(

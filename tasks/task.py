@@ -26,6 +26,32 @@ Decoded = Any
 Setting = float | None
 
 
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """How inputs are made, where a data set leaves a choice: its fields, if any."""
+
+    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+        """What shapes inputs, by name.
+
+        Args:
+          sizes: of an input, by which a default may go.
+
+        Returns:
+          The options, and those lengths that do more than to cut off what is behind.
+        """
+        del sizes
+        return dataclasses.asdict(self)
+
+    def problem(self, objective: Any) -> str | None:
+        """Why a model does not take such inputs; None if it does.
+
+        Args:
+          objective: the section of that name of the model's config.
+        """
+        del objective
+        return None
+
+
 def only(of_windows: Sequence[Any]) -> Any:
     """What the one window of a record says.
 
@@ -64,8 +90,8 @@ class Task:
       score: (gold of records, content of the official file) -> official figures.
       explain: (outputs, windows, setting) -> for each window what of it a reader wants
         to see.
-      options: how inputs are made, a frozen dataclass that `features` has been given,
-        or takes by default; None if there is nothing to choose.
+      options: how inputs are made; `features` has been given them, or takes them by
+        default.
       drawn_by: names of those that choose windows to train on and shape none.
       pool: what a setting makes of all windows of a record, in order -> its prediction.
       pool_explained: the same of what `explain` makes -> what a reader is shown.
@@ -93,7 +119,7 @@ class Task:
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
-    options: Any = None
+    options: InputOptions = InputOptions()
     drawn_by: tuple[str, ...] = ()
     pool: Callable[[Sequence[Decoded]], Prediction] = only
     pool_explained: Callable[[Sequence[Any]], Explained] = only
@@ -133,13 +159,18 @@ class Task:
     @property
     def option_values(self) -> dict[str, Any]:
         """The options by name, as JSON takes them; {} if there are none."""
-        return {} if self.options is None else dataclasses.asdict(self.options)
+        return dataclasses.asdict(self.options)
 
     @property
     def changed_options(self) -> dict[str, Any]:
         """The options that are not those by default."""
-        usual = {} if self.options is None else dataclasses.asdict(type(self.options)())
+        usual = dataclasses.asdict(type(self.options)())
         return {k: x for k, x in self.option_values.items() if x != usual[k]}
+
+    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+        """What makes windows those that they are; see `InputOptions.shaping`."""
+        found = self.options.shaping(sizes)
+        return {k: x for k, x in found.items() if k not in self.drawn_by}
 
     def with_options(self, values: Mapping[str, Any]) -> Task:
         """The same with some options changed.

@@ -141,8 +141,8 @@ def test_what_only_draws_windows_does_not_shape_them(cache):
 # --- training -------------------------------------------------------------------------
 
 
-def job_of(train, held_back, options, folder):
-    data = {"paths": (str(train.path),), "held_back_paths": (str(held_back.path),)}
+def job_of(train, held_back, options, folder, **data):
+    data |= {"paths": (str(train.path),), "held_back_paths": (str(held_back.path),)}
     data["input_options"] = options
     made = finetuned_run.config(NAME, **{f"data__{k}": x for k, x in data.items()})
     return make_job(made, folder)
@@ -167,6 +167,45 @@ def test_caches_of_other_options_than_the_config_says_are_refused(cache, tmp_pat
         # What is to be added makes the cache fit.
         job_of(named, named, ast.literal_eval(given), tmp_path)
     job_of(blocks, blocks, options, tmp_path)
+
+
+def test_options_that_say_what_holds_anyway_make_no_difference(cache, tmp_path):
+    usual = cache()
+    stride = nq.Options().stride_for(SIZES.long_length)
+    said = cache(f"--stride={stride}", out="said")
+    assert said.num_windows == usual.num_windows
+    job_of(usual, said, (), tmp_path)
+    job_of(usual, usual, (f"stride={stride}", "flat=false"), tmp_path)
+    job_of(said, said, ("question_tokens=32", "seed=3"), tmp_path)
+    with pytest.raises(ValueError, match="prepared with the options by default, but"):
+        job_of(usual, usual, (f"stride={stride + 1}",), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["long_length", "global_length"])
+@pytest.mark.parametrize("more", [-1, 8])
+def test_windows_of_other_lengths_than_the_config_says_are_refused(
+    cache, tmp_path, name, more
+):
+    made = cache(f"--{name}={getattr(SIZES, name) + more}", "--stride=40")
+    want = getattr(SIZES, name)
+    with pytest.raises(ValueError, match="other windows") as caught:
+        job_of(made, made, ("stride=40",), tmp_path)
+    said = str(caught.value)
+    assert f"{made.path} was prepared with --{name}={want + more}, but" in said
+    assert f"data.{name} is {want}:" in said and f"again with --{name}={want}" in said
+    given = re.search(f"give --config.data.{name}=(.*?),", said)[1]
+    # What is to be given makes the cache fit.
+    job_of(made, made, ("stride=40",), tmp_path, **{name: int(given)})
+
+
+@pytest.mark.parametrize("flag", ["flat=true", "tokens_per_block=16"])
+def test_global_lengths_may_differ_where_no_paragraph_has_a_token(
+    cache, tmp_path, flag
+):
+    made = cache(f"--{flag.removesuffix('=true')}", "--global_length=12")
+    job_of(made, made, (flag,), tmp_path)
+    with pytest.raises(ValueError, match="but data.long_length is 150:"):
+        job_of(made, made, (flag,), tmp_path, long_length=150)
 
 
 # --- evaluating -----------------------------------------------------------------------

@@ -17,6 +17,7 @@ from etc_jax.objectives.batch_checks import (
     wrong_ids,
     wrong_structure,
 )
+from etc_jax.training import data_set
 from etc_jax.training.job import Job
 
 
@@ -87,7 +88,7 @@ def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
                 f"{config.objective.name!r}; name a cache of that task"
             )
         _check_quirks(config, cache)
-        _check_options(config, cache)
+        _check_shaping(config, cache)
         size = cache.header["vocab_size"]
         if size != config.data.vocab_size:
             raise ValueError(
@@ -108,14 +109,37 @@ def _check_quirks(config: Config, cache: WindowCache) -> None:
         )
 
 
-def _check_options(config: Config, cache: WindowCache) -> None:
-    made, asked = cache.input_options, config.data.input_options
-    if set(made) != set(asked):
-        how = ", ".join(made) or "the options by default"
+def _check_shaping(config: Config, cache: WindowCache) -> None:
+    """Refuses windows that evaluation, which goes by the config, would make otherwise.
+
+    Options may be left out where they say what holds by default. Lengths may differ
+    where they do no more than to cut off what is behind.
+
+    Raises:
+      ValueError: naming the lengths or options that differ, and what to do; or as for
+        `task_of`.
+    """
+    task = data_set.task_of(config)
+    sizes = type(task.sizes)
+    asked = task.shaping(sizes(config.data.long_length, config.data.global_length))
+    made_with = data_set.with_options(config, cache.input_options)
+    made = made_with.shaping(sizes(*cache.sizes))
+    both = made.keys() & asked.keys()
+    for name in ("long_length", "global_length"):
+        if name in both and made[name] != asked[name]:
+            raise ValueError(
+                f"{cache.path} was prepared with --{name}={made[name]}, but data.{name}"
+                f" is {asked[name]}: a record would become other windows in evaluation;"
+                f" give --config.data.{name}={made[name]}, or prepare the files again "
+                f"with --{name}={asked[name]}"
+            )
+    if made != asked:
+        how = ", ".join(cache.input_options) or "the options by default"
         raise ValueError(
-            f"{cache.path} was prepared with {how}, but data.input_options is {asked}; "
-            f'give --config.data.input_options="{made}", so that the model is '
-            "evaluated on inputs of the same kind, or prepare the files again"
+            f"{cache.path} was prepared with {how}, but data.input_options is "
+            f"{config.data.input_options}; give --config.data.input_options="
+            f'"{cache.input_options}", so that the model is evaluated on inputs of the '
+            "same kind, or prepare the files again"
         )
 
 

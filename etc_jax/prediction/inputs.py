@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import os
 import pathlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax.config import Config
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import UserError
 
-# A package beside this one: what it has is found by name.
-_TASKS = "tasks"
-
-
-def task_module(name: str) -> Any:
-    """A module of the package of data sets.
-
-    Raises:
-      UserError: if that package is not there.
-    """
-    try:
-        return importlib.import_module(f"{_TASKS}.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != _TASKS:
-            raise
-        raise UserError(
-            "the data sets are not installed: they lie in the folder tasks of the "
-            "repository; run this there"
-        ) from error
-
-
-def task_of(config: Config, options: Sequence[str] = ()) -> Any:
-    """The data set that a model was trained on; see `tasks.task.Task`.
-
-    Args:
-      config: of the run, whose inputs are made in the same way.
-      options: of inputs, as "stride=256", in place of those of the run.
-
-    Raises:
-      ValueError: if there is no such data set, option or value.
-    """
-    task = task_module("task").find(config.objective.name)
-    texts = (*config.data.input_options, *options)
-    return task.with_options(task_module("input_options").parsed(task, texts))
+__all__ = [
+    "Input",
+    "RecordReader",
+    "make_input",
+    "task_module",
+    "task_of",
+    "tokenizer_of",
+]
 
 
 def tokenizer_of(saved: bytes) -> Tokenizer:

@@ -143,17 +143,22 @@ def test_a_forgotten_model_to_start_from_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "arg, lengths",
+    "task, arg, lengths",
     [
-        ("512", (512, 128)),
-        ("8192", (8192, 460)),
-        ("fixed_blocks", (4096, 43)),
-        ("512,fixed_blocks", (512, 6)),
+        ("nq", "512", (512, 128)),
+        ("nq", "8192", (8192, 460)),
+        ("nq", "fixed_blocks", (4096, 43)),
+        ("nq", "512,fixed_blocks", (512, 6)),
+        ("openkp", "512", (512, 512)),
+        ("openkp", "fixed_blocks", (4096, 43)),
+        ("openkp", "512,fixed_blocks", (512, 6)),
     ],
 )
-def test_lengths_of_natural_questions_are_those_of_the_paper(arg, lengths):
-    data = load("etc_base_nq", arg).data
+def test_lengths_of_variants_are_those_of_the_paper(task, arg, lengths):
+    data = load(f"etc_base_{task}", arg).data
     assert (data.long_length, data.global_length) == lengths
+    blocks = ("tokens_per_block=97",) if "fixed_blocks" in arg else ()
+    assert data.input_options == blocks
 
 
 @pytest.mark.parametrize("name", ["etc_base_nq", "etc_large_nq", "bert_base_nq"])
@@ -192,6 +197,7 @@ def test_the_bert_of_a_window_sees_all_of_it_and_nothing_else():
     [
         ("etc_base_openkp", "", "first", True),
         ("etc_base_openkp", "max_loss,no_visual", "best", False),
+        ("etc_base_openkp", "512,fixed_blocks", "first", False),
         ("etc_large_openkp", "", "best", True),
         ("etc_large_openkp", "first_occurrence", "first", True),
     ],

@@ -79,9 +79,3 @@ def test_a_record_that_does_not_fit_is_an_input_without_a_window(files, saved):
     assert got.windows == () and got.id == record.id
     kind, message = got.problem
     assert kind == "too large" and repr(record.id) in message
-
-
-def test_without_the_data_sets_it_is_said_where_they_are(monkeypatch):
-    monkeypatch.setattr("etc_jax.prediction.inputs._TASKS", "no_such_package")
-    with pytest.raises(UserError, match="they lie in the folder tasks"):
-        task_module("task")

@@ -4,7 +4,7 @@ import collections
 import re
 
 import pytest
-from answers_page_samples import ANSWERS, ENDLESS, EVIL
+from answers_page_samples import ANSWERS, ENDLESS, EVIL, OPENKP_ELEMENTS
 from headless_browser import NO_BROWSER, NO_FONT, find_programs, open_browser
 
 from tasks.answers_page import page
@@ -25,6 +25,8 @@ PROSE = (
     "Kite festival3 in Ton",
     "Lawrence Hargrave2 box kite1",
     "The kite festival3 of Ton is held in May .",
+    "May box kite1",
+    "Lawrence Hargrave2",
 )
 # What is marked, and where it stands; keyphrases have their ranks behind them.
 MARKS = {
@@ -35,7 +37,8 @@ MARKS = {
         *(("box kite1", PROSE[4]), ("Lawrence Hargrave2", PROSE[4])),
         *(("box kite1", PROSE[4]), ("Kite festival3", PROSE[5])),
         *(("Lawrence Hargrave2", PROSE[6]), ("box kite1", PROSE[6])),
-        ("kite festival3", PROSE[7]),
+        *(("kite festival3", PROSE[7]), ("box kite1", PROSE[8])),
+        ("Lawrence Hargrave2", PROSE[9]),
     ],
 }
 # Lines under the headings of answers, in their order.
@@ -69,7 +72,7 @@ LOOK = """
 (() => {
   const behind = (node) => node ? [getComputedStyle(node).backgroundColor,
                                    ...behind(node.parentElement)] : [];
-  return [...document.querySelectorAll('mark')].map((node) => {
+  return [...document.querySelectorAll('.passage mark')].map((node) => {
     node.scrollIntoView({block: 'center'});
     const box = node.getClientRects()[0];
     const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
@@ -97,12 +100,39 @@ TEXTS = """
 })()
 """
 UNFOLD = "document.querySelectorAll('details').forEach((node) => { node.open = true; })"
-# Elements that reach beyond the window, once all is unfolded.
+# Elements that reach beyond the window, once all is unfolded. A drawing lies in a frame
+# that scrolls.
 OVERFLOWING = """
-[...document.body.querySelectorAll('*')]
+[...document.body.querySelectorAll(':not(.frame *)')]
   .filter((node) => [...node.getClientRects()].some(
     (box) => box.width && (box.left < 0 || box.right > innerWidth + 0.5)))
   .map((node) => node.outerHTML.slice(0, 200))
+"""
+# Of the drawing: its frame and sheet, and of each box its place, what it says in how
+# large letters, and its marks, each with its place and whether it is seen after
+# scrolling there. Places are relative to the sheet.
+DRAWING = """
+(() => {
+  const sheet = document.querySelector('.sheet'), frame = sheet.closest('.frame');
+  const place = (node) => {
+    const [box, origin] = [node.getBoundingClientRect(), sheet.getBoundingClientRect()];
+    return [box.x - origin.x, box.y - origin.y, box.width, box.height];
+  };
+  const mark = (node) => {
+    node.scrollIntoView({block: 'center', inline: 'center'});
+    const box = node.getClientRects()[0];
+    const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+    return {text: node.textContent, place: place(node),
+            seen: node.contains(document.elementFromPoint(x, y))};
+  };
+  const boxes = [...sheet.querySelectorAll('.box')].map((node) => ({
+    text: node.innerText, place: place(node),
+    letters: parseFloat(getComputedStyle(node).fontSize),
+    shown: node.checkVisibility(), marks: [...node.querySelectorAll('mark')].map(mark),
+  }));
+  return {boxes, sheet: place(sheet), frame: [frame.clientWidth, frame.clientHeight],
+          reach: [frame.scrollWidth, frame.scrollHeight]};
+})()
 """
 LINKS = "[...document.querySelectorAll('a')].map((node) => node.getAttribute('href'))"
 # Scrolls to a link and gives its middle; a link may be broken into lines.
@@ -300,3 +330,73 @@ def test_every_text_can_be_read(browser, pages, task, dark):
         assert contrast(ink, background(text["behind"])) > LEAST_CONTRAST, text
     paper = luminance(background(texts[0]["behind"]))
     assert paper < 0.02 if dark else paper > 0.9
+
+
+# --- the drawing of a page ------------------------------------------------------------
+
+# Pixels of the web page, and what one of them is at each width of the window.
+SHEET = (1150, 430)
+UNITS = {1280: 1.0, 1100: (1100 - 48) / 1150, 390: 0.8}
+DRAWN_MARKS = {
+    OPENKP_ELEMENTS[1][0]: ["box kite1", "Lawrence Hargrave2", "box kite1"],
+    "Kite festival in Ton": ["Kite festival3"],
+    OPENKP_ELEMENTS[7][0]: ["kite festival3"],
+    "May box kite": ["box kite1"],
+}
+
+
+@pytest.fixture
+def drawn(browser, pages):
+    """Opens the page of keyphrases at a width; what its drawing is like."""
+
+    def drawn(width):
+        browser.open(pages["openkp"], width=width)
+        return browser.evaluate(DRAWING)
+
+    return drawn
+
+
+@pytest.mark.parametrize("width", UNITS)
+def test_every_element_is_drawn_where_the_web_page_has_it(drawn, width):
+    got, unit = drawn(width), UNITS[width]
+    wanted = dict(OPENKP_ELEMENTS)
+    nowhere = ("Lawrence Hargrave box kite", "Lawrence Hargrave")
+    boxes = {re.sub(r"(?<=[a-z])[123]", "", x["text"]): x for x in got["boxes"]}
+    assert boxes.keys() == {" ".join(text.split()) for text in wanted} - {*nowhere}
+    for text, box in boxes.items():
+        x, box_width, y, height, *_, font, _ = wanted[text]
+        want = [side * unit for side in (x, y, box_width, height)]
+        assert box["shown"] and box["place"] == pytest.approx(want, abs=0.02)
+        assert box["letters"] <= font * unit + 0.02
+    assert boxes["Home"]["letters"] == pytest.approx(14 * unit, abs=0.02)
+    sheet = [0, 0, *(side * unit for side in SHEET)]
+    assert got["sheet"] == pytest.approx(sheet, abs=0.02)
+
+
+@widths
+def test_keyphrases_are_marked_inside_of_their_boxes(drawn, width):
+    got = drawn(width)
+    marked = {}
+    for box in got["boxes"]:
+        text = re.sub(r"(?<=[a-z])[123]", "", box["text"])
+        marked[text] = [mark["text"] for mark in box["marks"]]
+        left, top, box_width, height = box["place"]
+        for mark in box["marks"]:
+            x, y, mark_width, mark_height = mark["place"]
+            assert mark["seen"], mark
+            assert left <= x and x + mark_width <= left + box_width + 0.5
+            # The colour of a mark is a little higher than a line.
+            assert top - 1 <= y and y + mark_height <= top + height + 1
+    assert {text: marks for text, marks in marked.items() if marks} == DRAWN_MARKS
+
+
+@widths
+def test_a_drawing_is_legible_and_can_be_scrolled_to_its_end(drawn, width):
+    got = drawn(width)
+    assert min(box["letters"] for box in got["boxes"]) > 11
+    frame_width, frame_height = got["frame"]
+    assert frame_width <= width - 40 and frame_height <= 0.8 * 800
+    _, _, sheet_width, sheet_height = got["sheet"]
+    want = [max(frame_width, sheet_width), max(frame_height, sheet_height)]
+    assert got["reach"] == pytest.approx(want, abs=1)
+    assert (sheet_width > frame_width) == (width == 390)

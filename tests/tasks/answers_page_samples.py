@@ -135,20 +135,35 @@ NATURAL_QUESTIONS = [
     )
 ]
 
-OPENKP = pages.page(
+
+def _look(x, y, width, height, font):
+    """Of an element of a web page; see `openkp_samples.PLAIN`."""
+    return [*map(float, (x, width, y, height)), 1.0, 0.0, 0.0, 1.0, float(font), 0.0]
+
+
+# Of each element the text and the look. Some are nowhere to be seen on the page.
+OPENKP_ELEMENTS = (
+    ("Box Kites and how they fly", _look(40, 20, 700, 44, 32)),
     (
-        "Box Kites and how they fly",
         "A box kite is a kite of four sides . Lawrence Hargrave made the first box "
         "kite in 1893 .",
-        f"See {ENDLESS} {EVIL}",
-        "Home",
-        "About us",
-        "Kite festival in Ton",
-        "Lawrence Hargrave box kite",
-        "The kite festival of Ton is held in May .",
+        _look(40, 90, 560, 60, 16),
     ),
+    (f"See {ENDLESS} {EVIL}", _look(40, 180, 560, 120, 16)),
+    ("Home", _look(900, 20, 60, 20, 14)),
+    ("About us", _look(970, 20, 80, 20, 14)),
+    ("Kite festival in Ton", _look(900, 90, 250, 24, 18)),
+    ("Lawrence Hargrave box kite", _look(-9999, 0, 600, 18, 14)),  # off the page
+    # An element in another, in whose text it has its place.
+    ("The kite festival of Ton is held in May .", _look(900, 130, 250, 300, 14)),
+    ("May box kite", _look(920, 300, 120, 18, 14)),
+    ("Lawrence Hargrave", _look(40, 320, 0, 18, 14)),  # without a width
+)
+OPENKP = pages.page(
+    [text for text, _ in OPENKP_ELEMENTS],
     ("box kite", "Lawrence Hargrave", "kite festival"),
     "https://kites.example/box-kites?from=<b>&amp;to=ton",
+    looks=[look for _, look in OPENKP_ELEMENTS],
 )
 
 

@@ -141,12 +141,22 @@ def test_ids_beyond_a_table_are_named(caches, tmp_path, name, rows):
         ("wikihop", {"data.vocab_size": 30}, "vocabulary of .* ids, but data.vocab"),
         ("wikihop", {"data.long_length": 40}, "raise data.long_length, or"),
         ("wikihop", {"data.official_quirks": True}, "prepared without --official_q"),
-        ("wikihop", {"data.input_options": ("x=1",)}, "with the options by default"),
+        ("wikihop", {"data.input_options": ("x=1",)}, "wikihop has no option x; there"),
     ],
 )
 def test_a_cache_that_does_not_fit_is_refused(caches, tmp_path, task, changes, message):
     with pytest.raises(ValueError, match=message):
         make_job(config_of(task, caches[task], **changes), tmp_path)
+
+
+@pytest.mark.parametrize("lengths", [(64, 24), (63, 23), (4096, 256)])
+def test_lengths_that_only_cut_off_may_be_others(caches, tmp_path, lengths):
+    names = ("data.long_length", "data.global_length")
+    changes = dict(zip(names, lengths, strict=True))
+    job = make_job(config_of("hotpotqa", caches["hotpotqa"], **changes), tmp_path)
+    batch = job.train_batch(0, np.arange(4))
+    assert batch["long_tokens"].shape == (4, lengths[0])
+    assert batch["global_tokens"].shape == (4, lengths[1])
 
 
 def test_text_cannot_stand_for_prepared_inputs(caches):

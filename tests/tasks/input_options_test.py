@@ -3,6 +3,7 @@ import argparse
 import pytest
 
 from tasks import input_options
+from tasks.multihop import Sizes
 from tasks.task import find
 
 
@@ -70,3 +71,23 @@ def test_changed_options_can_be_changed_again():
     again = task.with_options({"seed": 5})
     assert (again.options.stride, again.options.seed) == (3, 5)
     assert again.features.keywords == {"options": again.options}
+
+
+def test_what_shapes_windows_is_told_with_its_defaults():
+    found, sizes = find("natural_questions"), Sizes(512, 128)
+    usual = found.shaping(sizes)
+    assert usual == {
+        "question_tokens": 32,
+        "stride": 128,
+        "tokens_per_block": None,
+        "flat": False,
+        "long_length": 512,
+        "global_length": 128,
+    }
+    assert found.with_options({"stride": 128, "seed": 9}).shaping(sizes) == usual
+    assert found.with_options({"stride": 64}).shaping(sizes) != usual
+    # Lengths that only cut off what is behind shape nothing.
+    for name in ("hotpotqa", "wikihop"):
+        assert find(name).shaping(sizes) == {}
+    blocks = find("openkp").with_options({"tokens_per_block": 97})
+    assert blocks.shaping(sizes) == {"tokens_per_block": 97}

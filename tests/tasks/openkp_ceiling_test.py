@@ -8,14 +8,17 @@ from openkp_samples import page, write_lines
 from etc_jax.data.tokenizer import open_tokenizer
 from tasks.multihop import Sizes
 from tasks.openkp_ceiling import openkp_ceiling
+from tasks.openkp_features import Options
 from tasks.openkp_records import read
 
 SIZES = Sizes(long_length=30, global_length=6)
 
 
-def ceiling(tmp_path, *pages, sizes=SIZES):
+def ceiling(tmp_path, *pages, sizes=SIZES, block=None):
     values = [page(**{"url": str(i), **p}) for i, p in enumerate(pages)]
-    return openkp_ceiling([write_lines(tmp_path, values)], tokenizer(), sizes)
+    options = Options(tokens_per_block=block)
+    file = write_lines(tmp_path, values)
+    return openkp_ceiling([file], tokenizer(), sizes, options)
 
 
 def test_pages_that_come_back_whole_lose_nothing(tmp_path):
@@ -55,6 +58,19 @@ def test_what_does_not_fit_is_a_loss(tmp_path):
     none = ceiling(tmp_path, {}, sizes=Sizes(1, 6))
     assert set(none.scores.metrics.values()) == {0.0}
     assert "too large: '0': 2 tokens" in none.losses[0].reason
+
+
+def test_with_fixed_blocks_only_the_long_tokens_limit_a_page(tmp_path):
+    pages = {"phrases": ["country", "Ton", "york"]}
+    by_element = ceiling(tmp_path, pages, sizes=Sizes(15, 2))
+    assert [loss.reason for loss in by_element.losses] == [
+        "'country' did not fit into the input",
+        "'york' is not in the text",
+    ]
+    whole = ceiling(tmp_path, pages, sizes=Sizes(15, 2), block=8)
+    assert [loss.reason for loss in whole.losses] == ["'york' is not in the text"]
+    cut = ceiling(tmp_path, pages, sizes=Sizes(14, 2), block=8)
+    assert cut.losses == by_element.losses
 
 
 @pytest.mark.parametrize("sizes", [Sizes(4096, 512), Sizes(512, 128)])

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from multihop_samples import tokenizer
-from openkp_samples import record
+from openkp_samples import PLAIN, TITLE, record
 
 from etc_jax.ops.ngrams import NO_NGRAM
+from tasks.explained import Box, Sheet
 from tasks.multihop import Sizes
 from tasks.openkp_explained import explain
 from tasks.openkp_features import features
@@ -59,3 +60,62 @@ def test_phrases_stand_in_the_order_of_the_prediction():
     assert got.answer == "mill, old"
     assert [c.text for c in got.candidates] == ["mill", "old"]
     np.testing.assert_allclose([c.probability for c in got.candidates], [0.4, 0.6])
+
+
+# --- boxes ----------------------------------------------------------------------------
+
+
+def look(**changes):
+    """`PLAIN` with some numbers changed."""
+    names = ("x", "width", "y", "height", "block", "inline", "heading", "leaf", "font")
+    values = dict(zip((*names, "bold"), PLAIN, strict=True)) | changes
+    return list(values.values())
+
+
+def page_of(*looks, texts=None):
+    """The page of an explanation, whose elements look so."""
+    texts = texts or ("mill",) * len(looks)
+    made = record(texts, phrases=["mill"], looks=looks)
+    [window] = features(made, tokenizer(), Sizes(30, 6))
+    logits = np.full((1, 5, 30), NO_NGRAM)
+    logits[0, 0, 0] = 0.0
+    [got] = explain(logits, [window])
+    return got.documents[0]
+
+
+def test_boxes_are_those_of_the_elements():
+    page = page_of(TITLE, PLAIN)
+    # The file has the width before y.
+    want = [Box(40, 20, 600, 40, 28), Box(40, 70, 600, 18, 14)]
+    assert [p.box for p in page.passages] == want
+    assert page.sheet == Sheet(width=640, height=88)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"width": 0.0},
+        {"height": -1.0},
+        {"font": 0.0},
+        {"x": -600.0},
+        {"y": -18.0},
+        {"x": 2000.0},
+        {"y": 20_000.0},
+    ],
+)
+def test_an_element_of_which_nothing_is_seen_has_no_box(changes):
+    page = page_of(PLAIN, look(**changes))
+    assert [p.box is None for p in page.passages] == [False, True]
+    assert page.sheet == Sheet(640, 88)
+    nothing = page_of(look(**changes))
+    assert nothing.sheet is None and nothing.passages[0].box is None
+
+
+def test_an_element_without_a_word_has_no_box():
+    page = page_of(PLAIN, look(y=900.0), texts=("mill", ""))
+    assert [p.box is None for p in page.passages] == [False, True]
+
+
+def test_an_element_that_reaches_far_out_does_not_make_the_others_tiny():
+    page = page_of(PLAIN, look(x=-20.0, width=90_000.0, height=70_000.0))
+    assert page.sheet == Sheet(2000, 20_000) and page.passages[1].box.left == -20

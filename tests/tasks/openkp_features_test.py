@@ -4,20 +4,33 @@ from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 from openkp_samples import BODY, PLAIN, TITLE, page, record
 
+from configs import etc_base_openkp
+from etc_jax import builders
+from etc_jax import config as config_lib
 from etc_jax import structure as st
 from etc_jax.ops.visual import FLAGS, NUM_FONTS, Visual, crosses, dense_features
+from etc_jax.prediction.inputs import task_of
 from tasks import openkp_visual
 from tasks.multihop import Sizes
-from tasks.openkp_features import features, find_occurrences, model_inputs
+from tasks.openkp_features import (
+    Options,
+    features,
+    find_occurrences,
+    model_inputs,
+)
 from tasks.openkp_records import parse
 from tasks.records import BadRecordError
 
 SIZES = Sizes(long_length=30, global_length=6)
 
 
-def window(*args, sizes=SIZES, quirks=False, **changes):
+def window(*args, sizes=SIZES, quirks=False, block=None, **changes):
     [made] = features(
-        record(*args, **changes), tokenizer(), sizes, official_quirks=quirks
+        record(*args, **changes),
+        tokenizer(),
+        sizes,
+        options=Options(tokens_per_block=block),
+        official_quirks=quirks,
     )
     return made
 
@@ -108,6 +121,117 @@ def test_global_tokens_are_those_of_the_vocabulary_but_with_quirks():
     ]
     assert [row.tolist() for row in ids] == [[2, 2, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
     assert byte_bpe().pieces([2]) == ["</s>"]
+
+
+# --- fixed blocks ---------------------------------------------------------------------
+
+
+def test_the_layout_of_fixed_blocks():
+    texts = ("Old mills", "Ton .", "of Ton")
+    made = window(texts, phrases=["Ton"], block=3, sizes=Sizes(18, 6))
+    pieces = tokenizer().pieces(made.tokens.long)
+    assert pieces[:8] == ["old", "mill", "##s", "ton", ".", "of", "ton", "[PAD]"]
+    assert made.structure.links[:8, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, -1]
+    assert made.tokens.global_.tolist() == [1, 1, 1, 0, 0, 0]
+    assert made.structure.global_example_ids.tolist() == [1, 1, 1, 0, 0, 0]
+    assert not made.types.global_.any() and made.num_elements == 3
+    st.validate(made.structure, st.Rules(radius=2, max_distance=2))
+
+
+@pytest.mark.parametrize("block", [5, 8, 15, 30])
+def test_fixed_blocks_are_those_of_the_builder(block):
+    """Every token sees, under the same labels, what it sees in the builder's form."""
+    made = window(block=block)
+    used = int(made.structure.long_example_ids.sum())
+    want = builders.fixed_blocks(used, block, long_length=30, global_length=6)
+    rules = st.Rules(radius=4, max_distance=2, hard_g2l=True)
+    for sees in (st.l2l, st.l2g, st.g2l, st.g2g):
+        got, expected = (_seen(sees, rules, x) for x in (made.structure, want))
+        np.testing.assert_array_equal(got[0], expected[0])
+        np.testing.assert_array_equal(
+            np.where(got[0], got[1], -1), np.where(got[0], expected[1], -1)
+        )
+        assert got[0].any()
+
+
+def _seen(sees_fn, rules, structure):
+    """(who sees whom, under which label) of one kind of attention."""
+    sides = {"l": structure.long_tokens(), "g": structure.global_tokens()}
+    one, other = (sides[x] for x in sees_fn.__name__.split("2"))
+    seen = sees_fn(rules, st.as_rows(one), st.as_columns(other))
+    return tuple(np.asarray(x) for x in seen)
+
+
+def test_all_but_the_global_tokens_are_those_of_elements():
+    by_element, made = window(), window(block=7)
+    np.testing.assert_array_equal(made.tokens.long, by_element.tokens.long)
+    words = [x.extra["long_words"] for x in (made, by_element)]
+    np.testing.assert_array_equal(*words)
+    assert found(made) == found(by_element) and made.words == by_element.words
+    for name, array in made.extra["visual"].items():
+        assert by_element.extra["visual"][name].any() and not array.any(), name
+
+
+def test_fixed_blocks_take_elements_until_the_tokens_do_not_fit():
+    # Two global tokens, which are not enough for four elements, and one long token less
+    # than the last element needs.
+    assert window(sizes=Sizes(15, 2), block=15).num_elements == 4
+    made = window(sizes=Sizes(14, 2), block=8)
+    assert made.num_elements == 3 and made.words[-1] == "burned"
+    with pytest.raises(BadRecordError, match="too large: .* 2 tokens in the first"):
+        window(sizes=Sizes(1, 1), block=1)
+
+
+def test_a_page_without_a_piece_has_no_block():
+    made = window(("\u200b", "\u200b"), phrases=["a"], block=5)
+    assert not made.structure.global_example_ids.any() and made.num_elements == 2
+
+
+def test_blocks_that_do_not_go_with_the_sizes_are_refused():
+    with pytest.raises(ValueError, match="global_length is 6, expected 8 at least, fo"):
+        window(block=4)
+    with pytest.raises(ValueError, match="tokens_per_block is 0; expected 1 or more"):
+        Options(tokens_per_block=0)
+
+
+def config_of(arg, **objective):
+    values = etc_base_openkp.get_config(arg)
+    values.data.update(paths=("train",), held_back_paths=("dev",))
+    values.checkpoint.init_from = "models/etc"
+    values.objective.update(objective)
+    return config_lib.from_config_dict(values)
+
+
+@pytest.mark.parametrize(
+    "arg, n, g, blocks",
+    [
+        ("", 4096, 512, None),
+        ("fixed_blocks", 4096, 43, 43),
+        ("512,fixed_blocks", 512, 6, 6),
+    ],
+)
+def test_inputs_of_the_configs_are_those_of_the_paper(arg, n, g, blocks):
+    config = config_of(arg)
+    sizes = Sizes(config.data.long_length, config.data.global_length)
+    assert sizes == Sizes(n, g)
+    page = record(("a",) * 5000, phrases=["a"])
+    [made] = task_of(config).features(page, tokenizer(), sizes)
+    # One token an element: the paper's input ends with its 512th global token.
+    assert made.num_elements == (512 if blocks is None else n)
+    assert made.structure.global_example_ids.sum() == (blocks or 512)
+
+
+def test_looks_do_not_go_with_fixed_blocks():
+    assert not config_of("fixed_blocks").objective.visual_features
+    config = config_of("fixed_blocks", visual_features=True)
+    with pytest.raises(
+        ValueError, match="openkp: tokens_per_block=97 leaves no global"
+    ):
+        task_of(config)
+    # What is asked for counts, in place of what the run had.
+    assert task_of(config, ["tokens_per_block=null"]).options == Options()
+    with pytest.raises(ValueError, match="visual_features is True.*set it to False"):
+        task_of(config_of(""), ["tokens_per_block=8"])
 
 
 # --- look -----------------------------------------------------------------------------

@@ -18,12 +18,22 @@ TEXTS = (
 )
 
 
-def page(texts=TEXTS, phrases=("old mill", "Ton"), url="http://x.org/mill", **changes):
-    """The JSON value of a page of some elements, the first of which is its title."""
+def page(
+    texts=TEXTS,
+    phrases=("old mill", "Ton"),
+    url="http://x.org/mill",
+    looks=None,
+    **changes,
+):
+    """The JSON value of a page of some elements, the first of which is its title.
+
+    `looks` has ten numbers of each, as `PLAIN`.
+    """
     nodes, start = [], 0
-    for i, text in enumerate(texts):
+    looks = looks or [TITLE, *[PLAIN] * (len(texts) - 1)]
+    for i, (text, look) in enumerate(zip(texts, looks, strict=True)):
         end = start + len(text.split(" "))
-        feature = [*(PLAIN if i else TITLE), *BODY]
+        feature = [*look, *BODY]
         nodes.append(
             {
                 "Id": i,

@@ -23,12 +23,17 @@ from tasks.synthetic import natural_questions as invented_questions
 from tasks.synthetic import openkp as invented_pages
 
 BATCH_SIZE, STEPS = 8, 12
-SIZES = {"openkp": Sizes(96, 24), "natural_questions": Sizes(128, 48)}
+SIZES = {
+    "openkp": Sizes(96, 24),
+    "fixed_blocks": Sizes(96, 6),
+    "natural_questions": Sizes(128, 48),
+}
 READ_AHEAD = natural_questions.Options(question_tokens=24, stride=64)
+BLOCKS = {"tokens_per_block": 16}
 
 
 def raw_records(task):
-    if task == "openkp":
+    if task != "natural_questions":
         sizes = invented_pages.OpenkpSizes(others=2, mentions=0, words=40)
         return list(invented_pages.records(BATCH_SIZE, seed=0, sizes=sizes))
     sizes = invented_questions.NaturalQuestionsSizes(nulls=0.0)
@@ -46,9 +51,12 @@ def windows_of(task, values, tokenizer):
     def note(kind, message):
         pytest.fail(f"{kind}: {message}")
 
-    if task == "openkp":
+    if task != "natural_questions":
         records = [openkp.parse(value, note) for value in values]
-        made = [openkp.features(r, tokenizer, SIZES[task]) for r in records]
+        options = openkp.Options(**BLOCKS if task == "fixed_blocks" else {})
+        made = [
+            openkp.features(r, tokenizer, SIZES[task], options=options) for r in records
+        ]
     else:
         records = [natural_questions.parse(value, note) for value in values]
         made = [
@@ -60,7 +68,7 @@ def windows_of(task, values, tokenizer):
 
 @pytest.fixture(scope="module")
 def job_of(tmp_path_factory):
-    """task -> (config, job) on a cache of invented records."""
+    """task, or "fixed_blocks", -> (config, job) on a cache of invented records."""
 
     @functools.cache
     def make(task):
@@ -69,7 +77,10 @@ def job_of(tmp_path_factory):
         folder = tmp_path_factory.mktemp(task)
         n, g = SIZES[task].long_length, SIZES[task].global_length
         windows = windows_of(task, values, tokenizer)
-        write_windows(windows, tokenizer, folder / "cache", WindowSource(task, n, g))
+        blocks = task == "fixed_blocks"
+        name = "openkp" if blocks else task
+        source = WindowSource(name, n, g, options=BLOCKS if blocks else {})
+        write_windows(windows, tokenizer, folder / "cache", source)
         given = config_lib.default_config()
         given.update_from_flattened_dict(
             {
@@ -82,7 +93,9 @@ def job_of(tmp_path_factory):
                 "model.attention": "dense",
                 "model.dropout_rate": 0.0,
                 "model.attention_dropout_rate": 0.0,
-                "objective.name": task,
+                "objective.name": name,
+                "objective.visual_features": not blocks,
+                "data.input_options": ("tokens_per_block=16",) if blocks else (),
                 "data.source": "windows",
                 "data.paths": (str(folder / "cache"),),
                 "data.held_back_paths": (str(folder / "cache"),),
@@ -93,12 +106,12 @@ def job_of(tmp_path_factory):
             }
         )
         config = config_lib.from_config_dict(given)
-        return config, registry.lookup("objective", task)(config, folder)
+        return config, registry.lookup("objective", name)(config, folder)
 
     return make
 
 
-@pytest.mark.parametrize("task", ["openkp", "natural_questions"])
+@pytest.mark.parametrize("task", SIZES)
 def test_the_loss_falls(job_of, task):
     _, job = job_of(task)
     rows = np.arange(BATCH_SIZE)
