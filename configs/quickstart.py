@@ -34,7 +34,7 @@ def get_config(arg: str = ""):
     config.optimizer.update(learning_rate=1e-3, weight_decay=0.01)
     config.schedule.update(name="linear", warmup_steps=60)
     config.train.update(
-        num_steps=400,
+        num_steps=350,
         batch_size=8,
         log_every_steps=25,
         eval_every_steps=100,

@@ -33,7 +33,7 @@ def get_config(arg: str = ""):
     config.optimizer.update(learning_rate=1e-3, b2=0.98, weight_decay=0.01)
     config.schedule.update(name="linear", warmup_steps=20)
     config.train.update(
-        num_steps=150,
+        num_steps=120,
         batch_size=32,
         log_every_steps=10,
         eval_every_steps=30,

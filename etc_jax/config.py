@@ -19,6 +19,7 @@ import ml_collections
 from etc_jax import registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
+    BYTE_SOURCES,
     TASKS,
     CheckpointConfig,
     DataConfig,
@@ -363,6 +364,18 @@ def _objective_has_its_data(config: Config) -> Iterator[Problem]:
             "data.source",
             "is 'windows', inputs of a task, but objective.name='mlm_cpc' learns from "
             f"text; set objective.name to one of {', '.join(TASKS)}",
+        )
+    if name == "causal_lm" and source not in BYTE_SOURCES:
+        yield (
+            "data.source",
+            f"is {source!r}, but objective.name='causal_lm' learns from one of "
+            f"{', '.join(BYTE_SOURCES)}; set it to that",
+        )
+    if name == "mlm_cpc" and source in BYTE_SOURCES:
+        yield (
+            "data.source",
+            f"is {source!r}, which has no sentences, but objective.name='mlm_cpc' "
+            "learns from text; set objective.name to 'causal_lm'",
         )
 
 

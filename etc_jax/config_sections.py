@@ -33,7 +33,8 @@ class ObjectiveConfig:
 
     Attributes:
       name: "mlm_cpc", pre-training (paper, section 3.5); the name of a task,
-        fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop".
+        fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop";
+        "causal_lm", a language model.
       mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
       similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
         a learned temperature.
@@ -85,13 +86,17 @@ class ObjectiveConfig:
 # Objective -> the fields that it alone uses.
 _OWN_FIELDS = {
     "mlm_cpc": ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document"),
+    "causal_lm": (),
     "hotpotqa": (),
     "natural_questions": (),
     "openkp": ("keyphrase_loss", "visual_features"),
     "wikihop": ("final_layer", "label_smoothing"),
 }
 # Objectives that learn a task, from its prepared inputs.
-TASKS = tuple(name for name in _OWN_FIELDS if name != "mlm_cpc")
+TASKS = tuple(n for n in _OWN_FIELDS if n not in ("mlm_cpc", "causal_lm"))
+
+# Sources of language models, whose examples have no sentences.
+BYTE_SOURCES = ("bytes", "byte_images", "duplication")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +106,9 @@ class DataConfig:
     Attributes:
       source: "builtin": the documentation of Python itself; "text" and "jsonl": files;
         "cache": token caches that were exported before; "windows": caches of a task's
-        inputs, by `python -m tasks.prepare`, for fine-tuning.
+        inputs, by `python -m tasks.prepare`, for fine-tuning. For language models:
+        "bytes" of any files, split by position; "byte_images", one `.npy` file of
+        uint8; "duplication", invented sequences 0w0w.
       paths: of files, globs such as "books/*.jsonl.gz"; of caches, their folders.
       held_back_paths: files or caches for evaluation alone; without them a share of
         the documents is held back.
@@ -132,10 +139,22 @@ class DataConfig:
       cpc_share: of the sentences, masked for CPC.
       mlm_capacity: places for masked tokens; None: from the lengths.
       cpc_long_length, cpc_global_length: room for masked sentences; None: likewise.
-      held_back_fraction: share of the documents that is for evaluation alone.
+      held_back_fraction: share of the documents that is for evaluation alone; for
+        source "bytes" of validation, and of test, which stands behind it.
+      scored_length: for source "bytes": how many bytes of an evaluation's window count,
+        the last ones, so that others stand before them; None: all.
     """
 
-    source: Literal["builtin", "text", "jsonl", "cache", "windows"] = "builtin"
+    source: Literal[
+        "builtin",
+        "text",
+        "jsonl",
+        "cache",
+        "windows",
+        "bytes",
+        "byte_images",
+        "duplication",
+    ] = "builtin"
     paths: tuple[str, ...] = ()
     held_back_paths: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
@@ -162,6 +181,7 @@ class DataConfig:
     cpc_long_length: int | None = None
     cpc_global_length: int | None = None
     held_back_fraction: float = 0.05
+    scored_length: int | None = None
 
     def problems(self) -> Iterator[Problem]:
         yield from at_least(
@@ -182,7 +202,7 @@ class DataConfig:
             self, 0, 1, "held_back_fraction", "mlm_share", "cpc_share", open_ends=True
         )
         short = 1 <= self.long_length < self.max_sentence_tokens
-        if short and self.source != "windows":
+        if short and self.source not in ("windows", *BYTE_SOURCES):
             yield (
                 "max_sentence_tokens",
                 f"is {self.max_sentence_tokens}, more than long_length = "
@@ -191,14 +211,22 @@ class DataConfig:
         yield from self._source_problems()
 
     def _source_problems(self) -> Iterator[Problem]:
-        if self.source == "builtin":
+        if self.source in ("builtin", "duplication"):
             for field in ("paths", "held_back_paths"):
                 if getattr(self, field):
-                    yield field, "is given, but source 'builtin' reads no files"
+                    yield field, f"is given, but source {self.source!r} reads no files"
         elif not self.paths:
             yield "paths", f"is empty; name the files or folders of {self.source!r}"
         if self.source in ("cache", "windows") and not self.held_back_paths:
             yield "held_back_paths", "is empty; name a cache to evaluate on"
+        if self.source == "byte_images":
+            for field in ("paths", "held_back_paths"):
+                if len(getattr(self, field)) != 1:
+                    yield field, f"is {getattr(self, field)}; expected one .npy file"
+        if self.source == "bytes" and self.held_back_paths:
+            yield "held_back_paths", "is given, but source 'bytes' is split by position"
+        if self.scored_length is not None and self.source != "bytes":
+            yield "scored_length", f"is given, but source is {self.source!r}, not bytes"
         for field in ("flat", "official_quirks", "input_options"):
             value = getattr(self, field)
             if value and self.source != "windows":

@@ -71,7 +71,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(long_|global_)?mlp/wo/kernel", ("mlp", "embed")),
     (r"mlm_dense/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
-    (r"logits/kernel", ("embed", "vocab")),
+    (r"logits/kernel", (_OWN, "vocab")),
     (r"looks_in/kernel", (_OWN, _OWN)),
     (r"looks_out/kernel", ("embed", _OWN)),
     (r"ngram_\d/kernel", (_OWN, "embed", _OWN)),

@@ -112,7 +112,9 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
         pattern=_period(layers),
         axial_shape=tuple(values["axial_pos_shape"]) if axial else None,
         axial_dims=tuple(values["axial_pos_embds_dim"]) if axial else None,
-        num_buckets=tuple(buckets) if isinstance(buckets, Sequence) else buckets,
+        num_buckets=(buckets,)
+        if isinstance(buckets, int)
+        else buckets and tuple(buckets),
         hash_seed=values["hash_seed"] or 0,
         activation=ACTIVATIONS[values["hidden_act"]],
         attention_dropout_rate=max(rates),
@@ -150,7 +152,7 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
         "axial_pos_embds": c.axial_shape is not None,
         "axial_pos_shape": list(c.axial_shape or (1, c.max_length)),
         "axial_pos_embds_dim": list(c.axial_dims or (half, c.embed_dim - half)),
-        "num_buckets": c.num_buckets,
+        "num_buckets": _as_in_hf(c.num_buckets),
         "hash_seed": c.hash_seed,
         "hidden_act": names[c.activation],
         "tie_word_embeddings": False,
@@ -159,6 +161,12 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
             for kind in KINDS
         },
     }
+
+
+def _as_in_hf(buckets: tuple[int, ...] | None) -> int | list[int] | None:
+    if buckets is None:
+        return None
+    return buckets[0] if len(buckets) == 1 else list(buckets)
 
 
 def _squeezed(axis: int) -> Transform:

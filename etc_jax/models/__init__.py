@@ -1,3 +1,3 @@
 """Model families: named sizes and their assembly from layers."""
 
-from etc_jax.models import etc  # noqa: F401  (registers the family)
+from etc_jax.models import etc, reformer  # noqa: F401  (they register families)

@@ -257,10 +257,17 @@ class ReformerLm(nn.Module):
         x = self.encoder(tokens, example_ids, rotations)
         return self.logits(x).astype(jnp.float32)
 
-    def losses(self, tokens, targets, example_ids=None, rotations=None) -> jax.Array:
-        """Cross entropy of each target in nats, float32 `[b, n]`.
+    def losses(self, tokens, targets, example_ids=None, rotations=None):
+        """Cross entropy of each target, of `logits_chunk_length` tokens at once.
 
-        The logits of `logits_chunk_length` tokens exist at once.
+        Args:
+          tokens: see `Reformer`.
+          targets: int `[b, n]`.
+          example_ids: see `Reformer`.
+          rotations: see `Reformer`.
+
+        Returns:
+          (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
         """
         x = self.encoder(tokens, example_ids, rotations)
         head = self.logits.variables["params"]

@@ -37,8 +37,8 @@ class ReformerConfig:
         a local layer, see `ops.attention.lsh.Look`.
       lsh_chunk_length, lsh_chunks_before, lsh_chunks_after: likewise of sorted tokens.
       num_hashes: rounds of hashing.
-      num_buckets: an even number, or two that are multiplied; None: by the length of
-        each sequence.
+      num_buckets: one even number, or two, which are multiplied; None: by the length
+        of each sequence.
       duplicates: whether a key that is met in several rounds is counted ("count", as
         trax from 2020-04 on and transformers do) or not ("once", as the paper's code).
       rounding: "exact", or "transformers" for the float32 figures of its Reformer; see
@@ -76,7 +76,7 @@ class ReformerConfig:
     lsh_chunks_before: int = 1
     lsh_chunks_after: int = 0
     num_hashes: int = 2
-    num_buckets: int | tuple[int, int] | None = 512
+    num_buckets: tuple[int, ...] | None = (512,)
     duplicates: str = "count"
     rounding: str = "exact"
     hash_seed: int = 0
@@ -216,7 +216,7 @@ def duplication(**changes) -> ReformerConfig:
         "axial_dims": None,
         "lsh_chunk_length": 64,
         "num_hashes": 4,
-        "num_buckets": 32,
+        "num_buckets": (32,),
         "duplicates": "once",
         "dropout_rate": 0.0,
     }
@@ -240,7 +240,7 @@ def imagenet64(**changes) -> ReformerConfig:
         "axial_shape": (64, 192),
         "axial_dims": (512, 512),
         "lsh_chunk_length": 128,
-        "num_buckets": 192,
+        "num_buckets": (192,),
         "dropout_rate": 0.0,
     }
     return dataclasses.replace(ReformerConfig(), **{**sizes, **changes})

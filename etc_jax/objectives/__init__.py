@@ -1,6 +1,7 @@
 """What a model learns: losses on arrays, and the jobs that the training loop runs."""
 
 from etc_jax.objectives import (  # noqa: F401  (they register)
+    causal_lm_job,
     finetuning_job,
     inputs,
     openkp,

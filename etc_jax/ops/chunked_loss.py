@@ -16,8 +16,8 @@ def cross_entropy(
     bias: jax.Array,
     targets: jax.Array,
     chunk_length: int = 0,
-) -> jax.Array:
-    """The negative log-probability of each target.
+) -> tuple[jax.Array, jax.Array]:
+    """The negative log-probability of each target, and whether it is the likeliest.
 
     Args:
       x: `[b, n, e]`.
@@ -27,7 +27,7 @@ def cross_entropy(
       chunk_length: tokens of each row at once; 0: all.
 
     Returns:
-      float32 `[b, n]` in nats.
+      (float32 `[b, n]` in nats, bool `[b, n]`).
     """
     n = x.shape[1]
 
@@ -36,7 +36,8 @@ def cross_entropy(
         logits = x @ kernel.astype(x.dtype)
         logits = logits.astype(jnp.float32) + bias.astype(jnp.float32)[None, None]
         picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-        return jax.nn.logsumexp(logits, axis=-1) - picked
+        hits = jnp.argmax(logits, axis=-1) == targets
+        return jax.nn.logsumexp(logits, axis=-1) - picked, hits
 
     if not chunk_length or n <= chunk_length:
         return losses(x, targets)
@@ -46,5 +47,8 @@ def cross_entropy(
         a = blocking.blocks(a, a.shape[1] // chunk_length, 1)
         return jnp.moveaxis(a, 1, 0)
 
+    def whole(a):
+        return blocking.unblock(jnp.moveaxis(a, 0, 1), 1)[:, :n]
+
     found = jax.lax.map(lambda both: losses(*both), (pieces(x), pieces(targets)))
-    return blocking.unblock(jnp.moveaxis(found, 0, 1), 1)[:, :n]
+    return jax.tree.map(whole, found)

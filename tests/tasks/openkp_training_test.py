@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from multihop_samples import tokenizer
 from openkp_samples import record
@@ -53,7 +54,7 @@ def inputs(windows):
 
 @pytest.fixture(scope="module")
 def descent(windows):
-    """(first parameters, function of a step of either loss): compiled once."""
+    """(first state, function of a step of either loss): compiled once."""
     x, labels = inputs(windows), batch(windows)[3]
     rest = {"places": ngram_mask(num_words(x[3]), len(windows[0].tokens.long))}
     ones = jnp.ones(len(windows))
@@ -68,24 +69,28 @@ def descent(windows):
         )
         return best_share * best + (1 - best_share) * first, logits
 
+    optimizer = optax.adam(0.02)
+
     @jax.jit
-    def step(params, best_share):
+    def step(state, best_share):
+        params, moments = state
         grad_fn = jax.value_and_grad(loss, has_aux=True)
         (value, logits), grads = grad_fn(params, best_share)
-        return jax.tree.map(lambda p, g: p - 0.05 * g, params, grads), value, logits
+        updates, moments = optimizer.update(grads, moments)
+        return (optax.apply_updates(params, updates), moments), value, logits
 
     shapes = jax.eval_shape(MODEL.init, jax.random.key(0), *x)["params"]
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda a: jnp.float32(0.3 * rng.normal(size=a.shape)), shapes)
-    return params, step
+    return (params, optimizer.init(params)), step
 
 
 @pytest.mark.parametrize("best_share", [0.0, 1.0], ids=["first", "best"])
 def test_descent_finds_the_keyphrases_of_two_pages(windows, descent, best_share):
-    params, step = descent
+    state, step = descent
     values = []
     for _ in range(150):
-        params, value, logits = step(params, best_share)
+        state, value, logits = step(state, best_share)
         values.append(float(value))
     assert values[-1] < 0.5 * values[0]
     got = openkp.decode(np.asarray(logits), windows)

@@ -110,7 +110,10 @@ def sio_fixture():
     """The modules under test, with seqio and TensorFlow."""
     if importlib.util.find_spec("seqio") is None:
         pytest.skip('needs the extra "seqio"')
-    return _modules()
+    yield _modules()
+    # No iterator of TensorFlow is left when the process ends. Once a file: it takes
+    # seconds to go through all that jax has compiled.
+    gc.collect()
 
 
 @functools.cache
@@ -225,7 +228,6 @@ def forget_tasks(sio):
     """Empties seqio's registries."""
     sio.seqio.TaskRegistry.reset()
     sio.seqio.MixtureRegistry.reset()
-    gc.collect()  # no iterator of TensorFlow is left when the process ends
 
 
 def read(sio, name, split="train", **kwargs):

@@ -31,6 +31,8 @@ def soak(monkeypatch, workdir, *, steps, every, sample_every):
             gc.collect()
             samples.append((run._step, resident_mib(), count("fd"), count("task")))
 
+    gc.collect()
+    gc.freeze()  # it would take seconds to go through what other tests left
     monkeypatch.setattr(Run, "_one_step", step_and_look)
     config = toy_job.config(
         train__num_steps=steps,
@@ -38,7 +40,10 @@ def soak(monkeypatch, workdir, *, steps, every, sample_every):
         train__eval_every_steps=steps // 4,
         checkpoint__every_steps=every,
     )
-    result = loop.train_and_evaluate(config, workdir)
+    try:
+        result = loop.train_and_evaluate(config, workdir)
+    finally:
+        gc.unfreeze()
     assert result.step == steps
     assert len(list((workdir / "checkpoints").iterdir())) == 3
     for step, mib, files, threads in samples:

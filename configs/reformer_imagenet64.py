@@ -1,0 +1,31 @@
+"""Reformer as a model of images of 64 x 64 pixels (trax, reformer_imagenet64).
+
+    python -m etc_jax.train --config=configs/reformer_imagenet64.py \
+        --workdir=runs/imagenet64 --config.data.paths="('train.npy',)" \
+        --config.data.held_back_paths="('valid.npy',)"
+
+The files hold uint8 `[images, 64, 64, 3]`; an image is the row of its 12,288 bytes. Six
+LSH layers of 1024. `bits` of the evaluation are bits a dimension.
+"""
+
+import dataclasses
+
+from etc_jax import config as config_lib
+from etc_jax.models import reformer
+
+
+def get_config(arg: str = ""):
+    """The config; it has no variants."""
+    config_lib.variants(arg)
+    config = config_lib.default_config("reformer")
+    changes = {"dtype": "bfloat16", "mlp_chunk_length": 4096}
+    changes["logits_chunk_length"] = 4096
+    config.model.update(dataclasses.asdict(reformer.imagenet64(**changes)))
+    config.objective.name = "causal_lm"
+    config.data.update(source="byte_images", vocab_size=256, long_length=12288)
+    config.optimizer.update(
+        learning_rate=1e-3, b1=0.9, b2=0.98, eps=1e-9, weight_decay=0.0
+    )
+    config.schedule.update(name="inverse_sqrt", warmup_steps=4000)
+    config.train.update(num_steps=100_000, batch_size=8, eval_every_steps=1000)
+    return config

@@ -1,0 +1,132 @@
+"""Reformer to transformers and back; and the same figures there."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from etc_jax.conversion import reformer as conversion
+from etc_jax.models.reformer import ReformerConfig, ReformerLm
+
+CONFIG = ReformerConfig(
+    vocab_size=19,
+    embed_dim=12,
+    num_layers=4,
+    pattern=("local", "lsh"),
+    num_heads=2,
+    head_dim=5,
+    mlp_dim=16,
+    max_length=48,
+    axial_shape=(6, 8),
+    axial_dims=(4, 8),
+    local_chunk_length=4,
+    lsh_chunk_length=8,
+    num_buckets=(4,),
+    dropout_rate=0.1,
+    initializer_range=0.4,
+)
+VARIANTS = {
+    "axial": CONFIG,
+    "absolute": dataclasses.replace(CONFIG, axial_shape=None, axial_dims=None),
+    "two factors": dataclasses.replace(CONFIG, num_buckets=(2, 4), causal=False),
+    "by length": dataclasses.replace(CONFIG, num_buckets=None, pattern=("lsh",)),
+}
+
+
+def random_params(config, seed=0):
+    rng = np.random.default_rng(seed)
+    model = ReformerLm(config)
+    tokens = np.zeros((1, 4), np.int32)
+    abstract = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+    return jax.tree.map(
+        lambda x: rng.normal(0.4, 0.5, x.shape).astype(np.float32), abstract
+    )
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_weights_and_config_come_back_as_they_were(name):
+    config = VARIANTS[name]
+    params = random_params(config)
+    exported = conversion.export_hf(params, config)
+    layers = {n.split(".")[3] for n in exported if ".layers." in n}
+    assert layers == {"0", "1", "2", "3"}
+    back, report = conversion.import_hf(exported, config, params)
+    assert not report.missing and not report.unused
+    assert jax.tree.structure(back) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+    values = json.loads(json.dumps(conversion.config_to_hf(config)))
+    assert conversion.config_from_hf(values) == config
+
+
+def test_a_layer_of_a_repeat_goes_to_its_place():
+    params = random_params(CONFIG)
+    exported = conversion.export_hf(params, CONFIG)
+    kernel = params["encoder"]["stack"]["layers"]["lsh_1"]["f"]["attention"]["out"]
+    got = exported["reformer.encoder.layers.3.attention.output.dense.weight"]
+    np.testing.assert_array_equal(got, kernel["kernel"][1].reshape(10, 12).T)
+
+
+def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
+    params = random_params(CONFIG)
+    exported = conversion.export_hf(params, CONFIG)
+    exported["lm_head.decoder.bias"] = exported["lm_head.bias"]
+    back, _ = conversion.import_hf(exported, CONFIG, params)
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+    exported["lm_head.decoder.bias"] = exported["lm_head.bias"] + 1
+    with pytest.raises(ValueError, match=r"lm_head.bias and lm_head.decoder.bias diff"):
+        conversion.import_hf(exported, CONFIG, params)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"model_type": "bert"}, "model_type is 'bert'; expected 'reformer'"),
+        ({"hidden_act": "mish"}, "hidden_act is 'mish'; expected one of"),
+        ({"axial_pos_shape": [5, 8]}, "axial_shape is .5, 8.; expected two numbers"),
+        ({"attn_layers": ["lsh", "full"]}, "pattern is .* expected names of"),
+        (
+            {"lsh_attention_probs_dropout_prob": 0.5},
+            "attention dropout differs by kind of layer",
+        ),
+    ],
+)
+def test_configs_without_a_counterpart_are_refused(change, message):
+    values = conversion.config_to_hf(CONFIG) | change
+    with pytest.raises(ValueError, match=message):
+        conversion.config_from_hf(values)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("length, padding", [(3, 0), (13, 0), (24, 5), (48, 0)])
+@pytest.mark.parametrize("name", ["axial", "two factors"])
+def test_transformers_computes_the_same(name, length, padding, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = dataclasses.replace(VARIANTS[name], rounding="transformers", hash_seed=3)
+    params = random_params(config)
+    params["logits"]["bias"] *= 0  # transformers 5 keeps it and does not add it
+    weights = conversion.export_hf(params, config)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    values = conversion.config_to_hf(config) | {"pad_token_id": 0, "eos_token_id": 2}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    lm = getattr(transformers, values["architectures"][0])
+    theirs = lm.from_pretrained(tmp_path).eval()
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(3, 19, size=(2, length)).astype(np.int32)
+    mask = np.ones_like(tokens)
+    mask[1, length - padding :] = 0
+    with torch.no_grad():
+        want = theirs(
+            torch.tensor(tokens).long(), attention_mask=torch.tensor(mask)
+        ).logits.numpy()
+    torch.manual_seed(config.hash_seed)
+    half = sum(config.num_buckets) // 2
+    rotations = torch.randn(2, config.head_dim, config.num_hashes, half).numpy()
+    model = ReformerLm(config)
+    with jax.default_matmul_precision("highest"):
+        got = model.apply({"params": params}, tokens, mask, rotations)
+    real = mask > 0
+    np.testing.assert_allclose(np.asarray(got)[real], want[real], atol=1e-4, rtol=1e-4)

@@ -1,0 +1,190 @@
+"""The Reformer model: any length, padding, causality, both stacks, sizes."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax.models import reformer
+
+TINY = reformer.ReformerConfig(
+    vocab_size=11,
+    embed_dim=8,
+    num_layers=4,
+    pattern=("local", "lsh"),
+    num_heads=2,
+    mlp_dim=12,
+    max_length=48,
+    axial_shape=(6, 8),
+    axial_dims=(3, 5),
+    local_chunk_length=4,
+    lsh_chunk_length=8,
+    num_buckets=None,
+    dropout_rate=0.0,
+    initializer_range=0.3,
+)
+
+
+def tokens_of(n, seed=0):
+    return np.random.default_rng(seed).integers(1, 11, size=(2, n)).astype(np.int32)
+
+
+@functools.cache
+def params_of(config):
+    model = reformer.ReformerLm(config)
+    return jax.jit(model.init)(jax.random.key(0), tokens_of(16))["params"]
+
+
+def logits_of(config, tokens, **given):
+    model = reformer.ReformerLm(config)
+    run = jax.jit(lambda p: model.apply({"params": p}, tokens, **given))
+    return np.asarray(run(params_of(TINY)))
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 13, 48])
+def test_any_length_up_to_the_longest_works(n):
+    logits = logits_of(TINY, tokens_of(n))
+    assert logits.shape == (2, n, 11)
+    assert np.isfinite(logits).all()
+
+
+def test_what_is_behind_does_not_change_what_was_said_before():
+    # One bucket each way round would let later tokens decide who meets whom: with
+    # chunks of the whole length nobody is hashed.
+    config = dataclasses.replace(TINY, lsh_chunk_length=32, local_chunk_length=4)
+    tokens = tokens_of(16)
+    changed = tokens.copy()
+    changed[:, 9:] = tokens_of(16, seed=1)[:, 9:]
+    first, second = (logits_of(config, x)[:, :9] for x in (tokens, changed))
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+def test_padding_changes_nothing_in_one_chunk():
+    config = dataclasses.replace(TINY, lsh_chunk_length=32, local_chunk_length=32)
+    config = dataclasses.replace(config, causal=False)
+    tokens = tokens_of(12)
+    mask = np.ones((2, 12), np.int32)
+    mask[:, 9:] = 0
+    padded = logits_of(config, tokens, example_ids=mask)[:, :9]
+    np.testing.assert_allclose(logits_of(config, tokens[:, :9]), padded, atol=1e-6)
+
+
+def test_the_stacks_give_the_same_gradients_with_dropout():
+    config = dataclasses.replace(TINY, dropout_rate=0.2, attention_dropout_rate=0.1)
+    tokens = tokens_of(21)
+    found = []
+    for reversible in (True, False):
+        changed = dataclasses.replace(config, reversible=reversible)
+        model = reformer.ReformerLm(changed, deterministic=False)
+
+        def loss(params, model=model):
+            rngs = {"dropout": jax.random.key(1), "lsh": jax.random.key(2)}
+            losses, _ = model.apply(
+                {"params": params}, tokens, tokens, method=model.losses, rngs=rngs
+            )
+            return losses.mean()
+
+        found.append(jax.jit(jax.value_and_grad(loss))(params_of(TINY)))
+    (a, da), (b, db) = found
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+    for x, y in zip(jax.tree.leaves(da), jax.tree.leaves(db), strict=True):
+        assert np.linalg.norm(x - y) <= 1e-5 * np.linalg.norm(y) + 1e-9
+
+
+def test_pieces_of_feed_forward_and_logits_change_nothing():
+    tokens = tokens_of(21)
+    pieces = dataclasses.replace(TINY, mlp_chunk_length=5, logits_chunk_length=6)
+    found = []
+    for config in (TINY, pieces):
+        model = reformer.ReformerLm(config)
+
+        def loss(params, model=model):
+            args = (tokens, tokens)
+            losses, _ = model.apply({"params": params}, *args, method=model.losses)
+            return losses.mean()
+
+        found.append(jax.jit(jax.value_and_grad(loss))(params_of(TINY)))
+    chances = jax.nn.log_softmax(logits_of(TINY, tokens))
+    want = -np.take_along_axis(np.asarray(chances), tokens[..., None], -1).mean()
+    np.testing.assert_allclose(found[0][0], want, rtol=1e-6)
+    for x, y in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+def test_rotations_come_from_the_seed_the_key_or_the_caller():
+    tokens = tokens_of(40)
+    plain = logits_of(TINY, tokens)
+    np.testing.assert_array_equal(logits_of(TINY, tokens), plain)
+    for given in ({"rngs": {"lsh": jax.random.key(5)}}, {"rotations": None}):
+        same = "rotations" in given
+        assert (logits_of(TINY, tokens, **given) == plain).all() == same
+    other = dataclasses.replace(TINY, hash_seed=7)
+    assert (logits_of(other, tokens) != plain).any()
+
+
+def test_axial_positions_are_rows_and_columns_side_by_side():
+    module = reformer.AxialPositions((3, 4), (2, 5), 1.0)
+    params = module.init(jax.random.key(0), 12)["params"]
+    got = module.apply({"params": params}, 10)
+    for place in range(10):
+        want = [params["rows"][place // 4], params["columns"][place % 4]]
+        np.testing.assert_array_equal(got[place], np.concatenate(want))
+
+
+def parameters_by_hand(c):
+    """The sum of all tables, maps and norms, a layer at a time."""
+    e, inner = c.embed_dim, c.num_heads * c.attention_head_dim
+    total = c.vocab_size * e + 2 * e * c.vocab_size + c.vocab_size + 2 * 2 * e
+    if c.axial_shape is None:
+        total += c.max_length * e
+    else:
+        total += sum(a * d for a, d in zip(c.axial_shape, c.axial_dims, strict=True))
+    for kind in c.pattern * (c.num_layers // len(c.pattern)):
+        projections = {"local": 3, "lsh": 2}[kind]
+        total += (projections + 1) * e * inner
+        total += e * c.mlp_dim + c.mlp_dim + c.mlp_dim * e + e + 2 * 2 * e
+    return total
+
+
+@pytest.mark.parametrize(
+    "config", [reformer.enwik8(), reformer.imagenet64(), reformer.duplication()]
+)
+def test_named_sizes_have_the_parameters_that_they_say(config):
+    model = reformer.ReformerLm(config)
+    abstract = jax.eval_shape(
+        lambda: model.init(jax.random.key(0), jnp.ones((1, 256), jnp.int32))
+    )
+    count = sum(x.size for x in jax.tree.leaves(abstract))
+    assert count == parameters_by_hand(config)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"axial_shape": (6, 7)},
+            "expected two numbers whose product is max_len",
+        ),
+        ({"axial_dims": (3, 4)}, "expected two widths whose sum is embed_dim 8"),
+        ({"axial_shape": None}, "axial_dims is given without axial_shape"),
+        ({"num_buckets": (5,)}, r"num_buckets is \(5,\); expected an even number"),
+        ({"num_hashes": 0}, "num_hashes is 0; expected 1 or more"),
+        ({"pattern": ("lsh", "global")}, "pattern is .* expected names of"),
+        ({"num_layers": 3}, "expected whole repeats of the 2 layers of pattern"),
+        ({"num_heads": 3}, "3 does not divide embed_dim 8"),
+        ({"lsh_chunk_length": 0}, "lsh_chunk_length is 0; expected 1 or more"),
+        ({"duplicates": "onec"}, "did you mean 'once'"),
+    ],
+)
+def test_configs_that_do_not_fit_are_named(change, message):
+    config = dataclasses.replace(TINY, **change)
+    with pytest.raises(ValueError, match=message):
+        reformer.ReformerLm(config).init(jax.random.key(0), tokens_of(4))
+
+
+def test_a_sequence_beyond_the_positions_is_refused():
+    with pytest.raises(ValueError, match="the input has 49 tokens, but max_length is"):
+        reformer.ReformerLm(TINY).init(jax.random.key(0), tokens_of(49))
