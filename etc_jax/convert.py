@@ -20,6 +20,12 @@
         --config=configs/etc_base_pretrain.py:shared --config.model.vocab_size=50265 \\
         --activation=source --epsilon=source --types=first --special sentence=cls
 
+    python -m etc_jax.convert --hf=reformer-enwik8 --out=models/enwik8
+    python -m etc_jax.convert --to_hf=models/enwik8 --out=back
+
+        A model of Hugging Face of a family that is here too, and back: from a model
+        that this command wrote, a run or one of its checkpoints. No bit is lost.
+
     python -m etc_jax.convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
 
         A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
@@ -27,7 +33,8 @@
 
 The folder holds model.json, params.safetensors and report.json, which tells what every
 array was made of, what is new and what was left over; from a lift or an export also
-tokenizer.json, if there was a vocabulary. It appears whole or not at all.
+tokenizer.json, if there was a vocabulary; of --to_hf, config.json and
+model.safetensors. It appears whole or not at all.
 """
 
 import argparse
@@ -44,7 +51,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.conversion import bert, etc_heads, native
+from etc_jax.conversion import bert, etc_heads, hugging_face, native
 from etc_jax.conversion.config_file import read_config_file
 from etc_jax.conversion.etc_official import config_from_official, import_official
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
@@ -56,6 +63,7 @@ from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.prediction.export import export_run
 from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.saved_params import read_params
 
 OFFICIAL_CONFIG = "etc_config.json"
 ENCODER = "encoder/"
@@ -79,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         "--official", metavar="CHECKPOINT", type=_path, help="official ETC"
     )
     source.add_argument("--lift", metavar="FOLDER", type=_path, help="BERT or RoBERTa")
+    source.add_argument("--hf", metavar="FOLDER", type=_path, help="of Hugging Face")
+    source.add_argument("--to_hf", metavar="FOLDER", type=_path, help="a model or run")
     source.add_argument("--export", metavar="WORKDIR", help="a fine-tuning run")
     parser.add_argument("--out", required=True, type=_path, help="folder to write")
     parser.add_argument(
@@ -125,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         "sentence=cls; ids are those of official ETC for the vocabulary in FOLDER",
     )
     lifting.add_argument("--seed", type=int, help="of what begins anew; default: 0")
-    exporting = parser.add_argument_group("with --export")
+    exporting = parser.add_argument_group("with --export and --to_hf")
     exporting.add_argument("--step", type=int, help="default: the newest checkpoint")
     return parser
 
@@ -136,6 +146,8 @@ _LIFT_ONLY = ("positions", "types", "activation", "epsilon", "special", "seed")
 _FLAGS = {
     "official": ("etc_config", "verify", "head"),
     "lift": ("config", *_LIFT_ONLY),
+    "hf": (),
+    "to_hf": ("step",),
     "export": ("step",),
 }
 
@@ -153,8 +165,8 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     given = {n for n, v in vars(args).items() if v is not None and v is not False}
     given |= {"config"} if config_argv else set()
     [mode] = given & _FLAGS.keys()
-    foreign = [n for other, names in _FLAGS.items() if other != mode for n in names]
-    if wrong := [f"--{name}" for name in foreign if name in given]:
+    foreign = {n for names in _FLAGS.values() for n in names} - {*_FLAGS[mode]}
+    if wrong := [f"--{name}" for name in sorted(foreign & given)]:
         parser.error(f"{', '.join(wrong)} cannot go with --{mode}")
     if args.lift is not None and not any(a.startswith(_FILE) for a in config_argv):
         parser.error("--lift needs --config=FILE, whose model it makes")
@@ -336,6 +348,26 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
     ]
 
 
+def convert_hf(args: argparse.Namespace) -> str:
+    """A model of Hugging Face -> a saved model; what to tell about it."""
+    params, config, report = hugging_face.read(args.hf)
+    loaded = {path: list(names) for path, names in report.loaded.items()}
+    about = {"made_from": {"hf": str(args.hf)}, "loaded": loaded}
+    native.save(args.out, params, config, about, overwrite=args.overwrite)
+    return f"{len(loaded)} arrays of {type(config).__name__}"
+
+
+def convert_to_hf(args: argparse.Namespace) -> str:
+    """A model of ours -> one that transformers reads; what to tell about it."""
+    if native.exists(args.to_hf):
+        params, config = native.load(args.to_hf)
+    else:
+        saved = read_params(args.to_hf, args.step)
+        params, config = saved.params, saved.config.model
+    count = hugging_face.save(args.out, params, config)
+    return f"{count} arrays of {type(config).__name__}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args, config_argv = _parse(argv)
@@ -345,6 +377,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         native.check_free(args.out, overwrite=args.overwrite)
         if args.official is not None:
             told = convert_official(args)
+        elif args.hf is not None:
+            told = convert_hf(args)
+        elif args.to_hf is not None:
+            told = convert_to_hf(args)
         elif args.export is not None:
             told = export_run(
                 args.export, args.out, step=args.step, overwrite=args.overwrite

@@ -176,7 +176,10 @@ def test_what_does_not_fit_is_told_before_anything_is_made(
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--out=y"], "one of the arguments --official --lift --export is required"),
+        (
+            ["--out=y"],
+            "one of the arguments --official --lift --hf --to_hf --export is required",
+        ),
         (["--lift=bert", "--official=x", "--out=y"], "not allowed with"),
         (["--lift=bert", "--config=config.py"], "--out"),
         (["--lift=bert", "--out=y"], "--lift needs --config=FILE"),
