@@ -1,17 +1,12 @@
-"""The benchmarks of making inputs, at tiny sizes; flat memory, at a larger one."""
+"""The benchmark of making inputs, at tiny sizes."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from benchmarks import prepare, prepare_memory
+from benchmarks import prepare
 from tasks import task as task_lib
 from tasks.records import Problems
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -88,39 +83,3 @@ def test_bad_arguments_are_named(argv, message, capsys):
     with pytest.raises(SystemExit):
         prepare.parse(argv)
     assert message in capsys.readouterr().err
-
-
-def test_a_long_file_is_one_that_can_be_read(tmp_path):
-    count = prepare_memory.long_file(tmp_path / "long.json", 1.5)
-    assert (tmp_path / "long.json").stat().st_size == pytest.approx(1.5e6, rel=0.01)
-    problems = Problems()
-    task = task_lib.find("hotpotqa")
-    records = list(task.read([tmp_path / "long.json"], problems))
-    assert len(records) == count > 200 and not problems.counts
-    assert {len(record.id) for record in records} == {24}
-    assert len({record.question for record in records}) > 90
-
-
-def measured(tmp_path, megabytes, workers):
-    """What the command finds, in a process of its own."""
-    out = tmp_path / "memory.json"
-    command = [sys.executable, "-m", "benchmarks.prepare_memory"]
-    command += [f"--megabytes={megabytes}", f"--workers={workers}", f"--out={out}"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return json.loads(out.read_text())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
-def test_peaks_are_those_of_all_processes(tmp_path):
-    got = measured(tmp_path, 0.2, workers=1)
-    peaks = got["peak_bytes"]
-    # This one, a worker, and the helper that multiprocessing starts.
-    assert len(peaks) == 3 and "self" in peaks
-    assert sum(x > 50 * 2**20 for x in peaks.values()) == 2
-    assert got["growth"] >= 0 and got["records"] > 20
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    assert measured(tmp_path, 100, workers=2)["growth"] < 0.1
