@@ -54,7 +54,7 @@ def small_config(
 
     Args:
       train: to learn from.
-      held_back: to be evaluated on; of the same task and vocabulary.
+      held_back: to be evaluated on; of the same task, vocabulary and options.
       model: fields of `EtcConfig`, but the size of the vocabulary.
     """
     config = config_lib.default_config()
@@ -66,6 +66,7 @@ def small_config(
         source="windows",
         paths=(str(train.path),),
         held_back_paths=(str(held_back.path),),
+        input_options=train.input_options,
         vocab_size=vocab_size,
         long_length=_rounded_up(max(x.long for x in both), _LONG),
         global_length=_rounded_up(max(x.global_ for x in both), _GLOBAL),

@@ -22,19 +22,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import pathlib
-import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import finetuning_runs, report, structure_pretraining
-from benchmarks.finetuning_runs import Spent
+from benchmarks import finetuning_runs, rows, structure_pretraining
+from benchmarks.rows import Comparison, Run
 from benchmarks.structure_items import SETS, ItemSet
 from etc_jax import config as config_lib
 from etc_jax.data.windows import WindowCache
-from etc_jax.training.errors import RunError
 
 # What each row changes in the config.
 ROWS: dict[str, dict[str, Any]] = {
@@ -55,42 +52,8 @@ PRETRAINED: dict[str, dict[str, Any]] = {
 COMPARED = ("structured", "flat")
 WANTED_POINTS = {"wikihop": 10.0, "hotpotqa": 5.0}
 
-MODEL = {
-    "num_types": 16,
-    "embed_dim": 64,
-    "num_layers": 2,
-    "num_heads": 2,
-    "mlp_dim": 128,
-    "radius": 16,
-    "max_distance": 12,
-    "num_labels": 32,
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-    # That of BERT is for widths of 768: narrow layers would hardly begin to learn.
-    "initializer_range": 0.1,
-    "attention": "dense",  # the quickest for inputs as short as these
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Attributes:
-      row: of `ROWS`.
-      seed: of parameters and order.
-      scores: the official figures on the held-back items, in percent.
-      curve: (step, the item set's figure on them in percent), to the end.
-      spent: on it, but not on pre-training.
-      pretraining: spent on that; None without it.
-    """
-
-    row: str
-    seed: int
-    scores: dict[str, float]
-    curve: tuple[tuple[int, float], ...]
-    spent: Spent
-    pretraining: Spent | None = None
+# The dense form is the quickest for inputs as short as these.
+MODEL = rows.MODEL | {"attention": "dense"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,16 +87,18 @@ class Ablation:
 
     def config(self, row: str, seed: int) -> config_lib.Config:
         """The config of one run."""
-        config = finetuning_runs.small_config(*self.caches, MODEL)
-        finetuning_runs.set_training(config, seed=seed, steps=self.steps)
-        # Compiled once for all seeds.
-        config.train.compile_cache_dir = str(self.items / "compile_cache")
+        start = {}
         if row in PRETRAINED:
             before = self.pretraining_folder(row, seed).resolve()
-            config.checkpoint.init_from = str(before)
-            config.checkpoint.init_from_only = ("encoder",)
-        return finetuning_runs.changed(
-            config, [*self.changes, *finetuning_runs.as_changes(ROWS[row])]
+            start = {"init_from": str(before), "init_from_only": ("encoder",)}
+        return rows.config(
+            self.caches,
+            ROWS[row],
+            model=MODEL,
+            seed=seed,
+            steps=self.steps,
+            changes=self.changes,
+            start=start,
         )
 
     def pretraining_config(self, row: str, seed: int) -> config_lib.Config:
@@ -149,79 +114,42 @@ class Ablation:
         """Trains and scores, unless that was done before.
 
         Raises:
-          RunError: see `finetuning_runs.train` and `official_scores`.
+          RunError: see `rows.train_and_score`.
         """
         before = None
         if row in PRETRAINED:
             before = finetuning_runs.train(
                 self.pretraining_config(row, seed), self.pretraining_folder(row, seed)
             )
-        folder = self.folder / f"{row}_seed{seed}"
-        spent = finetuning_runs.train(self.config(row, seed), folder)
-        scores = finetuning_runs.official_scores(
-            folder,
-            folder / "evaluation",
+        return rows.train_and_score(
+            self.config(row, seed),
+            self.folder / f"{row}_seed{seed}",
             self.items / "held_back.json",
+            row=row,
+            figure=self.item_set.figure,
             # The usual one, not the best for the items that are scored.
             threshold=self.item_set.task.setting,
+            pretraining=before,
         )
-        curve = tuple(
-            (line["step"], 100 * line[self.item_set.figure])
-            for line in finetuning_runs.evaluations(folder)
+
+    @property
+    def comparison(self) -> Comparison:
+        """The table that is to be made."""
+        task = self.item_set.task
+        return Comparison(
+            self.run,
+            measure=task.measure,
+            figure=self.item_set.figure,
+            pairs=(COMPARED,),
+            wanted_points=WANTED_POINTS[task.name],
+            about={"task": task.name},
         )
-        percent = {name: 100 * share for name, share in scores.items()}
-        return Run(row, seed, percent, curve, spent, before)
-
-
-# --- table ----------------------------------------------------------------------------
-
-
-def table(runs: Sequence[Run], item_set: ItemSet) -> str:
-    """Each row's score: mean and standard deviation over seeds, and each seed.
-
-    Beside it, the mean learning curve, in which rows that end alike may still differ.
-    """
-    measure, figure = item_set.task.measure, item_set.figure
-    seeds = sorted({run.seed for run in runs})
-    steps = " / ".join(str(step) for step, _ in runs[0].curve)
-    head = ["row", measure, *(f"seed {seed}" for seed in seeds)]
-    head += [f"{figure} at {steps}", "CPU min a run"]
-    lines = []
-    for row in dict.fromkeys(run.row for run in runs):
-        mine = {run.seed: run for run in runs if run.row == row}
-        score = {seed: run.scores[measure] for seed, run in mine.items()}
-        each = [f"{score[s]:.1f}" if s in score else "-" for s in seeds]
-        points = zip(*(run.curve for run in mine.values()), strict=True)
-        means = [statistics.mean(y for _, y in point) for point in points]
-        curve = " / ".join(f"{mean:.1f}" for mean in means)
-        cpu = statistics.mean(run.spent.cpu_secs for run in mine.values()) / 60
-        lines.append([row, _spread(score.values()), *each, curve, f"{cpu:.1f}"])
-    if ahead := lead(runs, measure):
-        each = [f"{ahead[s]:+.1f}" if s in ahead else "-" for s in seeds]
-        difference = " - ".join(COMPARED)
-        lines.append([difference, _spread(ahead.values()), *each, "", ""])
-    return report.table(head, lines)
-
-
-def lead(runs: Sequence[Run], measure: str) -> dict[int, float]:
-    """Points between the rows that are compared, by seeds that both have."""
-    first, second = (
-        {run.seed: run.scores[measure] for run in runs if run.row == row}
-        for row in COMPARED
-    )
-    return {seed: first[seed] - second[seed] for seed in first if seed in second}
-
-
-def _spread(values: Iterable[float]) -> str:
-    values = list(values)
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {spread:.1f}"
 
 
 # --- command line ---------------------------------------------------------------------
 
 
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Ablation:
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
     """Makes the items and checks the config of every run.
 
     Raises:
@@ -239,63 +167,18 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Ablation:
         if row in PRETRAINED:
             structure_pretraining.write_texts(item_set, ablation.items)
             ablation.pretraining_config(row, args.seeds[0])
-    return ablation
-
-
-def compare(args: argparse.Namespace, changes: Sequence[str]) -> list[Run]:
-    """Trains what is missing, seed by seed.
-
-    Raises:
-      ValueError, OSError, RunError: if something given does not fit.
-    """
-    ablation = prepare(args, changes)
-    measure = ablation.item_set.task.measure
-    runs = []
-    for seed in args.seeds:
-        for row in args.rows:
-            runs.append(ablation.run(row, seed))
-            score = runs[-1].scores[measure]
-            print(f"{row}, seed {seed}: {measure} {score:.1f}", flush=True)
-    return runs
-
-
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.structure_ablation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--task", choices=sorted(SETS), default="wikihop")
-    add("--rows", type=report.names(ROWS), default=tuple(ROWS), help=",".join(ROWS))
-    add("--seeds", type=report.integers, default=(0, 1, 2))
-    add("--items", type=int, default=10_000, help="to learn from")
-    add("--held_back", type=int, default=512, help="items to be evaluated on")
-    add("--steps", type=int, help="of a run; default: see the items")
-    add("--pretraining_steps", type=int, default=200, help="of a run before it")
-    add("--workdir", type=pathlib.Path, help="default: runs/structure_ablation/TASK")
-    add("--out", type=pathlib.Path, help="JSON file to write")
-    return parser.parse_known_args(argv)
+    return ablation.comparison
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    args, changes = _parse(argv)
-    try:
-        runs = compare(args, changes)
-    except (ValueError, OSError, RunError) as error:
-        print(f"benchmarks.structure_ablation: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    item_set = SETS[args.task]
-    measure = item_set.task.measure
-    print(table(runs, item_set))
-    if args.out is not None:
-        values = {"task": args.task, "measure": measure, "options": list(changes)}
-        values["runs"] = [dataclasses.asdict(run) for run in runs]
-        args.out.write_text(json.dumps(values, indent=1) + "\n")
-    ahead = lead(runs, measure).values()
-    return 1 if any(points < WANTED_POINTS[args.task] for points in ahead) else 0
+    name = "benchmarks.structure_ablation"
+    options = rows.parser(name, __doc__, ROWS, items=10_000, held_back=512)
+    add = options.add_argument
+    add("--task", choices=sorted(SETS), default="wikihop")
+    add("--steps", type=int, help="of a run; default: see the items")
+    add("--pretraining_steps", type=int, default=200, help="of a run before it")
+    return rows.main(options, argv, prepare)
 
 
 if __name__ == "__main__":

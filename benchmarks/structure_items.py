@@ -43,6 +43,20 @@ LEAST_COUNT = 20
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
+def frequent_words(texts: Iterable[str], special: Iterable[str] = ()) -> Tokenizer:
+    """A vocabulary of whole words; those that come up less often become [UNK].
+
+    Args:
+      texts: that they are in.
+      special: tokens beside those of all trained vocabularies.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    for text in texts:
+        counts.update(_WORD.findall(text.lower()))
+    words = sorted(word for word, n in counts.items() if n >= LEAST_COUNT)
+    return WordPieceTokenizer([*SPECIAL_TOKENS, *special, *words])
+
+
 @dataclasses.dataclass(frozen=True)
 class ItemSet:
     """Invented questions of one task.
@@ -71,12 +85,11 @@ class ItemSet:
 
     def word_tokenizer(self, records: Iterable[Mapping[str, Any]]) -> Tokenizer:
         """A vocabulary of the frequent words: a name that is no mask becomes [UNK]."""
-        counts: collections.Counter[str] = collections.Counter()
-        for record in records:
-            for text in (record[self.question], *self.documents(record)):
-                counts.update(_WORD.findall(text.lower()))
-        words = sorted(word for word, n in counts.items() if n >= LEAST_COUNT)
-        return WordPieceTokenizer([*SPECIAL_TOKENS, *words])
+        return frequent_words(
+            text
+            for record in records
+            for text in (record[self.question], *self.documents(record))
+        )
 
     def make_caches(
         self, folder: pathlib.Path, count: int, held_back: int

@@ -44,6 +44,8 @@ class NaturalQuestionsSizes(Sizes):
       annotators: how many there are: 1 as in training files, 5 as in development
         files, where some of them miss an answer that at least two give, and one may
         see an answer where there is none.
+      apart: words that tell nothing between a document's first sentence, which always
+        names its entity, and its facts.
     """
 
     hops: tuple[int, int] = (1, 2)
@@ -51,6 +53,7 @@ class NaturalQuestionsSizes(Sizes):
     yes_no: float = 0.1
     long_only: float = 0.1
     annotators: int = 1
+    apart: int = 0
 
     def __post_init__(self):
         super().__post_init__()
@@ -62,6 +65,8 @@ class NaturalQuestionsSizes(Sizes):
             )
         if self.annotators < 1:
             raise ValueError(f"annotators must be at least 1, got {self.annotators}")
+        if self.apart < 0:
+            raise ValueError(f"apart must be at least 0, got {self.apart}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +139,7 @@ def _item(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:
     return _value(rng, sizes, is_null=draw >= 1 - sizes.nulls)
 
 
-def _value(rng: random.Random, sizes: Sizes, *, is_null: bool) -> _Item:
+def _value(rng: random.Random, sizes: NaturalQuestionsSizes, *, is_null: bool) -> _Item:
     """What some steps lead to; without an answer, the last step is not told."""
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
@@ -153,7 +158,7 @@ def _value(rng: random.Random, sizes: Sizes, *, is_null: bool) -> _Item:
     return _Item(question, blocks, told.entity, sentence, sentence.fact.value_name)
 
 
-def _about(rng: random.Random, sizes: Sizes) -> _Item:
+def _about(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
     documents = telling.write_documents(rng, sizes, world)
@@ -161,7 +166,7 @@ def _about(rng: random.Random, sizes: Sizes) -> _Item:
     return _Item(question, _padded(rng, sizes, world, documents), chain[0])
 
 
-def _yes_or_no(rng: random.Random, sizes: Sizes) -> _Item:
+def _yes_or_no(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:
     """Whether two entities of one block share a value; they do, of this or its twin."""
     kind = rng.choice(sizes.kinds)
     pair = rng.choice([p for p in PAIRS[kind] if p[0].target != YEAR])
@@ -186,12 +191,14 @@ def _yes_or_no(rng: random.Random, sizes: Sizes) -> _Item:
 
 def _padded(
     rng: random.Random,
-    sizes: Sizes,
+    sizes: NaturalQuestionsSizes,
     world: World,
     documents: list[Document],
     together: Sequence[Entity] = (),
 ) -> list[list[Document]]:
     """A block a document, but one for those of `together`, at the first one's place."""
+    for document in documents:
+        _set_apart(rng, document, sizes.apart)
     everyone = [entity for group in world.entities.values() for entity in group]
     telling.pad(rng, documents, everyone, sizes.words)
     joined = [d for d in documents if d.entity in together]
@@ -202,6 +209,14 @@ def _padded(
         elif document is joined[0]:
             blocks.append(joined)
     return blocks
+
+
+def _set_apart(rng: random.Random, document: Document, words: int) -> None:
+    """Adds sentences without a name behind the first."""
+    while words > 0:
+        text = names.filler(rng)
+        document.sentences.insert(1, Sentence(text))
+        words -= len(text.split())
 
 
 def _said(

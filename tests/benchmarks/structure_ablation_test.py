@@ -8,7 +8,7 @@ from etils import epath
 
 from benchmarks import finetuning_runs, structure_ablation
 from benchmarks.finetuning_runs import Spent
-from benchmarks.structure_ablation import Ablation, Run
+from benchmarks.structure_ablation import Ablation
 from benchmarks.structure_items import SETS
 from etc_jax import config as config_lib
 from etc_jax.training import workdir as workdir_lib
@@ -74,29 +74,6 @@ def test_options_go_to_every_row_and_do_not_undo_it(ablation):
     assert config.data.flat and config.model.radius == 8
     before = ablation(changes).pretraining_config("pretrained", 0)
     assert before.model.radius == 8
-
-
-def of_score(row, seed, score, spent):
-    return Run(row, seed, {"accuracy": score}, ((5, score / 2), (10, score)), spent)
-
-
-def test_the_table_is_of_the_runs():
-    runs = [
-        of_score("structured", 0, 90.0, Spent(200.0, 60.0)),
-        of_score("structured", 1, 94.0, Spent(200.0, 180.0)),
-        of_score("flat", 0, 70.0, Spent(200.0, 60.0)),
-    ]
-    assert structure_ablation.lead(runs, "accuracy") == {0: 20.0}
-    head, _, *lines = structure_ablation.table(runs, WIKIHOP).splitlines()
-    assert "accuracy at 5 / 10" in head
-    cells = [line.split("  ") for line in lines]
-    cells = [[cell.strip() for cell in line if cell.strip()] for line in cells]
-    # Mean and standard deviation of 90 and 94, by hand.
-    assert cells == [
-        ["structured", "92.0 ± 2.8", "90.0", "94.0", "46.0 / 92.0", "2.0"],
-        ["flat", "70.0 ± 0.0", "70.0", "-", "35.0 / 70.0", "1.0"],
-        ["structured - flat", "20.0 ± 0.0", "+20.0", "-"],
-    ]
 
 
 @pytest.fixture

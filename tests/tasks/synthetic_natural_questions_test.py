@@ -1,6 +1,7 @@
 """Invented Natural Questions: of the official form, answerable, and only by reading."""
 
 import collections
+import dataclasses
 import gzip
 import json
 import re
@@ -181,6 +182,23 @@ def test_five_annotators_agree_twice_at_least_or_see_an_answer_once_at_most():
     assert seen == {0, 1, 2, 3, 4, 5}
 
 
+def test_facts_stand_apart_from_the_name_and_are_the_same_as_without():
+    near = NaturalQuestionsSizes(contexts=3, facts=2, nulls=0.5, yes_no=0, hops=(1, 1))
+    far = dataclasses.replace(near, apart=40)
+    made = records(40, seed=6, sizes=near), records(40, seed=6, sizes=far)
+    for item, apart in zip(*made, strict=True):
+        assert item["question_text"] == apart["question_text"]
+        assert gold(item)[1] == gold(apart)[1] and solve(apart) == gold(apart)
+        for (_, [(_, sentences)]), (_, [(_, more)]) in zip(
+            blocks(item), blocks(apart), strict=True
+        ):
+            # Head, sentences that name nobody, and what was there without them.
+            between = more[1 : len(more) - len(sentences) + 1]
+            assert [more[0], *more[len(between) + 1 :]] == sentences
+            assert len(" ".join(between).split()) >= 40
+            assert not any(re.search(r" [A-Z]", sentence) for sentence in between)
+
+
 @pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
 def test_the_ceiling_of_long_articles_is_100(sizes):
     long = NaturalQuestionsSizes(annotators=5, contexts=40, words=18_000)
@@ -200,6 +218,7 @@ def test_the_ceiling_of_long_articles_is_100(sizes):
         ({"nulls": 0.6, "yes_no": 0.5}, "1 at most in all, got"),
         ({"long_only": -0.1}, "must be at least 0"),
         ({"annotators": 0}, "annotators must be at least 1, got 0"),
+        ({"apart": -1}, "apart must be at least 0, got -1"),
         ({"contexts": 1}, "contexts must be"),
     ],
 )

@@ -1,0 +1,168 @@
+"""The questions of `benchmarks.lifted_bert`: several steps over long documents.
+
+Records of `tasks.synthetic` in their full wording: invented names, four ways to say a
+thing, pronouns, and sentences beside the point until a record is some 3000 to 3700
+pieces of BERT's uncased vocabulary long. The same records are made into long inputs,
+which hold all of them, and into short ones, which hold what the features of the task
+leave of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
+from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.windows import WindowCache
+from etc_jax.prediction.answer_parts import write_whole
+from tasks import ceiling, hotpotqa, prepare, wikihop
+from tasks.multihop import Sizes
+from tasks.synthetic import hotpotqa as invented_hotpotqa
+from tasks.synthetic import wikihop as invented_wikihop
+from tasks.synthetic.__main__ import write_records
+from tasks.task import Task
+
+# Enough for the sentences of 4096 tokens; a run is as long as its longest input.
+_GLOBAL = 430
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemSet:
+    """Invented questions of one task.
+
+    Attributes:
+      task: whose official form they have.
+      sizes: class of how large an item is.
+      records: as those of `tasks.synthetic`.
+      figure: of the evaluations during training, what a learning curve shows.
+      beside: official figures beside the one that counts.
+    """
+
+    task: Task
+    sizes: Callable[..., Any]
+    records: Callable[..., Iterator[Record]]
+    figure: str
+    beside: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """How many questions there are, and how large they are.
+
+    Attributes:
+      items: to learn from.
+      held_back: to be evaluated on.
+      contexts: documents of an item.
+      hops: steps to an answer.
+      words: that an item has at least.
+    """
+
+    items: int
+    held_back: int
+    contexts: int
+    hops: int
+    words: int
+
+    @property
+    def name(self) -> str:
+        """Of the folder of such questions."""
+        return "_".join(f"{n}{v}" for n, v in dataclasses.asdict(self).items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Items:
+    """Files of questions, which inputs of several lengths are made of.
+
+    Attributes:
+      item_set: that they are of.
+      folder: of everything that is made of them.
+      train: official records to learn from.
+      held_back: those to be evaluated on.
+    """
+
+    item_set: ItemSet
+    folder: pathlib.Path
+    train: pathlib.Path
+    held_back: pathlib.Path
+
+    def make_caches(
+        self, tokenizer: Tokenizer, length: int, *, workers: int = 0
+    ) -> tuple[WindowCache, WindowCache]:
+        """Inputs of `length` tokens to learn from and held back, made once."""
+        made = [
+            prepare.prepare(
+                self.item_set.task,
+                [file],
+                tokenizer,
+                self.folder / str(length) / file.stem,
+                sizes=Sizes(length, _GLOBAL),
+                workers=workers,
+            )
+            for file in (self.train, self.held_back)
+        ]
+        return made[0], made[1]
+
+    def ceiling(self, tokenizer: Tokenizer, length: int) -> dict[str, float]:
+        """What gold labels would score on held-back items, in percent, found once."""
+        known = self.folder / str(length) / "ceiling.json"
+        if not known.exists():
+            measure, _ = ceiling.TASKS[self.item_set.task.name]
+            best = measure([self.held_back], tokenizer, Sizes(length, _GLOBAL))
+            shares = best.scores.metrics.items()
+            write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
+        return json.loads(known.read_text())
+
+
+def write_items(item_set: ItemSet, folder: pathlib.Path, amount: Amount) -> Items:
+    """Makes the files of the questions, once.
+
+    Raises:
+      ValueError: if there are no questions of that size.
+    """
+    sizes = item_set.sizes(
+        contexts=amount.contexts, hops=(amount.hops, amount.hops), words=amount.words
+    )
+    here = folder / amount.name
+    here.mkdir(parents=True, exist_ok=True)
+    items = Items(item_set, here, here / "train.json", here / "held_back.json")
+    for file, series, count in (
+        (items.train, TRAIN_SERIES, amount.items),
+        (items.held_back, HELD_BACK_SERIES, amount.held_back),
+    ):
+        if not file.exists():
+            write_records(file, item_set.records(count, seed=series, sizes=sizes))
+    return items
+
+
+def _wikihop(count: int, *, seed: int, sizes: Any) -> Iterator[Record]:
+    """Sentences twice as long: those behind the 200th would be left out."""
+    for record in invented_wikihop.records(count, seed=seed, sizes=sizes):
+        yield {**record, "supports": [in_pairs(x) for x in record["supports"]]}
+
+
+def in_pairs(text: str) -> str:
+    """Every other full stop between sentences becomes a semicolon."""
+    sentences = text.split(". ")
+    pairs = ["; ".join(sentences[i : i + 2]) for i in range(0, len(sentences), 2)]
+    return ". ".join(pairs)
+
+
+SETS = {
+    "hotpotqa": ItemSet(
+        hotpotqa.TASK,
+        invented_hotpotqa.HotpotQaSizes,
+        invented_hotpotqa.records,
+        figure="span_accuracy",
+        beside=("f1", "sp_f1"),
+    ),
+    "wikihop": ItemSet(
+        wikihop.TASK,
+        invented_wikihop.WikiHopSizes,
+        _wikihop,
+        figure="accuracy",
+    ),
+}

@@ -1,0 +1,173 @@
+"""What looks and the loss are worth: keyphrases of invented pages, with and without.
+
+    python -m benchmarks.openkp_ablation --out=openkp.json
+    python -m benchmarks.openkp_ablation --rows=visual,no_visual --seeds=0
+
+Rows of table 4 of the ETC paper on the pages of `tasks.synthetic.openkp`. A page says
+every phrase three times: in an element of its own, and in two sentences that look as
+all others do. The own elements of keyphrases are large, high up and in the middle
+column, those of other phrases lack one or two of these; elements are in a random order.
+So words, their number and their order tell nothing, and the marked occurrence of a
+keyphrase is the first one in a third of the cases.
+
+  visual              the best occurrence of a keyphrase is learnt, the "max loss"
+  first               the first occurrence is
+  no_visual           as visual, but the model is not told what elements look like
+  no_visual_first     neither
+  shared              as visual, with one attention projection for all pieces
+  no_hard_g2l         as visual, but an element's global token sees all words
+
+All rows have the same pages in the same order, and the same sizes, steps and seeds. The
+scores are the official ones, on held-back pages; the best that they can be is printed
+first. Learning curves are of best guesses that are right by the row's own loss, so at
+any occurrence or at the first one alone. Runs that are finished are not trained again.
+Arguments of the form --config.A.B=VALUE go to every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import rows
+from benchmarks.rows import Comparison, Run
+from etc_jax.config import Config
+from etc_jax.data import wordpiece_training
+from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.windows import WindowCache
+from tasks import prepare as windows
+from tasks.multihop import Sizes
+from tasks.openkp import TASK
+from tasks.openkp_ceiling import openkp_ceiling
+from tasks.synthetic import openkp as invented
+from tasks.synthetic.__main__ import write_records
+
+# What each row changes in the config.
+ROWS: dict[str, dict[str, Any]] = {
+    "visual": {},
+    "first": {"objective.keyphrase_loss": "first"},
+    "no_visual": {"objective.visual_features": False},
+    "no_visual_first": {
+        "objective.visual_features": False,
+        "objective.keyphrase_loss": "first",
+    },
+    "shared": {"model.share_qkv": True, "model.share_out": True},
+    "no_hard_g2l": {"model.hard_g2l": False},
+}
+PAIRS = (("visual", "first"), ("visual", "no_visual"))
+
+# Of the vocabulary, the series of pages, and an input with room for all of them.
+VOCAB_SIZE = 1000
+TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
+SIZES = Sizes(long_length=256, global_length=32)
+PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
+STEPS = 48
+
+# The dense form is the quickest for inputs as short as these.
+MODEL = rows.MODEL | {"attention": "dense"}
+BASE = [
+    "--config.objective.keyphrase_loss=best",
+    "--config.optimizer.learning_rate=2e-3",
+]
+
+
+def make_caches(
+    folder: pathlib.Path, count: int, held_back: int
+) -> tuple[WindowCache, WindowCache]:
+    """Pages to learn from and to be evaluated on, made once.
+
+    The records are `train.jsonl` and `held_back.jsonl` in the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = list(invented.records(count, seed=TRAIN_SERIES, sizes=PAGES))
+    tokenizer = wordpiece_training.train(
+        (page["text"] for page in pages), vocab_size=VOCAB_SIZE
+    )
+    others = invented.records(held_back, seed=HELD_BACK_SERIES, sizes=PAGES)
+    return (
+        _cache(folder, "train", pages, tokenizer),
+        _cache(folder, "held_back", others, tokenizer),
+    )
+
+
+def _cache(folder: pathlib.Path, name: str, records, tokenizer: Tokenizer):
+    file = folder / f"{name}.jsonl"
+    write_records(file, records, lines=True)
+    return windows.prepare(TASK, [file], tokenizer, folder / name, sizes=SIZES)
+
+
+def config(
+    caches: tuple[WindowCache, WindowCache],
+    row: str,
+    seed: int,
+    steps: int,
+    changes: Sequence[str] = (),
+) -> Config:
+    """The config of a run.
+
+    Raises:
+      ValueError: if a change does not fit.
+    """
+    return rows.config(
+        caches,
+        ROWS[row],
+        model=MODEL,
+        seed=seed,
+        steps=steps,
+        changes=[*BASE, *changes],
+    )
+
+
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
+    """Makes the pages and checks the config of every run.
+
+    Raises:
+      ValueError, OSError: if something given does not fit.
+    """
+    folder = args.workdir or pathlib.Path("runs/openkp_ablation")
+    caches = make_caches(folder / "items", args.items, args.held_back)
+    held_back = folder / "items" / "held_back.jsonl"
+    for row in args.rows:
+        config(caches, row, args.seeds[0], args.steps, changes)
+
+    def run(row: str, seed: int) -> Run:
+        return rows.train_and_score(
+            config(caches, row, seed, args.steps, changes),
+            folder / f"{row}_seed{seed}",
+            held_back,
+            row=row,
+            figure="accuracy",
+        )
+
+    return Comparison(
+        run,
+        measure=TASK.measure,
+        figure="accuracy",
+        beside=("P@1", "R@3"),
+        pairs=PAIRS,
+        about={"task": TASK.name, "ceiling": ceiling(caches[1], held_back)},
+    )
+
+
+def ceiling(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
+    """What gold labels would score, in percent."""
+    got = openkp_ceiling([file], held_back.load_tokenizer(), SIZES)
+    figures = {name: 100 * share for name, share in got.scores.metrics.items()}
+    print(f"the best there can be: {json.dumps(figures)}", flush=True)
+    return figures
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the comparison; returns the exit code."""
+    name = "benchmarks.openkp_ablation"
+    options = rows.parser(name, __doc__, ROWS, items=2560, held_back=200)
+    options.add_argument("--steps", type=int, default=STEPS, help="of a run")
+    return rows.main(options, argv, prepare)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

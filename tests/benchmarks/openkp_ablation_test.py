@@ -1,0 +1,135 @@
+"""The ablation of OpenKP: its rows, its pages, and what they can and cannot tell."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import openkp_ablation, rows
+from benchmarks.finetuning_runs import Spent
+from benchmarks.openkp_ablation import PAGES, ROWS, TRAIN_SERIES
+from benchmarks.rows import Run
+from etc_jax import config as config_lib
+from etc_jax.data.windows import WindowReader
+from tasks.synthetic import openkp as invented
+
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("openkp")
+
+
+@pytest.fixture(scope="module")
+def caches(folder):
+    return openkp_ablation.make_caches(folder / "items", COUNT, 8)
+
+
+def flat(config):
+    return config_lib.flat_items(config_lib.to_dict(config))
+
+
+def test_rows_differ_in_what_they_say_alone(caches):
+    configs = {r: flat(openkp_ablation.config(caches, r, 1, 16)) for r in ROWS}
+    first = configs["visual"]
+    for row, changes in ROWS.items():
+        differing = {k for k, v in configs[row].items() if v != first[k]}
+        assert differing == set(changes), row
+        assert all(configs[row][k] == v for k, v in changes.items()), row
+    assert first["objective.keyphrase_loss"] == "best"
+    assert first["objective.visual_features"] and first["model.hard_g2l"]
+    assert (first["train.seed"], first["train.num_steps"]) == (1, 16)
+
+
+def test_every_page_is_an_input(caches):
+    for cache, count in zip(caches, (COUNT, 8), strict=True):
+        assert cache.num_windows == count
+        assert cache.header["left_out"] == {}
+        assert cache.longest.long < openkp_ablation.SIZES.long_length
+    with open(caches[1].path.parent / "held_back.jsonl") as lines:
+        assert len(list(lines)) == 8
+
+
+def elements_of(page):
+    """(text, whether it is marked as a keyphrase) of each element, in order."""
+    for node in json.loads(page["VDOM"]):
+        x, _, y, *_ = look = node["feature"]
+        yield f" {node['text']} ", look[8] >= 26 and x <= 300 and y <= 700
+
+
+def test_the_first_of_three_occurrences_is_the_marked_one_in_a_third_of_all():
+    pages = itertools.islice(invented.records(200, seed=TRAIN_SERIES, sizes=PAGES), 200)
+    first = []
+    for page in pages:
+        elements = list(elements_of(page))
+        for words in page["KeyPhrases"]:
+            phrase = f" {' '.join(words)} "
+            marks = [marked for text, marked in elements if phrase in text]
+            assert (len(marks), sum(marks)) == (3, 1)
+            first.append(marks[0])
+    assert len(first) > 250
+    # Four standard deviations.
+    assert abs(np.mean(first) - 1 / 3) < 4 * (2 / 9 / len(first)) ** 0.5
+
+
+def test_labels_of_both_losses_are_occurrences_of_the_same_keyphrases(caches):
+    sizes = openkp_ablation.SIZES
+    reader = WindowReader(
+        [caches[0]],
+        long_length=sizes.long_length,
+        global_length=sizes.global_length,
+        batch_size=COUNT,
+        seed=0,
+        evaluation=True,
+    )
+    labels = reader.batch_at(0)["labels"]
+    for starts, places in zip(labels["start"], labels["occurrences"], strict=True):
+        for bit, start in enumerate(starts):
+            found = np.flatnonzero(places >> bit & 1)
+            assert len(found) == (3 if start >= 0 else 0)
+            assert start < 0 or start == found[0]
+
+
+def test_the_best_there_can_be_is_the_arithmetic_of_the_pages(caches):
+    file = caches[1].path.parent / "held_back.jsonl"
+    got = openkp_ablation.ceiling(caches[1], file)
+    with open(file) as lines:
+        counts = [len(json.loads(line)["KeyPhrases"]) for line in lines]
+    # Of n keyphrases, three guesses find all: precision n/3, recall 1.
+    wanted = np.mean([2 * (n / 3) / (n / 3 + 1) for n in counts])
+    assert got["F1@3"] == pytest.approx(100 * wanted)
+    assert got["P@1"] == 100.0
+
+
+def test_the_command_trains_and_scores_what_is_asked_for(folder, caches, monkeypatch):
+    """`caches` is made already, by the same function."""
+    seen = []
+
+    def run(made, run_folder, records, *, row, figure):
+        seen.append((row, made.train.seed, made.train.num_steps, run_folder.name))
+        assert records == folder / "items" / "held_back.jsonl"
+        scores = {"F1@3": 60.0, "P@1": 90.0, "R@3": 80.0}
+        return Run(row, made.train.seed, scores, ((1, 2.0),), Spent(1.0, 1.0))
+
+    monkeypatch.setattr(rows, "train_and_score", run)
+    out = folder / "out.json"
+    argv = [f"--workdir={folder}", f"--items={COUNT}", "--held_back=8", "--steps=4"]
+    argv += ["--rows=visual,first", "--seeds=2,3", f"--out={out}"]
+    assert openkp_ablation.main(argv) == 0
+    assert seen == [
+        ("visual", 2, 4, "visual_seed2"),
+        ("first", 2, 4, "first_seed2"),
+        ("visual", 3, 4, "visual_seed3"),
+        ("first", 3, 4, "first_seed3"),
+    ]
+    written = json.loads(out.read_text())
+    assert (written["task"], written["measure"]) == ("openkp", "F1@3")
+    assert written["ceiling"]["R@3"] == 100.0
+
+
+def test_a_wrong_field_is_refused_before_anything_is_trained(folder, caches, capsys):
+    argv = [f"--workdir={folder}", f"--items={COUNT}", "--held_back=8"]
+    assert openkp_ablation.main([*argv, "--config.model.embed_dims=8"]) == 2
+    assert "did you mean 'embed_dim'?" in capsys.readouterr().err
