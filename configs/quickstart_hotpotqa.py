@@ -3,7 +3,7 @@
     python -m etc_jax.train --config=configs/quickstart_hotpotqa.py \
         --workdir=runs/mine \
         --config.checkpoint.init_from=runs/quickstart \
-        --config.data.paths="('runs/quickstart/hotpotqa/train_4800',)" \
+        --config.data.paths="('runs/quickstart/hotpotqa/train_1920',)" \
         --config.data.held_back_paths="('runs/quickstart/hotpotqa/dev_512',)"
 
 `make quickstart` makes the data (launch/quickstart_hotpotqa.py),
@@ -33,13 +33,13 @@ def get_config(arg: str = ""):
     config.optimizer.update(learning_rate=1e-3, b2=0.98, weight_decay=0.01)
     config.schedule.update(name="linear", warmup_steps=20)
     config.train.update(
-        num_steps=120,
+        num_steps=60,
         batch_size=32,
         log_every_steps=10,
-        eval_every_steps=30,
+        eval_every_steps=20,
         eval_steps=8,
     )
-    config.checkpoint.update(every_steps=50, keep=1, init_from_only=("encoder",))
+    config.checkpoint.update(every_steps=20, keep=1, init_from_only=("encoder",))
     if "tiny" in chosen:
         config.train.update(num_steps=20, log_every_steps=5, eval_every_steps=10)
         config.schedule.warmup_steps = 5

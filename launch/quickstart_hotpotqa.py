@@ -3,8 +3,8 @@
 The pre-trained model is fine-tuned on them, and so is one without pre-training. Both
 are evaluated with the official measure of HotpotQA, as is the best constant guess.
 
-    FOLDER/train_7200.json, dev_512.json    records in the official raw format
-    FOLDER/train_7200, dev_512              the same, ready for training
+    FOLDER/train_1920.json, dev_512.json    records in the official raw format
+    FOLDER/train_1920, dev_512              the same, ready for training
     FOLDER/pretrained, from_scratch         the runs; `dev` in each: its evaluation
 """
 
@@ -39,7 +39,7 @@ DIFFICULTY = synthetic.HotpotQaSizes(
     pronouns=0.0,
     comparisons=0.0,
 )
-TRAIN_RECORDS, DEV_RECORDS = 4800, 512
+TRAIN_RECORDS, DEV_RECORDS = 1920, 512
 # Names are words that the vocabulary has whole: in pieces, they take longer to learn.
 _NAMES = 300
 _LEAST_NAMES = 30  # an item has up to nine, none of which may contain another
