@@ -9,7 +9,6 @@ from safetensors.numpy import load_file, save_file
 
 from etc_jax import convert
 from etc_jax.conversion import hugging_face, native
-from etc_jax.conversion.reformer import config_to_hf, export_hf
 from etc_jax.models.etc import EtcConfig
 
 
@@ -17,10 +16,7 @@ from etc_jax.models.etc import EtcConfig
 def here(tmp_path, monkeypatch):
     """A folder with a Reformer of Hugging Face, to work in."""
     monkeypatch.chdir(tmp_path)
-    weights = export_hf(random_params(CONFIG), CONFIG)
-    (tmp_path / "hf").mkdir()
-    save_file(weights, tmp_path / "hf" / "model.safetensors")
-    (tmp_path / "hf" / "config.json").write_text(json.dumps(config_to_hf(CONFIG)))
+    hugging_face.save("hf", random_params(CONFIG), CONFIG)
     return tmp_path
 
 

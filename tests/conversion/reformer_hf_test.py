@@ -6,8 +6,8 @@ import json
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
+from etc_jax.conversion import hugging_face
 from etc_jax.conversion import reformer as conversion
 from etc_jax.models.reformer import ReformerConfig, ReformerLm
 
@@ -108,12 +108,9 @@ def test_transformers_computes_the_same(name, length, padding, tmp_path):
     config = dataclasses.replace(VARIANTS[name], rounding="transformers", hash_seed=3)
     params = random_params(config)
     params["logits"]["bias"] *= 0  # transformers 5 keeps it and does not add it
-    weights = conversion.export_hf(params, config)
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    values = conversion.config_to_hf(config) | {"pad_token_id": 0, "eos_token_id": 2}
-    (tmp_path / "config.json").write_text(json.dumps(values))
-    lm = getattr(transformers, values["architectures"][0])
-    theirs = lm.from_pretrained(tmp_path).eval()
+    hugging_face.save(tmp_path, params, config)
+    [name] = conversion.config_to_hf(config)["architectures"]
+    theirs = getattr(transformers, name).from_pretrained(tmp_path).eval()
     rng = np.random.default_rng(1)
     tokens = rng.integers(3, 19, size=(2, length)).astype(np.int32)
     mask = np.ones_like(tokens)
