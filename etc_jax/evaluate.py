@@ -42,9 +42,10 @@ from typing import Any
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts, write_whole
-from etc_jax.prediction.inputs import RecordReader, task_module, task_of
+from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import open_model
 from etc_jax.prediction.scoreboard import Result, problems_of, settle
+from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import RunError, UserError
 
 SCORES = "scores.json"

@@ -30,10 +30,11 @@ from typing import Any
 
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import write_whole
-from etc_jax.prediction.inputs import Input, make_input, task_module, task_of
+from etc_jax.prediction.inputs import Input, make_input
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
+from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import RunError, UserError
 
 

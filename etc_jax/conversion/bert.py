@@ -8,24 +8,22 @@ modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
 
 import dataclasses
 import os
-import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.conversion.config_file import read_config_file
+from etc_jax.conversion.config_file import read_hf_config
 from etc_jax.conversion.engine import (
     TRANSPOSE,
+    Renamed,
     Row,
     compose,
     split_first,
     split_last,
 )
 from etc_jax.conversion.safetensors_io import SafetensorsFiles
-
-CONFIG = "config.json"
 
 TOKENS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -161,7 +159,7 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
 
 
-class BertWeights(Mapping[str, np.ndarray]):
+class BertWeights(Renamed):
     """Arrays of a checkpoint under the names of this module.
 
     Args:
@@ -173,29 +171,7 @@ class BertWeights(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, source: Mapping[str, np.ndarray], family: str):
-        self._source = source
-        self._originals: dict[str, str] = {}
-        for original in source:
-            name = _our_name(original, family)
-            if name in self._originals:
-                raise ValueError(
-                    f"the checkpoint has both {self._originals[name]!r} and "
-                    f"{original!r}, which mean the same; remove one of them"
-                )
-            self._originals[name] = original
-
-    def __len__(self) -> int:
-        return len(self._originals)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._originals)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._source[self._originals[name]]
-
-    def original(self, name: str) -> str:
-        """What the checkpoint calls an array."""
-        return self._originals[name]
+        super().__init__(source, lambda original: _our_name(original, family))
 
 
 def _our_name(original: str, family: str) -> str:
@@ -223,13 +199,7 @@ def read_config(folder: str | os.PathLike) -> BertConfig:
     Raises:
       ValueError: if there is none, or it is of another kind of model.
     """
-    path = pathlib.Path(folder) / CONFIG
-    if not path.is_file():
-        raise ValueError(
-            f"no {CONFIG} in {folder}; expected a folder that Hugging Face's "
-            "save_pretrained wrote"
-        )
-    return read_config_file(path, config_from_hf)
+    return read_hf_config(folder, config_from_hf)
 
 
 def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:

@@ -1,11 +1,32 @@
 """Configs of other projects' models, which are JSON objects."""
 
 import json
+import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+HF_CONFIG = "config.json"
+
+
+def read_hf_config(
+    folder: str | os.PathLike, make_config: Callable[[Mapping[str, Any]], T]
+) -> T:
+    """A config from a folder of Hugging Face; see `read_config_file`.
+
+    Raises:
+      ValueError: also if there is none.
+    """
+    path = pathlib.Path(folder) / HF_CONFIG
+    if not path.is_file():
+        raise ValueError(
+            f"no {HF_CONFIG} in {folder}; expected a folder that Hugging Face's "
+            "save_pretrained wrote"
+        )
+    return read_config_file(path, make_config)
 
 
 def read_config_file(

@@ -164,6 +164,43 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+class Renamed(Mapping[str, np.ndarray]):
+    """Arrays of a checkpoint under other names.
+
+    Args:
+      source: original name -> array; may be lazy.
+      rename: from an original name to the other one.
+
+    Raises:
+      ValueError: if two original names become one.
+    """
+
+    def __init__(self, source: Mapping[str, np.ndarray], rename: Callable[[str], str]):
+        self._source = source
+        self._originals: dict[str, str] = {}
+        for original in source:
+            name = rename(original)
+            if name in self._originals:
+                raise ValueError(
+                    f"the checkpoint has both {self._originals[name]!r} and "
+                    f"{original!r}, which mean the same; remove one of them"
+                )
+            self._originals[name] = original
+
+    def __len__(self) -> int:
+        return len(self._originals)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._originals)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._source[self._originals[name]]
+
+    def original(self, name: str) -> str:
+        """What the checkpoint calls an array."""
+        return self._originals[name]
+
+
 def import_params(
     table: Sequence[Row],
     source: Mapping[str, np.ndarray],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,14 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.conversion import reformer
-from etc_jax.conversion.config_file import read_config_file
+from etc_jax.conversion import native, reformer
+from etc_jax.conversion.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.engine import Report
 from etc_jax.conversion.safetensors_io import FILE, SafetensorsFiles, write
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
-
-CONFIG = "config.json"
 
 
 class Family(NamedTuple):
@@ -84,13 +81,7 @@ def read(folder: str | os.PathLike) -> Imported:
     Raises:
       ValueError: if something is missing, damaged, of another family, or does not fit.
     """
-    path = pathlib.Path(folder) / CONFIG
-    if not path.is_file():
-        raise ValueError(
-            f"no {CONFIG} in {folder}; expected a folder that Hugging Face's "
-            "save_pretrained wrote"
-        )
-    family, config = read_config_file(path, _config)
+    family, config = read_hf_config(folder, _config)
     weights = SafetensorsFiles(folder)
     params, report = family.weights_from(weights, config, family.abstract(config))
     return Imported(params, config, report)
@@ -123,17 +114,9 @@ def save(folder: str | os.PathLike, params: Mapping[str, Any], config: Any) -> i
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty; name another folder")
     weights = found[0].weights_to(params, config)
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
-    part.mkdir(parents=True)
-    try:
+    with native.whole_folder(folder) as part:
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
         values = json.dumps(found[0].config_to(config), indent=2)
-        (part / CONFIG).write_text(f"{values}\n", encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
     return len(weights)

@@ -9,13 +9,14 @@ Conversion writes it and training begins from it. It holds parameters alone, unl
 checkpoints of a run.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -110,13 +111,24 @@ def save(
     Raises:
       ValueError: see `check_free`.
     """
-    folder = pathlib.Path(folder).expanduser().absolute()
+    folder = pathlib.Path(folder).expanduser()
     check_free(folder, overwrite=overwrite)
+    with whole_folder(folder) as part:
+        _write(part, params, config, report, files)
+
+
+@contextlib.contextmanager
+def whole_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder to write to, which takes the name and place of `folder` at the end.
+
+    After an error nothing is left of it.
+    """
+    folder = folder.absolute()
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
     part.mkdir(parents=True)
     try:
-        _write(part, params, config, report, files)
+        yield part
         _replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -11,6 +11,7 @@ import numpy as np
 from etc_jax.conversion.bert import ACTIVATIONS, linear, norm
 from etc_jax.conversion.engine import (
     TRANSPOSE,
+    Renamed,
     Report,
     Row,
     Transform,
@@ -104,7 +105,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     values = {**_DEFAULTS, **values}
     fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
     layers = tuple(values["attn_layers"])
-    axial, buckets = bool(values["axial_pos_embds"]), values["num_buckets"]
+    axial = bool(values["axial_pos_embds"])
     rates = [values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS]
     config = ReformerConfig(
         **fields,
@@ -112,9 +113,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
         pattern=_period(layers),
         axial_shape=tuple(values["axial_pos_shape"]) if axial else None,
         axial_dims=tuple(values["axial_pos_embds_dim"]) if axial else None,
-        num_buckets=(buckets,)
-        if isinstance(buckets, int)
-        else buckets and tuple(buckets),
+        num_buckets=_from_hf(values["num_buckets"]),
         hash_seed=values["hash_seed"] or 0,
         activation=ACTIVATIONS[values["hidden_act"]],
         attention_dropout_rate=max(rates),
@@ -163,6 +162,12 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
     }
 
 
+def _from_hf(buckets: int | Sequence[int] | None) -> tuple[int, ...] | None:
+    if buckets is None:
+        return None
+    return (buckets,) if isinstance(buckets, int) else tuple(buckets)
+
+
 def _as_in_hf(buckets: tuple[int, ...] | None) -> int | list[int] | None:
     if buckets is None:
         return None
@@ -170,7 +175,7 @@ def _as_in_hf(buckets: tuple[int, ...] | None) -> int | list[int] | None:
 
 
 def _squeezed(axis: int) -> Transform:
-    """An axis of 1, there or not."""
+    """An axis of 1 that our array does not have."""
     return Transform(lambda x: np.squeeze(x, axis), lambda x: np.expand_dims(x, axis))
 
 
@@ -250,14 +255,16 @@ def import_hf(
             return f"{start}.{config.pattern[i]}_{i}.{repeat}.{end}"
         return name
 
-    by_name = {renamed(name): source[name] for name in source}
-    again = by_name.pop(_HEAD_BIAS_AGAIN, None)
-    if again is not None and not np.array_equal(again, by_name.get(_HEAD_BIAS)):
-        raise ValueError(
-            f"{_HEAD_BIAS} and {_HEAD_BIAS_AGAIN} differ, but transformers takes them "
-            "for one array; remove one of them"
-        )
-    return import_params(names(config), by_name, abstract)
+    weights, again = Renamed(source, renamed), ()
+    if _HEAD_BIAS_AGAIN in weights:
+        again = (re.escape(_HEAD_BIAS_AGAIN),)
+        both = (weights.get(name) for name in (_HEAD_BIAS, _HEAD_BIAS_AGAIN))
+        if not np.array_equal(*both):
+            raise ValueError(
+                f"{_HEAD_BIAS} and {_HEAD_BIAS_AGAIN} differ, but transformers takes "
+                "them for one array; remove one of them"
+            )
+    return import_params(names(config), weights, abstract, allow_unused=again)
 
 
 def export_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:

@@ -7,7 +7,13 @@ import pathlib
 import numpy as np
 
 from etc_jax.data.byte_stream import START
-from etc_jax.data.epochs import BatchRows, Permutations, check_draws, positions
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
 
 
 def open_images(path: str) -> np.ndarray:
@@ -82,8 +88,8 @@ class ImageReader:
         Raises:
           IndexError: if the step is out of range.
         """
-        if self._evaluation and step >= self.steps:
-            raise IndexError(f"no batch for step {step}; expected 0..{self.steps - 1}")
+        if self._evaluation:
+            check_step(step, self.steps)
         places = positions(step, self._batch_size, rows)
         shape = (len(places), self._images.shape[1])
         targets, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)

@@ -17,7 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from etc_jax.data import masking
-from etc_jax.data.epochs import BatchRows, Permutations, check_draws, positions
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
 
 # What stands before the first byte of a stream.
 START = 0
@@ -205,8 +211,7 @@ class ByteEvaluation:
         Raises:
           IndexError: if the step is out of range.
         """
-        if not 0 <= step < self.steps:
-            raise IndexError(f"no batch for step {step}; expected 0..{self.steps - 1}")
+        check_step(step, self.steps)
         places = positions(step, self._batch_size, rows)
         known = range(len(self._starts))
         starts = [self._starts[i] if i in known else self._part.start for i in places]

@@ -60,6 +60,12 @@ def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:
     return [step * batch_size + row for row in picked.tolist()]
 
 
+def check_step(step: int, steps: int) -> None:
+    """Raises IndexError unless there is such a step of so many."""
+    if not 0 <= step < steps:
+        raise IndexError(f"no batch for step {step}; expected 0..{steps - 1}")
+
+
 def check_draws(batch_size: int, seed: int) -> None:
     """Raises ValueError unless a reader can work with these."""
     if batch_size < 1:

@@ -14,7 +14,13 @@ import numpy as np
 
 from etc_jax.data import masking
 from etc_jax.data.cache import TokenCache
-from etc_jax.data.epochs import BatchRows, Permutations, check_draws, positions
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
 from etc_jax.data.examples import (
     Batch,
     PretrainingSizes,
@@ -214,10 +220,8 @@ class PretrainingReader(_Reader):
         return self._sources[0].counts
 
     def batch_at(self, step: int, rows: BatchRows = None) -> Batch:
-        if self._evaluation and step >= self.steps_per_epoch:
-            raise IndexError(
-                f"no batch for step {step}; expected 0..{self.steps_per_epoch - 1}"
-            )
+        if self._evaluation:
+            check_step(step, self.steps_per_epoch)
         return super().batch_at(step, rows)
 
     batch_at.__doc__ = _Reader.batch_at.__doc__

@@ -26,7 +26,13 @@ import numpy as np
 
 from etc_jax.data import array_folder
 from etc_jax.data.array_folder import FolderFormat, map_array
-from etc_jax.data.epochs import BatchRows, Permutations, check_draws, positions
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.window_arrays import (
     NAME_CODEC,
@@ -273,10 +279,8 @@ class WindowReader:
         Raises:
           IndexError: if the step is out of range.
         """
-        if self._evaluation and step >= self.steps_per_epoch:
-            raise IndexError(
-                f"no batch for step {step}; expected 0..{self.steps_per_epoch - 1}"
-            )
+        if self._evaluation:
+            check_step(step, self.steps_per_epoch)
         places = positions(step, self._batch_size, rows)
         schema = self._caches[0].schema
         batch = EmptyBatch.of(schema, len(places), *self._lengths)

@@ -1,5 +1,6 @@
 """LSH attention and local attention of Reformer, with their projections."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -139,14 +140,11 @@ class LshAttention(ChunkedAttention):
         buckets = kept
         if buckets is None and x.shape[1] > self.look.chunk_length:
             buckets = self._hash(query_key, factors, sequence.rotations)
-        total = 1
-        for factor in factors:
-            total *= factor
         out = lsh.attend(
             query_key,
             value,
             buckets,
-            num_buckets=total,
+            num_buckets=math.prod(factors),
             duplicates=self.duplicates,
             rounding=self.rounding,
             **self.options(sequence),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax import registry
 from etc_jax.layers.chunked_attention import LocalAttention, LshAttention, Sequence
 from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
 from etc_jax.layers.reversible import AttentionHalf, LayerKind, MlpHalf, TwoStreamStack
@@ -15,7 +16,7 @@ from etc_jax.models.reformer_config import (
     enwik8,
     imagenet64,
 )
-from etc_jax.ops import blocking
+from etc_jax.ops import blocking, sequence
 from etc_jax.ops.chunked_loss import cross_entropy
 
 __all__ = [
@@ -236,6 +237,7 @@ class Reformer(nn.Module):
         return self.final_norm(jnp.concatenate([y1, y2], axis=-1))
 
 
+@registry.register("masked_lm_model", "reformer")
 class ReformerLm(nn.Module):
     """Reformer with logits over the vocabulary: a language model, or masked.
 
@@ -270,6 +272,14 @@ class ReformerLm(nn.Module):
           (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
         """
         x = self.encoder(tokens, example_ids, rotations)
+        return self._cross_entropy(x, targets)
+
+    def masked_losses(self, tokens, example_ids, positions, targets):
+        """The same of some tokens alone; see `objectives.masked_lm.MaskedModel`."""
+        x = self.encoder(tokens, example_ids)
+        return self._cross_entropy(sequence.take_rows(x, positions), targets)
+
+    def _cross_entropy(self, x, targets):
         head = self.logits.variables["params"]
         size = self.config.logits_chunk_length
         return cross_entropy(x, head["kernel"], head["bias"], targets, size)

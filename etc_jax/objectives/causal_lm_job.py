@@ -76,6 +76,7 @@ def _of_duplication(config: Config) -> _Data:
     return _Data(train, evaluation, ENDLESS_EVAL_STEPS, None)
 
 
+# Of `config_sections.BYTE_SOURCES`.
 SOURCES: dict[str, Callable[[Config], _Data]] = {
     "bytes": _of_bytes,
     "byte_images": _of_images,
@@ -96,23 +97,18 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       OSError: if a file cannot be read.
     """
     del folder
-    model, source = config.model, config.data.source
+    model = config.model
     if not isinstance(model, ReformerConfig) or not model.causal:
         raise ValueError(
             "objective causal_lm trains a Reformer with model.causal=True, got family "
             f"{config.family!r} with causal={getattr(model, 'causal', None)}"
-        )
-    if source not in SOURCES:
-        raise ValueError(
-            f"data.source is {source!r}; expected for causal_lm one of "
-            f"{', '.join(SOURCES)}"
         )
     if config.data.long_length > model.max_length:
         raise ValueError(
             f"data.long_length is {config.data.long_length}, more than "
             f"model.max_length = {model.max_length}; raise that (axial_shape too)"
         )
-    data, task = SOURCES[source](config), CausalLm(model)
+    data, task = SOURCES[config.data.source](config), CausalLm(model)
 
     def eval_batches(rows):
         return (data.evaluation.batch_at(i, rows) for i in range(data.eval_steps))

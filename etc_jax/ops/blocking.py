@@ -94,6 +94,15 @@ def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
     return out
 
 
+def add_windows(
+    total: jax.Array, x: jax.Array, block_size: int, start, axis: int
+) -> jax.Array:
+    """Adds windows to `total` where they came from: the first one from `start` on."""
+    part = overlap_add(x, block_size, axis)
+    old = slice_axis(total, start, part.shape[axis], axis)
+    return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, axis)
+
+
 # Bytes of logits that one step works on.
 _STEP_BYTES = {"cpu": 2**22, "other": 2**28}
 

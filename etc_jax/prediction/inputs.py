@@ -12,17 +12,8 @@ from typing import Any
 
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.training.data_set import task_module, task_of
+from etc_jax.training.data_set import task_module
 from etc_jax.training.errors import UserError
-
-__all__ = [
-    "Input",
-    "RecordReader",
-    "make_input",
-    "task_module",
-    "task_of",
-    "tokenizer_of",
-]
 
 
 def tokenizer_of(saved: bytes) -> Tokenizer:

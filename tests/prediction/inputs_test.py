@@ -4,12 +4,8 @@ import finetuned_run
 import numpy as np
 import pytest
 
-from etc_jax.prediction.inputs import (
-    RecordReader,
-    make_input,
-    task_module,
-    tokenizer_of,
-)
+from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
+from etc_jax.training.data_set import task_module
 from etc_jax.training.errors import UserError
 from tasks import wikihop
 from tasks.multihop import Sizes

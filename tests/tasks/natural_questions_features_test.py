@@ -18,8 +18,8 @@ from etc_jax import config as config_lib
 from etc_jax.data.window_arrays import WindowSchema, flatten
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
-from etc_jax.prediction.inputs import task_of
 from etc_jax.structure import Rules, validate
+from etc_jax.training.data_set import task_of
 from tasks.multihop import Sizes, batch
 from tasks.natural_questions_features import (
     NOT_DRAWN,

@@ -9,7 +9,7 @@ from etc_jax import builders
 from etc_jax import config as config_lib
 from etc_jax import structure as st
 from etc_jax.ops.visual import FLAGS, NUM_FONTS, Visual, crosses, dense_features
-from etc_jax.prediction.inputs import task_of
+from etc_jax.training.data_set import task_of
 from tasks import openkp_visual
 from tasks.multihop import Sizes
 from tasks.openkp_features import (

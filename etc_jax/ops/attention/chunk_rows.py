@@ -386,10 +386,8 @@ def _vjp_backward(options, saved, d_output):
     rows = [blocking.pad_axis(x, 2, 0, _missing(options, x.shape[2])) for x in rows]
 
     def add_windows(total, windows, index):
-        part = blocking.overlap_add(windows, c, 2)
         start = index * options.chunk_blocks * c
-        old = blocking.slice_axis(total, start, part.shape[2], 2)
-        return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, 2)
+        return blocking.add_windows(total, windows, c, start, 2)
 
     def body(carry, index):
         cut = functools.partial(_cut_queries, options, index)

@@ -157,10 +157,7 @@ def _vjp_backward(options, saved, d_output):
         return blocking.blocks(part, options.chunk_blocks, 2)
 
     def add_window(total, windows, start):
-        """Adds window gradients `[b, h, C, w, d]` where they came from."""
-        part = blocking.overlap_add(windows, options.block_size, 2)
-        old = blocking.slice_axis(total, start, part.shape[2], 2)
-        return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, 2)
+        return blocking.add_windows(total, windows, options.block_size, start, 2)
 
     def body(carry, index):
         start, q, k, v = _chunk(options, pairs, index, (query, key, value))
