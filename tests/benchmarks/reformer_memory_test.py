@@ -1,0 +1,180 @@
+"""The memory benchmark of Reformer at tiny sizes: what is measured and written."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import memory, reformer_memory, reformer_terms
+from benchmarks.reformer_parts import AttentionSizes
+from benchmarks.reformer_terms import ModelSizes
+
+TINY = [
+    "--num_heads=2",
+    "--head_dim=4",
+    "--chunk_length=16",
+    "--depth_length=64",
+    "--depth_embed_dim=16",
+    "--depth_chunk_length=32",
+    "--rounds=2",
+    "--allow_busy",
+]
+
+
+def run_tiny(tmp_path, *argv):
+    out = tmp_path / "out.json"
+    code = reformer_memory.main([*TINY, *argv, f"--out={out}"])
+    return code, json.loads(out.read_text())
+
+
+def test_depth_costs_a_plain_stack_alone(tmp_path, capsys):
+    argv = ["--parts=depth", "--depths=4,16", "--num_hashes=1"]
+    code, got = run_tiny(tmp_path, *argv)
+    rows = got["depth"]["rows"]
+    assert [(r["reversible"], r["layers"]) for r in rows] == [
+        (True, 4), (True, 16), (False, 4), (False, 16)
+    ]  # fmt: skip
+    shallow, deep = (r["temporaries"] for r in rows[:2])
+    # Buckets: 6 LSH layers more, of 2 heads, 4 bytes for each token.
+    assert shallow < deep < shallow + 1.2 * 6 * 2 * 4 * 64
+    # At least the input of each half of each layer more.
+    shallow, deep = (r["temporaries"] for r in rows[2:])
+    assert deep > shallow + 12 * 2 * 4 * 64 * 16
+    for r in rows:
+        assert r["arguments"] > 0 and r["outputs"] > 0
+    assert [f["name"].split(":")[0] for f in got["floors"]] == ["depth"] * 3
+    assert code == (0 if all(f["holds"] for f in got["floors"]) else 1)
+    assert "reversible" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "reversible, plain, holds",
+    [
+        ((100, 102, 104), (200, 212, 236), [True, True, True]),
+        ((100, 106, 100), (200, 212, 236), [False, True, True]),
+        ((106, 100, 100), (200, 211, 233), [False, False, True]),
+        ((100, 100, 100), (200, 218, 242), [True, True, False]),
+    ],
+)
+def test_floors_of_depth(reversible, plain, holds):
+    rows = [
+        {"reversible": kind, "layers": depth, "temporaries": size}
+        for kind, sizes in ((True, reversible), (False, plain))
+        for depth, size in zip((6, 12, 24), sizes, strict=True)
+    ]
+    found = reformer_memory.depth_floors(rows, stream_bytes=1)
+    assert [f.holds for f in found] == holds
+
+
+def test_depths_of_one_repeat_and_lengths_that_do_not_grow_are_refused(capsys):
+    for wrong in ("2,8", "5,10"):
+        with pytest.raises(SystemExit):
+            reformer_memory.parse([f"--depths={wrong}"])
+        assert "expected even numbers from 4 on" in capsys.readouterr().err
+    for wrong in ("64", "64,32", "32,32"):
+        with pytest.raises(SystemExit):
+            reformer_memory.parse([f"--lsh_lengths={wrong}"])
+        assert "expected two or more, growing" in capsys.readouterr().err
+
+
+def test_length_has_times_peaks_and_exponents_of_both_kinds(tmp_path, monkeypatch):
+    def measure(builder, arguments):
+        assert builder == "benchmarks.reformer_memory:build_run"
+        sizes = AttentionSizes(**arguments["sizes"])
+        power = 2 if sizes.kind == "full" else 1
+        peak = sizes.length**power
+        return {"peak_bytes": peak, "xla_temp_bytes": peak * sizes.length}
+
+    monkeypatch.setattr(memory, "measure", measure)
+    argv = ["--parts=length", "--lsh_lengths=32,64", "--full_lengths=32,64"]
+    code, got = run_tiny(tmp_path, *argv)
+    lsh, full = got["length"]["results"]
+    assert (lsh["kind"], full["kind"]) == ("lsh", "full")
+    assert [row["name"] for row in lsh["rows"]] == ["32", "64"]
+    first, second = (row["error"] for row in lsh["rows"])
+    assert first <= 1e-5 and second is None
+    for result, power in ((lsh, 1), (full, 2)):
+        assert result["exponents"]["peak_bytes"] == pytest.approx(power)
+        assert result["exponents"]["xla_temp_bytes"] == pytest.approx(power + 1)
+        medians = [row["median"] for row in result["rows"]]
+        want = np.log2(medians[1] / medians[0])
+        assert result["exponents"]["seconds"] == pytest.approx(want)
+    named = {f["name"].split(" of ")[1]: f for f in got["floors"]}
+    assert named["seconds"]["got"] == lsh["exponents"]["seconds"]
+    assert named["peak_bytes"]["holds"] and not named["xla_temp_bytes"]["holds"]
+    assert code == 1
+
+
+def test_a_process_of_its_own_runs_the_same_layer():
+    sizes = AttentionSizes("full", 8, 1, 2, 4)
+    run, figures = reformer_memory.build_run(dataclasses.asdict(sizes))
+    output, _ = run()
+    assert output.shape == (1, 8, 8)
+    assert figures["xla_temp_bytes"] > 0
+
+
+def test_only_the_length_grows_full_attention_by_its_square():
+    points = [AttentionSizes("full", n, 1, 2, 4) for n in (128, 256, 512)]
+    row = reformer_terms.measure(
+        "full", "length", (2, 2), points, reformer_terms.attention_step, 1
+    )
+    assert row["values"] == [128, 256, 512]
+    assert row["memory_exponent"] == pytest.approx(2, abs=0.2)
+    logits = 4 * 2 * 512 * 512
+    assert row["temporary_bytes"][-1] > logits
+
+
+@pytest.mark.parametrize(
+    "row, reversible, whole, cut",
+    [
+        ("transformer", False, True, False),
+        ("reversible", True, True, False),
+        ("chunked_reversible", True, True, True),
+        ("lsh_transformer", False, False, False),
+        ("reformer", True, False, True),
+    ],
+)
+def test_rows_of_table_3_are_the_models_of_the_paper(row, reversible, whole, cut):
+    config = ModelSizes(row, length=64, chunk_length=16, mlp_chunk_length=16).config
+    assert not list(config.problems())
+    assert config.reversible is reversible
+    assert (config.lsh_chunk_length == 64) is whole
+    assert (config.mlp_chunk_length == 16) is cut
+
+
+@pytest.mark.parametrize("row, flat", [("reversible", False), ("reformer", True)])
+def test_cutting_the_feed_forward_takes_its_width_out_of_the_memory(row, flat):
+    sizes = ModelSizes(
+        row, length=512, num_heads=1, head_dim=8, mlp_dim=64, mlp_chunk_length=16
+    )
+    points = reformer_terms.grown(sizes, "mlp_dim", (1, 8))
+    assert [point.mlp_dim for point in points] == [64, 512]
+    temporaries = [reformer_terms.compile_model(point).temp_bytes for point in points]
+    assert (temporaries[1] < 1.2 * temporaries[0]) is flat
+
+
+def test_tables_have_every_row_and_say_what_is_above(monkeypatch, capsys):
+    def measure(row, variable, bounds, points, build, rounds):
+        values = [getattr(p, variable) for p in points]
+        assert values[1] == 2 * values[0]
+        steep = (row, variable) == ("lsh", "batch")
+        return {
+            "row": row,
+            "variable": variable,
+            "values": values,
+            "memory_exponent": bounds[0] + steep,
+            "memory_bound": bounds[0],
+            "time_exponent": bounds[1],
+            "time_bound": bounds[1],
+            "within": [not steep, True],
+        }
+
+    monkeypatch.setattr(reformer_terms, "measure", measure)
+    attention = {kind: AttentionSizes(kind) for kind in ("lsh", "full")}
+    found = reformer_terms.measure_tables(
+        attention, {"lsh": 64, "full": 32}, (1, 2), rounds=1
+    )
+    assert len(found["table_1"]) == 8 and len(found["table_3"]) == 15
+    shown = capsys.readouterr().out
+    assert shown.count("memory above") == 1 and shown.count("within") == 22
