@@ -71,27 +71,36 @@ def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Ar
     places of padding before the first block it reaches r to each side of block i.
     """
     axis %= x.ndim
-    width = x.shape[axis] - (num_blocks - 1) * block_size
-    parts = [
-        jax.lax.slice_in_dim(x, i * block_size, i * block_size + width, axis=axis)
-        for i in range(num_blocks)
-    ]
     if num_blocks == 1:
         return jnp.expand_dims(x, axis)
-    return jnp.stack(parts, axis=axis)
+    width = x.shape[axis] - (num_blocks - 1) * block_size
+    x = pad_axis(x, axis, 0, -width % block_size)
+    # The first blocks of all windows, then the second ones, ...: a window is few
+    # blocks, while there may be hundreds of windows, each an operation of its own.
+    parts = []
+    for start in range(0, width, block_size):
+        end = start + num_blocks * block_size
+        part = jax.lax.slice_in_dim(x, start, end, axis=axis)
+        part = blocks(part, num_blocks, axis)
+        size = min(block_size, width - start)
+        parts.append(jax.lax.slice_in_dim(part, 0, size, axis=axis + 1))
+    return jnp.concatenate(parts, axis=axis + 1)
 
 
 def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
     """The transpose of `windows`: overlapping places are summed."""
     axis %= x.ndim
     num_blocks, width = x.shape[axis], x.shape[axis + 1]
-    total = (num_blocks - 1) * block_size + width
+    if num_blocks == 1:
+        return jnp.squeeze(x, axis)
+    x = pad_axis(x, axis + 1, 0, -width % block_size)
+    after = x.shape[axis + 1] - block_size
     out = jnp.zeros((), x.dtype)
-    for i in range(num_blocks):
-        part = jax.lax.index_in_dim(x, i, axis, keepdims=False)
-        before = i * block_size
-        out = out + pad_axis(part, axis, before, total - before - width)
-    return out
+    for start in reversed(range(0, width, block_size)):
+        part = jax.lax.slice_in_dim(x, start, start + block_size, axis=axis + 1)
+        out = out + pad_axis(unblock(part, axis), axis, start, after - start)
+    total = (num_blocks - 1) * block_size + width
+    return jax.lax.slice_in_dim(out, 0, total, axis=axis)
 
 
 def add_windows(
