@@ -1,11 +1,10 @@
-"""One ETC layer: attention and feed-forward with residuals and norms."""
+"""ETC layers: attention and feed-forward with residuals and norms, whole or halved."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 from flax import linen as nn
 
-from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.common import LayerNorm, Mlp
 from etc_jax.sharding import constrain
 from etc_jax.types import Rows
@@ -19,57 +18,121 @@ def _constrain(x: Rows) -> Rows:
     )
 
 
-class EtcLayer(nn.Module):
+def _normed(norms: Rows, x: Rows) -> Rows:
+    return jax.tree.map(lambda norm, a: norm(a), norms, x)
+
+
+class _Parts(nn.Module):
+    """What a layer, or a half of one, is made of.
+
+    Attributes:
+      attention: makes the attention module, given its name; called with (rows,
+        structure).
+      mlp: makes a feed-forward module, given its name.
+      norm: makes a norm, given its name.
+      dropout_rate: of each residual branch.
+      share_mlp: one feed-forward for long and global rows.
+    """
+
+    attention: Callable[[str], nn.Module]
+    mlp: Callable[[str], Mlp]
+    norm: Callable[[str], LayerNorm]
+    dropout_rate: float
+    share_mlp: bool = True
+    deterministic: bool = True
+
+    def attention_parts(self) -> tuple[Rows, nn.Module]:
+        """(norms, attention)."""
+        names = Rows("long_attention_norm", "global_attention_norm")
+        return jax.tree.map(self.norm, names), self.attention("attention")
+
+    def mlp_parts(self) -> tuple[Rows, Rows]:
+        """(norms, feed-forward modules); both are one for all unless `share_mlp`."""
+        if self.share_mlp:
+            norm, mlp = self.norm("mlp_norm"), self.mlp("mlp")
+            return Rows(norm, norm), Rows(mlp, mlp)
+        norms = Rows(self.norm("long_mlp_norm"), self.norm("global_mlp_norm"))
+        return norms, Rows(self.mlp("long_mlp"), self.mlp("global_mlp"))
+
+    def dropped(self, y: Rows) -> Rows:
+        """With dropout, drawn for both rows apart."""
+
+        def drop(a):
+            dropout = nn.Dropout(self.dropout_rate)
+            return dropout(a, deterministic=self.deterministic)
+
+        return jax.tree.map(drop, y)
+
+
+class EtcLayer(_Parts):
     """Attention, then feed-forward, each with residual and norm (paper, section 3.2).
 
     The two attention norms are always separate; feed-forward and its norm are one for
     both sequences unless `share_mlp` is off.
 
     Attributes:
-      attention: makes the attention module, given its name.
-      mlp: makes a feed-forward module, given its name.
-      norm: makes a norm, given its name.
-      dropout_rate: of each residual branch.
-      share_mlp: one feed-forward for long and global rows.
       pre_norm: x + f(norm(x)) instead of norm(x + f(x)).
     """
 
-    attention: Callable[[str], GlobalLocalAttention]
-    mlp: Callable[[str], Mlp]
-    norm: Callable[[str], LayerNorm]
-    dropout_rate: float
-    share_mlp: bool = True
     pre_norm: bool = False
-    deterministic: bool = True
 
     def _residual(self, x: Rows, norms: Rows, branch) -> Rows:
         """One residual block over both sequences."""
-
-        def normed(y: Rows) -> Rows:
-            return jax.tree.map(lambda norm, a: norm(a), norms, y)
-
-        def drop(y):
-            dropout = nn.Dropout(self.dropout_rate)
-            return dropout(y, deterministic=self.deterministic)
-
-        y = branch(normed(x) if self.pre_norm else x)
-        x = jax.tree.map(lambda a, b: a + drop(b), x, y)
-        return _constrain(x if self.pre_norm else normed(x))
+        y = self.dropped(branch(_normed(norms, x) if self.pre_norm else x))
+        x = jax.tree.map(lambda a, b: a + b, x, y)
+        return _constrain(x if self.pre_norm else _normed(norms, x))
 
     @nn.compact
     def __call__(self, x: Rows, structure) -> Rows:
         """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes."""
-        norms = Rows(
-            self.norm("long_attention_norm"), self.norm("global_attention_norm")
-        )
-        attention = self.attention("attention")
+        norms, attention = self.attention_parts()
         x = self._residual(_constrain(x), norms, lambda y: attention(y, structure))
-        if self.share_mlp:
-            norms, mlps = self.norm("mlp_norm"), self.mlp("mlp")
-            norms, mlps = Rows(norms, norms), Rows(mlps, mlps)
+        norms, mlps = self.mlp_parts()
+        return self._residual(x, norms, lambda y: _normed(mlps, y))
+
+
+class EtcPeriod(nn.Module):
+    """Layers of different kinds, one behind the other.
+
+    Attributes:
+      layers: make them, of different names.
+    """
+
+    layers: Sequence[Callable[[], EtcLayer]]
+
+    @nn.compact
+    def __call__(self, x: Rows, structure) -> Rows:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes."""
+        for make in self.layers:
+            x = make()(x, structure)
+        return x
+
+
+class EtcAttentionHalf(_Parts):
+    """f of a reversible layer: attention of the norm; the residual is the stack's.
+
+    Attention that has a method `replayed` is given what it kept when it is computed
+    anew; see `layers.flat_attention`.
+    """
+
+    @nn.compact
+    def __call__(self, x: Rows, structure, kept=None):
+        """(rows, structure, what was kept) -> (rows, what is to be kept)."""
+        norms, attention = self.attention_parts()
+        x = _constrain(_normed(norms, x))
+        if hasattr(attention, "replayed"):
+            y, kept = attention.replayed(x, structure, kept)
         else:
-            norms = Rows(self.norm("long_mlp_norm"), self.norm("global_mlp_norm"))
-            mlps = Rows(self.mlp("long_mlp"), self.mlp("global_mlp"))
-        return self._residual(
-            x, norms, lambda y: jax.tree.map(lambda mlp, a: mlp(a), mlps, y)
-        )
+            y = attention(x, structure)
+        return self.dropped(y), kept
+
+
+class EtcMlpHalf(_Parts):
+    """g of a reversible layer: feed-forward of the norm."""
+
+    @nn.compact
+    def __call__(self, x: Rows, structure, kept=None):
+        """(rows, not read, not read) -> (rows, nothing to keep)."""
+        del structure, kept
+        norms, mlps = self.mlp_parts()
+        return self.dropped(_normed(mlps, _constrain(_normed(norms, x)))), None

@@ -25,11 +25,19 @@ class Sequence(NamedTuple):
     Attributes:
       example_ids: int `[b, n]`: 0 is padding, packed examples do not see each other.
       rotations: of `lsh_hashing.draw_rotations`, for all LSH layers; None: each layer
-        draws its own from rng stream "lsh".
+        draws its own, see `hash_key`.
     """
 
     example_ids: jax.Array
     rotations: jax.Array | None = None
+
+
+def hash_key(module: nn.Module, seed: int) -> jax.Array:
+    """What rotations are drawn from: rng stream "lsh", or "dropout", or `seed`."""
+    for stream in ("lsh", "dropout"):
+        if module.has_rng(stream):
+            return module.make_rng(stream)
+    return jax.random.key(seed)
 
 
 class ChunkedAttention(nn.Module):
@@ -118,6 +126,7 @@ class LshAttention(ChunkedAttention):
       max_length: longest sequence, which that depends on.
       duplicates: of `lsh.DUPLICATES`.
       rounding: of `lsh.ROUNDINGS`.
+      hash_seed: see `hash_key`.
     """
 
     num_hashes: int = 1
@@ -125,6 +134,7 @@ class LshAttention(ChunkedAttention):
     max_length: int | None = None
     duplicates: str = "count"
     rounding: str = "exact"
+    hash_seed: int = 0
 
     @nn.compact
     def __call__(self, x: jax.Array, sequence: Sequence, kept: jax.Array | None = None):
@@ -160,7 +170,7 @@ class LshAttention(ChunkedAttention):
     def _hash(self, query_key, factors, rotations) -> jax.Array:
         if rotations is None:
             rotations = draw_rotations(
-                self.make_rng("lsh"),
+                hash_key(self, self.hash_seed),
                 self.num_heads,
                 self.head_dim,
                 self.num_hashes,

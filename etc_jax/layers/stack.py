@@ -62,7 +62,7 @@ class Stack(nn.Module):
         scanned = nn.scan(
             step,
             variable_axes={"params": 0},
-            split_rngs={"params": True, "dropout": True},
+            split_rngs={"params": True, "dropout": True, "lsh": True},
             in_axes=nn.broadcast,
             length=self.num_layers,
         )

@@ -1,6 +1,7 @@
 """ETC: Extended Transformer Construction (Ainslie et al. 2020), encoder and heads."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +10,21 @@ from flax import linen as nn
 from etc_jax import sharding
 from etc_jax import structure as st
 from etc_jax.layers.attention import GlobalLocalAttention
-from etc_jax.layers.blocks import EtcLayer
+from etc_jax.layers.blocks import (
+    EtcAttentionHalf,
+    EtcLayer,
+    EtcMlpHalf,
+    EtcPeriod,
+)
+from etc_jax.layers.chunked_attention import LshAttention, hash_key
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
+from etc_jax.layers.flat_attention import FlatAttention
+from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.layers.stack import Stack
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
 from etc_jax.ops import sequence
+from etc_jax.ops.attention import lsh
 from etc_jax.types import Rows
 
 __all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "large"]
@@ -23,7 +33,7 @@ __all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "larg
 NOTHING = Rows(None, None)
 
 
-def _norm(config: EtcConfig, name: str) -> LayerNorm:
+def _norm(config: EtcConfig, name: str | None = None) -> LayerNorm:
     return LayerNorm(config.layer_norm_epsilon, config.compute_dtype, name=name)
 
 
@@ -37,7 +47,7 @@ def _mlp(config: EtcConfig, name: str) -> Mlp:
     )
 
 
-def _attention(config: EtcConfig, deterministic: bool, name: str):
+def _global_local(config: EtcConfig, deterministic: bool, name: str):
     return GlobalLocalAttention(
         num_heads=config.num_heads,
         head_dim=config.attention_head_dim,
@@ -57,17 +67,68 @@ def _attention(config: EtcConfig, deterministic: bool, name: str):
     )
 
 
-def _layer(config: EtcConfig, deterministic: bool) -> EtcLayer:
-    return EtcLayer(
-        attention=functools.partial(_attention, config, deterministic),
-        mlp=functools.partial(_mlp, config),
-        norm=functools.partial(_norm, config),
-        dropout_rate=config.dropout_rate,
-        share_mlp=config.share_mlp,
-        pre_norm=config.pre_norm,
+def _lsh(config: EtcConfig, deterministic: bool, name: str):
+    attention = functools.partial(
+        LshAttention,
+        num_heads=config.num_heads,
+        head_dim=config.attention_head_dim,
+        look=lsh.Look(config.lsh_chunk_length),
+        stddev=config.initializer_range,
+        dropout_rate=config.attention_dropout_rate,
+        implementation=config.attention,
         deterministic=deterministic,
-        name="layer",
+        dtype=config.compute_dtype,
+        num_hashes=config.num_hashes,
+        num_buckets=config.num_buckets,
+        hash_seed=config.hash_seed,
     )
+    return FlatAttention(lambda name: attention(name=name), name=name)
+
+
+# What makes the attention of each of `etc_config.KINDS`.
+_ATTENTIONS = {"global_local": _global_local, "lsh": _lsh}
+
+
+def _parts(config: EtcConfig, deterministic: bool, kind: str) -> dict[str, Any]:
+    """What layers, and halves of reversible ones, are made of."""
+    return {
+        "attention": functools.partial(_ATTENTIONS[kind], config, deterministic),
+        "mlp": functools.partial(_mlp, config),
+        "norm": functools.partial(_norm, config),
+        "dropout_rate": config.dropout_rate,
+        "share_mlp": config.share_mlp,
+        "deterministic": deterministic,
+    }
+
+
+def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
+    repeats = config.num_layers // len(config.pattern)
+    kinds = [
+        (f"{kind}_{i}", _parts(config, deterministic, kind))
+        for i, kind in enumerate(config.pattern)
+    ]
+    if config.reversible:
+        return TwoStreamStack(
+            tuple(
+                LayerKind(
+                    name,
+                    functools.partial(EtcAttentionHalf, **parts, parent=None),
+                    functools.partial(EtcMlpHalf, **parts, parent=None),
+                )
+                for name, parts in kinds
+            ),
+            repeats,
+        )
+    if len(kinds) == 1:
+        kinds = [("layer", kinds[0][1])]
+    layers = [
+        functools.partial(EtcLayer, **parts, pre_norm=config.pre_norm, name=name)
+        for name, parts in kinds
+    ]
+    make = layers[0]
+    if len(layers) > 1:
+        make = functools.partial(EtcPeriod, tuple(layers), name="period")
+    return Stack(make, repeats, config.scan_layers, config.remat_policy)
 
 
 class Etc(nn.Module):
@@ -97,12 +158,9 @@ class Etc(nn.Module):
             deterministic=self.deterministic,
             dtype=c.compute_dtype,
         )
-        self.stack = Stack(
-            functools.partial(_layer, c, self.deterministic),
-            c.num_layers,
-            c.scan_layers,
-            c.remat_policy,
-        )
+        self.stack = _stack(c, self.deterministic)
+        if c.reversible:
+            self.long_final_norm, self.global_final_norm = _norm(c), _norm(c)
 
     def __call__(
         self,
@@ -137,7 +195,15 @@ class Etc(nn.Module):
                 )
         tokens = Rows(long_tokens, global_tokens)
         x = self.embeddings(tokens, types, positions, adders)
-        return self.stack(x, structure)
+        if not self.config.reversible:
+            return self.stack(x, structure)
+        x = jax.tree.map(lambda a: a.astype(jnp.float32), x)
+        rng = hash_key(self, self.config.hash_seed)
+        y1, y2 = self.stack(x, x, structure, rng)
+        mean = jax.tree.map(lambda a, b: (a + b) / 2, y1, y2)
+        return Rows(
+            self.long_final_norm(mean.long), self.global_final_norm(mean.global_)
+        )
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:
         """`[..., token_dim]` -> logits by the token table."""

@@ -12,8 +12,10 @@ from etc_jax import structure as st
 from etc_jax.layers.common import ACTIVATIONS
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.ops.attention.global_local import IMPLEMENTATIONS
+from etc_jax.ops.attention.lsh_hashing import factors_of
 
 DTYPES = ("float32", "bfloat16")
+KINDS = ("global_local", "lsh")
 
 
 def choice_problems(
@@ -58,6 +60,17 @@ class EtcConfig:
       hard_g2l: global tokens see only the long tokens linked to them.
       hard_l2g: long tokens see only the global tokens they are linked to.
       parent_labels: labels of (child -> parent, parent -> child) global tokens.
+      pattern: attention of each layer of a repeat: "global_local", or "lsh", which sees
+        both inputs as one sequence (`layers.flat_attention`).
+      reversible: two streams, of which the backward pass works out all activations
+        from the last ones (`ops.reversible`); the output is the norm of their mean.
+        Needs pre_norm.
+      lsh_chunk_length: sorted tokens that see each other, and those of the chunk
+        before.
+      num_hashes: rounds of hashing in an LSH layer.
+      num_buckets: of an LSH layer: one even number, or two, which are multiplied;
+        None: by the length of each input.
+      hash_seed: of the rotations of LSH layers where no key is given for them.
       scan_layers: compile one layer and loop; else unroll.
       remat_policy: what layers keep for the backward pass, a name of
         `layers.stack.REMAT_POLICIES`.
@@ -92,6 +105,12 @@ class EtcConfig:
     hard_g2l: bool = True
     hard_l2g: bool = False
     parent_labels: tuple[int, int] | None = None
+    pattern: tuple[str, ...] = ("global_local",)
+    reversible: bool = False
+    lsh_chunk_length: int = 64
+    num_hashes: int = 2
+    num_buckets: tuple[int, ...] | None = None
+    hash_seed: int = 0
     scan_layers: bool = True
     remat_policy: str = "none"
     dtype: str = "float32"
@@ -126,7 +145,10 @@ class EtcConfig:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""
-        positive = "vocab_size num_types embed_dim num_layers num_heads mlp_dim radius"
+        positive = (
+            "vocab_size num_types embed_dim num_layers num_heads mlp_dim radius "
+            "lsh_chunk_length num_hashes"
+        )
         for name in positive.split():
             if getattr(self, name) < 1:
                 yield name, f"is {getattr(self, name)}; expected 1 or more"
@@ -158,12 +180,36 @@ class EtcConfig:
             )
         if self.radius >= 1 and self.max_distance >= 0:
             yield from self._label_problems()
+        yield from self._stack_problems()
 
     def _label_problems(self) -> Iterator[tuple[str, str]]:
         try:
             self.rules.check_vocabulary(self.num_labels)
         except ValueError as error:
             yield "num_labels", str(error)
+
+    def _stack_problems(self) -> Iterator[tuple[str, str]]:
+        unknown = set(self.pattern) - set(KINDS)
+        if unknown or not self.pattern:
+            names = ", ".join(KINDS)
+            yield "pattern", f"is {self.pattern}; expected one or more of {names}"
+        elif self.num_layers % len(self.pattern):
+            yield (
+                "num_layers",
+                f"is {self.num_layers}; expected whole repeats of the "
+                f"{len(self.pattern)} layers of pattern",
+            )
+        if self.num_buckets is not None:
+            try:
+                factors_of(self.num_buckets)
+            except ValueError as error:
+                yield "num_buckets", str(error)
+        if self.reversible:
+            needs = {"pre_norm": True, "scan_layers": True, "remat_policy": "none"}
+            for name, value in needs.items():
+                if getattr(self, name) != value:
+                    got = getattr(self, name)
+                    yield name, f"is {got!r}; reversible needs {value!r}"
 
 
 def base(**changes) -> EtcConfig:

@@ -7,7 +7,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import registry
-from etc_jax.layers.chunked_attention import LocalAttention, LshAttention, Sequence
+from etc_jax.layers.chunked_attention import (
+    LocalAttention,
+    LshAttention,
+    Sequence,
+    hash_key,
+)
 from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
 from etc_jax.layers.reversible import AttentionHalf, LayerKind, MlpHalf, TwoStreamStack
 from etc_jax.models.reformer_config import (
@@ -179,8 +184,8 @@ class Reformer(nn.Module):
           example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
             other; None: one example a row.
           rotations: for all LSH layers, `[heads, head_dim, num_hashes, half the sum of
-            the buckets' factors]`; None: drawn for each layer from rng stream "lsh" if
-            there is one, else from hash_seed.
+            the buckets' factors]`; None: drawn for each layer, from rng stream "lsh" or
+            "dropout" if there is one, else from hash_seed.
 
         Returns:
           `[b, n, 2 * embed_dim]` in the compute dtype.
@@ -228,10 +233,7 @@ class Reformer(nn.Module):
             blocking.pad_axis(a, 1, 0, extra) for a in (tokens, example_ids)
         )
         x = self.embeddings(tokens).astype(c.residual_dtype)
-        rng = jax.random.key(c.hash_seed)
-        if self.has_rng("lsh"):
-            rng = self.make_rng("lsh")
-        return x, Sequence(example_ids, rotations), rng
+        return x, Sequence(example_ids, rotations), hash_key(self, c.hash_seed)
 
     def _end(self, y1, y2):
         return self.final_norm(jnp.concatenate([y1, y2], axis=-1))

@@ -1,0 +1,252 @@
+"""ETC with LSH layers, and with layers that are undone in the backward pass."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import sharding
+from etc_jax.layers.chunked_attention import LshAttention, Sequence
+from etc_jax.layers.reversible import TwoStreamStack
+from etc_jax.models import etc
+from etc_jax.ops.attention import lsh
+from etc_jax.structure import Structure
+from etc_jax.types import Rows
+
+SMALL = {
+    "vocab_size": 11,
+    "embed_dim": 8,
+    "num_layers": 4,
+    "num_heads": 2,
+    "mlp_dim": 12,
+    "radius": 2,
+    "max_distance": 2,
+    "num_labels": 8,
+    "initializer_range": 0.3,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "lsh_chunk_length": 4,
+}
+MIXED = ("global_local", "lsh")
+N, G = 21, 3
+
+
+def config_of(**changes) -> etc.EtcConfig:
+    return etc.EtcConfig(**SMALL | changes)
+
+
+def inputs(n=N, g=G):
+    """Two examples in the first row, one and padding in the second."""
+    rng = np.random.default_rng(0)
+    long_ids, global_ids = np.ones((2, n), np.int32), np.ones((2, g), np.int32)
+    long_ids[0, n // 2 :], global_ids[0, 1:] = 2, 2
+    long_ids[1, n - 5 :], global_ids[1, 2:] = 0, 0
+    links = np.where(long_ids == 2, 1, 0)[..., None].astype(np.int16)
+    structure = Structure(long_ids, global_ids, links)
+    tokens = [rng.integers(1, 11, (2, x), np.int32) for x in (n, g)]
+    return *tokens, structure
+
+
+def made(config, deterministic=True):
+    """(model, params drawn here: quicker than by compiling the initializers)."""
+    shapes = jax.eval_shape(etc.Etc(config).init, jax.random.key(0), *inputs())
+    rng = np.random.default_rng(1)
+
+    def draw(path, leaf):
+        start = 1.0 if path[-1].key == "scale" else 0.0
+        return np.float32(start + rng.normal(0, 0.3, leaf.shape))
+
+    params = jax.tree_util.tree_map_with_path(draw, shapes["params"])
+    return etc.Etc(config, deterministic), params
+
+
+def paths(params) -> set[str]:
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {sharding.path_of(path) for path, _ in leaves}
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_layers_of_a_pattern_come_one_behind_the_other(scan):
+    model, params = made(config_of(pattern=MIXED, scan_layers=scan))
+    out = jax.jit(model.apply)({"params": params}, *inputs())
+
+    # By hand: models of one layer each, fed by the layer before.
+    *tokens, structure = inputs()
+    x = model.bind({"params": params}).embeddings(
+        Rows(*tokens), etc.NOTHING, etc.NOTHING, etc.NOTHING
+    )
+    ones = [
+        etc._stack(config_of(pattern=(kind,), num_layers=1), True) for kind in MIXED
+    ]
+    apply = [jax.jit(one.apply) for one in ones]
+    for i in range(SMALL["num_layers"]):
+        repeat, kind = divmod(i, 2)
+        where = params["stack"]
+        where = (
+            jax.tree.map(lambda a, r=repeat: a[r], where["layers"])
+            if scan
+            else where[f"layers_{repeat}"]
+        )
+        mine = where["period"][f"{MIXED[kind]}_{kind}"]
+        stacked = jax.tree.map(lambda a: a[None], {"layer": mine})
+        x = apply[kind]({"params": {"layers": stacked}}, x, structure)
+    for got, want in zip(out, x, strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_an_lsh_layer_sees_global_and_long_tokens_as_one_sequence():
+    config = config_of(pattern=("lsh",), num_layers=1, pre_norm=True, mlp_dim=1)
+    model, params = made(config)
+    *tokens, structure = inputs()
+    layer = jax.tree.map(lambda a: a[0], params["stack"]["layers"]["layer"])
+    x = Rows(
+        *(jax.random.normal(jax.random.key(i), (2, k, 8)) for i, k in ((0, N), (1, G)))
+    )
+    got = etc._lsh(config, True, "attention").apply(
+        {"params": layer["attention"]}, x, structure
+    )
+    flat = LshAttention(2, 4, lsh.Look(4), num_hashes=2, implementation="dense")
+    want, _ = flat.apply(
+        {"params": layer["attention"]["flat"]},
+        jnp.concatenate([x.global_, x.long], axis=1),
+        Sequence(
+            np.concatenate(
+                [structure.global_example_ids, structure.long_example_ids], 1
+            )
+        ),
+    )
+    np.testing.assert_allclose(got.global_, want[:, :G], atol=1e-5)
+    np.testing.assert_allclose(got.long, want[:, G:], atol=1e-5)
+
+
+@pytest.mark.parametrize("pattern", [("lsh",), MIXED])
+@pytest.mark.parametrize("reversible", [True, False])
+def test_packed_examples_and_padding_do_not_meet(pattern, reversible):
+    # In one chunk: in several, who is sorted where depends on all examples.
+    config = config_of(
+        pattern=pattern, reversible=reversible, pre_norm=True, lsh_chunk_length=N + G
+    )
+    model, params = made(config)
+    long, glob, structure = inputs()
+    apply = jax.jit(model.apply)
+    other = long.copy()
+    other[structure.long_example_ids != 1] = 7
+    first = structure.long_example_ids == 1
+    before, after = (
+        apply({"params": params}, x, glob, structure) for x in (long, other)
+    )
+    np.testing.assert_allclose(before.long[first], after.long[first], atol=1e-5)
+    assert np.abs(before.long[~first] - after.long[~first]).max() > 1e-2
+
+
+def stepped(config, dropout=0.1):
+    """The gradient of a training step, as a function of params."""
+    config = dataclasses.replace(
+        config, dropout_rate=dropout, attention_dropout_rate=dropout
+    )
+    model = etc.Etc(config, deterministic=False)
+
+    def loss(params):
+        rngs = {"dropout": jax.random.key(5)}
+        y = model.apply({"params": params}, *inputs(), rngs=rngs)
+        return sum(jnp.sum(jnp.sin(3 * a)) for a in y)
+
+    return jax.jit(jax.value_and_grad(loss))
+
+
+@pytest.mark.parametrize("share_mlp", [True, False])
+def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
+    share_mlp, monkeypatch
+):
+    config = config_of(
+        pattern=MIXED, reversible=True, pre_norm=True, share_mlp=share_mlp
+    )
+    _, params = made(config)
+    loss, gradients = stepped(config)(params)
+    plain = functools.partial(TwoStreamStack, reversible=False)
+    monkeypatch.setattr(etc, "TwoStreamStack", plain)
+    want_loss, want = stepped(config)(params)
+    assert abs(loss - want_loss) < 1e-4
+    total = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(want))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * total, rtol=1e-4),
+        gradients,
+        want,
+    )
+
+
+def test_rotations_and_dropout_are_drawn_anew_in_each_step():
+    config = config_of(pattern=("lsh",), reversible=True, pre_norm=True)
+    model, params = made(config, deterministic=False)
+    apply = jax.jit(model.apply)
+
+    def out(seed):
+        rngs = {"dropout": jax.random.key(seed)}
+        return apply({"params": params}, *inputs(), rngs=rngs).long
+
+    assert np.abs(out(0) - out(1)).max() > 1e-3
+    np.testing.assert_array_equal(out(0), out(0))
+
+
+def test_memory_of_a_reversible_stack_does_not_grow_with_depth():
+    def temporary(depth, reversible):
+        config = config_of(num_layers=depth, reversible=reversible, pre_norm=True)
+        params = jax.eval_shape(etc.Etc(config).init, jax.random.key(0), *inputs())
+        compiled = stepped(config).lower(params["params"]).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporary(24, True) < 1.1 * temporary(6, True)
+    assert temporary(24, False) > 2 * temporary(6, False)
+
+
+@pytest.mark.parametrize("reversible", [True, False])
+def test_every_parameter_has_a_sharding_row_in_mixed_stacks(reversible):
+    config = config_of(pattern=MIXED, reversible=reversible, pre_norm=True)
+    _, params = made(config)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        axes = sharding.axes_for(sharding.path_of(path), leaf.ndim)
+        assert len(axes) == leaf.ndim
+
+
+def test_a_reversible_layer_has_the_parameters_of_a_plain_one():
+    names = {}
+    for reversible in (True, False):
+        config = config_of(reversible=reversible, pre_norm=True, num_layers=2)
+        _, params = made(config)
+        found = {p.rpartition("layers/")[2] for p in paths(params["stack"])}
+        for scope in ("global_local_0/f/", "global_local_0/g/", "layer/"):
+            found = {name.removeprefix(scope) for name in found}
+        names[reversible] = found
+    assert names[True] == names[False]
+
+
+@pytest.mark.parametrize(
+    "change, field",
+    [
+        ({"pattern": ("lsch",)}, "pattern is .*expected one or more of global_local"),
+        ({"pattern": ()}, "pattern"),
+        ({"pattern": ("lsh",) * 3}, "num_layers is 4; expected whole repeats of the 3"),
+        ({"num_buckets": (7,)}, "num_buckets"),
+        ({"num_hashes": 0}, "num_hashes is 0; expected 1 or more"),
+        ({"reversible": True}, "pre_norm is False; reversible needs True"),
+        (
+            {"reversible": True, "pre_norm": True, "remat_policy": "full"},
+            "remat_policy is 'full'; reversible needs 'none'",
+        ),
+    ],
+)
+def test_stacks_that_do_not_fit_are_refused(change, field):
+    with pytest.raises(ValueError, match=field):
+        jax.eval_shape(etc.Etc(config_of(**change)).init, jax.random.key(0), *inputs())
+
+
+def test_masks_as_tensors_are_refused_by_lsh_layers():
+    long, glob, _ = inputs()
+    explicit = Structure.explicit(l2l_mask=np.ones((2, N, 5), bool))
+    with pytest.raises(ValueError, match="needs a Structure, got ExplicitStructure"):
+        etc.Etc(config_of(pattern=("lsh",))).init(
+            jax.random.key(0), long, glob, explicit
+        )
