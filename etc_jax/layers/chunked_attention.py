@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
@@ -138,7 +139,7 @@ class LshAttention(ChunkedAttention):
 
     @nn.compact
     def __call__(self, x: jax.Array, sequence: Sequence, kept: jax.Array | None = None):
-        """`[b, n, e]` -> (the same shape, buckets `[b, h, rounds, n]`).
+        """`[b, n, e]` -> (the same shape, unsigned buckets `[b, h, rounds, n]`).
 
         Args:
           x: the layer's input.
@@ -176,4 +177,6 @@ class LshAttention(ChunkedAttention):
                 self.num_hashes,
                 factors,
             )
-        return hash_vectors(query_key, rotations, factors)
+        buckets = hash_vectors(query_key, rotations, factors)
+        # A reversible stack keeps them of every layer.
+        return buckets.astype(np.min_scalar_type(math.prod(factors) - 1))

@@ -231,10 +231,11 @@ def sort_by_bucket(
       num_buckets: how many there are.
     """
     n = buckets.shape[-1]
+    buckets = buckets.astype(jnp.int32)
     buckets = jnp.where(example_ids[:, None, None] > 0, buckets, num_buckets)
     position = jax.lax.broadcasted_iota(jnp.int32, buckets.shape, 3)
     # Numbers that differ, so that one sort of one array is stable.
-    order = jax.lax.sort(buckets.astype(jnp.int32) * n + position) % n
+    order = jax.lax.sort(buckets * n + position) % n
     return Order(example_ids, order, inverse(order))
 
 

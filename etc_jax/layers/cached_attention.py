@@ -1,0 +1,158 @@
+"""Attention over chunks that fills a cache with a prompt, and reads it in steps.
+
+A layer of these is called with a `Sequence`; it then attends as the one that it is made
+of and gives the cache of the prompt. Or it is called with `Newest` and the caches of
+all repeats of the layer, and gives them with one token more. Parameters and rotations
+are those of the layer that it is made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax.layers.chunked_attention import (
+    ChunkedAttention,
+    LocalAttention,
+    LshAttention,
+    Sequence,
+)
+from etc_jax.layers.reversible import AttentionHalf, LayerKind
+from etc_jax.ops.attention import lsh
+from etc_jax.ops.attention.lsh_decoding import (
+    LocalCache,
+    LshCache,
+    Newest,
+    local_cache,
+    local_step,
+    lsh_cache,
+    lsh_step,
+)
+from etc_jax.ops.attention.lsh_hashing import draw_rotations, hash_vectors
+
+
+class HashedCache(NamedTuple):
+    """Of LSH layers.
+
+    Attributes:
+      rows: see `LshCache`.
+      rotations: of each layer, `[layers, h, d, rounds, half]`.
+    """
+
+    rows: LshCache
+    rotations: jax.Array
+
+
+class CachedLocalAttention(LocalAttention):
+    """Local attention with a cache; see the module.
+
+    Attributes:
+      cache_length: longest sequence that there will be.
+    """
+
+    cache_length: int = 0
+
+    @nn.compact
+    def __call__(self, x, shared: Sequence | Newest, kept: LocalCache | None = None):
+        """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
+        rows = [self.project(name)(x) for name in ("query", "key", "value")]
+        if isinstance(shared, Newest):
+            out, kept = local_step(*rows, kept, shared, look=self.look)
+        else:
+            out = lsh.local(*rows, **self.options(shared))
+            kept = local_cache(
+                *rows[1:], _lengths(shared), look=self.look, length=self.cache_length
+            )
+        return self.output(x.shape[-1])(out), kept
+
+
+class CachedLshAttention(LshAttention):
+    """LSH attention with a cache; see the module. It needs `num_buckets`.
+
+    Attributes:
+      cache_length: longest sequence that there will be.
+    """
+
+    cache_length: int = 0
+
+    @nn.compact
+    def __call__(self, x, shared: Sequence | Newest, kept: HashedCache | None = None):
+        """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
+        rows = [self.project(name)(x) for name in ("query_key", "value")]
+        attend = self._step if isinstance(shared, Newest) else self._prompt
+        out, kept = attend(rows, shared, kept)
+        return self.output(x.shape[-1])(out), kept
+
+    def _step(self, rows, now: Newest, kept: HashedCache):
+        rotations = kept.rotations[now.layer]
+        buckets = hash_vectors(rows[0], rotations, self.num_buckets)
+        out, cache = lsh_step(
+            *rows,
+            buckets,
+            kept.rows,
+            now,
+            look=self.look,
+            duplicates=self.duplicates,
+            rounding=self.rounding,
+        )
+        return out, HashedCache(cache, kept.rotations)
+
+    def _prompt(self, rows, sequence: Sequence, kept: None):
+        del kept
+        sizes = (self.num_heads, self.head_dim, self.num_hashes)
+        rotations = draw_rotations(self.make_rng("lsh"), *sizes, self.num_buckets)
+        # Also of a prompt of one chunk, which is attended whole: there will be more.
+        buckets = hash_vectors(rows[0], rotations, self.num_buckets)
+        num_buckets = math.prod(self.num_buckets)
+        out = lsh.attend(
+            *rows,
+            buckets,
+            num_buckets=num_buckets,
+            duplicates=self.duplicates,
+            rounding=self.rounding,
+            **self.options(sequence),
+        )
+        cache = lsh_cache(
+            *rows,
+            buckets,
+            _lengths(sequence),
+            num_buckets=num_buckets,
+            length=self.cache_length,
+        )
+        return out, HashedCache(cache, rotations)
+
+
+_CACHED: dict[type[ChunkedAttention], type[ChunkedAttention]] = {
+    LocalAttention: CachedLocalAttention,
+    LshAttention: CachedLshAttention,
+}
+
+
+def _lengths(sequence: Sequence) -> jax.Array:
+    return jnp.sum(sequence.example_ids > 0, axis=1, dtype=jnp.int32)
+
+
+def with_cache(kind: LayerKind, length: int) -> LayerKind:
+    """A layer of a stack with attention that has a cache.
+
+    Args:
+      kind: whose first half is an `AttentionHalf` of local or LSH attention.
+      length: longest sequence that there will be.
+    """
+    half = kind.f()
+    plain = half.attention("attention")
+    fields = {field.name for field in dataclasses.fields(plain)} - {"parent", "name"}
+    options = {name: getattr(plain, name) for name in fields}
+
+    def attention(name: str) -> nn.Module:
+        return _CACHED[type(plain)](cache_length=length, name=name, **options)
+
+    def f() -> AttentionHalf:
+        return half.clone(attention=attention)
+
+    return LayerKind(kind.name, f, kind.g)
