@@ -6,7 +6,7 @@
 Trains `configs/reformer_duplication.py` with full attention and with 4, 2 and 1 rounds
 of hashing, and counts with each trained model the symbols of the second half that it
 foretells, with full attention and with 8, 4, 2 and 1 rounds; beside it the figures of
-the paper, which trains 150,000 steps on 1,024 symbols. --short: 64 symbols, for a CPU.
+the paper, which trains 150,000 steps on 1,024 symbols. --short: 256 symbols, for a CPU.
 
 Runs that are finished are not trained again, so that the command can be interrupted,
 and rows or seeds added later. Arguments of the form --config.A.B=VALUE go to all runs.
@@ -184,7 +184,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add = parser.add_argument
     add("--rows", type=report.names(ROWS), default=ROWS, help=",".join(ROWS))
     add("--seeds", type=report.integers, default=(0, 1, 2))
-    add("--short", action="store_true", help="64 symbols")
+    add("--short", action="store_true", help="256 symbols")
     add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/duplication"))
     add("--out", type=pathlib.Path, help="JSON file to write")
     return parser.parse_known_args(argv)

@@ -371,6 +371,12 @@ def _objective_has_its_data(config: Config) -> Iterator[Problem]:
             f"is {source!r}, but objective.name='causal_lm' learns from one of "
             f"{', '.join(BYTE_SOURCES)}; set it to that",
         )
+    if name == "masked_lm" and source in ("windows", "byte_images", "duplication"):
+        yield (
+            "data.source",
+            f"is {source!r}, but objective.name='masked_lm' learns from bytes or text; "
+            "set 'bytes', 'builtin', 'text', 'jsonl' or 'cache'",
+        )
     if name == "mlm_cpc" and source in BYTE_SOURCES:
         yield (
             "data.source",

@@ -34,7 +34,7 @@ class ObjectiveConfig:
     Attributes:
       name: "mlm_cpc", pre-training (paper, section 3.5); the name of a task,
         fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop";
-        "causal_lm", a language model.
+        "causal_lm", a language model; "masked_lm", masked tokens of a flat sequence.
       mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
       similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
         a learned temperature.
@@ -87,13 +87,15 @@ class ObjectiveConfig:
 _OWN_FIELDS = {
     "mlm_cpc": ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document"),
     "causal_lm": (),
+    "masked_lm": (),
     "hotpotqa": (),
     "natural_questions": (),
     "openkp": ("keyphrase_loss", "visual_features"),
     "wikihop": ("final_layer", "label_smoothing"),
 }
 # Objectives that learn a task, from its prepared inputs.
-TASKS = tuple(n for n in _OWN_FIELDS if n not in ("mlm_cpc", "causal_lm"))
+_PRETRAINING = ("mlm_cpc", "causal_lm", "masked_lm")
+TASKS = tuple(n for n in _OWN_FIELDS if n not in _PRETRAINING)
 
 # Sources of language models, whose examples have no sentences.
 BYTE_SOURCES = ("bytes", "byte_images", "duplication")

@@ -26,6 +26,13 @@
         A model of Hugging Face of a family that is here too, and back: from a model
         that this command wrote, a run or one of its checkpoints. No bit is lost.
 
+    python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
+        --config=configs/reformer_enwik8.py --config.model.vocab_size=320
+
+        Weights of trax's ReformerLM as its trainer pickles them; the config file says
+        what the model is. Nothing that the pickle holds is run: arrays of numpy, lists,
+        tuples and dicts are read, and no other object.
+
     python -m etc_jax.convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
 
         A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
@@ -44,26 +51,30 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from absl import flags
 from ml_collections import config_flags
 
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.conversion import bert, etc_heads, hugging_face, native
+from etc_jax.conversion import bert, etc_heads, hugging_face, native, trax_reformer
 from etc_jax.conversion.config_file import read_config_file
+from etc_jax.conversion.engine import Report
 from etc_jax.conversion.etc_official import config_from_official, import_official
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.models.etc import EtcConfig
+from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.prediction.export import export_run
 from etc_jax.training.errors import RunError, UserError
 from etc_jax.training.saved_params import read_params
+
+T = TypeVar("T")
 
 OFFICIAL_CONFIG = "etc_config.json"
 ENCODER = "encoder/"
@@ -88,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     source.add_argument("--lift", metavar="FOLDER", type=_path, help="BERT or RoBERTa")
     source.add_argument("--hf", metavar="FOLDER", type=_path, help="of Hugging Face")
+    source.add_argument("--trax", metavar="FILE", type=_path, help="Reformer of trax")
     source.add_argument("--to_hf", metavar="FOLDER", type=_path, help="a model or run")
     source.add_argument("--export", metavar="WORKDIR", help="a fine-tuning run")
     parser.add_argument("--out", required=True, type=_path, help="folder to write")
@@ -104,12 +116,13 @@ def _parser() -> argparse.ArgumentParser:
     official.add_argument(
         "--head", choices=sorted(etc_heads.TASKS), help="task it was fine-tuned on"
     )
-    lifting = parser.add_argument_group("with --lift")
-    lifting.add_argument(
+    sized = parser.add_argument_group("with --lift and --trax")
+    sized.add_argument(
         "--config",
         metavar="FILE",
         help="config file of the model; --config.model.NAME=VALUE changes a field",
     )
+    lifting = parser.add_argument_group("with --lift")
     lifting.add_argument(
         "--positions",
         choices=("drop", "copy"),
@@ -147,6 +160,7 @@ _FLAGS = {
     "official": ("etc_config", "verify", "head"),
     "lift": ("config", *_LIFT_ONLY),
     "hf": (),
+    "trax": ("config",),
     "to_hf": ("step",),
     "export": ("step",),
 }
@@ -168,16 +182,21 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     foreign = {n for names in _FLAGS.values() for n in names} - {*_FLAGS[mode]}
     if wrong := [f"--{name}" for name in sorted(foreign & given)]:
         parser.error(f"{', '.join(wrong)} cannot go with --{mode}")
-    if args.lift is not None and not any(a.startswith(_FILE) for a in config_argv):
-        parser.error("--lift needs --config=FILE, whose model it makes")
+    if "config" in _FLAGS[mode] and not any(a.startswith(_FILE) for a in config_argv):
+        parser.error(f"--{mode} needs --config=FILE, whose model it makes")
     return args, config_argv
 
 
-def _model_of(config_argv: Sequence[str]) -> EtcConfig:
+def _model_of(config_argv: Sequence[str], kind: type[T], why: str) -> T:
     """The model of a config file with its changes.
 
+    Args:
+      config_argv: flags of the config file.
+      kind: that its config must be of.
+      why: for the error.
+
     Raises:
-      ValueError: if the file or a change is wrong, or the model is no ETC.
+      ValueError: if the file or a change is wrong, or the model is another one.
     """
     for path in (a.removeprefix(_FILE) for a in config_argv if a.startswith(_FILE)):
         if not (file := pathlib.Path(path.partition(":")[0])).is_file():
@@ -194,10 +213,8 @@ def _model_of(config_argv: Sequence[str]) -> EtcConfig:
     except (flags.Error, AttributeError, KeyError, OSError) as error:
         raise ValueError(f"--config: {_message(error)}") from error
     config = native.model_config(section)
-    if not isinstance(config, EtcConfig):
-        raise ValueError(
-            f"--config is of a {section['family']}; BERT is lifted into etc"
-        )
+    if not isinstance(config, kind):
+        raise ValueError(f"--config is of a {section['family']}; {why}")
     return config
 
 
@@ -295,7 +312,7 @@ def _token_rows(pairs: Sequence[str], folder: str) -> tuple[tuple[int, int], ...
 
 def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
     """BERT or RoBERTa -> a saved model; what to tell about it."""
-    asked = _model_of(config_argv)
+    asked = _model_of(config_argv, EtcConfig, "BERT is lifted into etc")
     source, weights = bert.open_checkpoint(args.lift)
     given = {name: getattr(args, name) for name in _LIFT_ONLY[:4]}
     options = LiftOptions(
@@ -351,8 +368,22 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 def convert_hf(args: argparse.Namespace) -> str:
     """A model of Hugging Face -> a saved model; what to tell about it."""
     params, config, report = hugging_face.read(args.hf)
+    return _save(args, "hf", params, config, report)
+
+
+def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
+    """A Reformer of trax -> a saved model; what to tell about it."""
+    why = "what is read of trax is a reformer"
+    config = _model_of(config_argv, ReformerConfig, why)
+    weights = trax_reformer.read_weights(args.trax)
+    params, report = trax_reformer.import_trax(weights, config)
+    return _save(args, "trax", params, config, report)
+
+
+def _save(args: argparse.Namespace, mode: str, params, config, report: Report) -> str:
+    """Saves a model that was imported whole; what to tell about it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
-    about = {"made_from": {"hf": str(args.hf)}, "loaded": loaded}
+    about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded}
     native.save(args.out, params, config, about, overwrite=args.overwrite)
     return f"{len(loaded)} arrays of {type(config).__name__}"
 
@@ -379,6 +410,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             told = convert_official(args)
         elif args.hf is not None:
             told = convert_hf(args)
+        elif args.trax is not None:
+            told = convert_trax(args, config_argv)
         elif args.to_hf is not None:
             told = convert_to_hf(args)
         elif args.export is not None:

@@ -133,6 +133,7 @@ ALLOWED = {
     # Command lines.
     "train": OBJECTIVES | {"objectives"},
     "convert": OBJECTIVES | {"objectives", "conversion", "prediction"},
+    "generate": OBJECTIVES | {"conversion"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},

@@ -14,6 +14,7 @@ import toy_job
 from etils import epath
 
 from etc_jax import config as config_lib
+from etc_jax.conversion.trax_reformer import read_weights
 from etc_jax.data import prepare as prepare_lib
 from etc_jax.data.cache import TokenCache, build_cache
 from etc_jax.data.corpus import Document
@@ -222,6 +223,15 @@ def test_a_header_of_another_form_is_one_clear_error(tmp_path, header):
     (path / "header.json").write_text(header)
     with pytest.raises(ValueError, match="header.json is damaged"):
         TokenCache.open(path)
+
+
+def test_a_pickle_of_trax_is_read_and_not_run(tmp_path):
+    file = tmp_path / "model.pkl"
+    file.write_bytes(
+        pickle.dumps({"weights": [1.5], "history": Bomb(tmp_path / "ran")})
+    )
+    assert read_weights(file) == [1.5]
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "m.model", "odd.pkl"])

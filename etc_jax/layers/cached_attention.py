@@ -33,7 +33,7 @@ from etc_jax.ops.attention.lsh_decoding import (
     lsh_cache,
     lsh_step,
 )
-from etc_jax.ops.attention.lsh_hashing import draw_rotations, hash_vectors
+from etc_jax.ops.attention.lsh_hashing import hash_vectors
 
 
 class HashedCache(NamedTuple):
@@ -104,24 +104,15 @@ class CachedLshAttention(LshAttention):
 
     def _prompt(self, rows, sequence: Sequence, kept: None):
         del kept
-        sizes = (self.num_heads, self.head_dim, self.num_hashes)
-        rotations = draw_rotations(self.make_rng("lsh"), *sizes, self.num_buckets)
+        rotations = self.rotations(self.num_buckets)
         # Also of a prompt of one chunk, which is attended whole: there will be more.
         buckets = hash_vectors(rows[0], rotations, self.num_buckets)
-        num_buckets = math.prod(self.num_buckets)
-        out = lsh.attend(
-            *rows,
-            buckets,
-            num_buckets=num_buckets,
-            duplicates=self.duplicates,
-            rounding=self.rounding,
-            **self.options(sequence),
-        )
+        out = self.attend(rows, buckets, self.num_buckets, sequence)
         cache = lsh_cache(
             *rows,
             buckets,
             _lengths(sequence),
-            num_buckets=num_buckets,
+            num_buckets=math.prod(self.num_buckets),
             length=self.cache_length,
         )
         return out, HashedCache(cache, rotations)

@@ -146,21 +146,28 @@ class LshAttention(ChunkedAttention):
           sequence: of the batch.
           kept: buckets to take in place of hashing.
         """
-        query_key, value = self.project("query_key")(x), self.project("value")(x)
-        factors = self.factors(x.shape[1])
-        buckets = kept
+        rows = [self.project(name)(x) for name in ("query_key", "value")]
+        factors, buckets = self.factors(x.shape[1]), kept
         if buckets is None and x.shape[1] > self.look.chunk_length:
-            buckets = self._hash(query_key, factors, sequence.rotations)
-        out = lsh.attend(
-            query_key,
-            value,
+            rotations = sequence.rotations
+            if rotations is None:
+                rotations = self.rotations(factors)
+            buckets = hash_vectors(rows[0], rotations, factors)
+            # A reversible stack keeps them of every layer.
+            buckets = buckets.astype(np.min_scalar_type(math.prod(factors) - 1))
+        out = self.attend(rows, buckets, factors, sequence)
+        return self.output(x.shape[-1])(out), buckets
+
+    def attend(self, rows, buckets, factors, sequence: Sequence) -> jax.Array:
+        """`lsh.attend` of the projected rows."""
+        return lsh.attend(
+            *rows,
             buckets,
             num_buckets=math.prod(factors),
             duplicates=self.duplicates,
             rounding=self.rounding,
             **self.options(sequence),
         )
-        return self.output(x.shape[-1])(out), buckets
 
     def factors(self, length: int) -> tuple[int, ...]:
         """Factors of the number of buckets for a sequence."""
@@ -168,15 +175,7 @@ class LshAttention(ChunkedAttention):
             return factors_of(self.num_buckets)
         return buckets_for(length, self.look.chunk_length, self.max_length)
 
-    def _hash(self, query_key, factors, rotations) -> jax.Array:
-        if rotations is None:
-            rotations = draw_rotations(
-                hash_key(self, self.hash_seed),
-                self.num_heads,
-                self.head_dim,
-                self.num_hashes,
-                factors,
-            )
-        buckets = hash_vectors(query_key, rotations, factors)
-        # A reversible stack keeps them of every layer.
-        return buckets.astype(np.min_scalar_type(math.prod(factors) - 1))
+    def rotations(self, factors: tuple[int, ...]) -> jax.Array:
+        """Drawn anew; see `lsh_hashing.draw_rotations`."""
+        sizes = (self.num_heads, self.head_dim, self.num_hashes)
+        return draw_rotations(hash_key(self, self.hash_seed), *sizes, factors)

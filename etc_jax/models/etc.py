@@ -22,6 +22,7 @@ from etc_jax.layers.embeddings import EtcEmbeddings
 from etc_jax.layers.flat_attention import FlatAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.layers.stack import Stack
+from etc_jax.models.config_problems import refuse
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import lsh
@@ -144,8 +145,7 @@ class Etc(nn.Module):
 
     def setup(self):
         c = self.config
-        if problems := [f"{field} {message}" for field, message in c.problems()]:
-            raise ValueError("EtcConfig: " + "; ".join(problems))
+        refuse(c)
         self.embeddings = EtcEmbeddings(
             vocab_size=c.vocab_size,
             num_types=c.num_types,

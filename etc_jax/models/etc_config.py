@@ -1,33 +1,23 @@
 """Sizes and choices of an ETC model."""
 
 import dataclasses
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax import structure as st
-from etc_jax.layers.common import ACTIVATIONS
 from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.models.config_problems import (
+    bucket_problems,
+    choice_problems,
+    pattern_problems,
+    too_small,
+    transformer_problems,
+)
 from etc_jax.ops.attention.global_local import IMPLEMENTATIONS
-from etc_jax.ops.attention.lsh_hashing import factors_of
 
-DTYPES = ("float32", "bfloat16")
 KINDS = ("global_local", "lsh")
-
-
-def choice_problems(
-    config: Any, choices: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, str]]:
-    """(field, message) for each field whose value is not one of its choices."""
-    for name, allowed in choices.items():
-        value = getattr(config, name)
-        if value not in allowed:
-            near = difflib.get_close_matches(value, allowed, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            yield name, f"is {value!r}; {hint}expected one of {', '.join(allowed)}"
 
 
 @registry.register("model_config", "etc")
@@ -146,41 +136,23 @@ class EtcConfig:
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""
         positive = (
-            "vocab_size num_types embed_dim num_layers num_heads mlp_dim radius "
-            "lsh_chunk_length num_hashes"
+            "vocab_size num_types embed_dim embedding_dim num_layers num_heads "
+            "head_dim mlp_dim radius lsh_chunk_length num_hashes"
         )
-        for name in positive.split():
-            if getattr(self, name) < 1:
-                yield name, f"is {getattr(self, name)}; expected 1 or more"
-        for name in ("embedding_dim", "head_dim"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                yield name, f"is {value}; expected 1 or more, or None"
-        for name in ("max_distance", "max_positions"):
-            if getattr(self, name) < 0:
-                yield name, f"is {getattr(self, name)}; expected 0 or more"
-        for name in ("dropout_rate", "attention_dropout_rate"):
-            if not 0 <= getattr(self, name) < 1:
-                yield name, f"is {getattr(self, name)}; expected at least 0, below 1"
-        for name in ("initializer_range", "layer_norm_epsilon"):
-            if not getattr(self, name) > 0:
-                yield name, f"is {getattr(self, name)}; expected more than 0"
+        yield from too_small(self, positive.split(), 1)
+        yield from too_small(self, ("max_distance", "max_positions"), 0)
+        yield from transformer_problems(self)
         choices = {
-            "activation": tuple(ACTIVATIONS),
             "remat_policy": tuple(REMAT_POLICIES),
             "attention": IMPLEMENTATIONS,
-            "dtype": DTYPES,
         }
         yield from choice_problems(self, choices)
-        if self.num_heads > 0 and not self.head_dim and self.embed_dim % self.num_heads:
-            yield (
-                "num_heads",
-                f"{self.num_heads} does not divide embed_dim {self.embed_dim}; "
-                "change one, or set head_dim",
-            )
+        yield from pattern_problems(self, KINDS)
+        yield from bucket_problems(self)
         if self.radius >= 1 and self.max_distance >= 0:
             yield from self._label_problems()
-        yield from self._stack_problems()
+        if self.reversible:
+            yield from self._reversible_problems()
 
     def _label_problems(self) -> Iterator[tuple[str, str]]:
         try:
@@ -188,28 +160,12 @@ class EtcConfig:
         except ValueError as error:
             yield "num_labels", str(error)
 
-    def _stack_problems(self) -> Iterator[tuple[str, str]]:
-        unknown = set(self.pattern) - set(KINDS)
-        if unknown or not self.pattern:
-            names = ", ".join(KINDS)
-            yield "pattern", f"is {self.pattern}; expected one or more of {names}"
-        elif self.num_layers % len(self.pattern):
-            yield (
-                "num_layers",
-                f"is {self.num_layers}; expected whole repeats of the "
-                f"{len(self.pattern)} layers of pattern",
-            )
-        if self.num_buckets is not None:
-            try:
-                factors_of(self.num_buckets)
-            except ValueError as error:
-                yield "num_buckets", str(error)
-        if self.reversible:
-            needs = {"pre_norm": True, "scan_layers": True, "remat_policy": "none"}
-            for name, value in needs.items():
-                if getattr(self, name) != value:
-                    got = getattr(self, name)
-                    yield name, f"is {got!r}; reversible needs {value!r}"
+    def _reversible_problems(self) -> Iterator[tuple[str, str]]:
+        needs = {"pre_norm": True, "scan_layers": True, "remat_policy": "none"}
+        for name, value in needs.items():
+            got = getattr(self, name)
+            if got != value:
+                yield name, f"is {got!r}; reversible needs {value!r}"
 
 
 def base(**changes) -> EtcConfig:

@@ -15,6 +15,7 @@ from etc_jax.layers.chunked_attention import (
 )
 from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
 from etc_jax.layers.reversible import AttentionHalf, LayerKind, MlpHalf, TwoStreamStack
+from etc_jax.models.config_problems import refuse
 from etc_jax.models.reformer_config import (
     ReformerConfig,
     duplication,
@@ -163,8 +164,7 @@ class Reformer(nn.Module):
 
     def setup(self):
         c = self.config
-        if problems := [f"{field} {message}" for field, message in c.problems()]:
-            raise ValueError("ReformerConfig: " + "; ".join(problems))
+        refuse(c)
         self.embeddings = ReformerEmbeddings(c, self.deterministic)
         kinds = [_kind(c, self.deterministic, *x) for x in enumerate(c.pattern)]
         repeats = c.num_layers // len(c.pattern)

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 
 from etc_jax import registry
-from etc_jax.layers.common import ACTIVATIONS
-from etc_jax.models.etc_config import DTYPES, choice_problems
+from etc_jax.models.config_problems import (
+    DTYPES,
+    bucket_problems,
+    choice_problems,
+    pattern_problems,
+    too_small,
+    transformer_problems,
+)
 from etc_jax.ops.attention import lsh
-from etc_jax.ops.attention.lsh_hashing import factors_of
 
 KINDS = ("local", "lsh")
 
@@ -128,57 +133,26 @@ class ReformerConfig:
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""
         positive = (
-            "vocab_size embed_dim num_layers num_heads mlp_dim max_length num_hashes "
-            "local_chunk_length lsh_chunk_length"
+            "vocab_size embed_dim num_layers num_heads head_dim mlp_dim max_length "
+            "num_hashes local_chunk_length lsh_chunk_length"
         )
-        for name in positive.split():
-            if getattr(self, name) < 1:
-                yield name, f"is {getattr(self, name)}; expected 1 or more"
-        natural = "chunks_before chunks_after"
-        for name in (f"{k}_{x}" for k in KINDS for x in natural.split()):
-            if getattr(self, name) < 0:
-                yield name, f"is {getattr(self, name)}; expected 0 or more"
-        for name in ("mlp_chunk_length", "logits_chunk_length"):
-            if getattr(self, name) < 0:
-                yield name, f"is {getattr(self, name)}; expected 0 (all) or more"
-        for name in ("dropout_rate", "attention_dropout_rate"):
-            if not 0 <= getattr(self, name) < 1:
-                yield name, f"is {getattr(self, name)}; expected at least 0, below 1"
-        for name in ("initializer_range", "layer_norm_epsilon"):
-            if not getattr(self, name) > 0:
-                yield name, f"is {getattr(self, name)}; expected more than 0"
+        yield from too_small(self, positive.split(), 1)
+        beside = [f"{k}_chunks_{x}" for k in KINDS for x in ("before", "after")]
+        yield from too_small(self, beside, 0)
+        yield from too_small(
+            self, ("mlp_chunk_length", "logits_chunk_length"), 0, "all"
+        )
+        yield from transformer_problems(self)
         choices = {
-            "activation": tuple(ACTIVATIONS),
             "attention": lsh.IMPLEMENTATIONS,
             "duplicates": lsh.DUPLICATES,
             "rounding": lsh.ROUNDINGS,
-            "dtype": DTYPES,
             "residual_dtype": DTYPES,
         }
         yield from choice_problems(self, choices)
-        yield from self._layer_problems()
+        yield from pattern_problems(self, KINDS)
+        yield from bucket_problems(self)
         yield from self._position_problems()
-
-    def _layer_problems(self) -> Iterator[tuple[str, str]]:
-        if not self.pattern or any(kind not in KINDS for kind in self.pattern):
-            yield "pattern", f"is {self.pattern}; expected names of {KINDS}"
-        elif self.num_layers % len(self.pattern):
-            yield (
-                "num_layers",
-                f"is {self.num_layers}; expected whole repeats of the "
-                f"{len(self.pattern)} layers of pattern",
-            )
-        if self.num_heads > 0 and not self.head_dim and self.embed_dim % self.num_heads:
-            yield (
-                "num_heads",
-                f"{self.num_heads} does not divide embed_dim {self.embed_dim}; "
-                "change one, or set head_dim",
-            )
-        if self.num_buckets is not None:
-            try:
-                factors_of(self.num_buckets)
-            except ValueError as error:
-                yield "num_buckets", str(error).removeprefix("num_buckets ")
 
     def _position_problems(self) -> Iterator[tuple[str, str]]:
         if self.axial_shape is None:

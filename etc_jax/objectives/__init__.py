@@ -4,6 +4,7 @@ from etc_jax.objectives import (  # noqa: F401  (they register)
     causal_lm_job,
     finetuning_job,
     inputs,
+    masked_lm_job,
     openkp,
     pretraining_job,
 )

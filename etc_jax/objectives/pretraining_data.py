@@ -16,9 +16,15 @@ from etc_jax.data.mixture import Mixture
 from etc_jax.data.packing import PackingPlan, pack
 from etc_jax.data.pretraining import MixtureReader, PretrainingReader
 from etc_jax.data.sources import read_documents
+from etc_jax.data.statistics import describe_batches
 from etc_jax.data.tokenizer import TokenIds, Tokenizer, open_tokenizer
 
 _LOG = logging.getLogger(__name__)
+
+# Batches looked at before training, and the share left out that is too much.
+LOOKED_AT = 2
+MAX_OVERFLOW = 0.2
+MAX_LOST = 0.5
 
 Text = tuple[TokenCache, PackingPlan]
 
@@ -194,3 +200,43 @@ class Examples:
             shares=self.shares,
             evaluation=True,
         )
+
+
+def look_at(reader) -> None:
+    """Logs what the first batches hold and lose.
+
+    Raises:
+      ValueError: if much of what is chosen to be masked has no room, or much of the
+        text is cut or left out.
+    """
+    figures = describe_batches(reader, LOOKED_AT)
+    shown = " ".join(f"{k}={v:.5g}" for k, v in figures.items())
+    _LOG.info("first %d batches: %s", LOOKED_AT, shown)
+    for kind, remedy in (
+        ("mlm", "data.mlm_capacity"),
+        ("cpc", "data.cpc_long_length and data.cpc_global_length"),
+    ):
+        share = figures.get(f"{kind}_overflow_share", 0.0)
+        if share > MAX_OVERFLOW:
+            raise ValueError(
+                f"{share:.1%} of what is chosen for {kind.upper()} has no room in the "
+                f"first {LOOKED_AT} batches, more than {MAX_OVERFLOW:.0%}; raise "
+                f"{remedy}, or leave them at None"
+            )
+    for name, what, remedy in (
+        (
+            "sentences_cut_share",
+            "of the sentences are longer than data.max_sentence_tokens and are cut",
+            "raise it, or end sentences in the text",
+        ),
+        (
+            "tokens_dropped_share",
+            "of the tokens are left out, in documents with fewer sentences than "
+            "data.min_sentences",
+            "lower it, or look at where documents end (data.document_per)",
+        ),
+    ):
+        if figures[name] > MAX_LOST:
+            raise ValueError(
+                f"{figures[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
+            )

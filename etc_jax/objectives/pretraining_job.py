@@ -9,11 +9,7 @@ from etils import epath
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data.pool import cpc_pool
-from etc_jax.data.statistics import (
-    describe_batches,
-    log_frequencies,
-    unigram_entropy,
-)
+from etc_jax.data.statistics import log_frequencies, unigram_entropy
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
 from etc_jax.models.etc import EtcConfig
@@ -26,16 +22,18 @@ from etc_jax.objectives.batch_checks import (
 )
 from etc_jax.objectives.cpc_evaluation import pool_figures
 from etc_jax.objectives.pretraining import Pretraining
-from etc_jax.objectives.pretraining_data import Corpora, Examples, Text, prepare
+from etc_jax.objectives.pretraining_data import (
+    Corpora,
+    Examples,
+    Text,
+    look_at,
+    prepare,
+)
 from etc_jax.training.job import Job
 
 _LOG = logging.getLogger(__name__)
 
 POOL_SENTENCES = 256
-# Batches looked at before training, and the share left out that is too much.
-LOOKED_AT = 2
-MAX_OVERFLOW = 0.2
-MAX_LOST = 0.5
 
 
 @registry.register("objective", "mlm_cpc")
@@ -63,7 +61,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     ids = corpora.tokenizer.token_ids
     held_back_text = examples.pack(corpora.held_back)
     held_back = examples.held_back_reader(held_back_text, ids, **order)
-    _look_at(train)
+    look_at(train)
     frequencies = _frequencies(corpora, config.model.vocab_size)
 
     def eval_batches(rows):
@@ -80,46 +78,6 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         steps_per_epoch=sum(c.windows for c in train.source_counts)
         / config.train.batch_size,
     )
-
-
-def _look_at(reader) -> None:
-    """Logs what the first batches hold and lose.
-
-    Raises:
-      ValueError: if much of what is chosen to be masked has no room, or much of the
-        text is cut or left out.
-    """
-    figures = describe_batches(reader, LOOKED_AT)
-    shown = " ".join(f"{k}={v:.5g}" for k, v in figures.items())
-    _LOG.info("first %d batches: %s", LOOKED_AT, shown)
-    for kind, remedy in (
-        ("mlm", "data.mlm_capacity"),
-        ("cpc", "data.cpc_long_length and data.cpc_global_length"),
-    ):
-        share = figures.get(f"{kind}_overflow_share", 0.0)
-        if share > MAX_OVERFLOW:
-            raise ValueError(
-                f"{share:.1%} of what is chosen for {kind.upper()} has no room in the "
-                f"first {LOOKED_AT} batches, more than {MAX_OVERFLOW:.0%}; raise "
-                f"{remedy}, or leave them at None"
-            )
-    for name, what, remedy in (
-        (
-            "sentences_cut_share",
-            "of the sentences are longer than data.max_sentence_tokens and are cut",
-            "raise it, or end sentences in the text",
-        ),
-        (
-            "tokens_dropped_share",
-            "of the tokens are left out, in documents with fewer sentences than "
-            "data.min_sentences",
-            "lower it, or look at where documents end (data.document_per)",
-        ),
-    ):
-        if figures[name] > MAX_LOST:
-            raise ValueError(
-                f"{figures[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
-            )
 
 
 def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:

@@ -226,7 +226,7 @@ def test_a_reversible_layer_has_the_parameters_of_a_plain_one():
 @pytest.mark.parametrize(
     "change, field",
     [
-        ({"pattern": ("lsch",)}, "pattern is .*expected one or more of global_local"),
+        ({"pattern": ("lsch",)}, "pattern is .*expected names of .*global_local"),
         ({"pattern": ()}, "pattern"),
         ({"pattern": ("lsh",) * 3}, "num_layers is 4; expected whole repeats of the 3"),
         ({"num_buckets": (7,)}, "num_buckets"),

@@ -1,0 +1,100 @@
+"""Masked language modelling of one sequence of tokens (Devlin et al. 2018).
+
+Of the tokens, 15 % are chosen; a model that sees both sides says what they were. The
+vocabulary's logits are worked out at these places alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+Sums = dict[str, tuple[jax.Array, jax.Array]]
+
+
+class MaskedModel(Protocol):
+    """A module of a family of encoders that this objective trains.
+
+    Registered as `@registry.register("masked_lm_model", FAMILY)` on a Linen class that
+    is made by `(config, deterministic)`. The config has `vocab_size` and `max_length`.
+    """
+
+    def __call__(self, tokens: jax.Array) -> Any:
+        """int `[b, n]`; makes every parameter in `init`."""
+
+    def masked_losses(
+        self,
+        tokens: jax.Array,
+        example_ids: jax.Array,
+        positions: jax.Array,
+        targets: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Cross entropy of some tokens.
+
+        Args:
+          tokens: int `[b, n]`, masks applied.
+          example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
+            other.
+          positions: int `[b, p]`, in 0..n - 1.
+          targets: int `[b, p]`.
+
+        Returns:
+          (float32 `[b, p]` in nats, bool `[b, p]`: whether a target is the likeliest).
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLm:
+    """Parameters and loss.
+
+    Attributes:
+      model: config of the model.
+      module: the class registered for its family; see `MaskedModel`.
+    """
+
+    model: Any
+    module: type
+
+    def init(self, rng: jax.Array) -> Any:
+        """Parameters; their sizes do not depend on the length."""
+        tokens = jnp.zeros((1, 1), jnp.int32)
+        return self.module(self.model).init(rng, tokens)["params"]
+
+    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
+        """Mean loss over the places of weight 1, and figures as (sum, weight).
+
+        Args:
+          params: of `init`.
+          batch: see `data.masked_rows`.
+          rng: of dropout and hashing.
+          deterministic: neither of both is drawn.
+
+        Returns:
+          (nats a place, {"loss", "bits": bits a place, "accuracy", "overflow": share of
+          the chosen tokens that had no room}).
+        """
+        rngs = {}
+        if not deterministic:
+            rngs = dict(zip(("dropout", "lsh"), jax.random.split(rng), strict=True))
+        module = self.module(self.model, deterministic)
+        names = ("tokens", "example_ids", "positions", "targets")
+        losses, hits = module.apply(
+            {"params": params},
+            *(batch[name] for name in names),
+            method=module.masked_losses,
+            rngs=rngs,
+        )
+        weights = batch["weights"]
+        total, count = jnp.sum(losses * weights), jnp.sum(weights)
+        left_out = jnp.sum(batch["overflow"]).astype(jnp.float32)
+        sums = {
+            "loss": (total, count),
+            "bits": (total / math.log(2), count),
+            "accuracy": (jnp.sum(hits * weights), count),
+            "overflow": (left_out, left_out + count),
+        }
+        return total / jnp.maximum(count, 1), sums

@@ -1,0 +1,384 @@
+"""LSH attention and local attention of one token more, from a cache of those before.
+
+    cache = lsh_cache(query_key, value, buckets, lengths, length=1024)  # of a prompt
+    cache = jax.tree.map(lambda x: x[None], cache)  # of one layer
+    output, cache = lsh_step(*rows, buckets, cache, 0, position, look=Look(64))
+
+The newest token sees what `lsh.attend` and `lsh.local` show, with `causal`, to the last
+token of the sequence so far: chunks of the tokens known by now, sorted anew for each,
+and in a circle. So what a token saw when it was the newest is not what it sees once
+others have come: those move the borders of sorted chunks, and change what lies behind a
+chunk in the circle. Both are the same where one chunk is all that there is, and in
+local attention that looks at one chunk before its own, or none, and none behind it.
+
+A step costs O(length) comparisons of integers, as tokens are kept in order, and gathers
+the keys and values of one window a round, whatever the length.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax.ops.attention.chunk_dense import SELF
+from etc_jax.ops.attention.lsh import DUPLICATES, ROUNDINGS, Look, unit_keys
+from etc_jax.ops.attention.softmax import MASKED, accumulation_dtype, dot
+
+Array = jax.Array
+
+# Of a place where no token stands: behind all others.
+FREE = np.iinfo(np.int32).max
+
+
+class LocalCache(NamedTuple):
+    """Keys and values of local attention, of several layers.
+
+    Token p lies in row p % rows: of a long sequence only the end is kept, if it is all
+    that will be looked at.
+
+    Attributes:
+      key, value: `[layers, b, rows, h, d]`; bfloat16 as uint16 of the same bits.
+    """
+
+    key: Array
+    value: Array
+
+
+class LshCache(NamedTuple):
+    """Keys, values and sorted places of LSH attention, of several layers.
+
+    Attributes:
+      key: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `LocalCache`.
+      value: likewise.
+      numbers: int32 `[layers, b, h, rounds, length]`: bucket * length + token at each
+        place of a round, in order; `FREE` behind the last token.
+    """
+
+    key: Array
+    value: Array
+    numbers: Array
+
+
+class Newest(NamedTuple):
+    """Where a step is.
+
+    Attributes:
+      position: int32 `[b]`, of the newest token, which is the last one.
+      length: int32 `[b]`, of the array that `lsh.attend` would get, with padding behind
+        the newest token: what is longer than a chunk is cut into chunks, and how many
+        these are makes the circle. Without padding it is position + 1.
+      layer: int32 scalar, of the cache.
+    """
+
+    position: Array
+    length: Array
+    layer: Array | int
+
+
+# --- what a prompt leaves behind ------------------------------------------------------
+
+
+def local_cache(
+    key: Array, value: Array, lengths: Array, *, look: Look, length: int
+) -> LocalCache:
+    """The cache of one layer, without the axis of layers.
+
+    Args:
+      key: `[b, n, h, d]` of a prompt.
+      value: likewise.
+      lengths: int `[b]`, tokens of each row; what is behind is padding.
+      look: of the attention.
+      length: longest sequence that there will be.
+    """
+    # In a circle, the last chunk looks ahead at the first one.
+    kept = look.chunk_length * (look.before + 1)
+    rows = length if look.after else min(length, kept)
+    return LocalCache(*(_bits(_last_rows(x, lengths, rows)) for x in (key, value)))
+
+
+def lsh_cache(
+    query_key: Array,
+    value: Array,
+    buckets: Array,
+    lengths: Array,
+    *,
+    num_buckets: int,
+    length: int,
+) -> LshCache:
+    """The cache of one layer, without the axis of layers.
+
+    Args:
+      query_key: `[b, n, h, d]` of a prompt.
+      value: likewise.
+      buckets: int `[b, h, rounds, n]`; also of a prompt of one chunk.
+      lengths: see `local_cache`.
+      num_buckets: how many there are, now and later.
+      length: see `local_cache`.
+
+    Raises:
+      ValueError: if the buckets are not those of such rows, or too many to be sorted.
+    """
+    b, n, h, _ = query_key.shape
+    if buckets.ndim != 4 or (*buckets.shape[:2], buckets.shape[3]) != (b, h, n):
+        raise ValueError(
+            f"buckets have shape {buckets.shape}, expected {(b, h, 'rounds', n)}"
+        )
+    if num_buckets * length > FREE:
+        raise ValueError(
+            f"num_buckets {num_buckets} and length {length} are too large to be sorted "
+            "by 32-bit numbers; take fewer buckets"
+        )
+    token = jax.lax.broadcasted_iota(jnp.int32, buckets.shape, 3)
+    known = token < lengths[:, None, None, None]
+    buckets = buckets.astype(jnp.int32)
+    numbers = jnp.sort(jnp.where(known, buckets * length + token, FREE))[..., :length]
+    missing = [(0, 0)] * 3 + [(0, length - numbers.shape[3])]
+    numbers = jnp.pad(numbers, missing, constant_values=FREE)
+    rows = (_last_rows(x, lengths, length) for x in (unit_keys(query_key), value))
+    return LshCache(*map(_bits, rows), numbers)
+
+
+def _last_rows(x: Array, lengths: Array, rows: int) -> Array:
+    """`[b, n, ...]` -> `[b, rows, ...]`, the last tokens of each, p in row p % rows."""
+    last = lengths[:, None] - 1
+    row = jnp.arange(rows, dtype=jnp.int32)[None]
+    token = jnp.maximum(last - (last - row) % rows, 0)  # rows without one: any
+    token = token.reshape(*token.shape, *(1,) * (x.ndim - 2))
+    return jnp.take_along_axis(x, token, axis=1, mode="promise_in_bounds")
+
+
+# --- one token more -------------------------------------------------------------------
+
+
+def local_step(
+    query: Array,
+    key: Array,
+    value: Array,
+    cache: LocalCache,
+    now: Newest,
+    *,
+    look: Look,
+) -> tuple[Array, LocalCache]:
+    """Local attention of the newest token.
+
+    Args:
+      query: `[b, 1, h, d]`, of the newest token.
+      key: likewise.
+      value: likewise.
+      cache: of the tokens before it.
+      now: where they are.
+      look: chunks of the sequence.
+
+    Returns:
+      (`[b, 1, h, d]`, the cache with the newest token).
+    """
+    _check_rows(query, key, value)
+    cache = LocalCache(_put(cache.key, key, now), _put(cache.value, value, now))
+    position = now.position[:, None, None]
+    _, token, looked = _window(position, now.length, look)
+    seen = looked & (token <= position[..., None, None])
+    token, seen = (x.reshape(x.shape[0], -1) for x in (token, seen))
+    batch = jnp.arange(len(token), dtype=jnp.int32)[:, None]
+    at = (now.layer, batch, token % cache.key.shape[2])
+    keys, values = (_take(x, at, query.dtype) for x in cache)
+    dtype = accumulation_dtype(query.dtype)
+    logits = dot("bqhd,bwhd->bhqw", query, keys, dtype) * query.shape[-1] ** -0.5
+    weights = jax.nn.softmax(jnp.where(seen[:, None, None], logits, MASKED))
+    out = dot("bhqw,bwhd->bqhd", weights, values, dtype)
+    return out.astype(query.dtype), cache
+
+
+def lsh_step(
+    query_key: Array,
+    value: Array,
+    buckets: Array,
+    cache: LshCache,
+    now: Newest,
+    *,
+    look: Look,
+    duplicates: str = "count",
+    rounding: str = "exact",
+) -> tuple[Array, LshCache]:
+    """LSH attention of the newest token.
+
+    Args:
+      query_key: `[b, 1, h, d]`, of the newest token, not normalised.
+      value: likewise.
+      buckets: int `[b, h, rounds, 1]`, likewise.
+      cache: of the tokens before it.
+      now: where they are.
+      look: chunks of sorted tokens.
+      duplicates: of `lsh.DUPLICATES`.
+      rounding: of `lsh.ROUNDINGS`.
+
+    Returns:
+      (`[b, 1, h, d]`, the cache with the newest token).
+
+    Raises:
+      ValueError: if shapes or options do not fit together.
+    """
+    for name, x, known in (
+        ("duplicates", duplicates, DUPLICATES),
+        ("rounding", rounding, ROUNDINGS),
+    ):
+        if x not in known:
+            raise ValueError(f"{name} {x!r} is not one of {known}")
+    _check_rows(query_key, value)
+    want = (*cache.numbers.shape[1:4], 1)
+    if buckets.shape != want:
+        raise ValueError(f"buckets have shape {buckets.shape}, expected {want}")
+    numbers = jax.lax.dynamic_index_in_dim(cache.numbers, now.layer, keepdims=False)
+    numbers, place = _sorted_in(numbers, buckets, now.position)
+    cache = LshCache(
+        _put(cache.key, unit_keys(query_key), now),
+        _put(cache.value, value, now),
+        jax.lax.dynamic_update_index_in_dim(cache.numbers, numbers, now.layer, 0),
+    )
+    token, seen = _tokens_in_window(numbers, place, now, look)
+    of_token = functools.partial(_of_heads, token=token, layer=now.layer)
+    keys, values = (of_token(x, dtype=value.dtype) for x in (cache.key, cache.value))
+    dtype = accumulation_dtype(query_key.dtype)
+    logits = dot("bqhd,bhrwd->bhrw", query_key, keys, dtype)
+    if duplicates == "once":
+        logits -= jnp.log(_copies(token, seen).astype(dtype))
+    # All copies of a token are met equally often by it: they need no count.
+    logits = jnp.where(token == now.position[:, None, None, None], SELF, logits)
+    logits = jnp.where(seen, logits, MASKED)
+    weights = _rounded(logits) if rounding == "transformers" else _softmax(logits)
+    out = dot("bhrw,bhrwd->bhd", weights, values, dtype)[:, None]
+    return out.astype(query_key.dtype), cache
+
+
+def _check_rows(*rows: Array) -> None:
+    shapes = [x.shape for x in rows]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 4 or shapes[0][1] != 1:
+        listed = ", ".join(map(str, shapes))
+        raise ValueError(
+            f"the newest token's rows have shapes {listed}; expected one shape "
+            "[batch, 1, heads, head_dim]"
+        )
+
+
+def _put(x: Array, row: Array, now: Newest) -> Array:
+    """The cache `[layers, b, rows, h, d]` with the row of the newest token."""
+    batch = jnp.arange(x.shape[1], dtype=jnp.int32)
+    at = x.at[now.layer, batch, now.position % x.shape[2]]
+    return at.set(_bits(row[:, 0]), mode="promise_in_bounds", unique_indices=True)
+
+
+def _take(x: Array, at: tuple[Array | int, ...], dtype) -> Array:
+    """Rows of the cache, as numbers of the dtype that they had."""
+    rows = x.at[at].get(mode="promise_in_bounds")
+    return rows if rows.dtype == dtype else jax.lax.bitcast_convert_type(rows, dtype)
+
+
+def _bits(x: Array) -> Array:
+    """What a cache holds of rows: of numbers of 16 bits, an integer of the same bits.
+
+    XLA on CPU has no such numbers, and to write one row would turn the whole cache into
+    float32 and back.
+    """
+    if jnp.finfo(x.dtype).bits > 16:
+        return x
+    return jax.lax.bitcast_convert_type(x, jnp.uint16)
+
+
+def _sorted_in(numbers: Array, buckets: Array, position: Array) -> tuple[Array, Array]:
+    """The sorted numbers with the newest token, and its place in each round.
+
+    Args:
+      numbers: int32 `[b, h, rounds, length]`.
+      buckets: int `[b, h, rounds, 1]`.
+      position: int `[b]`.
+    """
+    first = buckets.astype(jnp.int32) * numbers.shape[3]
+    number = first + position[:, None, None, None]
+    place = jnp.sum(numbers < number, axis=-1, keepdims=True, dtype=jnp.int32)
+    here = jax.lax.broadcasted_iota(jnp.int32, numbers.shape, 3)
+    moved = jnp.where(here == place, number, jnp.roll(numbers, 1, axis=-1))
+    return jnp.where(here < place, numbers, moved), place[..., 0]
+
+
+def _window(place: Array, length: Array, look: Look) -> tuple[Array, Array, Array]:
+    """The places that the newest token looks at.
+
+    Args:
+      place: int `[b, h or 1, rounds]`, its own.
+      length: int `[b]`, see `Newest`.
+      look: chunks.
+
+    Returns:
+      (round `[b, h, rounds, chunks, 1]`, place there `[b, h, rounds, chunks, c]`, bool
+      `[b, 1, rounds, chunks, 1]`: false for what is not looked at). Places may lie
+      behind the newest token's sequence.
+    """
+    c, rounds = look.chunk_length, place.shape[2]
+    steps = jnp.arange(-look.before, look.after + 1, dtype=jnp.int32)
+    round_ = jnp.arange(rounds, dtype=jnp.int32)[None, None, :, None]
+    per_round = -(-length // c)[:, None, None, None]
+    chunk = round_ * per_round + place[..., None] // c + steps[None, None, None]
+    chunk = (chunk % (rounds * per_round))[..., None]
+    per_round = per_round[..., None]
+    inside = jnp.arange(c, dtype=jnp.int32)[None, None, None, None]
+    # A sequence of one chunk is attended whole: one round, in which it is met once.
+    once = (round_ == 0) & (steps[None, None, None] == 0)
+    looked = (per_round > 1) | once[..., None]
+    return chunk // per_round, chunk % per_round * c + inside, looked
+
+
+def _tokens_in_window(
+    numbers: Array, place: Array, now: Newest, look: Look
+) -> tuple[Array, Array]:
+    """(the tokens that the newest one looks at, whether it sees them).
+
+    Both are `[b, h, rounds, w]`: those that a round shows.
+    """
+    b, h, rounds, length = numbers.shape
+    round_, there, looked = _window(place, now.length, look)
+    # Tokens lie in front: as many as there are, behind which is padding.
+    seen = looked & (there <= now.position[:, None, None, None, None])
+    at = round_ * length + jnp.minimum(there, length - 1)
+    number = jnp.take_along_axis(
+        numbers.reshape(b, h, -1), at.reshape(b, h, -1), -1, mode="promise_in_bounds"
+    )
+    return (number % length).reshape(b, h, rounds, -1), seen.reshape(b, h, rounds, -1)
+
+
+def _of_heads(x: Array, token: Array, layer: Array | int, dtype) -> Array:
+    """`[layers, b, length, h, d]` at int `[b, h, rounds, w]` of a layer."""
+    b, h = token.shape[:2]
+    batch = jnp.arange(b, dtype=jnp.int32)[:, None, None, None]
+    head = jnp.arange(h, dtype=jnp.int32)[None, :, None, None]
+    return _take(x, (layer, batch, token, head), dtype)
+
+
+def _copies(token: Array, seen: Array) -> Array:
+    """How often each token is seen in all rounds; at least 1. `[b, h, rounds, w]`."""
+    flat = jnp.where(seen, token, -1).reshape(*token.shape[:2], -1)
+
+    def count(tokens):
+        ordered = jnp.sort(tokens)
+        first, stop = (
+            jnp.searchsorted(ordered, tokens, side=side) for side in ("left", "right")
+        )
+        return stop - first
+
+    return jax.vmap(jax.vmap(count))(flat).reshape(token.shape)
+
+
+def _softmax(logits: Array) -> Array:
+    """One softmax over what all rounds show."""
+    return jax.nn.softmax(logits, axis=(-2, -1))
+
+
+def _rounded(logits: Array) -> Array:
+    """`_softmax`, in the order of transformers' Reformer: see `lsh.ROUNDINGS`."""
+    of_round = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    # The barrier keeps a compiler from finding out that it cancels.
+    of_round = jax.lax.optimization_barrier(of_round)
+    of_all = jax.nn.logsumexp(of_round, axis=-2, keepdims=True)
+    return jnp.exp((logits - of_round) + (of_round - of_all))

@@ -1,0 +1,53 @@
+"""The choice of a token by its logits."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+def choose(
+    logits: Array,
+    rng: Array,
+    temperature: Array | float | None = 1.0,
+    *,
+    top_k: int = 0,
+    top_p: Array | float | None = None,
+) -> Array:
+    """Draws a token of each row from the softmax, or from the likeliest part of it.
+
+    Args:
+      logits: float `[b, vocabulary]`.
+      rng: key of the draw.
+      temperature: what logits are divided by first, more than 0; None: the likeliest
+        token is taken, and nothing drawn.
+      top_k: leave out what is less likely than so many others; 0: nothing. Those that
+        are as likely as the last one of these stay in.
+      top_p: of the rest, leave out what is less likely than the likeliest tokens whose
+        probabilities reach this together (Holtzman et al. 2020, section 3.1); None:
+        nothing.
+
+    Returns:
+      int32 `[b]`.
+    """
+    if temperature is None:
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    logits = logits / temperature
+    if 0 < top_k < logits.shape[-1]:
+        least = jax.lax.top_k(logits, top_k)[0][:, -1:]
+        logits = jnp.where(logits < least, -jnp.inf, logits)
+    if top_p is not None:
+        logits = _nucleus(logits, top_p)
+    return jax.random.categorical(rng, logits).astype(jnp.int32)
+
+
+def _nucleus(logits: Array, top_p: Array | float) -> Array:
+    ordered = jnp.sort(logits, axis=-1, descending=True)
+    odds = jax.nn.softmax(ordered, axis=-1)
+    before = jnp.cumsum(odds, axis=-1) - odds
+    # The first one stays in, whatever is lost in rounding.
+    kept = (before < top_p).at[:, 0].set(True)
+    least = jnp.where(kept, ordered, jnp.inf).min(axis=-1, keepdims=True)
+    return jnp.where(logits < least, -jnp.inf, logits)

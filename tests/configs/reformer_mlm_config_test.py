@@ -1,0 +1,64 @@
+"""The config of Reformer on masked tokens: every variant is whole and can be learnt."""
+
+import importlib.util
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax import registry
+
+FILE = pathlib.Path(__file__).resolve().parents[2] / "configs" / "reformer_mlm.py"
+
+
+def load(arg="", **data):
+    spec = importlib.util.spec_from_file_location("reformer_mlm", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    values = module.get_config(arg)
+    values.data.update(data)
+    return config_lib.from_config_dict(values)
+
+
+@pytest.fixture
+def some_bytes(tmp_path):
+    file = tmp_path / "some.bin"
+    file.write_bytes(np.random.default_rng(0).bytes(30_000))
+    return (str(file),)
+
+
+@pytest.mark.parametrize("size", ["", "4096", "short"])
+@pytest.mark.parametrize("text", [False, True])
+def test_variants_see_both_sides_of_sequences_as_long_as_their_positions(size, text):
+    arg = ",".join(filter(None, [size, "text" * text]))
+    config = load(arg) if text else load(arg, paths=("x",))
+    model = config.model
+    assert not model.causal and model.looks["local"].after == 1
+    assert (
+        config.data.long_length == model.max_length == int(np.prod(model.axial_shape))
+    )
+    assert config.data.source == ("builtin" if text else "bytes")
+    assert model.vocab_size == (8192 if text else 320) == config.data.vocab_size
+
+
+def test_the_short_one_is_small_and_its_batches_fit(some_bytes):
+    config = load("short", paths=some_bytes)
+    job = registry.lookup("objective", config.objective.name)(config, None)
+    batch = job.train_batch(0, np.arange(config.train.batch_size))
+    assert job.check_batch(batch) == []
+    assert batch["positions"].shape == (16, 77)  # 15 % of 512
+    shapes = jax.eval_shape(job.init_params, jax.random.key(0))
+    assert sum(x.size for x in jax.tree.leaves(shapes)) < 1e6
+
+
+def test_the_whole_one_is_as_large_as_the_language_model():
+    config = load(paths=("x",))
+    assert (config.model.num_layers, config.model.embed_dim) == (12, 768)
+    assert config.model.max_length == 65536
+
+
+def test_a_wrong_variant_is_named():
+    with pytest.raises(ValueError, match="no variant 'shirt'.*'short'"):
+        load("shirt")

@@ -1,0 +1,175 @@
+"""A text continued on the command line."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax import generate
+from etc_jax.conversion import native
+from etc_jax.models import reformer, reformer_decoding
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.state import TrainState
+
+CONFIG = reformer.ReformerConfig(
+    vocab_size=256,
+    embed_dim=8,
+    num_layers=1,
+    pattern=("local",),
+    num_heads=2,
+    mlp_dim=8,
+    max_length=32,
+    axial_shape=None,
+    axial_dims=None,
+    local_chunk_length=8,
+    dropout_rate=0.0,
+    initializer_range=0.5,
+)
+STEP = 7
+
+
+@pytest.fixture(scope="module")
+def params():
+    model = reformer.ReformerLm(CONFIG)
+    return jax.jit(model.init)(jax.random.key(0), jnp.ones((1, 4), int))["params"]
+
+
+@pytest.fixture(scope="module")
+def converted(params, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("converted") / "model"
+    native.save(folder, params, CONFIG, {"made_from": {}})
+    return folder
+
+
+def save_run(folder, params, source):
+    """A checkpoint as a run leaves it."""
+    values = config_lib.default_config("reformer").to_dict()
+    values["model"] |= dataclasses.asdict(CONFIG)
+    values["objective"]["name"] = "causal_lm"
+    paths = ("text",) if source == "bytes" else ()
+    values["data"] |= dict(source=source, paths=paths, vocab_size=256, long_length=32)
+    config = config_lib.from_config_dict(values)
+    with Checkpointer(folder, keep=1) as checkpointer:
+        state = TrainState(np.int32(STEP), params, {"count": np.int32(STEP)})
+        data = {"step": STEP, "config": config_lib.to_dict(config)}
+        checkpointer.save(jax.tree.map(jnp.asarray, state), data, step=STEP)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(params, tmp_path_factory):
+    return save_run(tmp_path_factory.mktemp("run"), params, "bytes")
+
+
+@pytest.fixture
+def ask(capsysbinary):
+    """Runs the command; gives (exit code, bytes on standard output, what is told)."""
+
+    def ask(model, *argv):
+        code = generate.main([f"--model={model}", *argv])
+        out, err = capsysbinary.readouterr()
+        return code, out, err.decode()
+
+    return ask
+
+
+@pytest.fixture
+def nothing_compiled(monkeypatch):
+    monkeypatch.setattr(reformer_decoding, "prefill", None)
+
+
+def test_bytes_follow_as_the_model_draws_them(params, converted, run, ask, tmp_path):
+    tokens = np.array([[0, *b"caf\xe9"]], np.int32)
+    want = reformer_decoding.generate(
+        params, CONFIG, tokens, 28, jax.random.key(3), temperature=0.7, top_k=200
+    )
+    want = bytes(np.asarray(want[0]).tolist())
+    assert max(want) > 127  # no text of any encoding
+    (tmp_path / "prompt").write_bytes(b"caf\xe9")
+    options = [f"--prompt_file={tmp_path / 'prompt'}", "--num_bytes=28", "--seed=3"]
+    options += ["--temperature=0.7", "--top_k=200"]
+    for model in (converted, run, run / "checkpoints" / str(STEP)):
+        assert ask(model, *options) == (0, want, "")
+    assert ask(run, *options[1:], f"--step={STEP}", "--prompt=caf\udce9")[1] == want
+    assert ask(converted, *options, "--seed=4")[1] != want
+
+
+def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch):
+    config = dataclasses.replace(CONFIG, vocab_size=258)
+    native.save(tmp_path / "model", params, config, {})
+    given = {}
+
+    def generated(params, config, prompt, num_tokens, rng, **options):
+        given.update(options, prompt=prompt.tolist())
+        return jnp.asarray([[2, 257, 67 + 2][:num_tokens]])
+
+    monkeypatch.setattr(reformer_decoding, "generate", generated)
+    argv = ["--prompt=ab", "--num_bytes=3", "--first_id=2"]
+    assert ask(tmp_path / "model", *argv) == (0, b"\x00\xffC", "")
+    assert given["prompt"] == [[0, 99, 100]] and given["allowed"] == (2, 258)
+
+
+@pytest.mark.parametrize(
+    "config, argv, message",
+    [
+        (
+            {"causal": False},
+            [],
+            "ReformerConfig with causal=False; expected a Reformer",
+        ),
+        ({"vocab_size": 258}, [], "has 258 ids, so that they are not just bytes"),
+        ({}, ["--first_id=1"], "--first_id is 1, but .* has 256 ids"),
+        ({}, ["--step=3"], "is a converted model: leave --step out"),
+        ({}, ["--num_bytes=28"], "6 tokens and 28 that follow need 33 positions"),
+        ({}, ["--num_bytes=0"], "num_tokens is 0; expected 1 or more"),
+        ({}, ["--temperature=-1"], "temperature is -1.0; expected 0 or more"),
+        ({}, ["--top_p=2"], "top_p is 2.0; expected more than 0, at most 1"),
+    ],
+)
+def test_what_cannot_be_continued_is_told_in_one_line(
+    config, argv, message, params, ask, tmp_path, nothing_compiled
+):
+    changed = dataclasses.replace(CONFIG, **config)
+    native.save(tmp_path / "model", params, changed, {})
+    code, out, err = ask(tmp_path / "model", "--prompt=abcde", *argv)
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert re.search(message, err), err
+
+
+def test_folders_without_a_model_of_bytes_are_told(
+    params, run, ask, tmp_path, nothing_compiled
+):
+    native.save(tmp_path / "etc", {"x": np.zeros(1)}, EtcConfig(), {})
+    copies = save_run(tmp_path / "copies", params, "duplication")
+    (tmp_path / "empty").mkdir()
+    for model, argv, message in (
+        (tmp_path / "empty", [], "no finished checkpoint at"),
+        (tmp_path / "etc", [], "EtcConfig with causal=None; expected a Reformer"),
+        (copies, [], "data.source='duplication'; expected a run on 'bytes'"),
+        (run, ["--first_id=0"], "is a run, whose ids are known"),
+        (run, ["--step=3"], "no finished checkpoint of step 3"),
+    ):
+        code, out, err = ask(model, "--prompt=a", *argv)
+        assert (code, out) == (2, b"") and message in err
+    code, _, err = ask(run, f"--prompt_file={tmp_path / 'none'}")
+    assert code == 2 and "No such file" in err
+
+
+def test_bytes_that_the_model_does_not_know_are_told(params, run, ask, monkeypatch):
+    small = dataclasses.replace(CONFIG, vocab_size=128)
+    model = generate.ByteModel(params, small, 0)
+    monkeypatch.setattr(generate, "open_model", lambda *args: model)
+    code, _, err = ask(run, "--prompt=\udce9")
+    assert code == 2 and "has byte 233, but the model knows 128 ids only" in err
+
+
+@pytest.mark.parametrize("argv", [[], ["--prompt=a", "--prompt_file=b"]])
+def test_a_prompt_must_be_given_once(argv, ask, run):
+    with pytest.raises(SystemExit) as stopped:
+        ask(run, *argv)
+    assert stopped.value.code == 2
