@@ -4,10 +4,12 @@
         --workdir=runs/enwik8 --config.data.paths="('enwik8',)"
 
 The file is split by position into 90 % for training, 5 % for validation and 5 % for
-test, as usual. A step takes its 8 rows one after the other, which fits one TPU v5e; on
-8 chips set train.accumulation_steps to 1. Any other file does as well; its bytes are the symbols. `bits` of the
+test, as usual. Any other file does as well; its bytes are the symbols. `bits` of the
 evaluation are bits a byte, each byte counted once. 12 layers of 768: local, local, LSH,
 local, three times. The paper reports 1.05 bits a byte for 12 layers on the test part.
+
+A step takes its 8 rows one after the other, which fits one TPU v5e of 16 GB; on 8 chips
+set train.accumulation_steps to 1.
 
 Variants:
 
