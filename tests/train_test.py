@@ -258,6 +258,10 @@ def compile_for_tpu(tmp_path, topology, *arguments):
     (tmp_path / "text.jsonl").write_text("\n".join(map(json.dumps, rows)))
     config = tmp_path / "small.py"
     config.write_text(SMALL.replace("TEXT", str(tmp_path / "text.jsonl")))
+    return run_for_tpu(config, topology, *arguments)
+
+
+def run_for_tpu(config, topology, *arguments):
     argv = [sys.executable, "-m", "etc_jax.train", f"--config={config}", "--dry_run"]
     argv += [f"--topology={topology}", *arguments]
     env = {**environment(), "JAX_PLATFORMS": "cpu"}
@@ -280,6 +284,20 @@ def test_a_small_model_fits_tpus_that_are_not_there(tmp_path):
     assert sizes["optimizer state"] == pytest.approx(moments, rel=0.01, abs=0.2)
     assert sizes["temporaries"] > 1
     assert "all-gather" in got.stdout and "all-reduce" in got.stdout
+
+
+@pytest.mark.tpu_aot
+def test_a_small_reformer_fits_a_tpu_that_is_not_there(tmp_path):
+    file = tmp_path / "bytes"
+    file.write_bytes(random.Random(0).randbytes(200_000))
+    got = run_for_tpu(
+        ROOT / "configs" / "reformer_enwik8.py:short",
+        "v5e:1x1",
+        f"--config.data.paths=('{file}',)",
+        "--config.model.dtype=bfloat16",
+    )
+    assert got.returncode == 0, got.stderr[-3000:]
+    assert "of 16128 MiB: fits" in got.stdout
 
 
 @pytest.mark.tpu_aot
