@@ -14,7 +14,7 @@ set train.accumulation_steps to 1.
 Variants:
 
     4096      sequences of 4,096 bytes
-    short     4 layers of 128 for 4,096 bytes, 400 steps: for a laptop
+    short     4 layers of 128 for 4,096 bytes, 800 steps: for a laptop
     local     local layers in place of the LSH layers, for comparison
 """
 
@@ -37,6 +37,7 @@ SHORT = {
     "num_buckets": (128,),
     "mlp_chunk_length": 0,
     "dropout_rate": 0.0,
+    "initializer_range": 0.08,
     "dtype": "float32",
 }
 
@@ -67,7 +68,7 @@ def get_config(arg: str = ""):
     if length == 65536:
         config.train.accumulation_steps = 8
     if "short" in chosen:
-        config.optimizer.learning_rate = 2e-3
+        config.optimizer.learning_rate = 3e-3
         config.schedule.warmup_steps = 100
-        config.train.update(num_steps=400, batch_size=4, eval_every_steps=100)
+        config.train.update(num_steps=800, batch_size=1, eval_every_steps=200)
     return config

@@ -342,6 +342,16 @@ def _positions_suffice(config: Config) -> Iterator[Problem]:
             )
 
 
+def _sequence_fits(config: Config) -> Iterator[Problem]:
+    longest, length = getattr(config.model, "max_length", None), config.data.long_length
+    if longest is not None and length > longest:
+        yield (
+            "data.long_length",
+            f"is {length}, more than model.max_length = {longest}; lower it, or raise "
+            "that (and axial_shape)",
+        )
+
+
 def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
     if config.data.global_tokens == "fixed_blocks" and config.objective.cpc_weight:
         yield (
@@ -408,6 +418,7 @@ _CROSS_CHECKS = (
         ("model.max_positions", "data.long_length", "data.global_length"),
         _positions_suffice,
     ),
+    (("data.long_length", "model.max_length"), _sequence_fits),
     (("data.global_tokens", "objective.cpc_weight"), _fixed_blocks_have_no_cpc),
     (("data.source", "objective.name"), _objective_has_its_data),
 )

@@ -1,7 +1,10 @@
-"""A model small enough to be compiled in seconds, and the ids of its vocabulary."""
+"""Models small enough to be compiled in seconds, and the ids of their vocabulary."""
+
+import dataclasses
 
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.models.etc import EtcConfig
+from etc_jax.models.reformer_config import ReformerConfig
 
 MODEL = EtcConfig(
     vocab_size=64,
@@ -12,6 +15,35 @@ MODEL = EtcConfig(
     radius=11,
     max_distance=3,
     num_labels=10,
+)
+
+# Two repeats of both kinds of layer; 48 tokens are several chunks.
+REFORMER = ReformerConfig(
+    vocab_size=11,
+    embed_dim=8,
+    num_layers=4,
+    pattern=("local", "lsh"),
+    num_heads=2,
+    mlp_dim=12,
+    max_length=48,
+    axial_shape=(6, 8),
+    axial_dims=(3, 5),
+    local_chunk_length=4,
+    lsh_chunk_length=8,
+    num_buckets=(4,),
+    dropout_rate=0.0,
+    initializer_range=0.5,
+)
+# Of which every width differs from the others.
+REFORMER_OF_ODD_WIDTHS = dataclasses.replace(
+    REFORMER,
+    vocab_size=19,
+    embed_dim=12,
+    head_dim=5,
+    mlp_dim=16,
+    axial_dims=(4, 8),
+    dropout_rate=0.1,
+    initializer_range=0.4,
 )
 
 

@@ -103,11 +103,6 @@ def make_job(config: Config, folder: epath.Path) -> Job:
             "objective causal_lm trains a Reformer with model.causal=True, got family "
             f"{config.family!r} with causal={getattr(model, 'causal', None)}"
         )
-    if config.data.long_length > model.max_length:
-        raise ValueError(
-            f"data.long_length is {config.data.long_length}, more than "
-            f"model.max_length = {model.max_length}; raise that (axial_shape too)"
-        )
     data, task = SOURCES[config.data.source](config), CausalLm(model)
 
     def eval_batches(rows):

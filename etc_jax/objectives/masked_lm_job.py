@@ -163,7 +163,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 
 def _task(config: Config) -> MaskedLm:
-    model, data = config.model, config.data
+    model = config.model
     known = list(registry.names(MODELS))
     if config.family not in known:
         raise ValueError(
@@ -174,11 +174,6 @@ def _task(config: Config) -> MaskedLm:
         raise ValueError(
             f"objective {OBJECTIVE} trains a model that sees both sides, got "
             "model.causal=True; set it to False"
-        )
-    if data.long_length > model.max_length:
-        raise ValueError(
-            f"data.long_length is {data.long_length}, more than model.max_length = "
-            f"{model.max_length}; lower it, or raise that"
         )
     return MaskedLm(model, registry.lookup(MODELS, config.family))
 

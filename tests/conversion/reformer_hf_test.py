@@ -6,28 +6,13 @@ import json
 import jax
 import numpy as np
 import pytest
+import tiny_model
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion import reformer as conversion
-from etc_jax.models.reformer import ReformerConfig, ReformerLm
+from etc_jax.models.reformer import ReformerLm
 
-CONFIG = ReformerConfig(
-    vocab_size=19,
-    embed_dim=12,
-    num_layers=4,
-    pattern=("local", "lsh"),
-    num_heads=2,
-    head_dim=5,
-    mlp_dim=16,
-    max_length=48,
-    axial_shape=(6, 8),
-    axial_dims=(4, 8),
-    local_chunk_length=4,
-    lsh_chunk_length=8,
-    num_buckets=(4,),
-    dropout_rate=0.1,
-    initializer_range=0.4,
-)
+CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS
 VARIANTS = {
     "axial": CONFIG,
     "absolute": dataclasses.replace(CONFIG, axial_shape=None, axial_dims=None),

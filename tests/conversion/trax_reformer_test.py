@@ -9,6 +9,7 @@ import re
 import jax
 import numpy as np
 import pytest
+import tiny_model
 
 from etc_jax import convert
 from etc_jax.conversion import native
@@ -16,24 +17,9 @@ from etc_jax.conversion.engine import ConversionError
 from etc_jax.conversion.reformer import config_to_hf
 from etc_jax.conversion.trax_pickle import Unread, read_pickle
 from etc_jax.conversion.trax_reformer import import_trax, read_weights
-from etc_jax.models.reformer import ReformerConfig, ReformerLm
+from etc_jax.models.reformer import ReformerLm
 
-CONFIG = ReformerConfig(
-    vocab_size=19,
-    embed_dim=12,
-    num_layers=4,
-    pattern=("local", "lsh"),
-    num_heads=2,
-    head_dim=5,
-    mlp_dim=16,
-    max_length=48,
-    axial_shape=(6, 8),
-    axial_dims=(4, 8),
-    local_chunk_length=4,
-    lsh_chunk_length=8,
-    num_buckets=(4,),
-    initializer_range=0.4,
-)
+CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS
 
 
 @pytest.fixture(scope="module")

@@ -7,28 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_model
 
 from etc_jax.models import reformer
 from etc_jax.models import reformer_decoding as decoding
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.lsh_hashing import hash_vectors
 
-LSH = reformer.ReformerConfig(
-    vocab_size=11,
-    embed_dim=8,
-    num_layers=4,
-    pattern=("local", "lsh"),
-    num_heads=2,
-    mlp_dim=12,
-    max_length=48,
-    axial_shape=(6, 8),
-    axial_dims=(3, 5),
-    local_chunk_length=4,
-    lsh_chunk_length=8,
-    num_buckets=(4,),
-    dropout_rate=0.0,
-    initializer_range=0.5,
-)
+LSH = tiny_model.REFORMER
 LOCAL = dataclasses.replace(LSH, pattern=("local",), num_layers=2)
 N = 20
 

@@ -7,25 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_model
 
 from etc_jax.models import reformer
 
-TINY = reformer.ReformerConfig(
-    vocab_size=11,
-    embed_dim=8,
-    num_layers=4,
-    pattern=("local", "lsh"),
-    num_heads=2,
-    mlp_dim=12,
-    max_length=48,
-    axial_shape=(6, 8),
-    axial_dims=(3, 5),
-    local_chunk_length=4,
-    lsh_chunk_length=8,
-    num_buckets=None,
-    dropout_rate=0.0,
-    initializer_range=0.3,
-)
+TINY = dataclasses.replace(tiny_model.REFORMER, num_buckets=None, initializer_range=0.3)
 
 
 def tokens_of(n, seed=0):

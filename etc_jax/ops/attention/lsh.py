@@ -67,6 +67,16 @@ class Look:
         return -(-length // self.chunk_length) * self.chunk_length
 
 
+def check_choices(duplicates: str, rounding: str) -> None:
+    """Raises ValueError for a name that is not known."""
+    for name, x, known in (
+        ("duplicates", duplicates, DUPLICATES),
+        ("rounding", rounding, ROUNDINGS),
+    ):
+        if x not in known:
+            raise ValueError(f"{name} {x!r} is not one of {known}")
+
+
 def unit_keys(query_key: jax.Array) -> jax.Array:
     """Keys of shared queries and keys: of length 1, so that scores are cosines times
     the query's length.
@@ -124,12 +134,7 @@ def attend(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    for name, x, known in (
-        ("duplicates", duplicates, DUPLICATES),
-        ("rounding", rounding, ROUNDINGS),
-    ):
-        if x not in known:
-            raise ValueError(f"{name} {x!r} is not one of {known}")
+    check_choices(duplicates, rounding)
     b, n, h, _ = query_key.shape
     whole = n <= look.chunk_length
     if not whole:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.ops.attention.chunk_dense import SELF
-from etc_jax.ops.attention.lsh import DUPLICATES, ROUNDINGS, Look, unit_keys
+from etc_jax.ops.attention.lsh import Look, check_choices, unit_keys
 from etc_jax.ops.attention.softmax import MASKED, accumulation_dtype, dot
 
 Array = jax.Array
@@ -221,12 +221,7 @@ def lsh_step(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    for name, x, known in (
-        ("duplicates", duplicates, DUPLICATES),
-        ("rounding", rounding, ROUNDINGS),
-    ):
-        if x not in known:
-            raise ValueError(f"{name} {x!r} is not one of {known}")
+    check_choices(duplicates, rounding)
     _check_rows(query_key, value)
     want = (*cache.numbers.shape[1:4], 1)
     if buckets.shape != want:
