@@ -32,22 +32,25 @@ REFERENCE = "etc_jax"
 class LmSizes:
     """A language model of bytes, batch size 1, local and LSH layers in turn.
 
+    The defaults are the sizes of transformers' `ReformerConfig`.
+
     Attributes:
       length: tokens, also positions: transformers trains axial positions at one
         length alone.
-      embed_dim, num_heads, mlp_dim, num_layers: of the model.
+      embed_dim, num_heads, head_dim, mlp_dim, num_layers: of the model.
       chunk_length: of both kinds of layer; a token sees its chunk and the one before.
       num_hashes: rounds of hashing; the buckets are about two for each chunk.
       seed: of weights, tokens and rotations.
     """
 
     length: int = 4096
-    embed_dim: int = 512
-    num_heads: int = 8
-    mlp_dim: int = 1024
-    num_layers: int = 4
+    embed_dim: int = 256
+    num_heads: int = 12
+    head_dim: int = 64
+    mlp_dim: int = 512
+    num_layers: int = 6
     chunk_length: int = 64
-    num_hashes: int = 2
+    num_hashes: int = 1
     seed: int = 0
 
     def __post_init__(self):
@@ -68,6 +71,7 @@ class LmSizes:
             num_layers=self.num_layers,
             pattern=("local", "lsh"),
             num_heads=self.num_heads,
+            head_dim=self.head_dim,
             mlp_dim=self.mlp_dim,
             max_length=self.length,
             axial_shape=(self.length // columns, columns),
