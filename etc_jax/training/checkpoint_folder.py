@@ -63,6 +63,9 @@ class CheckpointFolder:
           OSError: if the storage refuses.
         """
         self.root.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
         for path in self.root.iterdir():
             if path.name.endswith(_DOOMED) or _UNFINISHED in path.name:
                 path.rmtree()
@@ -93,6 +96,9 @@ class CheckpointFolder:
     def finish(self, step: int, retention: Retention) -> None:
         """Lists the files of a committed checkpoint, then lets old ones go.
 
+        And the remains of saves that failed: a writer that nobody waits for may have
+        gone on after `remove_remains`. No save is under way now.
+
         Raises:
           OSError: if the list cannot be written; the checkpoint is not finished then.
         """
@@ -100,6 +106,7 @@ class CheckpointFolder:
         self._note(step)
         try:
             self._delete_old(retention)
+            self._sweep()
         except OSError as error:
             # The new one is safe all the same.
             _LOG.error("old checkpoints in %s stay: %s", self.root, error)

@@ -25,6 +25,7 @@ from etils import epath
 
 from etc_jax.training import manifest
 from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.training.checkpoint_retention import Retention
 from etc_jax.training.errors import CorruptCheckpointError
 
 
@@ -169,3 +170,12 @@ def test_what_a_crash_left_half_deleted_or_written_goes(workdir):
         shutil.copytree(root / "2", root / name)
     CheckpointFolder(epath.Path(workdir)).prepare()
     assert sorted(path.name for path in root.iterdir()) == ["2", "4", "6"]
+
+
+def test_the_next_save_removes_what_a_failed_one_wrote_after_it_failed(workdir):
+    root = workdir / "checkpoints"
+    shutil.copytree(root / "2", root / "5.orbax-checkpoint-tmp")
+    (root / "6" / manifest.NAME).unlink()
+    CheckpointFolder(epath.Path(workdir)).finish(6, Retention(keep=3))
+    assert sorted(path.name for path in root.iterdir()) == ["2", "4", "6"]
+    assert choose(workdir) == 6
