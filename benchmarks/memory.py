@@ -18,17 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import process_memory
+
 MIB = 2**20
 # Peak-memory errors, from the kernel's batched counters, stay well below this.
 CALIBRATION_MIB = 256
-_CLEAR_HIGH_WATER_MARK = "5"
-
-
-def _status(field: str) -> int:
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {field}; peak memory needs Linux")
 
 
 def _return_free_memory() -> None:
@@ -42,12 +36,12 @@ def _return_free_memory() -> None:
 def peak_of_call(run: Callable[[], Any]) -> int:
     """Bytes that a call of `run` adds to the resident memory of this process."""
     _return_free_memory()
-    before = _status("VmRSS")
+    before = process_memory.status("self", "VmRSS")
     run()
     _return_free_memory()
-    pathlib.Path("/proc/self/clear_refs").write_text(_CLEAR_HIGH_WATER_MARK)
+    process_memory.clear_own_peak()
     run()
-    return _status("VmHWM") - before
+    return process_memory.status("self", "VmHWM") - before
 
 
 def measure(

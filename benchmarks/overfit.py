@@ -30,7 +30,7 @@ from typing import Any
 
 import ml_collections
 
-from benchmarks import finetuning_runs
+from benchmarks import finetuning_runs, rows
 from benchmarks.finetuning_runs import Spent
 from etc_jax import config as config_lib
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
@@ -44,20 +44,7 @@ from tasks.task import Task
 # Of the ceiling.
 WANTED_SHARE = 0.95
 
-MODEL = {
-    "num_types": 16,
-    "embed_dim": 64,
-    "num_layers": 2,
-    "num_heads": 2,
-    "mlp_dim": 256,
-    "radius": 16,
-    "max_distance": 12,
-    "num_labels": 32,
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-    # That of BERT is for widths of 768: narrow layers would hardly begin to learn.
-    "initializer_range": 0.1,
-}
+MODEL = rows.MODEL | {"mlp_dim": 256}
 
 
 @dataclasses.dataclass(frozen=True)

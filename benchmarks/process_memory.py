@@ -33,7 +33,7 @@ def peaks(process: str = "self") -> Peaks:
     while waiting:
         process = waiting.pop()
         try:
-            peak, children = _peak(process), _children(process)
+            peak, children = status(process, "VmHWM"), _children(process)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended just now
         if peak is not None:
@@ -47,11 +47,16 @@ def _children(process: str) -> list[str]:
     return [child for t in tasks for child in (t / "children").read_text().split()]
 
 
-def _peak(process: str) -> int | None:
+def status(process: str, field: str) -> int | None:
+    """Bytes that the kernel counts for a process, or "self"; None if it is ending.
+
+    Raises:
+      OSError: if there is no such process, or no Linux.
+    """
     for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
-    return None  # it is ending, or has ended and was not waited for
+    return None
 
 
 class Growth:
