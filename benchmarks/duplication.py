@@ -124,7 +124,7 @@ def accuracy(params: Any, model: ReformerConfig, trained: config_lib.Config) -> 
 
     batches = [reader.batch_at(step) for step in range(_BATCHES)]
     found = sum(float(hits(params, batch)) for batch in batches)
-    return 100 * found / sum(batch["weights"].sum() for batch in batches)
+    return 100 * found / sum(float(batch["weights"].sum()) for batch in batches)
 
 
 def run(
