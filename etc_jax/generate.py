@@ -32,13 +32,11 @@ import jax
 import numpy as np
 
 from etc_jax.conversion import native
-from etc_jax.data.byte_stream import START
+from etc_jax.data.byte_stream import BYTES, START
 from etc_jax.models import reformer_decoding
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.training.errors import RunError, UserError
 from etc_jax.training.saved_params import read_params
-
-_BYTES = 256
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -137,15 +135,15 @@ def _checked(folder: str, config: Any) -> ReformerConfig:
 def _first_id(folder: str, config: Any, given: int | None) -> int:
     """Of a converted model, which does not say what its ids are."""
     size = _checked(folder, config).vocab_size
-    if given is None and size != _BYTES:
+    if given is None and size != BYTES:
         raise UserError(
             f"{folder} has {size} ids, so that they are not just bytes; if they are "
             "bytes with others before, say which id byte 0 has, as in --first_id=2"
         )
     first = given or 0
-    if not 0 <= first <= size - _BYTES:
+    if not 0 <= first <= size - BYTES:
         raise UserError(
-            f"--first_id is {first}, but {folder} has {size} ids: the {_BYTES} bytes "
+            f"--first_id is {first}, but {folder} has {size} ids: the {BYTES} bytes "
             "do not fit behind it"
         )
     return first
@@ -170,7 +168,7 @@ def generate(args: argparse.Namespace) -> bytes:
         prompt,
         args.num_bytes,
         jax.random.key(args.seed),
-        allowed=(model.first_id, model.first_id + _BYTES),
+        allowed=(model.first_id, model.first_id + BYTES),
         **options,
     )
     return (np.asarray(tokens[0]) - model.first_id).astype(np.uint8).tobytes()

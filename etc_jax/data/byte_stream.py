@@ -25,6 +25,7 @@ from etc_jax.data.epochs import (
     positions,
 )
 
+BYTES = 256
 # What stands before the first byte of a stream.
 START = 0
 

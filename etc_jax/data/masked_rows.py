@@ -19,10 +19,10 @@ from typing import Protocol
 import numpy as np
 
 from etc_jax.data import masking
+from etc_jax.data.byte_stream import BYTES
 from etc_jax.data.epochs import BatchRows, check_draws, positions
 from etc_jax.data.pretraining import MixtureReader, PretrainingReader
 
-BYTES = 256
 # The mask of bytes.
 BYTE_MASK = BYTES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -11,8 +10,8 @@ import jax.numpy as jnp
 
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
-
-Sums = dict[str, tuple[jax.Array, jax.Array]]
+from etc_jax.objectives.token_loss import mean_and_sums, streams
+from etc_jax.training.job import Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,22 +41,12 @@ class CausalLm:
         Returns:
           (nats a token, {"loss", "bits": bits a token, "accuracy"}).
         """
-        rngs = {}
-        if not deterministic:
-            rngs = dict(zip(("dropout", "lsh"), jax.random.split(rng), strict=True))
         model = ReformerLm(self.model, deterministic)
         losses, hits = model.apply(
             {"params": params},
             batch["tokens"],
             batch["targets"],
             method=model.losses,
-            rngs=rngs,
+            rngs=streams(rng, deterministic),
         )
-        weights = batch["weights"]
-        total, count = jnp.sum(losses * weights), jnp.sum(weights)
-        sums = {
-            "loss": (total, count),
-            "bits": (total / math.log(2), count),
-            "accuracy": (jnp.sum(hits * weights), count),
-        }
-        return total / jnp.maximum(count, 1), sums
+        return mean_and_sums(losses, hits, batch["weights"])

@@ -24,14 +24,13 @@ from etc_jax.models.heads import (
 )
 from etc_jax.objectives import candidates, qa_span
 from etc_jax.structure import Structure
+from etc_jax.training.job import Sums
 from etc_jax.types import Rows
 
 # Class of the answer type that has a span.
 _SPAN = 0
 # For the figures of a run; decoding searches the threshold (appendix C.2).
 _SUPPORT_THRESHOLD = 0.4
-
-Sums = dict[str, tuple[jax.Array, jax.Array]]
 
 
 @dataclasses.dataclass(frozen=True)

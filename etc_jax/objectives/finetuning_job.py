@@ -17,6 +17,7 @@ from etc_jax.objectives.batch_checks import (
     wrong_ids,
     wrong_structure,
 )
+from etc_jax.objectives.reader_job import eval_batches
 from etc_jax.training import data_set
 from etc_jax.training.job import Job
 
@@ -50,14 +51,11 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     evaluation = _reader(config, held_back, evaluation=True)
     task = finetuning.find(config.model, config.objective)
 
-    def eval_batches(rows):
-        return (evaluation.batch_at(i, rows) for i in range(evaluation.steps_per_epoch))
-
     return Job(
         init_params=task.init,
         loss_fn=task.loss,
         train_batch=ahead(reader, config.data.read_workers).batch_at,
-        eval_batches=eval_batches,
+        eval_batches=eval_batches(evaluation, evaluation.steps_per_epoch),
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, task),
         steps_per_epoch=reader.num_examples / config.train.batch_size,

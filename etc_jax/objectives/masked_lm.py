@@ -7,13 +7,13 @@ vocabulary's logits are worked out at these places alone.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
-Sums = dict[str, tuple[jax.Array, jax.Array]]
+from etc_jax.objectives.token_loss import mean_and_sums, streams
+from etc_jax.training.job import Sums
 
 
 class MaskedModel(Protocol):
@@ -77,24 +77,15 @@ class MaskedLm:
           (nats a place, {"loss", "bits": bits a place, "accuracy", "overflow": share of
           the chosen tokens that had no room}).
         """
-        rngs = {}
-        if not deterministic:
-            rngs = dict(zip(("dropout", "lsh"), jax.random.split(rng), strict=True))
         module = self.module(self.model, deterministic)
         names = ("tokens", "example_ids", "positions", "targets")
         losses, hits = module.apply(
             {"params": params},
             *(batch[name] for name in names),
             method=module.masked_losses,
-            rngs=rngs,
+            rngs=streams(rng, deterministic),
         )
-        weights = batch["weights"]
-        total, count = jnp.sum(losses * weights), jnp.sum(weights)
+        mean, sums = mean_and_sums(losses, hits, batch["weights"])
         left_out = jnp.sum(batch["overflow"]).astype(jnp.float32)
-        sums = {
-            "loss": (total, count),
-            "bits": (total / math.log(2), count),
-            "accuracy": (jnp.sum(hits * weights), count),
-            "overflow": (left_out, left_out + count),
-        }
-        return total / jnp.maximum(count, 1), sums
+        sums["overflow"] = (left_out, left_out + sums["loss"][1])
+        return mean, sums

@@ -6,20 +6,21 @@ The model is of any family that registers a "masked_lm_model" (`masked_lm.Masked
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.data import byte_stream, masked_rows
+from etc_jax.data import masked_rows
 from etc_jax.data.masking import MaskingShares
-from etc_jax.data.workers import ahead
-from etc_jax.objectives import inputs, pretraining_data, run_tokenizer
+from etc_jax.objectives import inputs, pretraining_data, reader_job, run_tokenizer
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids, wrong_places
 from etc_jax.objectives.masked_lm import MaskedLm
+from etc_jax.objectives.reader_job import Readers
 from etc_jax.structure import MAX_GLOBALS
 from etc_jax.training.job import Job
 
@@ -27,50 +28,22 @@ OBJECTIVE = "masked_lm"
 MODELS = "masked_lm_model"
 
 
-class _Data(NamedTuple):
-    """Where batches come from.
-
-    Attributes:
-      train: a reader.
-      evaluation: another one.
-      eval_steps: its batches.
-      num_examples: of an epoch of training.
-    """
-
-    train: Any
-    evaluation: Any
-    eval_steps: int
-    num_examples: int
-
-
-def _of_bytes(config: Config, folder: epath.Path) -> _Data:
+def _of_bytes(config: Config, folder: epath.Path) -> Readers:
     del folder
-    data, size = config.data, config.train.batch_size
     _check_bytes(config)
-    train, valid, _ = byte_stream.split(
-        byte_stream.open_bytes(data.paths), data.held_back_fraction
-    )
-    reader = byte_stream.ByteReader(
-        train, length=data.long_length, batch_size=size, seed=config.train.seed
-    )
-    evaluation = byte_stream.ByteEvaluation(
-        valid,
-        length=data.long_length,
-        scored=data.scored_length or data.long_length,
-        batch_size=size,
-    )
+    data, readers = config.data, reader_job.of_bytes(config)
     masked, masked_evaluation = (
         masked_rows.MaskedBytes(
             windows,
-            batch_size=size,
+            batch_size=config.train.batch_size,
             seed=config.train.seed,
             # Bytes are chosen one by one: there is always room.
             capacity=data.mlm_capacity or math.ceil(data.mlm_share * data.long_length),
             shares=MaskingShares(mlm=data.mlm_share),
         )
-        for windows in (reader, evaluation)
+        for windows in (readers.train, readers.evaluation)
     )
-    return _Data(masked, masked_evaluation, evaluation.steps, reader.num_examples)
+    return readers._replace(train=masked, evaluation=masked_evaluation)
 
 
 def _check_bytes(config: Config) -> None:
@@ -88,7 +61,7 @@ def _check_bytes(config: Config) -> None:
         )
 
 
-def _of_text(config: Config, folder: epath.Path) -> _Data:
+def _of_text(config: Config, folder: epath.Path) -> Readers:
     """Documents packed side by side, as for ETC, but for what is global there."""
     flat = dataclasses.replace(
         config.data,
@@ -109,7 +82,7 @@ def _of_text(config: Config, folder: epath.Path) -> _Data:
         examples.pack(corpora.held_back), corpora.tokenizer.token_ids, **order
     )
     pretraining_data.look_at(train)
-    return _Data(
+    return Readers(
         masked_rows.MaskedTokens(train),
         masked_rows.MaskedTokens(held_back),
         held_back.steps_per_epoch,
@@ -117,7 +90,7 @@ def _of_text(config: Config, folder: epath.Path) -> _Data:
     )
 
 
-SOURCES: dict[str, Callable[[Config, epath.Path], _Data]] = {
+SOURCES: dict[str, Callable[[Config, epath.Path], Readers]] = {
     "bytes": _of_bytes,
     "builtin": _of_text,
     "text": _of_text,
@@ -146,20 +119,9 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       OSError: if a file cannot be read.
     """
     task = _task(config)
-    data = SOURCES[config.data.source](config, folder)
-
-    def eval_batches(rows):
-        return (data.evaluation.batch_at(i, rows) for i in range(data.eval_steps))
-
-    return Job(
-        init_params=task.init,
-        loss_fn=task.loss,
-        train_batch=ahead(data.train, config.data.read_workers).batch_at,
-        eval_batches=eval_batches,
-        tokens_per_step=config.train.batch_size * config.data.long_length,
-        check_batch=lambda batch: check_batch(batch, config.model),
-        steps_per_epoch=data.num_examples / config.train.batch_size,
-    )
+    readers = SOURCES[config.data.source](config, folder)
+    check = functools.partial(check_batch, model=config.model)
+    return reader_job.make(config, task, readers, check)
 
 
 def _task(config: Config) -> MaskedLm:

@@ -29,6 +29,7 @@ from etc_jax.objectives.pretraining_data import (
     look_at,
     prepare,
 )
+from etc_jax.objectives.reader_job import eval_batches
 from etc_jax.training.job import Job
 
 _LOG = logging.getLogger(__name__)
@@ -64,14 +65,11 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     look_at(train)
     frequencies = _frequencies(corpora, config.model.vocab_size)
 
-    def eval_batches(rows):
-        return (held_back.batch_at(i, rows) for i in range(held_back.steps_per_epoch))
-
     return Job(
         init_params=lambda rng: task.init(rng, frequencies),
         loss_fn=task.loss,
         train_batch=ahead(train, config.data.read_workers).batch_at,
-        eval_batches=eval_batches,
+        eval_batches=eval_batches(held_back, held_back.steps_per_epoch),
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, config.model),
         final_report=_make_report(config, held_back_text, ids, examples, task),

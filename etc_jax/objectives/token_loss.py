@@ -1,0 +1,39 @@
+"""What language models have in common, whichever tokens they foretell."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.training.job import Sums
+
+
+def streams(rng: jax.Array, deterministic: bool) -> dict[str, jax.Array]:
+    """Keys of dropout and of hashing; none if neither is drawn."""
+    if deterministic:
+        return {}
+    return dict(zip(("dropout", "lsh"), jax.random.split(rng), strict=True))
+
+
+def mean_and_sums(
+    losses: jax.Array, hits: jax.Array, weights: jax.Array
+) -> tuple[jax.Array, Sums]:
+    """Mean loss over the targets of weight 1, and figures as (sum, weight).
+
+    Args:
+      losses: float32, nats.
+      hits: bool of the same shape, whether a target is the likeliest.
+      weights: likewise, 1 or 0.
+
+    Returns:
+      (nats a target, {"loss", "bits": bits a target, "accuracy"}).
+    """
+    total, count = jnp.sum(losses * weights), jnp.sum(weights)
+    sums = {
+        "loss": (total, count),
+        "bits": (total / math.log(2), count),
+        "accuracy": (jnp.sum(hits * weights), count),
+    }
+    return total / jnp.maximum(count, 1), sums
