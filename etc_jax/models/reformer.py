@@ -48,18 +48,25 @@ class AxialPositions(nn.Module):
     dims: tuple[int, int]
     stddev: float
 
-    @nn.compact
+    def setup(self):
+        init = truncated_normal(self.stddev)
+        self.rows = self.param("rows", init, (self.shape[0], self.dims[0]))
+        self.columns = self.param("columns", init, (self.shape[1], self.dims[1]))
+
     def __call__(self, length: int) -> jax.Array:
         """`[length, sum of dims]` for positions 0..length - 1."""
-        (a, b), init = self.shape, truncated_normal(self.stddev)
-        rows = self.param("rows", init, (a, self.dims[0]))
-        columns = self.param("columns", init, (b, self.dims[1]))
+        b = self.shape[1]
         used = -(-length // b)
         table = [
-            jnp.broadcast_to(rows[:used, None], (used, b, self.dims[0])),
-            jnp.broadcast_to(columns[None], (used, b, self.dims[1])),
+            jnp.broadcast_to(self.rows[:used, None], (used, b, self.dims[0])),
+            jnp.broadcast_to(self.columns[None], (used, b, self.dims[1])),
         ]
         return jnp.concatenate(table, axis=-1).reshape(used * b, -1)[:length]
+
+    def at(self, positions: jax.Array) -> jax.Array:
+        """`[b, sum of dims]` for positions int `[b]`."""
+        row, column = jnp.divmod(positions, self.shape[1])
+        return jnp.concatenate([self.rows[row], self.columns[column]], axis=-1)
 
 
 class ReformerEmbeddings(nn.Module):
@@ -73,31 +80,43 @@ class ReformerEmbeddings(nn.Module):
     config: ReformerConfig
     deterministic: bool = True
 
+    def setup(self):
+        c = self.config
+        init = truncated_normal(c.initializer_range)
+        embed = functools.partial(
+            nn.Embed, features=c.embed_dim, embedding_init=init, dtype=c.compute_dtype
+        )
+        self.token_embedder = embed(c.vocab_size)
+        if c.axial_shape is None:
+            self.position_embedder = embed(c.max_length)
+        else:
+            half = c.embed_dim // 2
+            self.position_embedder = AxialPositions(
+                c.axial_shape, c.axial_dims or (half, half), c.initializer_range
+            )
+
     @nn.compact
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """int `[b, n]` -> `[b, n, e]`."""
         c, n = self.config, tokens.shape[1]
         known = min(n, c.max_length)  # what is behind is padding
-        init = truncated_normal(c.initializer_range)
-        embed = functools.partial(
-            nn.Embed, features=c.embed_dim, embedding_init=init, dtype=c.compute_dtype
-        )
         drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
-        x = drop(embed(c.vocab_size, name="token_embedder")(tokens))
+        x = drop(self.token_embedder(tokens))
         if c.axial_shape is None:
-            table = embed(c.max_length, name="position_embedder")
-            positions = table(jnp.arange(known, dtype=jnp.int32))
+            positions = self.position_embedder(jnp.arange(known, dtype=jnp.int32))
         else:
-            half = c.embed_dim // 2
-            table = AxialPositions(
-                c.axial_shape,
-                c.axial_dims or (half, half),
-                c.initializer_range,
-                name="position_embedder",
-            )
-            positions = table(known).astype(c.compute_dtype)
+            positions = self.position_embedder(known).astype(c.compute_dtype)
         positions = blocking.pad_axis(positions, 0, 0, n - known)
         return x + drop(positions[None])
+
+    def at(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """One token a row, anywhere: int `[b]`, int `[b]` -> `[b, e]`; no dropout."""
+        place = self.position_embedder
+        if self.config.axial_shape is None:
+            places = place(positions)
+        else:
+            places = place.at(positions).astype(self.config.compute_dtype)
+        return self.token_embedder(tokens) + places
 
 
 def _kind(config: ReformerConfig, deterministic: bool, i: int, kind: str) -> LayerKind:

@@ -118,17 +118,20 @@ class ReformerConfig:
             for kind in KINDS
         }
 
+    @property
+    def chunking(self) -> tuple[int, int]:
+        """(longest sequence that is one chunk everywhere, what divides longer ones)."""
+        chunks = [self.looks[kind].chunk_length for kind in set(self.pattern)]
+        return min(chunks), math.lcm(*chunks)
+
     def padded(self, length: int) -> int:
         """The length that a sequence is worked on at.
 
         Once it is longer than a chunk, a whole number of chunks of each kind of layer,
         so that no layer pads on its own.
         """
-        chunks = [self.looks[kind].chunk_length for kind in set(self.pattern)]
-        if length <= min(chunks):
-            return length
-        multiple = math.lcm(*chunks)
-        return -(-length // multiple) * multiple
+        one_chunk, multiple = self.chunking
+        return length if length <= one_chunk else -(-length // multiple) * multiple
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""

@@ -208,12 +208,14 @@ def step(
     """
     parts = _parts(params, config, cache.length)
     position = jnp.minimum(cache.position, cache.length - 1)
-    x = parts.start(_embedded(parts, token, position))[:, None]
+    x = parts.start(parts.model.encoder.embeddings.at(token, position))[:, None]
     halves = [(_as_half(kind.f()), _as_half(kind.g())) for kind in parts.kinds]
     layers = parts.params["stack"]["layers"]
     stacked = [(layers[kind.name]["f"], layers[kind.name]["g"]) for kind in parts.kinds]
-    lengths = [parts.config.padded(n) for n in range(1, cache.length + 1)]
-    length = jnp.asarray(lengths, jnp.int32)[position]
+    one_chunk, multiple = parts.config.chunking
+    length = position + 1
+    whole = -(-length // multiple) * multiple
+    length = jnp.where(length <= one_chunk, length, whole)  # `config.padded`
 
     def body(carry, inputs):
         streams, kept = carry
@@ -241,20 +243,6 @@ def _as_half(half: nn.Module) -> reversible.Half:
         return half.apply({"params": params}, x, shared, kept)
 
     return apply
-
-
-def _embedded(parts: _Parts, token: jax.Array, position: jax.Array) -> jax.Array:
-    """`ReformerEmbeddings` of one token of each row, `[b, e]`."""
-    c, params = parts.config, parts.params["embeddings"]
-    tables = params["position_embedder"]
-    if c.axial_shape is None:
-        place = tables["embedding"][position]
-    else:
-        row, column = jnp.divmod(position, c.axial_shape[1])
-        place = [tables["rows"][row], tables["columns"][column]]
-        place = jnp.concatenate(place, axis=-1)
-    word = params["token_embedder"]["embedding"][token]
-    return word.astype(c.compute_dtype) + place.astype(c.compute_dtype)
 
 
 # --- a text ---------------------------------------------------------------------------
