@@ -25,6 +25,13 @@ MIB = 2**20
 CALIBRATION_MIB = 256
 
 
+def _status(field: str) -> int:
+    found = process_memory.status("self", field)
+    if found is None:
+        raise OSError(f"/proc/self/status has no {field}; peak memory needs Linux")
+    return found
+
+
 def _return_free_memory() -> None:
     # Free pages that malloc keeps after compiling would otherwise be reused unseen.
     gc.collect()
@@ -36,12 +43,12 @@ def _return_free_memory() -> None:
 def peak_of_call(run: Callable[[], Any]) -> int:
     """Bytes that a call of `run` adds to the resident memory of this process."""
     _return_free_memory()
-    before = process_memory.status("self", "VmRSS")
+    before = _status("VmRSS")
     run()
     _return_free_memory()
     process_memory.clear_own_peak()
     run()
-    return process_memory.status("self", "VmHWM") - before
+    return _status("VmHWM") - before
 
 
 def measure(

@@ -56,7 +56,7 @@ def status(process: str, field: str) -> int | None:
     for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
-    return None
+    return None  # it is ending, or has ended and was not waited for
 
 
 class Growth:

@@ -5,28 +5,23 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+import tiny_model
 
 from benchmarks import harness, reformer_parts
 from benchmarks.reformer_parts import AttentionSizes, attention_arrays, attention_step
-from etc_jax.models.reformer import ReformerConfig, ReformerLm
+from etc_jax.models.reformer import ReformerLm
 
 TINY = AttentionSizes(
     length=16, batch=2, num_heads=2, head_dim=4, chunk_length=4, seed=3
 )
-CONFIG = ReformerConfig(
-    vocab_size=11,
-    embed_dim=8,
+CONFIG = dataclasses.replace(
+    tiny_model.REFORMER,
     num_layers=2,
-    pattern=("local", "lsh"),
-    num_heads=2,
-    mlp_dim=12,
     max_length=16,
     axial_shape=None,
     axial_dims=None,
-    local_chunk_length=4,
     lsh_chunk_length=4,
     num_buckets=None,
-    dropout_rate=0.0,
 )
 
 
