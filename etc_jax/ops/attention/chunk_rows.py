@@ -204,17 +204,32 @@ def _cut_queries(options: ChunkOptions, index, x):
     return blocking.blocks(part, options.chunk_blocks, 2)
 
 
-def _cut_keys(options: ChunkOptions, index, x):
-    """`[b, h, places, ...]` -> what they look at, `[b, h, C, w, ...]`."""
-    c = options.block_size
-    size = options.chunk_blocks * c
-    wide = size + (options.before + options.after) * c
-    part = blocking.slice_axis(x, index * size, wide, 2)
-    return blocking.windows(part, options.chunk_blocks, c, 2)
+def _starts(options: ChunkOptions, index) -> list[Array]:
+    """Where what a step looks at starts: the first chunk of each query, the second."""
+    first = index * options.chunk_blocks
+    looks = options.before + 1 + options.after
+    return [(first + i) * options.block_size for i in range(looks)]
+
+
+def _cut_keys(options: ChunkOptions, index, keys: _Keys) -> list[_Keys]:
+    """`[b, h, places, ...]` -> what they look at, `[b, h, C, c, ...]` for each look.
+
+    Never side by side in one array: the copy would cost as much as a product.
+    """
+    size = options.chunk_blocks * options.block_size
+
+    def cut(start, x):
+        part = blocking.slice_axis(x, start, size, 2)
+        return blocking.blocks(part, options.chunk_blocks, 2)
+
+    return [
+        jax.tree.map(functools.partial(cut, start), keys)
+        for start in _starts(options, index)
+    ]
 
 
 def _logits(options, q: _Queries, k: _Keys, num_chunks: int, dtype, own=SELF):
-    """`[b, h, C, w, q]`: keys are rows; `own` is a token's logit for itself."""
+    """Of one look, `[b, h, C, c, q]`: keys are rows; `own` is a token's for itself."""
     token = k.token[..., :, None], q.token[..., None, :]
     example = k.example[..., :, None], q.example[..., None, :]
     seen = (example[0] == example[1]) & (example[0] > 0)
@@ -254,11 +269,14 @@ def _meetings(options: ChunkOptions, q: Array, k: Array, num_chunks: int) -> Arr
     return count
 
 
-def _factors(options: ChunkOptions, draws: Draws | None, index, shape, dtype):
+def _factors(options: ChunkOptions, draws: Draws | None, index, logits: list[Array]):
+    """Dropout factors of each look, drawn as one, the same in both passes."""
     if draws is None:
-        return None
-    start = index * options.chunk_blocks
-    return draws.factors(options, start, shape, 2, dtype)
+        return [None] * len(logits)
+    start, (*lead, c, q) = index * options.chunk_blocks, logits[0].shape
+    shape = (*lead, c * len(logits), q)
+    factors = draws.factors(options, start, shape, 2, logits[0].dtype)
+    return jnp.split(factors, len(logits), axis=-2)
 
 
 # --- all of them ----------------------------------------------------------------------
@@ -275,15 +293,17 @@ def _forward(options, query, key, value, order, draws):
 
     def body(carry, index):
         q = jax.tree.map(functools.partial(_cut_queries, options, index), queries)
-        k = jax.tree.map(functools.partial(_cut_keys, options, index), keys)
-        logits = _logits(options, q, k, num_chunks, dtype)
-        top = jnp.max(logits, axis=-2)
-        weights = jnp.exp(logits - top[..., None, :])
-        total = jnp.sum(weights, axis=-2)
-        factors = _factors(options, draws, index, logits.shape, dtype)
-        if factors is not None:
-            weights = weights * factors
-        acc = dot("bhcwq,bhcwd->bhcqd", weights, k.value, dtype)
+        looks = _cut_keys(options, index, keys)
+        logits = [_logits(options, q, k, num_chunks, dtype) for k in looks]
+        top = functools.reduce(jnp.maximum, [x.max(-2) for x in logits])
+        total, acc = 0, 0
+        factors = _factors(options, draws, index, logits)
+        for k, x, factor in zip(looks, logits, factors, strict=True):
+            weights = jnp.exp(x - top[..., None, :])
+            total += weights.sum(-2)
+            if factor is not None:
+                weights = weights * factor
+            acc += dot("bhcwq,bhcwd->bhcqd", weights, k.value, dtype)
         output, _ = finish(acc, total, top)
         return carry, (output.astype(query.dtype), top, total)
 
@@ -386,36 +406,32 @@ def _vjp_backward(options, saved, d_output):
     rows.append(order.sorted_rounds(own))
     rows = [blocking.pad_axis(x, 2, 0, _missing(options, x.shape[2])) for x in rows]
 
-    def add_windows(total, windows, index):
-        start = index * options.chunk_blocks * c
-        return blocking.add_windows(total, windows, c, start, 2)
+    def add_at(total, start, chunks):
+        part = blocking.unblock(chunks, 2)
+        old = blocking.slice_axis(total, start, part.shape[2], 2)
+        return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, 2)
 
     def body(carry, index):
         cut = functools.partial(_cut_queries, options, index)
         q, (do, lse, delta, own) = jax.tree.map(cut, (queries, rows))
-        k = jax.tree.map(functools.partial(_cut_keys, options, index), keys)
-        logits = _logits(options, q, k, num_chunks, dtype, own[..., None, :])
-        factors = _factors(options, draws, index, logits.shape, dtype)
-        dp = dot("bhcwd,bhcqd->bhcwq", k.value, do, dtype)
-        p, ds = score_gradients(
-            logits,
-            lse[..., None, :],
-            factors,
-            dp,
-            delta[..., None, :],
-            options.scale,
-        )
-        if options.mask_self:
-            ds = jnp.where(k.token[..., :, None] == q.token[..., None, :], 0, ds)
-        d_key = dot("bhcwq,bhcqd->bhcwd", ds, q.query, dtype)
-        d_value = dot("bhcwq,bhcqd->bhcwd", p, do, dtype)
-        dq = dot("bhcwq,bhcwd->bhcqd", ds, k.key, dtype)
-        d_keys, d_values = carry
-        carry = (
-            add_windows(d_keys, d_key, index),
-            add_windows(d_values, d_value, index),
-        )
-        return carry, dq.astype(query.dtype)
+        lse, delta, own = (x[..., None, :] for x in (lse, delta, own))
+        looks = _cut_keys(options, index, keys)
+        logits = [_logits(options, q, k, num_chunks, dtype, own) for k in looks]
+        factors = _factors(options, draws, index, logits)
+        (d_keys, d_values), dq = carry, 0
+        for k, x, factor, start in zip(
+            looks, logits, factors, _starts(options, index), strict=True
+        ):
+            dp = dot("bhcwd,bhcqd->bhcwq", k.value, do, dtype)
+            p, ds = score_gradients(x, lse, factor, dp, delta, options.scale)
+            if options.mask_self:
+                ds = jnp.where(k.token[..., :, None] == q.token[..., None, :], 0, ds)
+            d_key = dot("bhcwq,bhcqd->bhcwd", ds, q.query, dtype)
+            d_value = dot("bhcwq,bhcqd->bhcwd", p, do, dtype)
+            d_keys = add_at(d_keys, start, d_key)
+            d_values = add_at(d_values, start, d_value)
+            dq += dot("bhcwq,bhcwd->bhcqd", ds, k.key, dtype)
+        return (d_keys, d_values), dq.astype(query.dtype)
 
     zeros = [jnp.zeros(x.shape, dtype) for x in (keys.key, keys.value)]
     totals, dq = blocking.each_step(body, tuple(zeros), _steps(options, order))

@@ -360,4 +360,7 @@ def _chunks_at_once(order: Order, look: Look, rows: int, given: int | None) -> i
         window = look.chunk_length * (1 + look.before + look.after)
         logits = 4 * rows * look.chunk_length * window
         given = max(1, blocking.step_bytes() // logits)
+        # Steps of one size, with nothing to fill up the last one, if that is near.
+        whole = max(k for k in range(1, min(given, chunks) + 1) if chunks % k == 0)
+        given = whole if 2 * whole > given else given
     return min(given, chunks)

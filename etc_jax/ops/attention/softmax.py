@@ -77,8 +77,15 @@ def finish(acc, total, top):
 
 def row_deltas(output, d_output, dtype):
     """Sum of output times its cotangent for each row, as one key row of a block."""
-    products = output.astype(dtype) * d_output.astype(dtype)
-    return jnp.sum(products, axis=-1)[..., None, :]
+    # As a product of rows: a sum of products of two arrays whose batch is of one takes
+    # forty times as long on CPU (jax 0.10).
+    sums = jnp.einsum(
+        "...d,...d->...",
+        output.astype(dtype),
+        d_output.astype(dtype),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    return sums[..., None, :]
 
 
 def score_gradients(logits, lse, factors, dp, delta, scale: float):
