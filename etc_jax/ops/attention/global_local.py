@@ -15,6 +15,7 @@ from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
+from etc_jax.ops.attention.sizes import block_sizes
 from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
 from etc_jax.types import LabelTable, Pieces, Rows
 
@@ -105,7 +106,7 @@ def _blocked(
     g = query.global_.shape[1]
     radius = max(1, min(rules.radius, place.total(n) - 1))
     rate, rng = dropout
-    block_size, chunk_blocks = _sizes(n, g, radius, b * h, *sizes)
+    block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
     options = Options(d**-0.5, block_size, chunk_blocks, rate)
     draws = Rows(None, None)
     if rng is not None:
@@ -204,21 +205,6 @@ def _used_tables(tables, structure) -> Rows:
             None if structure.g2g_labels is None else tables.global_,
         )
     return tables
-
-
-def _sizes(n, g, radius, rows, block_size, chunk_blocks, shards) -> tuple[int, int]:
-    """(block_size, chunk_blocks): given, or chosen for the device."""
-    for name, x in (("block_size", block_size), ("chunk_blocks", chunk_blocks)):
-        if x is not None and x < 1:
-            raise ValueError(f"{name} must be at least 1, got {x}")
-    if block_size is None:
-        block_size = 64 if radius <= 128 else 128
-    block_size = min(block_size, max(n, 1))
-    if chunk_blocks is None:
-        rows = -(-rows // shards)
-        logits = 4 * rows * block_size * (block_size + 2 * radius + g)
-        chunk_blocks = max(1, blocking.step_bytes() // logits)
-    return block_size, min(chunk_blocks, max(1, -(-n // block_size)))
 
 
 def _check(query, key, value, tables, structure, rules, implementation) -> None:

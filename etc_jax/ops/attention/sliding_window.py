@@ -1,0 +1,341 @@
+"""Sliding windows with global tokens inside the sequence (Beltagy et al. 2020).
+
+    output = attend(query, key, value, radius=256, globals_=Globals(index, q, k, v))
+
+A token sees its neighbours and all global tokens, each once; a global token sees the
+whole sequence, by projections of its own. Windows may be dilated, by heads, and causal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax.ops import blocking, sequence
+from etc_jax.ops.attention import full, inline_dense
+from etc_jax.ops.attention.full import Dropout, check_rows
+from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
+from etc_jax.ops.attention.long_rows import long_rows
+from etc_jax.ops.attention.pairs import Place
+from etc_jax.ops.attention.sizes import block_sizes
+from etc_jax.ops.attention.softmax import Options
+
+Array = jax.Array
+
+
+class Globals(NamedTuple):
+    """Tokens of the sequence that see everything and are seen by everyone.
+
+    Attributes:
+      index: int `[b, g]`, where they stand, no place twice; -1: none.
+      query: `[b, g, h, d]` of these tokens.
+      key: `[b, n, h, d]` of all tokens, which `query` reads.
+      value: likewise.
+    """
+
+    index: Array
+    query: Array
+    key: Array
+    value: Array
+
+
+class _Sizes(NamedTuple):
+    block_size: int | None
+    chunk_blocks: int | None
+    shards: int
+
+
+def attend(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    radius: int,
+    dilation: int | Sequence[int] = 1,
+    causal: bool = False,
+    example_ids: Array | None = None,
+    globals_: Globals | None = None,
+    implementation: str = "auto",
+    dropout_rate: float = 0.0,
+    dropout_rng: Array | None = None,
+    block_size: int | None = None,
+    chunk_blocks: int | None = None,
+    sequence_axis: str | None = None,
+    shards: int = 1,
+) -> Array:
+    """Attention over windows and global tokens (section 3.1), in one softmax.
+
+    Scores are divided by sqrt(head_dim); softmax is in float32 (float64 for float64
+    inputs). Padding, which sees nothing, is exactly zero.
+
+    Args:
+      query: `[b, n, h, d]`, any n.
+      key: likewise.
+      value: likewise.
+      radius: keys to each side of a query, without itself: half of the window that
+        Hugging Face's Longformer counts.
+      dilation: places from one key of a window to the next, of all heads or of each.
+      causal: no key behind the query, global ones neither.
+      example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
+        other; None: one example.
+      globals_: global tokens; a padding token is never one.
+      implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
+      dropout_rate: of attention probabilities; needs `dropout_rng`.
+      dropout_rng: key, or None to leave dropout out.
+      block_size: rows of a block; default near the radius.
+      chunk_blocks: blocks at once; default by the size of their logits.
+      sequence_axis: mesh axis (of the mesh in `jax.set_mesh`) that the sequence is
+        split over; None: it is not.
+      shards: devices that batch and heads are split over.
+
+    Returns:
+      `[b, n, h, d]`.
+
+    Raises:
+      ValueError: if shapes or options do not fit together.
+    """
+    dilation = (dilation,) * query.shape[2] if isinstance(dilation, int) else dilation
+    dilation = tuple(dilation)
+    check_rows(query, key, value, example_ids, implementation)
+    _check(query.shape, radius, dilation, globals_)
+    dropout = Dropout.make(dropout_rate, dropout_rng)
+    b, n = query.shape[:2]
+    if not n:
+        return query
+    if example_ids is None:
+        example_ids = jnp.ones((b, n), jnp.int32)
+    if implementation == "dense":
+        return inline_dense.attend(
+            query,
+            key,
+            value,
+            radius=radius,
+            dilation=dilation,
+            causal=causal,
+            example_ids=example_ids,
+            globals_=globals_,
+            dropout=dropout.dense(),
+        )
+    tokens, side = _tokens(example_ids, globals_)
+    side_rows = ()
+    if globals_ is not None:
+        side_rows = tuple(
+            _rows_at(x, globals_.index, sequence_axis) for x in (key, value)
+        )
+    sizes = _Sizes(block_size, chunk_blocks, shards)
+    options = (radius, dilation, causal, dropout, sizes)
+    arrays = (query, key, value, globals_, tokens, side, side_rows)
+    if sequence_axis is None:
+        return _attend(*arrays, *options, Place())
+    return _split(sequence_axis, arrays, options)
+
+
+def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Tokens]:
+    """Of the sequence, and of its global tokens."""
+    b, n = example_ids.shape
+    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
+    if globals_ is None:
+        none = jnp.zeros((b, 0), jnp.int32)
+        tokens = Tokens(example_ids, place, jnp.zeros((b, n), bool))
+        return tokens, Tokens(none, none, none > 0)
+    index = globals_.index.astype(jnp.int32)
+    example = jnp.take_along_axis(example_ids, jnp.maximum(index, 0), axis=1)
+    example = jnp.where(index >= 0, example, 0)
+    rows = jnp.arange(b)[:, None]
+    # Behind the last place, where nothing is set: -1 would be that place.
+    at = jnp.where(index >= 0, index, n)
+    is_global = jnp.zeros((b, n), bool).at[rows, at].set(True, mode="drop")
+    is_global &= example_ids > 0
+    return (
+        Tokens(example_ids, place, is_global),
+        Tokens(example, index, jnp.ones_like(index, bool)),
+    )
+
+
+def _rows_at(x: Array, index: Array, axis_name: str | None) -> Array:
+    """`[b, n, h, d]` -> `[b, g, h, d]`; anything where the index is -1."""
+    flat = x.reshape(*x.shape[:2], -1)
+    rows = sequence.take_rows(flat, jnp.maximum(index, 0), axis_name)
+    return rows.reshape(*rows.shape[:2], *x.shape[2:])
+
+
+def _attend(
+    query,
+    key,
+    value,
+    globals_,
+    tokens,
+    side,
+    side_rows,
+    radius,
+    dilation,
+    causal,
+    dropout,
+    sizes,
+    place,
+) -> Array:
+    """The tokens here, which are all or a device's part."""
+    parts: dict[int, Array] = {}
+    for stream, step in enumerate(dict.fromkeys(dilation)):
+        heads = np.flatnonzero([x == step for x in dilation])
+
+        def of_heads(x, heads=heads):
+            return x if len(heads) == len(dilation) else jnp.take(x, heads, axis=2)
+
+        out = _windows(
+            *map(of_heads, (query, key, value)),
+            tuple(map(of_heads, side_rows)),
+            tokens,
+            side,
+            step,
+            radius,
+            causal,
+            dropout.stream(stream + 1),
+            sizes,
+            place,
+        )
+        parts |= {int(head): out[:, :, i] for i, head in enumerate(heads)}
+    if len(set(dilation)) > 1:
+        out = jnp.stack([parts[i] for i in range(len(dilation))], axis=2)
+    if globals_ is None:
+        return out
+    found = full.some_rows(
+        *globals_[1:],
+        side,
+        tokens,
+        causal=causal,
+        dropout=dropout,
+        shards=sizes.shards,
+        place=place,
+    )
+    n = query.shape[1]
+    index = side.position - place.first(n)
+    # Not real, or of another device: behind the last place, where nothing is set.
+    here = (index >= 0) & (index < n) & (side.example > 0)
+    index = jnp.where(here, index, n)
+    return out.at[jnp.arange(len(out))[:, None], index].set(found, mode="drop")
+
+
+def _fold(x: Array, step: int) -> Array:
+    """`[b, n, ...]` -> `[b * step, n / step, ...]`: places that are `step` apart."""
+    if step == 1:
+        return x
+    b, n = x.shape[:2]
+    x = blocking.pad_axis(x, 1, 0, -n % step)
+    x = x.reshape(b, -1, step, *x.shape[2:])
+    return blocking.unblock(jnp.moveaxis(x, 2, 1), 0)
+
+
+def _unfold(x: Array, step: int, n: int) -> Array:
+    """The inverse of `_fold`."""
+    if step == 1:
+        return x
+    x = x.reshape(-1, step, *x.shape[1:])
+    return blocking.unblock(jnp.moveaxis(x, 1, 2), 1)[:, :n]
+
+
+def _windows(
+    query,
+    key,
+    value,
+    side_rows,
+    tokens,
+    side,
+    step,
+    radius,
+    causal,
+    dropout,
+    sizes,
+    place,
+) -> Array:
+    """Windows of one dilation and the global keys."""
+    total = -(-place.total(query.shape[1]) // step)
+    whole = query.shape[1]
+    query, key, value = (_fold(x, step) for x in (query, key, value))
+    tokens = jax.tree.map(lambda x: _fold(x, step), tokens)
+    side, side_rows = jax.tree.map(
+        lambda x: jnp.repeat(x, step, axis=0), (side, side_rows)
+    )
+    b, n, h, d = query.shape
+    radius = min(radius, total - 1)
+    g = side.example.shape[1]
+    block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
+    options = Options(d**-0.5, block_size, chunk_blocks, dropout.rate)
+    draws = dropout.draws(place.first(-(-n // block_size)))
+    padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
+    pairs = InlinePairs.make(tokens, side, radius, padded, causal, place)
+
+    def blocks_of(x):
+        return jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2)
+
+    around = map(blocks_of, place.around((key, value), radius, 1))
+    if not side_rows:
+        side_rows = (jnp.zeros((b, 0, h, d), query.dtype),) * 2
+    sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
+    out = long_rows(options, blocks_of(query), *around, *sides, None, pairs, draws)
+    return _unfold(jnp.swapaxes(out, 1, 2)[:, :n], step, whole)
+
+
+def _split(axis_name: str, arrays, options) -> Array:
+    """`_attend` on each device's part of the sequence."""
+    query, key, value, globals_, tokens, side, side_rows = arrays
+    n, steps = query.shape[1], options[1]
+    ways = sequence.size(axis_name)
+    multiple = ways
+    for step in set(steps):
+        # Each device has whole steps, so that places a step apart stay so.
+        multiple *= step
+    place = Place(axis_name, n)
+
+    def padded(x):
+        return sequence.pad_to_multiple(x, 1, multiple)
+
+    long, everywhere = jax.P(None, axis_name), jax.P()
+    global_specs = None
+    if globals_ is not None:
+        globals_ = globals_._replace(
+            key=padded(globals_.key), value=padded(globals_.value)
+        )
+        global_specs = Globals(everywhere, everywhere, long, long)
+    in_specs = (long, long, long, global_specs, long, everywhere, everywhere)
+    radius, steps, causal, dropout, sizes = options
+
+    def body(*args):
+        *arrays, rng = args
+        return _attend(
+            *arrays, radius, steps, causal, dropout._replace(rng=rng), sizes, place
+        )
+
+    body = sequence.split(body, axis_name, (*in_specs, everywhere), long)
+    tokens = jax.tree.map(padded, tokens)
+    out = body(
+        *map(padded, (query, key, value)),
+        globals_,
+        tokens,
+        side,
+        side_rows,
+        dropout.rng,
+    )
+    return out[:, :n]
+
+
+def _check(shape, radius, dilation, globals_):
+    b, n, h, d = shape
+    if radius < 0:
+        raise ValueError(f"radius is {radius}; expected 0 or more")
+    if len(dilation) != h or any(step < 1 for step in dilation):
+        raise ValueError(
+            f"dilation is {dilation}; expected a number of 1 or more, or one for each "
+            f"of the {h} heads"
+        )
+    if globals_ is None:
+        return
+    g = globals_.index.shape[-1]
+    want = Globals((b, g), (b, g, h, d), (b, n, h, d), (b, n, h, d))
+    for name, x, shape in zip(Globals._fields, globals_, want, strict=True):
+        if x.shape != shape:
+            raise ValueError(f"globals_.{name} has shape {x.shape}, expected {shape}")
