@@ -63,7 +63,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"embedding_projection/kernel", ("embed", _OWN)),
     (r"(long|global)_query/kernel", ("embed", "heads", "head_dim")),
     (
-        r"attention(/flat)?/(query|key|query_key|value)/kernel",
+        r"attention(/flat)?/(query_key|(query|key|value)(_global)?)/kernel",
         ("embed", "heads", "head_dim"),
     ),
     (r"(l2l|l2g|g2g|g2l)_(key|value)/kernel", ("embed", "heads", "head_dim")),

@@ -67,7 +67,30 @@ _NAMES = {
         (r"lm_head\.(.*)", r"mlm.\1"),
         (r"roberta\.(.*)", r"\1"),
     ),
+    "longformer": (
+        (r"lm_head\.layer_norm\.(.*)", r"mlm.norm.\1"),
+        (r"lm_head\.(.*)", r"mlm.\1"),
+        # allenai's own checkpoints keep the name of what they were made of.
+        (r"(?:longformer|roberta)\.(.*)", r"\1"),
+    ),
 }
+# Family -> the same back, from names of this module.
+_ORIGINALS = {
+    "bert": (
+        (r"mlm\.dense\.(.*)", r"cls.predictions.transform.dense.\1"),
+        (r"mlm\.norm\.(.*)", r"cls.predictions.transform.LayerNorm.\1"),
+        (r"mlm\.bias", r"cls.predictions.bias"),
+    ),
+    **dict.fromkeys(
+        ("roberta", "longformer"),
+        (
+            (r"mlm\.norm\.(.*)", r"lm_head.layer_norm.\1"),
+            (r"mlm\.(.*)", r"lm_head.\1"),
+        ),
+    ),
+}
+# What a checkpoint calls as this module does.
+_HEADS = ("qa_outputs.",)
 # The first checkpoints name the parts of a norm as TensorFlow did.
 _OLD_NORMS = {".gamma": ".weight", ".beta": ".bias"}
 
@@ -100,6 +123,7 @@ class BertConfig:
     layer_norm_epsilon: float
 
 
+_LIFTED = ("bert", "roberta")
 _SIZES = {
     "vocab_size": "vocab_size",
     "hidden_size": "embed_dim",
@@ -136,8 +160,8 @@ def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     family = values.get("model_type")
-    if family not in _NAMES:
-        yield f"model_type is {family!r}; expected one of {', '.join(_NAMES)}"
+    if family not in _LIFTED:
+        yield f"model_type is {family!r}; expected one of {', '.join(_LIFTED)}"
     needed = [*_SIZES] + ["pad_token_id"] * (family == "roberta")
     for key in needed:
         value = values.get(key)
@@ -164,7 +188,7 @@ class BertWeights(Renamed):
 
     Args:
       source: original name -> array; may be lazy.
-      family: "bert" or "roberta".
+      family: "bert", "roberta" or "longformer".
 
     Raises:
       ValueError: if two original names mean the same.
@@ -184,6 +208,14 @@ def _our_name(original: str, family: str) -> str:
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name
+
+
+def original_name(name: str, family: str) -> str:
+    """The inverse of what `BertWeights` does to a name."""
+    for pattern, replacement in _ORIGINALS[family]:
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, replacement, name)
+    return name if name.startswith(_HEADS) else f"{family}.{name}"
 
 
 class BertCheckpoint(NamedTuple):

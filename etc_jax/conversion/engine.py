@@ -201,6 +201,51 @@ class Renamed(Mapping[str, np.ndarray]):
         return self._originals[name]
 
 
+class LayerRuns:
+    """Names of layers by their place in a run that is repeated, and back.
+
+    `start.7.end` of runs of three layers is `start.run1.2.end`: a table has a row for
+    each layer of the run, whose `{layer}` is the number of the run.
+
+    Args:
+      start: what stands before the number of a layer.
+      length: layers of a run.
+    """
+
+    def __init__(self, start: str, length: int):
+        self.start, self.length = start, length
+        start = re.escape(start)
+        self._layer = re.compile(rf"{start}\.(\d+)\.(.*)")
+        self._of_run = re.compile(rf"{start}\.run(\d+)\.(\d+)\.(.*)")
+
+    def source(self, i: int) -> str:
+        """What the rows of a run's layer `i` start with."""
+        return f"{self.start}.run{i}.{{{LAYER}}}."
+
+    def split(self, name: str) -> str:
+        """A name of the checkpoint as rows know it."""
+        if found := self._layer.fullmatch(name):
+            run, i = divmod(int(found[1]), self.length)
+            return f"{self.start}.run{i}.{run}.{found[2]}"
+        return name
+
+    def join(self, name: str) -> str:
+        """The inverse of `split`."""
+        if found := self._of_run.fullmatch(name):
+            layer = int(found[2]) * self.length + int(found[1])
+            return f"{self.start}.{layer}.{found[3]}"
+        return name
+
+
+def shortest_run(layers: Sequence[Any]) -> tuple[Any, ...]:
+    """The shortest run that the layers are repeats of."""
+    for length in range(1, len(layers) + 1):
+        run = tuple(layers[:length])
+        if run * (len(layers) // length) == tuple(layers):
+            return run
+    return tuple(layers)
+
+
 def import_params(
     table: Sequence[Row],
     source: Mapping[str, np.ndarray],

@@ -6,6 +6,7 @@ A folder holds config.json and safetensors. What a family is called in config.js
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -16,10 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.conversion import native, reformer
+from etc_jax.conversion import encoder, native, reformer
 from etc_jax.conversion.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.engine import Report
 from etc_jax.conversion.safetensors_io import FILE, SafetensorsFiles, write
+from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
 
@@ -44,8 +46,8 @@ class Family(NamedTuple):
     weights_to: Callable[[Mapping[str, Any], Any], dict[str, np.ndarray]]
 
 
-def _reformer_shapes(config: ReformerConfig) -> Any:
-    model, tokens = ReformerLm(config), jnp.zeros((1, 1), jnp.int32)
+def _shapes(model_class: type, config: Any) -> Any:
+    model, tokens = model_class(config), jnp.zeros((1, 1), jnp.int32)
     return jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
 
 
@@ -54,10 +56,21 @@ FAMILIES = {
         ReformerConfig,
         reformer.config_from_hf,
         reformer.config_to_hf,
-        _reformer_shapes,
+        functools.partial(_shapes, ReformerLm),
         reformer.import_hf,
         reformer.export_hf,
-    )
+    ),
+    **{
+        family: Family(
+            config_class,
+            encoder.config_from_hf,
+            encoder.config_to_hf,
+            functools.partial(_shapes, EncoderForMaskedLm),
+            encoder.import_hf,
+            encoder.export_hf,
+        )
+        for family, config_class in encoder.CONFIGS.items()
+    },
 }
 
 
@@ -91,8 +104,7 @@ def _config(values: Mapping[str, Any]) -> tuple[Family, Any]:
     name = values.get("model_type")
     if name not in FAMILIES:
         raise ValueError(
-            f"model_type is {name!r}; what can be read is {', '.join(FAMILIES)} "
-            "(bert and roberta are lifted, by --lift)"
+            f"model_type is {name!r}; what can be read is {', '.join(FAMILIES)}"
         )
     return FAMILIES[name], FAMILIES[name].config_from(values)
 
@@ -104,7 +116,7 @@ def save(folder: str | os.PathLike, params: Mapping[str, Any], config: Any) -> i
       ValueError: if the family has no counterpart, or the folder holds something.
       OSError: if it cannot be written.
     """
-    found = [f for f in FAMILIES.values() if isinstance(config, f.config_class)]
+    found = [f for f in FAMILIES.values() if type(config) is f.config_class]
     if not found:
         raise ValueError(
             f"{type(config).__name__} has no counterpart in transformers; what has is "

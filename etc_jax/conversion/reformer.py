@@ -11,6 +11,7 @@ import numpy as np
 from etc_jax.conversion.bert import ACTIVATIONS, linear, norm
 from etc_jax.conversion.engine import (
     TRANSPOSE,
+    LayerRuns,
     Renamed,
     Report,
     Row,
@@ -18,6 +19,7 @@ from etc_jax.conversion.engine import (
     compose,
     export_params,
     import_params,
+    shortest_run,
     split_first,
     split_last,
 )
@@ -26,8 +28,7 @@ from etc_jax.models.reformer_config import KINDS, ReformerConfig
 _HEAD_BIAS = "lm_head.bias"
 # The same array as `_HEAD_BIAS`, which some versions of transformers save besides.
 _HEAD_BIAS_AGAIN = "lm_head.decoder.bias"
-_LAYER = re.compile(r"(reformer\.encoder\.layers)\.(\d+)\.(.*)")
-_REPEATED = re.compile(r"(reformer\.encoder\.layers)\.(\w+)_(\d+)\.(\d+)\.(.*)")
+_LAYERS = "reformer.encoder.layers"
 
 # Keys of config.json -> fields of `ReformerConfig`, of one meaning.
 _SAME = {
@@ -84,15 +85,6 @@ _DEFAULTS = {
 }
 
 
-def _period(layers: Sequence[str]) -> tuple[str, ...]:
-    """The shortest run that the layers are repeats of."""
-    for length in range(1, len(layers) + 1):
-        run = tuple(layers[:length])
-        if run * (len(layers) // length) == tuple(layers):
-            return run
-    return tuple(layers)
-
-
 def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     """Reads the dict of a `config.json`.
 
@@ -110,7 +102,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     config = ReformerConfig(
         **fields,
         num_layers=len(layers),
-        pattern=_period(layers),
+        pattern=shortest_run(layers),
         axial_shape=tuple(values["axial_pos_shape"]) if axial else None,
         axial_dims=tuple(values["axial_pos_embds_dim"]) if axial else None,
         num_buckets=_from_hf(values["num_buckets"]),
@@ -179,9 +171,13 @@ def _squeezed(axis: int) -> Transform:
     return Transform(lambda x: np.squeeze(x, axis), lambda x: np.expand_dims(x, axis))
 
 
+def _runs(config: ReformerConfig) -> LayerRuns:
+    return LayerRuns(_LAYERS, len(config.pattern))
+
+
 def names(config: ReformerConfig) -> tuple[Row, ...]:
     """Rows for all weights, with layers named by their place in a repeat."""
-    heads = config.num_heads
+    heads, runs = config.num_heads, _runs(config)
     project = compose(TRANSPOSE, split_last(heads))
     out = compose(TRANSPOSE, split_first(heads))
     theirs, ours = "reformer.embeddings.", "encoder/embeddings/"
@@ -206,7 +202,7 @@ def names(config: ReformerConfig) -> tuple[Row, ...]:
         Row(_HEAD_BIAS, "logits/bias"),
     ]
     for i, kind in enumerate(config.pattern):
-        theirs = f"reformer.encoder.layers.{kind}_{i}.{{layer}}."
+        theirs = runs.source(i)
         ours = f"encoder/stack/layers/{kind}_{i}/"
         rows += norm(f"{theirs}attention.layer_norm", f"{ours}f/attention_norm")
         queries = ("query_key",) if kind == "lsh" else ("query", "key")
@@ -246,16 +242,7 @@ def import_hf(
     Raises:
       ConversionError: naming everything that does not fit.
     """
-    period = len(config.pattern)
-
-    def renamed(name: str) -> str:
-        if found := _LAYER.fullmatch(name):
-            start, layer, end = found.groups()
-            repeat, i = divmod(int(layer), period)
-            return f"{start}.{config.pattern[i]}_{i}.{repeat}.{end}"
-        return name
-
-    weights, again = Renamed(source, renamed), ()
+    weights, again = Renamed(source, _runs(config).split), ()
     if _HEAD_BIAS_AGAIN in weights:
         again = (re.escape(_HEAD_BIAS_AGAIN),)
         both = (weights.get(name) for name in (_HEAD_BIAS, _HEAD_BIAS_AGAIN))
@@ -269,13 +256,6 @@ def import_hf(
 
 def export_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
     """The inverse of `import_hf`."""
-    period = len(config.pattern)
-
-    def original(name: str) -> str:
-        if found := _REPEATED.fullmatch(name):
-            start, _, i, repeat, end = found.groups()
-            return f"{start}.{int(repeat) * period + int(i)}.{end}"
-        return name
-
+    join = _runs(config).join
     exported = export_params(names(config), params)
-    return {original(name): array for name, array in exported.items()}
+    return {join(name): array for name, array in exported.items()}

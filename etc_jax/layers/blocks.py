@@ -1,6 +1,6 @@
 """ETC layers: attention and feed-forward with residuals and norms, whole or halved."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 from flax import linen as nn
@@ -89,23 +89,6 @@ class EtcLayer(_Parts):
         x = self._residual(_constrain(x), norms, lambda y: attention(y, structure))
         norms, mlps = self.mlp_parts()
         return self._residual(x, norms, lambda y: _normed(mlps, y))
-
-
-class EtcPeriod(nn.Module):
-    """Layers of different kinds, one behind the other.
-
-    Attributes:
-      layers: make them, of different names.
-    """
-
-    layers: Sequence[Callable[[], EtcLayer]]
-
-    @nn.compact
-    def __call__(self, x: Rows, structure) -> Rows:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes."""
-        for make in self.layers:
-            x = make()(x, structure)
-        return x
 
 
 class EtcAttentionHalf(_Parts):

@@ -1,6 +1,6 @@
 """Layers on top of each other: scanned or unrolled, with a named remat policy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,23 @@ REMAT_POLICIES: dict[str, Callable | None] = {
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "attention": jax.checkpoint_policies.save_only_these_names("attention"),
 }
+
+
+class Period(nn.Module):
+    """Layers of different kinds, one behind the other.
+
+    Attributes:
+      layers: make them, of different names.
+    """
+
+    layers: Sequence[Callable[[], nn.Module]]
+
+    @nn.compact
+    def __call__(self, carry, shared):
+        """Applies the layers; `shared` is handed to each of them unchanged."""
+        for make in self.layers:
+            carry = make()(carry, shared)
+        return carry
 
 
 class _Step(nn.Module):
@@ -61,7 +78,7 @@ class Stack(nn.Module):
             return carry
         scanned = nn.scan(
             step,
-            variable_axes={"params": 0},
+            variable_axes={"params": 0, "intermediates": 0},
             split_rngs={"params": True, "dropout": True, "lsh": True},
             in_axes=nn.broadcast,
             length=self.num_layers,

@@ -14,14 +14,13 @@ from etc_jax.layers.blocks import (
     EtcAttentionHalf,
     EtcLayer,
     EtcMlpHalf,
-    EtcPeriod,
 )
 from etc_jax.layers.chunked_attention import LshAttention, hash_key
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
 from etc_jax.layers.flat_attention import FlatAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
-from etc_jax.layers.stack import Stack
+from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
 from etc_jax.ops import sequence
@@ -128,7 +127,7 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
     ]
     make = layers[0]
     if len(layers) > 1:
-        make = functools.partial(EtcPeriod, tuple(layers), name="period")
+        make = functools.partial(Period, tuple(layers), name="period")
     return Stack(make, repeats, config.scan_layers, config.remat_policy)
 
 

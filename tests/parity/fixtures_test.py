@@ -6,6 +6,7 @@ import pytest
 from conftest import golden_folder
 
 from parity import (
+    encoders,
     etc_layer,
     etc_model,
     etc_structure,
@@ -22,14 +23,18 @@ from parity.cases import Case, find_cases
 TOLERANCE = 2e-5
 
 RUNNERS = {
+    "BertForMaskedLM": encoders.run_masked_lm,
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
+    "LongformerForMaskedLM": encoders.run_masked_lm,
+    "LongformerForQuestionAnswering": encoders.run_spans,
     "NQ and HotpotQA heads": multihop_heads.run_answers,
     "NQ joint decode": natural_questions_tasks.run_joint_decode,
     "NQ window builder": natural_questions_tasks.run_windows,
     "OpenKP example builder": openkp.run_builder,
     "ReformerForMaskedLM": reformer.run,
     "ReformerModelWithLMHead": reformer.run,
+    "RobertaForMaskedLM": encoders.run_masked_lm,
     "RelativePositionGenerator": etc_structure.run_relative_positions,
     "feature_utils+input_utils": etc_structure.run_side_inputs,
     "hotpotqa example builder": multihop_tasks.run_hotpotqa,
@@ -47,14 +52,10 @@ NOT_BUILT = frozenset(
     {
         # Peers, by model class.
         "BartForConditionalGeneration",
-        "BertForMaskedLM",
         "BigBirdForMaskedLM",
         "Enc",
         "LEDForConditionalGeneration",
         "LongT5ForConditionalGeneration",
-        "LongformerForMaskedLM",
-        "LongformerForQuestionAnswering",
-        "RobertaForMaskedLM",
         "SledForConditionalGeneration",
         "T5ForConditionalGeneration",
     }

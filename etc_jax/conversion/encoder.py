@@ -1,0 +1,261 @@
+"""BERT, RoBERTa and Longformer as Hugging Face writes them: config, weights, both ways.
+
+Weights go by the names of `conversion.bert`, which are those of the body without the
+family's prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from etc_jax.conversion.bert import (
+    ACTIVATIONS,
+    DECODER,
+    DECODER_BIAS,
+    MLM_BIAS,
+    POSITION_IDS,
+    POSITIONS,
+    TOKENS,
+    TYPES,
+    BertWeights,
+    linear,
+    norm,
+    original_name,
+)
+from etc_jax.conversion.engine import (
+    TRANSPOSE,
+    LayerRuns,
+    Renamed,
+    Report,
+    Row,
+    compose,
+    export_params,
+    import_params,
+    shortest_run,
+    split_first,
+    split_last,
+)
+from etc_jax.models.encoder_config import (
+    BertConfig,
+    EncoderConfig,
+    LongformerConfig,
+    RobertaConfig,
+)
+
+CONFIGS: dict[str, type[EncoderConfig]] = {
+    "bert": BertConfig,
+    "roberta": RobertaConfig,
+    "longformer": LongformerConfig,
+}
+
+# Keys of config.json -> fields, of one meaning.
+_SAME = {
+    "vocab_size": "vocab_size",
+    "type_vocab_size": "num_types",
+    "hidden_size": "embed_dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "mlp_dim",
+    "hidden_dropout_prob": "dropout_rate",
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "initializer_range": "initializer_range",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+# What transformers takes where a config.json is silent, in all three families.
+_DEFAULTS = {
+    "vocab_size": 30522,
+    "type_vocab_size": 2,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 1,
+    "attention_window": 512,
+}
+# Key -> the value that these models have a counterpart of.
+_ONLY = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+
+
+def family_of(config: EncoderConfig) -> str:
+    """What Hugging Face calls the family of a config."""
+    return next(name for name, cls in CONFIGS.items() if type(config) is cls)
+
+
+def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
+    """Reads the dict of a `config.json`.
+
+    Raises:
+      ValueError: naming everything that has no counterpart.
+    """
+    if problems := list(_config_problems(values)):
+        raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
+    family = values["model_type"]
+    values = {**_DEFAULTS, **values}
+    fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
+    fields["activation"] = ACTIVATIONS[values["hidden_act"]]
+    offset = 0
+    if family != "bert":
+        fields["pad_id"] = values["pad_token_id"]
+        offset = fields["pad_id"] + 1
+    if family == "longformer":
+        windows = values["attention_window"]
+        if isinstance(windows, int):
+            windows = [windows]
+        elif len(windows) != fields["num_layers"]:
+            raise ValueError(
+                f"attention_window has {len(windows)} entries for "
+                f"{fields['num_layers']} layers; expected one for each layer"
+            )
+        fields["attention_window"] = shortest_run(windows)
+    fields["max_length"] = values["max_position_embeddings"] - offset
+    config = CONFIGS[family](**fields)
+    if problems := [f"{field} {message}" for field, message in config.problems()]:
+        raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
+    return config
+
+
+def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    family = values.get("model_type")
+    if family not in CONFIGS:
+        yield f"model_type is {family!r}; expected one of {', '.join(CONFIGS)}"
+    activation = values.get("hidden_act", _DEFAULTS["hidden_act"])
+    if activation not in ACTIVATIONS:
+        yield f"hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
+    for key, expected in _ONLY.items():
+        if values.get(key, expected) != expected:
+            yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
+    if values.get("attention_mode", "") not in ("", "tvm", "sliding_chunks"):
+        yield (
+            f"attention_mode is {values['attention_mode']!r}, another function than "
+            "sliding windows; it has no counterpart"
+        )
+    if "attention_mode" in values:
+        # allenai's own config, which counts one side and has dilation.
+        yield (
+            "attention_mode is a key of allenai's config, whose attention_window "
+            "counts one side; write the config of transformers: twice the window, "
+            "model_type longformer"
+        )
+
+
+def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `config_from_hf`: the content of a `config.json`.
+
+    Raises:
+      ValueError: if the config has what transformers does not.
+    """
+    family = family_of(config)
+    values = {theirs: getattr(config, ours) for theirs, ours in _SAME.items()}
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    class_name = {"bert": "Bert", "roberta": "Roberta", "longformer": "Longformer"}
+    values |= {
+        "model_type": family,
+        "architectures": [f"{class_name[family]}ForMaskedLM"],
+        "hidden_act": names[config.activation],
+        "max_position_embeddings": config.num_positions,
+        "tie_word_embeddings": True,
+    }
+    if isinstance(config, RobertaConfig):
+        values["pad_token_id"] = config.pad_id
+    if isinstance(config, LongformerConfig):
+        if config.causal or any(w.dilation != 1 for w in config.windows):
+            raise ValueError(
+                "attention is causal or dilated, which transformers' Longformer cannot "
+                "compute; keep this model here"
+            )
+        repeats = config.num_layers // len(config.attention_window)
+        values["attention_window"] = list(config.attention_window) * repeats
+    return values
+
+
+def _runs(config: EncoderConfig) -> LayerRuns:
+    return LayerRuns("encoder.layer", len(config.windows))
+
+
+def names(config: EncoderConfig) -> tuple[Row, ...]:
+    """Rows for all weights of the body and its heads."""
+    split = split_last(config.num_heads)
+    projection = (compose(TRANSPOSE, split), split)
+    out = compose(TRANSPOSE, split_first(config.num_heads))
+    tables = {"token": TOKENS, "position": POSITIONS, "segment": TYPES}
+    start = "encoder/embeddings/"
+    rows = [
+        Row(theirs, f"{start}{ours}_embedder/embedding")
+        for ours, theirs in tables.items()
+    ]
+    rows += norm("embeddings.LayerNorm", f"{start}embed_norm")
+    rows += linear("mlm.dense", "mlm_dense", TRANSPOSE)
+    rows += norm("mlm.norm", "mlm_norm")
+    rows.append(Row(MLM_BIAS, "mlm_bias"))
+    rows += linear("qa_outputs", "answer_span", TRANSPOSE)
+    for i, window in enumerate(config.windows):
+        theirs = _runs(config).source(i)
+        ours = f"encoder/stack/layers/period/layer_{i}/"
+        kinds = ["query", "key", "value"]
+        if window is not None:
+            kinds += [f"{kind}_global" for kind in kinds]
+        for kind in kinds:
+            rows += linear(
+                f"{theirs}attention.self.{kind}", f"{ours}attention/{kind}", *projection
+            )
+        rows += linear(f"{theirs}attention.output.dense", f"{ours}attention/out", out)
+        rows += norm(f"{theirs}attention.output.LayerNorm", f"{ours}attention_norm")
+        rows += linear(f"{theirs}intermediate.dense", f"{ours}mlp/wi", TRANSPOSE)
+        rows += linear(f"{theirs}output.dense", f"{ours}mlp/wo", TRANSPOSE)
+        rows += norm(f"{theirs}output.LayerNorm", f"{ours}mlp_norm")
+    return tuple(rows)
+
+
+# Once more what is there already: the token table, and the bias over the vocabulary.
+_AGAIN = {DECODER: TOKENS, DECODER_BIAS: MLM_BIAS}
+
+
+def import_hf(
+    source: Mapping[str, np.ndarray], config: EncoderConfig, abstract: Any
+) -> tuple[dict[str, Any], Report]:
+    """Weights of a checkpoint -> parameters of a model of `models.encoder`.
+
+    Args:
+      source: name of transformers, or of allenai -> array.
+      config: of the checkpoint.
+      abstract: of the parameters, see `engine.import_params`.
+
+    Raises:
+      ConversionError: naming everything that does not fit.
+    """
+    weights = BertWeights(source, family_of(config))
+    unused = [re.escape(POSITION_IDS)]
+    for again, first in _AGAIN.items():
+        if again in weights and first in weights:
+            if not np.array_equal(weights[again], weights[first]):
+                raise ValueError(
+                    f"{weights.original(again)} differs from "
+                    f"{weights.original(first)}, but here they are one array; this "
+                    "model's output layer has a table of its own, which has no "
+                    "counterpart"
+                )
+            unused.append(re.escape(again))
+    renamed = Renamed(weights, _runs(config).split)
+    return import_params(names(config), renamed, abstract, allow_unused=unused)
+
+
+def export_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `import_hf`."""
+    family, join = family_of(config), _runs(config).join
+    exported = export_params(names(config), params)
+    return {original_name(join(k), family): array for k, array in exported.items()}

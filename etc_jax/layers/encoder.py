@@ -1,0 +1,129 @@
+"""Embeddings and layers of encoders with one sequence: BERT, RoBERTa, Longformer."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax.layers.common import LayerNorm, Mlp, truncated_normal
+from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
+from etc_jax.sharding import constrain
+
+
+def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
+    """The position of each token in its example, from 0.
+
+    Args:
+      example_ids: int `[b, n]`; 0 is padding.
+      real_only: padding is not counted, and has position -1 (RoBERTa); otherwise the
+        first example of a row counts from the start of the row (BERT), whatever stands
+        before it.
+
+    Returns:
+      int32 `[b, n]`.
+    """
+    n = example_ids.shape[1]
+    real = example_ids > 0
+    before = jnp.pad(example_ids[:, :-1], ((0, 0), (1, 0)))
+    starts = real & (example_ids != before)
+    seen = jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
+    if real_only:
+        count = seen
+    else:
+        count = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), example_ids.shape)
+        starts &= seen > 0
+    first = jax.lax.cummax(jnp.where(starts, count, 0), axis=1)
+    return jnp.where(real, count - first, -1) if real_only else count - first
+
+
+class TokenEmbeddings(nn.Module):
+    """Tokens + types + absolute positions, normalised, with dropout.
+
+    Attributes:
+      vocab_size, num_types, num_positions: rows of the tables.
+      embed_dim: width.
+      position_offset: row of position 0; that before it is padding's, if there is one.
+      stddev: of the tables' truncated normal.
+      dropout_rate: after the norm.
+      epsilon: of the norm.
+    """
+
+    vocab_size: int
+    num_types: int
+    num_positions: int
+    embed_dim: int
+    position_offset: int
+    stddev: float
+    dropout_rate: float
+    epsilon: float
+    deterministic: bool = True
+    dtype: jnp.dtype = jnp.float32
+
+    def setup(self):
+        # setup, not compact: the output layer shares the token table.
+        def table(rows: int) -> nn.Embed:
+            init = truncated_normal(self.stddev)
+            return nn.Embed(rows, self.embed_dim, embedding_init=init, dtype=self.dtype)
+
+        self.token_embedder = table(self.vocab_size)
+        self.segment_embedder = table(self.num_types)
+        self.position_embedder = table(self.num_positions)
+        self.embed_norm = LayerNorm(self.epsilon, self.dtype)
+        self.dropout = nn.Dropout(self.dropout_rate)
+
+    def __call__(self, tokens, example_ids, types=None, positions=None) -> jax.Array:
+        """Embeds a batch.
+
+        Args:
+          tokens: int `[b, n]`.
+          example_ids: int `[b, n]`; 0 is padding.
+          types: int `[b, n]`; None: 0.
+          positions: int `[b, n]` from 0; None: by `positions_of`.
+
+        Returns:
+          `[b, n, e]`.
+        """
+        if types is None:
+            types = jnp.zeros_like(tokens)
+        if positions is None:
+            positions = positions_of(example_ids, self.position_offset > 0)
+        x = self.token_embedder(tokens) + self.segment_embedder(types)
+        x = x + self.position_embedder(positions + self.position_offset)
+        return self.dropout(self.embed_norm(x), deterministic=self.deterministic)
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """Logits over the vocabulary by the token table: `[..., e]`."""
+        return self.token_embedder.attend(x)
+
+
+class EncoderLayer(nn.Module):
+    """norm(x + attention(x)), then norm(x + mlp(x)) (Vaswani et al. 2017).
+
+    What comes out is told to `intermediates` as "output" where that is asked for.
+
+    Attributes:
+      attention, mlp, norm: make the parts, given their names.
+      dropout_rate: of each residual branch.
+    """
+
+    attention: Callable[[str], SelfAttention]
+    mlp: Callable[[str], Mlp]
+    norm: Callable[[str], LayerNorm]
+    dropout_rate: float
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
+        """`[b, n, e]` -> the same shape."""
+
+        def residual(x, y, name):
+            y = nn.Dropout(self.dropout_rate)(y, deterministic=self.deterministic)
+            x = self.norm(name)(x + y)
+            return constrain(x, "batch", "length", "activation_embed")
+
+        x = constrain(x, "batch", "length", "activation_embed")
+        x = residual(x, self.attention("attention")(x, inputs), "attention_norm")
+        x = residual(x, self.mlp("mlp")(x), "mlp_norm")
+        self.sow("intermediates", "output", x)
+        return x

@@ -1,0 +1,124 @@
+"""Self-attention of encoders with one sequence: of everything, or of windows."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax import sharding
+from etc_jax.layers.common import Dense
+from etc_jax.ops import sequence
+from etc_jax.ops.attention import full, sliding_window
+from etc_jax.ops.attention.sliding_window import Globals
+
+
+class Window(NamedTuple):
+    """What the tokens of a layer see; see `sliding_window.attend`.
+
+    Attributes:
+      radius: keys to each side.
+      dilation: places from one key to the next, of all heads or of each.
+      causal: no key behind the query.
+    """
+
+    radius: int
+    dilation: int | tuple[int, ...] = 1
+    causal: bool = False
+
+
+class SequenceInputs(NamedTuple):
+    """What every layer is told of a batch.
+
+    Attributes:
+      example_ids: int `[b, n]`; 0 is padding, packed examples do not see each other.
+      global_index: int `[b, g]`, where global tokens stand, -1 for none; None: no
+        token is global.
+    """
+
+    example_ids: jax.Array
+    global_index: jax.Array | None = None
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention inside a sequence (Devlin et al. 2018; Beltagy et al. 2020).
+
+    Attributes:
+      num_heads, head_dim: of every projection.
+      window: None: all tokens see each other, and none is global.
+      stddev: of the kernels' truncated normal.
+      dropout_rate: of attention probabilities.
+      implementation: see `ops.attention.sliding_window.attend`.
+    """
+
+    num_heads: int
+    head_dim: int
+    window: Window | None = None
+    stddev: float = 0.02
+    dropout_rate: float = 0.0
+    implementation: str = "auto"
+    deterministic: bool = True
+    dtype: jnp.dtype = jnp.float32
+    param_dtype: jnp.dtype = jnp.float32
+
+    def _project(self, name: str, x: jax.Array) -> jax.Array:
+        features = (self.num_heads, self.head_dim)
+        dense = Dense(
+            features, self.stddev, self.dtype, param_dtype=self.param_dtype, name=name
+        )
+        return dense(x)
+
+    def _globals(self, x: jax.Array, index: jax.Array | None) -> Globals | None:
+        if index is None and self.is_initializing():
+            # The projections are there whether a batch has global tokens or not.
+            index = jnp.zeros((x.shape[0], 1), jnp.int32)
+        if index is None:
+            return None
+        rows = sequence.take_rows(x, jnp.maximum(index, 0), sharding.sequence_axis())
+        return Globals(
+            index,
+            self._project("query_global", rows),
+            self._project("key_global", x),
+            self._project("value_global", x),
+        )
+
+    @nn.compact
+    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
+        """`[b, n, e]` -> the same shape.
+
+        Raises:
+          ValueError: if a sequence is split over devices that must be whole.
+        """
+        rows = [self._project(name, x) for name in ("query", "key", "value")]
+        drop = self.dropout_rate > 0 and not self.deterministic
+        options = {
+            "example_ids": inputs.example_ids,
+            "implementation": self.implementation,
+            "dropout_rate": self.dropout_rate,
+            "dropout_rng": self.make_rng("dropout") if drop else None,
+            "shards": sharding.ways("batch", "heads"),
+        }
+        if self.window is None:
+            if sharding.sequence_axis() is not None:
+                raise ValueError(
+                    "mesh.sequence is more than 1, but attention of all tokens to all "
+                    "does not work on a split sequence; split over data, fsdp or tensor"
+                )
+            out = full.attend(*rows, **options)
+        else:
+            out = sliding_window.attend(
+                *rows,
+                **self.window._asdict(),
+                globals_=self._globals(x, inputs.global_index),
+                sequence_axis=sharding.sequence_axis(),
+                **options,
+            )
+        output = Dense(
+            (x.shape[-1],),
+            self.stddev,
+            self.dtype,
+            axes=2,
+            param_dtype=self.param_dtype,
+            name="out",
+        )
+        return output(out)

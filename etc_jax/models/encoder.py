@@ -1,0 +1,227 @@
+"""BERT, RoBERTa and Longformer: encoders of one sequence, and their heads."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax import registry, sharding
+from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
+from etc_jax.layers.encoder import EncoderLayer, TokenEmbeddings
+from etc_jax.layers.self_attention import SelfAttention, SequenceInputs, Window
+from etc_jax.layers.stack import Period, Stack
+from etc_jax.models.config_problems import refuse
+from etc_jax.models.encoder_config import (
+    BertConfig,
+    EncoderConfig,
+    LongformerConfig,
+    RobertaConfig,
+)
+from etc_jax.ops import sequence
+from etc_jax.ops.chunked_loss import cross_entropy
+
+__all__ = [
+    "BertConfig",
+    "Encoder",
+    "EncoderConfig",
+    "EncoderForMaskedLm",
+    "EncoderForSpans",
+    "LongformerConfig",
+    "RobertaConfig",
+    "SpanLogits",
+]
+
+
+def _norm(config: EncoderConfig, name: str | None = None) -> LayerNorm:
+    return LayerNorm(config.layer_norm_epsilon, config.compute_dtype, name=name)
+
+
+def _layer(config: EncoderConfig, deterministic: bool, i: int, window: Window | None):
+    c = config
+
+    def attention(name: str) -> SelfAttention:
+        return SelfAttention(
+            num_heads=c.num_heads,
+            head_dim=c.attention_head_dim,
+            window=window,
+            stddev=c.initializer_range,
+            dropout_rate=c.attention_dropout_rate,
+            implementation=c.attention,
+            deterministic=deterministic,
+            dtype=c.compute_dtype,
+            name=name,
+        )
+
+    def mlp(name: str) -> Mlp:
+        sizes = (c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype)
+        return Mlp(*sizes, name=name)
+
+    return functools.partial(
+        EncoderLayer,
+        attention,
+        mlp,
+        functools.partial(_norm, c),
+        c.dropout_rate,
+        deterministic,
+        name=f"layer_{i}",
+    )
+
+
+class Encoder(nn.Module):
+    """The body: tokens to rows.
+
+    Attributes:
+      config: sizes and choices.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        refuse(c)
+        self.embeddings = TokenEmbeddings(
+            vocab_size=c.vocab_size,
+            num_types=c.num_types,
+            num_positions=c.num_positions,
+            embed_dim=c.embed_dim,
+            position_offset=c.position_offset,
+            stddev=c.initializer_range,
+            dropout_rate=c.dropout_rate,
+            epsilon=c.layer_norm_epsilon,
+            deterministic=self.deterministic,
+            dtype=c.compute_dtype,
+        )
+        layers = [
+            _layer(c, self.deterministic, i, window)
+            for i, window in enumerate(c.windows)
+        ]
+        self.stack = Stack(
+            functools.partial(Period, tuple(layers), name="period"),
+            c.num_layers // len(layers),
+            c.scan_layers,
+            c.remat_policy,
+        )
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        example_ids: jax.Array | None = None,
+        *,
+        types: jax.Array | None = None,
+        positions: jax.Array | None = None,
+        global_index: jax.Array | None = None,
+    ) -> jax.Array:
+        """Encodes a batch of any length up to max_length.
+
+        Args:
+          tokens: int `[b, n]`.
+          example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
+            other; None: one example a row.
+          types: token types, int `[b, n]`; None: 0.
+          positions: int `[b, n]` from 0; None: those of each token in its example, see
+            `layers.encoder.positions_of`.
+          global_index: int `[b, g]`, where the global tokens of a Longformer stand, no
+            place twice, -1 for none; None: no token is global.
+
+        Returns:
+          `[b, n, embed_dim]` in the compute dtype.
+
+        Raises:
+          ValueError: if the shapes do not fit the config.
+        """
+        if tokens.ndim != 2:
+            raise ValueError(f"tokens has shape {tokens.shape}, expected [batch, n]")
+        n = tokens.shape[1]
+        if n > self.config.max_length and positions is None:
+            raise ValueError(
+                f"the input has {n} tokens, but max_length is "
+                f"{self.config.max_length}; cut it, or stretch the positions"
+            )
+        if global_index is not None and self.config.windows[0] is None:
+            raise ValueError(
+                "global_index is given, but all tokens of this model see each other; "
+                "leave it out"
+            )
+        if example_ids is None:
+            example_ids = jnp.ones_like(tokens, jnp.int32)
+        x = self.embeddings(tokens, example_ids, types, positions)
+        self.sow("intermediates", "embedded", x)
+        return self.stack(x, SequenceInputs(example_ids, global_index))
+
+    def vocabulary_logits(self, x: jax.Array) -> jax.Array:
+        """`[..., embed_dim]` -> logits by the token table."""
+        return self.embeddings.attend(x)
+
+
+@registry.register("masked_lm_model", "bert")
+@registry.register("masked_lm_model", "roberta")
+@registry.register("masked_lm_model", "longformer")
+class EncoderForMaskedLm(nn.Module):
+    """The encoder with logits over the vocabulary, by the table of its tokens.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        self.encoder = Encoder(c, self.deterministic)
+        self.mlm_dense = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
+        self.mlm_norm = _norm(c)
+        self.mlm_bias = self.param("mlm_bias", nn.initializers.zeros, (c.vocab_size,))
+
+    def _features(self, x: jax.Array) -> jax.Array:
+        return self.mlm_norm(ACTIVATIONS[self.config.activation](self.mlm_dense(x)))
+
+    def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
+        """float32 logits `[b, n, vocabulary]`; arguments as of `Encoder`."""
+        x = self._features(self.encoder(tokens, example_ids, **inputs))
+        logits = self.encoder.vocabulary_logits(x).astype(jnp.float32)
+        return logits + self.mlm_bias[None, None]
+
+    def masked_losses(self, tokens, example_ids, positions, targets):
+        """See `objectives.masked_lm.MaskedModel`."""
+        x = self.encoder(tokens, example_ids)
+        x = sequence.take_rows(x, positions, sharding.sequence_axis())
+        table = self.encoder.embeddings.token_embedder.embedding
+        size = self.config.logits_chunk_length
+        return cross_entropy(self._features(x), table.T, self.mlm_bias, targets, size)
+
+
+class SpanLogits(NamedTuple):
+    """float32 `[b, n]`: the logits of each token to begin, and to end, an answer."""
+
+    start: jax.Array
+    end: jax.Array
+
+
+class EncoderForSpans(nn.Module):
+    """The encoder with two logits for each token: extractive question answering.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, tokens, example_ids=None, **inputs) -> SpanLogits:
+        """Arguments as of `Encoder`."""
+        encoder = Encoder(self.config, self.deterministic, name="encoder")
+        x = encoder(tokens, example_ids, **inputs)
+        size = (2,)
+        head = Dense(
+            size, self.config.initializer_range, jnp.float32, name="answer_span"
+        )
+        logits = head(x)
+        return SpanLogits(logits[..., 0], logits[..., 1])

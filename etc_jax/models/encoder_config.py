@@ -1,0 +1,186 @@
+"""Sizes and choices of encoders with one sequence: BERT, RoBERTa, Longformer."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from etc_jax import registry
+from etc_jax.layers.self_attention import Window
+from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.models.config_problems import (
+    choice_problems,
+    too_small,
+    transformer_problems,
+)
+from etc_jax.ops.attention import full
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """What all of them have; the defaults are those of BERT base.
+
+    Attributes:
+      vocab_size: rows of the token table.
+      num_types: rows of the token-type table.
+      embed_dim: width.
+      num_layers: layers.
+      num_heads: of each layer.
+      mlp_dim: hidden width of the feed-forward block.
+      max_length: longest sequence that has positions.
+      activation: of feed-forward and MLM head.
+      dropout_rate: of embeddings and residual branches.
+      attention_dropout_rate: of attention probabilities.
+      initializer_range: standard deviation of kernels and tables.
+      layer_norm_epsilon: added to variances.
+      logits_chunk_length: tokens whose logits are computed at once in the loss; 0: all.
+      scan_layers: whether layers are compiled once; otherwise one by one.
+      remat_policy: what a layer keeps for its backward pass, of `stack.REMAT_POLICIES`.
+      dtype: of the computation; parameters are float32.
+      attention: "auto", "xla" or "dense".
+    """
+
+    # Row of position 0 in its table; the rows before it are those of padding.
+    position_offset: ClassVar[int] = 0
+
+    vocab_size: int = 30522
+    num_types: int = 2
+    embed_dim: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    mlp_dim: int = 3072
+    max_length: int = 512
+    activation: str = "gelu_exact"
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.1
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+    logits_chunk_length: int = 0
+    scan_layers: bool = True
+    remat_policy: str = "none"
+    dtype: str = "float32"
+    attention: str = "auto"
+
+    head_dim: ClassVar[None] = None
+
+    @property
+    def attention_head_dim(self) -> int:
+        """Size of one head."""
+        return self.embed_dim // self.num_heads
+
+    @property
+    def num_positions(self) -> int:
+        """Rows of the position table."""
+        return self.max_length + self.position_offset
+
+    @property
+    def compute_dtype(self) -> jnp.dtype:
+        return jnp.dtype(self.dtype)
+
+    @property
+    def windows(self) -> tuple[Window | None, ...]:
+        """What tokens see in each layer of a run that is repeated."""
+        return (None,)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """(field, message) for everything that is wrong."""
+        positive = (
+            "vocab_size num_types embed_dim num_layers num_heads mlp_dim max_length"
+        )
+        yield from too_small(self, positive.split(), 1)
+        yield from too_small(self, ("logits_chunk_length",), 0, "all")
+        yield from transformer_problems(self)
+        choices = {
+            "attention": full.IMPLEMENTATIONS,
+            "remat_policy": tuple(REMAT_POLICIES),
+        }
+        yield from choice_problems(self, choices)
+
+
+@registry.register("model_config", "bert")
+@dataclasses.dataclass(frozen=True)
+class BertConfig(EncoderConfig):
+    """A BERT (Devlin et al. 2018)."""
+
+
+@registry.register("model_config", "roberta")
+@dataclasses.dataclass(frozen=True)
+class RobertaConfig(EncoderConfig):
+    """A RoBERTa (Liu et al. 2019): BERT with positions that skip padding.
+
+    Attributes:
+      pad_id: token of padding, whose number is also that of its row of positions.
+    """
+
+    vocab_size: int = 50265
+    num_types: int = 1
+    layer_norm_epsilon: float = 1e-5
+    pad_id: int = 1
+
+    @property
+    def position_offset(self) -> int:
+        return self.pad_id + 1
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        yield from too_small(self, ("pad_id",), 0)
+
+
+@registry.register("model_config", "longformer")
+@dataclasses.dataclass(frozen=True)
+class LongformerConfig(RobertaConfig):
+    """A Longformer (Beltagy et al. 2020): RoBERTa with windows and global tokens.
+
+    Attributes:
+      attention_window: keys that a token sees on both sides together, an even number,
+        as Hugging Face counts (allenai's code counts one side); one for all layers, or
+        one for each of a run of layers that is repeated.
+      attention_dilation: places from one key of a window to the next, for each layer of
+        the run: a number, or one for each head. Empty: 1.
+      causal: no key behind the query.
+    """
+
+    max_length: int = 4096
+    attention_window: tuple[int, ...] = (512,)
+    attention_dilation: tuple[int | tuple[int, ...], ...] = ()
+    causal: bool = False
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        steps = self.attention_dilation or (1,) * len(self.attention_window)
+        return tuple(
+            Window(width // 2, step, self.causal)
+            for width, step in zip(self.attention_window, steps, strict=True)
+        )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        run = len(self.attention_window)
+        odd = [w for w in self.attention_window if w < 2 or w % 2]
+        if not run or odd:
+            yield (
+                "attention_window",
+                f"is {self.attention_window}; expected even numbers, 2 or more, that "
+                "count both sides (twice the one-sided numbers of allenai's code)",
+            )
+        elif self.num_layers % run:
+            yield (
+                "num_layers",
+                f"is {self.num_layers}; expected whole repeats of the {run} layers of "
+                "attention_window",
+            )
+        if self.attention_dilation and len(self.attention_dilation) != run:
+            yield (
+                "attention_dilation",
+                f"is {self.attention_dilation}; expected one entry for each of the "
+                f"{run} of attention_window",
+            )
+        for step in self.attention_dilation:
+            steps = (step,) * self.num_heads if isinstance(step, int) else tuple(step)
+            if len(steps) != self.num_heads or min(steps, default=0) < 1:
+                yield (
+                    "attention_dilation",
+                    f"has {step!r}; expected a number of 1 or more, or one for each of "
+                    f"the {self.num_heads} heads",
+                )
