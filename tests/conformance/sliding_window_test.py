@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from etc_jax import sharding
 from etc_jax.ops.attention import full, sliding_window
 from etc_jax.ops.attention.sliding_window import Globals
 
@@ -113,6 +114,55 @@ def test_default_blocks_equal_every_pair():
     with jax.enable_x64(True):
         rows, globals_, weight = inputs(300, index=INDEX)
         compare(sliding_window.attend, rows, globals_, weight, radius=16)
+
+
+@pytest.mark.parametrize(
+    "mesh", [{"sequence": 8}, {"data": 2, "tensor": 2, "sequence": 2}], ids=str
+)
+@pytest.mark.parametrize(
+    "n, radius, dilation, causal",
+    [
+        (12, 1, 1, True),
+        (41, 13, 1, False),  # farther than a device's part
+        (41, 3, (1, 2, 1), False),
+        (29, 2, (3, 1, 2), True),
+    ],
+)
+def test_a_split_sequence_gives_what_a_whole_one_gives(
+    mesh, n, radius, dilation, causal
+):
+    mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1} | mesh))
+    with jax.enable_x64(True):
+        rows, globals_, weight = inputs(n, index=INDEX)
+        options = {"radius": radius, "dilation": dilation, "causal": causal}
+        options["example_ids"] = packed(n)
+        want = results(
+            sliding_window.attend,
+            rows,
+            globals_,
+            weight,
+            **options,
+            implementation="dense",
+        )
+        with jax.set_mesh(mesh):
+            got = results(
+                sliding_window.attend,
+                rows,
+                globals_,
+                weight,
+                **options,
+                block_size=3,
+                sequence_axis="sequence",
+            )
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+
+
+def test_no_places_for_global_tokens_are_as_none():
+    rows, globals_, _ = inputs(9, index=np.zeros((2, 0)))
+    want = sliding_window.attend(*rows, radius=2)
+    got = sliding_window.attend(*rows, radius=2, globals_=globals_)
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_global_key_counts_once_and_is_seen_from_afar():

@@ -102,6 +102,8 @@ def attend(
     dilation = tuple(dilation)
     check_rows(query, key, value, example_ids, implementation)
     _check(query.shape, radius, dilation, globals_)
+    if globals_ is not None and not globals_.index.shape[1]:
+        globals_ = None
     dropout = Dropout.make(dropout_rate, dropout_rng)
     b, n = query.shape[:2]
     if not n:

@@ -1,0 +1,161 @@
+"""BERT, RoBERTa and Longformer to transformers and back; the same figures there."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from etc_jax.conversion import encoder as conversion
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.engine import ConversionError
+from etc_jax.data.global_tokens import global_index
+from etc_jax.models.encoder import (
+    BertConfig,
+    EncoderForMaskedLm,
+    LongformerConfig,
+    RobertaConfig,
+)
+
+SIZES = {
+    "vocab_size": 19,
+    "embed_dim": 12,
+    "num_layers": 4,
+    "num_heads": 3,
+    "mlp_dim": 10,
+    "max_length": 48,
+}
+CONFIGS = {
+    "bert": BertConfig(**SIZES, activation="relu"),
+    "roberta": RobertaConfig(**SIZES, num_types=2),
+    "longformer": LongformerConfig(**SIZES, attention_window=(4, 8)),
+    "longformer of one window": LongformerConfig(**SIZES, attention_window=(8,)),
+}
+
+
+def random_params(config, seed=0):
+    rng = np.random.default_rng(seed)
+    model, tokens = EncoderForMaskedLm(config), np.zeros((1, 4), np.int32)
+    abstract = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+    return jax.tree.map(
+        lambda x: rng.normal(0.2, 0.5, x.shape).astype(np.float32), abstract
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weights_and_config_come_back_as_they_were(name, tmp_path):
+    config, params = CONFIGS[name], random_params(CONFIGS[name])
+    hugging_face.save(tmp_path / "model", params, config)
+    back = hugging_face.read(tmp_path / "model")
+    assert back.config == config
+    assert not back.report.missing and not back.report.unused
+    assert jax.tree.structure(back.params) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, back.params, params)
+    values = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert values["model_type"] == name.split()[0]
+
+
+def test_a_layer_of_a_run_goes_to_its_place():
+    config = CONFIGS["longformer"]
+    params = random_params(config)
+    exported = conversion.export_hf(params, config)
+    run = params["encoder"]["stack"]["layers"]["period"]["layer_1"]
+    got = exported["longformer.encoder.layer.3.attention.self.key_global.weight"]
+    want = run["attention"]["key_global"]["kernel"][1].reshape(12, 12).T
+    np.testing.assert_array_equal(got, want)
+
+
+def test_names_of_allenai_are_known():
+    config = CONFIGS["longformer"]
+    params = random_params(config)
+    exported = {
+        name.replace("longformer.", "roberta."): array
+        for name, array in conversion.export_hf(params, config).items()
+    }
+    back, _ = conversion.import_hf(exported, config, params)
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+
+
+def test_an_output_layer_of_its_own_is_refused():
+    config = CONFIGS["bert"]
+    params = random_params(config)
+    exported = conversion.export_hf(params, config)
+    table = exported["bert.embeddings.word_embeddings.weight"]
+    again = "cls.predictions.decoder.weight"
+    back, report = conversion.import_hf(exported | {again: table}, config, params)
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+    with pytest.raises(ValueError, match=f"{again} differs from bert.embeddings.word"):
+        conversion.import_hf(exported | {again: table + 1}, config, params)
+
+
+def test_missing_and_extra_tensors_are_listed():
+    config = CONFIGS["roberta"]
+    params = random_params(config)
+    exported = conversion.export_hf(params, config)
+    del exported["lm_head.bias"]
+    exported["roberta.encoder.layer.4.output.dense.bias"] = np.zeros(12, np.float32)
+    exported["roberta.more"] = np.zeros(3, np.float32)
+    with pytest.raises(ConversionError) as error:
+        conversion.import_hf(exported, config, params)
+    for told in ("mlm_bias: missing", "beyond them [4]", "more: unused"):
+        assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'; expected one of bert"),
+        ({"hidden_act": "mish"}, "hidden_act is 'mish'; expected one of"),
+        ({"attention_window": [4, 6]}, "2 entries for 4 layers"),
+        ({"attention_window": 7}, "expected even numbers"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        ({"attention_mode": "sliding_chunks"}, "counts one side"),
+        ({"attention_mode": "sliding_chunks_no_overlap"}, "no counterpart"),
+        ({"position_embedding_type": "relative_key"}, "only 'absolute'"),
+    ],
+)
+def test_configs_without_a_counterpart_are_refused(change, message):
+    values = conversion.config_to_hf(CONFIGS["longformer"]) | change
+    with pytest.raises(ValueError, match=message):
+        conversion.config_from_hf(values)
+
+
+def test_what_transformers_cannot_compute_is_not_written():
+    config = dataclasses.replace(CONFIGS["longformer"], causal=True)
+    with pytest.raises(ValueError, match="causal or dilated"):
+        conversion.config_to_hf(config)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("length, padding", [(1, 0), (7, 0), (21, 6), (48, 0)])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_transformers_computes_the_same(name, length, padding, left, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = CONFIGS[name]
+    params = random_params(config)
+    hugging_face.save(tmp_path / "model", params, config)
+    [class_name] = conversion.config_to_hf(config)["architectures"]
+    theirs = getattr(transformers, class_name).from_pretrained(tmp_path / "model")
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(3, 19, size=(2, length)).astype(np.int32)
+    mask = np.ones_like(tokens)
+    if padding:
+        mask[1, slice(padding) if left else slice(-padding, None)] = 0
+    if config.position_offset:
+        tokens[mask == 0] = config.pad_id
+    given, more = {}, {}
+    if isinstance(config, LongformerConfig):
+        is_global = rng.integers(0, 4, size=tokens.shape) == 0
+        more["global_index"] = global_index(is_global * mask)
+        given["global_attention_mask"] = torch.tensor(is_global).long()
+    with torch.no_grad():
+        want = theirs.eval()(
+            torch.tensor(tokens).long(), attention_mask=torch.tensor(mask), **given
+        ).logits.numpy()
+    with jax.default_matmul_precision("highest"):
+        got = EncoderForMaskedLm(config).apply({"params": params}, tokens, mask, **more)
+    real = mask > 0
+    np.testing.assert_allclose(np.asarray(got)[real], want[real], atol=1e-4, rtol=1e-4)

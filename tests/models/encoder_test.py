@@ -1,0 +1,231 @@
+"""BERT, RoBERTa and Longformer as modules."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import registry, sharding
+from etc_jax.layers.encoder import positions_of
+from etc_jax.models.encoder import (
+    BertConfig,
+    EncoderForMaskedLm,
+    EncoderForSpans,
+    LongformerConfig,
+    RobertaConfig,
+)
+
+SIZES = {
+    "vocab_size": 24,
+    "embed_dim": 12,
+    "num_layers": 4,
+    "num_heads": 2,
+    "mlp_dim": 16,
+    "max_length": 40,
+}
+LONGFORMER = LongformerConfig(
+    **SIZES, attention_window=(4, 6), attention_dilation=(1, (2, 1))
+)
+CONFIGS = {
+    "bert": BertConfig(**SIZES),
+    "roberta": RobertaConfig(**SIZES),
+    "longformer": LONGFORMER,
+}
+
+
+@functools.cache
+def random_params(config, model_class=EncoderForMaskedLm):
+    """Numbers that are large enough to tell places apart."""
+    rng = np.random.default_rng(0)
+    model, tokens = model_class(config), np.zeros((1, 3), np.int32)
+    abstract = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+    return jax.tree.map(
+        lambda x: rng.normal(0.1, 0.4, x.shape).astype(np.float32), abstract
+    )
+
+
+def random_tokens(*shape, seed=1):
+    return np.random.default_rng(seed).integers(3, 24, shape).astype(np.int32)
+
+
+def apply(config, *args, params=None, **more):
+    params = random_params(config) if params is None else params
+    with jax.default_matmul_precision("highest"):
+        return EncoderForMaskedLm(config).apply({"params": params}, *args, **more)
+
+
+@pytest.mark.parametrize(
+    "ids, of_bert, of_roberta",
+    [
+        ([1, 1, 1, 0, 0], [0, 1, 2, 3, 4], [0, 1, 2, -1, -1]),
+        # Padding in front counts in BERT, as in transformers.
+        ([0, 0, 1, 1, 1], [0, 1, 2, 3, 4], [-1, -1, 0, 1, 2]),
+        ([1, 1, 2, 2, 2], [0, 1, 0, 1, 2], [0, 1, 0, 1, 2]),
+        ([1, 2, 3, 3, 0], [0, 0, 0, 1, 2], [0, 0, 0, 1, -1]),
+        ([0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [-1, -1, -1, -1, -1]),
+    ],
+)
+def test_positions_count_from_the_start_of_an_example(ids, of_bert, of_roberta):
+    ids = jnp.asarray([ids])
+    np.testing.assert_array_equal(positions_of(ids, False), [of_bert])
+    np.testing.assert_array_equal(positions_of(ids, True), [of_roberta])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_packed_examples_are_as_if_alone(name):
+    config = CONFIGS[name]
+    tokens = random_tokens(1, 19)
+    ids = np.array([[1] * 7 + [2] * 9 + [0] * 3], np.int32)
+    packed = apply(config, tokens, ids)
+    np.testing.assert_allclose(packed[:, :7], apply(config, tokens[:, :7]), atol=2e-5)
+    alone = apply(config, tokens[:, 7:16])
+    np.testing.assert_allclose(packed[:, 7:16], alone, atol=2e-5)
+
+
+def test_a_long_window_sees_what_all_see():
+    """Longformer without global tokens and with windows over everything is RoBERTa."""
+    config = dataclasses.replace(
+        LONGFORMER, attention_window=(80,), attention_dilation=()
+    )
+    params = random_params(config)
+    tokens = random_tokens(2, 21)
+    ids = np.ones_like(tokens)
+    ids[1, 15:] = 0
+    got = apply(config, tokens, ids)
+    layers = dict(params["encoder"]["stack"]["layers"]["period"]["layer_0"])
+    layers["attention"] = {
+        k: x for k, x in layers["attention"].items() if "global" not in k
+    }
+    encoder = params["encoder"] | {"stack": {"layers": {"period": {"layer_0": layers}}}}
+    want = apply(CONFIGS["roberta"], tokens, ids, params=params | {"encoder": encoder})
+    real = ids > 0
+    np.testing.assert_allclose(got[real], want[real], atol=2e-5)
+
+
+def test_global_tokens_are_seen_from_everywhere():
+    config = dataclasses.replace(LONGFORMER, num_layers=2, attention_dilation=())
+    tokens = random_tokens(1, 40)
+
+    def change(global_index):
+        other = tokens.copy()
+        other[0, 0] = (other[0, 0] + 1) % 20 + 3
+        outs = [apply(config, x, global_index=global_index) for x in (tokens, other)]
+        return np.abs(outs[0] - outs[1]).max(-1)[0]
+
+    near = change(np.array([[-1, 30]]))
+    # Windows of 2 and 3 to each side, one on top of the other; and by token 30, which
+    # sees all, in the second layer: everywhere.
+    alone = change(np.array([[-1, -1]]))
+    assert np.all(alone[6:] == 0) and np.all(alone[:5] > 0)
+    assert np.all(near > 0)
+    assert np.all(change(np.array([[0, -1]])) > 0)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_losses_are_those_of_the_logits(name):
+    config = dataclasses.replace(CONFIGS[name], logits_chunk_length=4)
+    assert registry.lookup("masked_lm_model", name) is EncoderForMaskedLm
+    tokens, ids = random_tokens(2, 17), np.ones((2, 17), np.int32)
+    positions = np.array([[0, 3, 5, 6, 16], [2, 2, 4, 0, 0]], np.int32)
+    targets = random_tokens(2, 5, seed=2)
+    model, variables = EncoderForMaskedLm(config), {"params": random_params(config)}
+    args = (tokens, ids, positions, targets)
+    losses, hits = model.apply(variables, *args, method=model.masked_losses)
+    logits = model.apply(variables, tokens, ids)
+    chosen = np.take_along_axis(np.asarray(logits), positions[..., None], 1)
+    chances = jax.nn.log_softmax(chosen)
+    want = -np.take_along_axis(np.asarray(chances), targets[..., None], -1)[..., 0]
+    np.testing.assert_allclose(losses, want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(hits, chosen.argmax(-1) == targets)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("change", [{"remat_policy": "full"}, {"attention": "dense"}])
+def test_how_it_is_computed_changes_nothing(name, change):
+    config = CONFIGS[name]
+    tokens = random_tokens(1, 13)
+    got = apply(
+        dataclasses.replace(config, **change), tokens, params=random_params(config)
+    )
+    np.testing.assert_allclose(got, apply(config, tokens), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "mesh", [{"data": 2, "fsdp": 2, "tensor": 2}, {"sequence": 4, "tensor": 2}], ids=str
+)
+@pytest.mark.parametrize("name", ["roberta", "longformer"])
+def test_a_mesh_changes_nothing(name, mesh):
+    config = CONFIGS[name]
+    if "sequence" in mesh and name != "longformer":
+        pytest.skip("attention of all to all needs the whole sequence")
+    tokens, params = random_tokens(4, 39), random_params(config)
+    more = {}
+    if name == "longformer":
+        index = np.array([[0, 20, -1], [5, -1, -1], [38, 10, 19], [-1, -1, -1]])
+        more["global_index"] = index.astype(np.int32)
+    weight = np.random.default_rng(5).normal(size=(4, 39, 24)).astype(np.float32)
+
+    def loss(params):
+        return jnp.sum(weight * apply(config, tokens, params=params, **more))
+
+    want = jax.value_and_grad(loss)(params)
+    mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1} | mesh))
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        placed = jax.device_put(params, sharding.tree_shardings(params, mesh))
+        got = jax.jit(jax.value_and_grad(loss))(placed)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-3)
+
+
+def test_a_split_sequence_is_refused_where_all_see_all():
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=1, sequence=8))
+    params = random_params(CONFIGS["bert"])
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        with pytest.raises(ValueError, match="mesh.sequence is more than 1"):
+            jax.eval_shape(
+                lambda: apply(CONFIGS["bert"], random_tokens(1, 16), params=params)
+            )
+
+
+def test_spans_have_two_logits_for_each_token():
+    config = CONFIGS["roberta"]
+    params = random_params(config, EncoderForSpans)
+    out = EncoderForSpans(config).apply({"params": params}, random_tokens(2, 9))
+    assert out.start.shape == out.end.shape == (2, 9)
+    assert np.abs(out.start - out.end).max() > 0
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"attention_window": (5,)}, r"attention_window is \(5,\); expected even"),
+        ({"attention_window": ()}, "attention_window"),
+        ({"attention_window": (4, 4, 4)}, "num_layers is 4; expected whole repeats"),
+        ({"attention_dilation": (1,)}, "one entry for each of the 2"),
+        ({"attention_dilation": (1, (1, 2, 3))}, "one for each of the 2 heads"),
+        ({"attention_dilation": (0, 1)}, "a number of 1 or more"),
+        ({"num_heads": 5}, "5 does not divide embed_dim"),
+        ({"pad_id": -1}, "pad_id is -1"),
+        ({"activation": "gelu_exac"}, "did you mean 'gelu_exact'"),
+    ],
+)
+def test_configs_that_cannot_be_are_told(change, message):
+    config = dataclasses.replace(LONGFORMER, **change)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(
+            lambda: EncoderForMaskedLm(config).init(
+                jax.random.key(0), random_tokens(1, 4)
+            )
+        )
+
+
+def test_inputs_that_do_not_fit_are_told():
+    with pytest.raises(ValueError, match="41 tokens, but max_length is 40"):
+        apply(CONFIGS["roberta"], random_tokens(1, 41))
+    with pytest.raises(ValueError, match="all tokens of this model see each other"):
+        apply(CONFIGS["bert"], random_tokens(1, 4), global_index=np.zeros((1, 1)))
+    with pytest.raises(ValueError, match=r"expected \[batch, n\]"):
+        apply(CONFIGS["bert"], random_tokens(4))
