@@ -159,7 +159,7 @@ def test_a_split_sequence_gives_what_a_whole_one_gives(
 
 
 def test_no_places_for_global_tokens_are_as_none():
-    rows, globals_, _ = inputs(9, index=np.zeros((2, 0)))
+    rows, globals_, _ = inputs(9, index=np.zeros((2, 0)), dtype=np.float32)
     want = sliding_window.attend(*rows, radius=2)
     got = sliding_window.attend(*rows, radius=2, globals_=globals_)
     np.testing.assert_array_equal(got, want)
