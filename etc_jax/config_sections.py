@@ -11,6 +11,7 @@ from etc_jax.config_fields import Problem, at_least, between, suggestion
 
 # The modules that register each kind of name; imported when a name is not known yet.
 _PROVIDERS = {
+    "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",
     "objective": "etc_jax.objectives",
     "optimizer": "etc_jax.training.optimizer",

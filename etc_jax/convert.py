@@ -20,11 +20,12 @@
         --config=configs/etc_base_pretrain.py:shared --config.model.vocab_size=50265 \\
         --activation=source --epsilon=source --types=first --special sentence=cls
 
-    python -m etc_jax.convert --hf=reformer-enwik8 --out=models/enwik8
-    python -m etc_jax.convert --to_hf=models/enwik8 --out=back
+    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
+    python -m etc_jax.convert --to_hf=models/longformer --out=back
 
-        A model of Hugging Face of a family that is here too, and back: from a model
-        that this command wrote, a run or one of its checkpoints. No bit is lost.
+        A masked language model of Hugging Face's BERT, RoBERTa or Longformer, or a
+        Reformer, and back: from a model that this command wrote, a run or one of its
+        checkpoints. No bit is lost.
 
     python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
         --config=configs/reformer_enwik8.py --config.model.vocab_size=320

@@ -1,3 +1,3 @@
 """Model families: named sizes and their assembly from layers."""
 
-from etc_jax.models import etc, reformer  # noqa: F401  (they register families)
+from etc_jax.models import encoder, etc, reformer  # noqa: F401  (they register families)

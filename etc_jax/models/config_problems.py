@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.layers.common import ACTIVATIONS
+from etc_jax.ops.attention.checks import IMPLEMENTATIONS
 from etc_jax.ops.attention.lsh_hashing import factors_of
 
 Problems = Iterator[tuple[str, str]]
@@ -57,7 +58,11 @@ def transformer_problems(config: Any) -> Problems:
     for name in ("initializer_range", "layer_norm_epsilon"):
         if not getattr(config, name) > 0:
             yield name, f"is {getattr(config, name)}; expected more than 0"
-    choices = {"activation": tuple(ACTIVATIONS), "dtype": DTYPES}
+    choices = {
+        "activation": tuple(ACTIVATIONS),
+        "attention": IMPLEMENTATIONS,
+        "dtype": DTYPES,
+    }
     yield from choice_problems(config, choices)
     heads, width = config.num_heads, config.embed_dim
     if heads > 0 and not config.head_dim and width % heads:

@@ -14,7 +14,6 @@ from etc_jax.models.config_problems import (
     too_small,
     transformer_problems,
 )
-from etc_jax.ops.attention import full
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +90,7 @@ class EncoderConfig:
         yield from too_small(self, positive.split(), 1)
         yield from too_small(self, ("logits_chunk_length",), 0, "all")
         yield from transformer_problems(self)
-        choices = {
-            "attention": full.IMPLEMENTATIONS,
-            "remat_policy": tuple(REMAT_POLICIES),
-        }
-        yield from choice_problems(self, choices)
+        yield from choice_problems(self, {"remat_policy": tuple(REMAT_POLICIES)})
 
 
 @registry.register("model_config", "bert")

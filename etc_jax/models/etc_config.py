@@ -15,7 +15,6 @@ from etc_jax.models.config_problems import (
     too_small,
     transformer_problems,
 )
-from etc_jax.ops.attention.global_local import IMPLEMENTATIONS
 
 KINDS = ("global_local", "lsh")
 
@@ -142,11 +141,7 @@ class EtcConfig:
         yield from too_small(self, positive.split(), 1)
         yield from too_small(self, ("max_distance", "max_positions"), 0)
         yield from transformer_problems(self)
-        choices = {
-            "remat_policy": tuple(REMAT_POLICIES),
-            "attention": IMPLEMENTATIONS,
-        }
-        yield from choice_problems(self, choices)
+        yield from choice_problems(self, {"remat_policy": tuple(REMAT_POLICIES)})
         yield from pattern_problems(self, KINDS)
         yield from bucket_problems(self)
         if self.radius >= 1 and self.max_distance >= 0:

@@ -147,7 +147,6 @@ class ReformerConfig:
         )
         yield from transformer_problems(self)
         choices = {
-            "attention": lsh.IMPLEMENTATIONS,
             "duplicates": lsh.DUPLICATES,
             "rounding": lsh.ROUNDINGS,
             "residual_dtype": DTYPES,

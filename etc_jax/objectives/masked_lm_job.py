@@ -15,6 +15,7 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.config_sections import registered
 from etc_jax.data import masked_rows
 from etc_jax.data.masking import MaskingShares
 from etc_jax.objectives import inputs, pretraining_data, reader_job, run_tokenizer
@@ -126,11 +127,9 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 def _task(config: Config) -> MaskedLm:
     model = config.model
-    known = list(registry.names(MODELS))
-    if config.family not in known:
+    for _, message in registered(MODELS, config.family):
         raise ValueError(
-            f"objective {OBJECTIVE} has no model of family {config.family!r}; expected "
-            f"model.family to be one of {', '.join(known)}"
+            f"objective {OBJECTIVE} does not train model.family: {message}"
         )
     if getattr(model, "causal", False):
         raise ValueError(

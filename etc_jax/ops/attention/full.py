@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import inline_dense
+from etc_jax.ops.attention.checks import check_implementation, check_rows
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
 from etc_jax.ops.attention.pairs import Place
@@ -22,8 +23,6 @@ from etc_jax.ops.attention.sizes import block_sizes
 from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
 
 Array = jax.Array
-
-IMPLEMENTATIONS = ("auto", "dense", "xla")
 
 
 class Dropout(NamedTuple):
@@ -104,7 +103,8 @@ def attend(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    check_rows(query, key, value, example_ids, implementation)
+    check_implementation(implementation)
+    check_rows(query, key, value, example_ids)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     b, n = query.shape[:2]
     if not n:
@@ -191,20 +191,3 @@ def some_rows(
     if place.axis_name is not None:
         out = sequence.join_softmax(out, lse, place.axis_name)
     return jnp.swapaxes(out, 1, 2)
-
-
-def check_rows(query, key, value, example_ids, implementation: str) -> None:
-    """Raises ValueError if the rows of self-attention do not fit together."""
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"implementation {implementation!r} is not one of {IMPLEMENTATIONS}"
-        )
-    if query.ndim != 4 or not query.shape == key.shape == value.shape:
-        raise ValueError(
-            f"query, key and value have shapes {query.shape}, {key.shape} and "
-            f"{value.shape}; expected one shape [batch, length, heads, head_dim]"
-        )
-    if example_ids is not None and example_ids.shape != query.shape[:2]:
-        raise ValueError(
-            f"example_ids have shape {example_ids.shape}, expected {query.shape[:2]}"
-        )

@@ -12,14 +12,13 @@ import jax.numpy as jnp
 from etc_jax import structure as st
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense
+from etc_jax.ops.attention.checks import check_implementation
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
 from etc_jax.ops.attention.sizes import block_sizes
 from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
 from etc_jax.types import LabelTable, Pieces, Rows
-
-IMPLEMENTATIONS = ("auto", "dense", "xla")
 
 
 def attend(
@@ -208,10 +207,7 @@ def _used_tables(tables, structure) -> Rows:
 
 
 def _check(query, key, value, tables, structure, rules, implementation) -> None:
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"implementation {implementation!r} is not one of {IMPLEMENTATIONS}"
-        )
+    check_implementation(implementation)
     for name, x in (("query.long", query.long), ("query.global_", query.global_)):
         if x.ndim != 4:
             raise ValueError(

@@ -20,10 +20,9 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import chunk_dense
+from etc_jax.ops.attention.checks import check_implementation, check_rows
 from etc_jax.ops.attention.chunk_rows import ChunkOptions, Order, chunk_rows
 from etc_jax.ops.attention.softmax import Draws, dropout_factors
-
-IMPLEMENTATIONS = ("auto", "dense", "xla")
 
 # A key that a query meets in several rounds counts so often (trax from 2020-04 on,
 # transformers), or once (the paper's own code).
@@ -278,24 +277,13 @@ def _attend(
     dropout,
     chunks_at_once,
 ):
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"implementation {implementation!r} is not one of {IMPLEMENTATIONS}"
-        )
-    if query.ndim != 4 or not query.shape == key.shape == value.shape:
-        raise ValueError(
-            f"query, key and value have shapes {query.shape}, {key.shape} and "
-            f"{value.shape}; expected one shape [batch, length, heads, head_dim]"
-        )
+    check_implementation(implementation)
+    check_rows(query, key, value, example_ids)
     b, n, h, _ = query.shape
     if not n:
         return query
     if example_ids is None:
         example_ids = jnp.ones((b, n), jnp.int32)
-    if example_ids.shape != (b, n):
-        raise ValueError(
-            f"example_ids have shape {example_ids.shape}, expected {(b, n)}"
-        )
     rate, rng = dropout
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"dropout_rate must be in [0, 1), got {rate}")

@@ -17,7 +17,8 @@ import numpy as np
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full, inline_dense
-from etc_jax.ops.attention.full import Dropout, check_rows
+from etc_jax.ops.attention.checks import check_implementation, check_rows
+from etc_jax.ops.attention.full import Dropout
 from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import Place
@@ -100,7 +101,8 @@ def attend(
     """
     dilation = (dilation,) * query.shape[2] if isinstance(dilation, int) else dilation
     dilation = tuple(dilation)
-    check_rows(query, key, value, example_ids, implementation)
+    check_implementation(implementation)
+    check_rows(query, key, value, example_ids)
     _check(query.shape, radius, dilation, globals_)
     if globals_ is not None and not globals_.index.shape[1]:
         globals_ = None

@@ -1,4 +1,4 @@
-"""The config of Reformer on masked tokens: every variant is whole and can be learnt."""
+"""The configs of masked tokens: every variant is whole and can be learnt."""
 
 import importlib.util
 import pathlib
@@ -9,12 +9,13 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax import registry
+from etc_jax.objectives.masked_lm import MaskedLm
 
-FILE = pathlib.Path(__file__).resolve().parents[2] / "configs" / "reformer_mlm.py"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 
 
-def load(arg="", **data):
-    spec = importlib.util.spec_from_file_location("reformer_mlm", FILE)
+def load(arg="", name="reformer_mlm", **data):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     values = module.get_config(arg)
@@ -43,8 +44,11 @@ def test_variants_see_both_sides_of_sequences_as_long_as_their_positions(size, t
     assert model.vocab_size == (8192 if text else 320) == config.data.vocab_size
 
 
-def test_the_short_one_is_small_and_its_batches_fit(some_bytes):
-    config = load("short", paths=some_bytes)
+@pytest.mark.parametrize(
+    "name, arg", [("reformer_mlm", "short"), ("longformer_mlm", "short,bytes")]
+)
+def test_the_short_one_is_small_and_its_batches_fit(name, arg, some_bytes):
+    config = load(arg, name, paths=some_bytes)
     job = registry.lookup("objective", config.objective.name)(config, None)
     batch = job.train_batch(0, np.arange(config.train.batch_size))
     assert job.check_batch(batch) == []
@@ -62,3 +66,20 @@ def test_the_whole_one_is_as_large_as_the_language_model():
 def test_a_wrong_variant_is_named():
     with pytest.raises(ValueError, match="no variant 'shirt'.*'short'"):
         load("shirt")
+
+
+@pytest.mark.parametrize("arg", ["", "bytes", "short", "short,bytes"])
+def test_variants_of_longformer_fit_together(arg):
+    config = load(arg, "longformer_mlm", paths=("x",) if "bytes" in arg else ())
+    assert config.data.long_length == config.model.max_length
+    assert config.data.vocab_size == config.model.vocab_size
+
+
+def test_the_whole_longformer_has_as_many_parameters_as_the_released_one():
+    """As many as transformers' LongformerForMaskedLM of its sizes."""
+    config = load("", "longformer_mlm")
+    module = registry.lookup("masked_lm_model", config.family)
+    task = MaskedLm(config.model, module)
+    shapes = jax.eval_shape(task.init, jax.random.key(0))
+    total = sum(x.size for x in jax.tree.leaves(shapes))
+    assert total == 148_711_257
