@@ -11,6 +11,7 @@ CORE = [
     "ml_collections>=1.1",
     "absl-py>=2.1",
     "numpy>=2.0",
+    "scipy>=1.13",
     "sentencepiece>=0.2",
     "tokenizers>=0.21",
     "safetensors>=0.5",

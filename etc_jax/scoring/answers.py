@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import re
 import string
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -52,7 +52,11 @@ def exact_match(prediction: str, gold: str) -> bool:
 
 
 def token_overlap(
-    prediction: str, gold: str, *, closed: Collection[str] = ()
+    prediction: str,
+    gold: str,
+    *,
+    closed: Collection[str] = (),
+    normalize: Callable[[str], str] = normalize,
 ) -> Overlap:
     """Overlap of the words of two answers, as multisets of normalised words.
 
@@ -64,6 +68,7 @@ def token_overlap(
       gold: the right answer.
       closed: normalised answers that are right as a whole or wrong: if either side is
         one of them and the other differs, nothing is in common.
+      normalize: makes of an answer what is compared.
     """
     predicted, wanted = normalize(prediction), normalize(gold)
     if predicted != wanted and (predicted in closed or wanted in closed):
