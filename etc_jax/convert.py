@@ -23,9 +23,9 @@
     python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
     python -m etc_jax.convert --to_hf=models/longformer --out=back
 
-        A masked language model of Hugging Face's BERT, RoBERTa or Longformer, or a
-        Reformer, and back: from a model that this command wrote, a run or one of its
-        checkpoints. No bit is lost.
+        A masked language model of Hugging Face's BERT, RoBERTa, Longformer or BigBird,
+        or a Reformer, and back: from a model that this command wrote, a run or one of
+        its checkpoints. No bit is lost.
 
     python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
         --config=configs/reformer_enwik8.py --config.model.vocab_size=320

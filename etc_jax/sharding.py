@@ -72,7 +72,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(long|global)_labels/embedding", ("labels", "heads", "head_dim")),
     (r"(long_|global_)?mlp/wi/kernel", ("embed", "mlp")),
     (r"(long_|global_)?mlp/wo/kernel", ("mlp", "embed")),
-    (r"mlm_dense/kernel", ("embed", _OWN)),
+    (r"(mlm_dense|pooler)/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
     (r"logits/kernel", (_OWN, "vocab")),
     (r"looks_in/kernel", (_OWN, _OWN)),

@@ -74,12 +74,16 @@ _NAMES = {
         (r"(?:longformer|roberta)\.(.*)", r"\1"),
     ),
 }
+_NAMES["big_bird"] = _NAMES["bert"]
 # Family -> the same back, from names of this module.
 _ORIGINALS = {
-    "bert": (
-        (r"mlm\.dense\.(.*)", r"cls.predictions.transform.dense.\1"),
-        (r"mlm\.norm\.(.*)", r"cls.predictions.transform.LayerNorm.\1"),
-        (r"mlm\.bias", r"cls.predictions.bias"),
+    **dict.fromkeys(
+        ("bert", "big_bird"),
+        (
+            (r"mlm\.dense\.(.*)", r"cls.predictions.transform.dense.\1"),
+            (r"mlm\.norm\.(.*)", r"cls.predictions.transform.LayerNorm.\1"),
+            (r"mlm\.bias", r"cls.predictions.bias"),
+        ),
     ),
     **dict.fromkeys(
         ("roberta", "longformer"),
@@ -188,7 +192,7 @@ class BertWeights(Renamed):
 
     Args:
       source: original name -> array; may be lazy.
-      family: "bert", "roberta" or "longformer".
+      family: "bert", "roberta", "longformer" or "big_bird".
 
     Raises:
       ValueError: if two original names mean the same.
@@ -215,7 +219,10 @@ def original_name(name: str, family: str) -> str:
     for pattern, replacement in _ORIGINALS[family]:
         if re.fullmatch(pattern, name):
             return re.sub(pattern, replacement, name)
-    return name if name.startswith(_HEADS) else f"{family}.{name}"
+    if name.startswith(_HEADS):
+        return name
+    # BigBird's body goes by the name of BERT's.
+    return f"{'bert' if family == 'big_bird' else family}.{name}"
 
 
 class BertCheckpoint(NamedTuple):

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and Longformer as Hugging Face writes them: config, weights, both ways.
+"""BERT, RoBERTa, Longformer and BigBird as Hugging Face writes them, both ways.
 
 Weights go by the names of `conversion.bert`, which are those of the body without the
 family's prefix.
@@ -39,8 +39,10 @@ from etc_jax.conversion.engine import (
     split_first,
     split_last,
 )
+from etc_jax.layers.self_attention import Window
 from etc_jax.models.encoder_config import (
     BertConfig,
+    BigBirdConfig,
     EncoderConfig,
     LongformerConfig,
     RobertaConfig,
@@ -50,7 +52,16 @@ CONFIGS: dict[str, type[EncoderConfig]] = {
     "bert": BertConfig,
     "roberta": RobertaConfig,
     "longformer": LongformerConfig,
+    "big_bird": BigBirdConfig,
 }
+_CLASSES = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "longformer": "Longformer",
+    "big_bird": "BigBird",
+}
+# What BigBird calls its attention -> what it is called here.
+_ATTENTIONS = {"block_sparse": "block_sparse", "original_full": "full"}
 
 # Keys of config.json -> fields, of one meaning.
 _SAME = {
@@ -65,7 +76,7 @@ _SAME = {
     "initializer_range": "initializer_range",
     "layer_norm_eps": "layer_norm_epsilon",
 }
-# What transformers takes where a config.json is silent, in all three families.
+# What transformers takes where a config.json is silent.
 _DEFAULTS = {
     "vocab_size": 30522,
     "type_vocab_size": 2,
@@ -82,12 +93,22 @@ _DEFAULTS = {
     "pad_token_id": 1,
     "attention_window": 512,
 }
+_DEFAULTS_OF_BIGBIRD = {
+    "vocab_size": 50358,
+    "hidden_act": "gelu_new",
+    "max_position_embeddings": 4096,
+    "attention_type": "block_sparse",
+    "block_size": 64,
+    "num_random_blocks": 3,
+    "rescale_embeddings": False,
+}
 # Key -> the value that these models have a counterpart of.
 _ONLY = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
+    "use_bias": True,
 }
 
 
@@ -105,11 +126,12 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     if problems := list(_config_problems(values)):
         raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
     family = values["model_type"]
-    values = {**_DEFAULTS, **values}
+    more = _DEFAULTS_OF_BIGBIRD if family == "big_bird" else {}
+    values = {**_DEFAULTS, **more, **values}
     fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
     fields["activation"] = ACTIVATIONS[values["hidden_act"]]
     offset = 0
-    if family != "bert":
+    if issubclass(CONFIGS[family], RobertaConfig):
         fields["pad_id"] = values["pad_token_id"]
         offset = fields["pad_id"] + 1
     if family == "longformer":
@@ -122,6 +144,10 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
                 f"{fields['num_layers']} layers; expected one for each layer"
             )
         fields["attention_window"] = shortest_run(windows)
+    if family == "big_bird":
+        fields["pattern"] = _ATTENTIONS[values["attention_type"]]
+        for name in ("block_size", "num_random_blocks", "rescale_embeddings"):
+            fields[name] = values[name]
     fields["max_length"] = values["max_position_embeddings"] - offset
     config = CONFIGS[family](**fields)
     if problems := [f"{field} {message}" for field, message in config.problems()]:
@@ -139,6 +165,9 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     for key, expected in _ONLY.items():
         if values.get(key, expected) != expected:
             yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
+    kind = values.get("attention_type", "block_sparse")
+    if kind not in _ATTENTIONS:
+        yield f"attention_type is {kind!r}; expected one of {', '.join(_ATTENTIONS)}"
     if values.get("attention_mode", "") not in ("", "tvm", "sliding_chunks"):
         yield (
             f"attention_mode is {values['attention_mode']!r}, another function than "
@@ -162,18 +191,22 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
     family = family_of(config)
     values = {theirs: getattr(config, ours) for theirs, ours in _SAME.items()}
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    class_name = {"bert": "Bert", "roberta": "Roberta", "longformer": "Longformer"}
     values |= {
         "model_type": family,
-        "architectures": [f"{class_name[family]}ForMaskedLM"],
+        "architectures": [f"{_CLASSES[family]}ForMaskedLM"],
         "hidden_act": names[config.activation],
         "max_position_embeddings": config.num_positions,
         "tie_word_embeddings": True,
     }
     if isinstance(config, RobertaConfig):
         values["pad_token_id"] = config.pad_id
+    if isinstance(config, BigBirdConfig):
+        theirs = {ours: name for name, ours in _ATTENTIONS.items()}
+        values["attention_type"] = theirs[config.pattern]
+        for name in ("block_size", "num_random_blocks", "rescale_embeddings"):
+            values[name] = getattr(config, name)
     if isinstance(config, LongformerConfig):
-        if config.causal or any(w.dilation != 1 for w in config.windows):
+        if config.causal or any(w.dilation != 1 for w in config.patterns):
             raise ValueError(
                 "attention is causal or dilated, which transformers' Longformer cannot "
                 "compute; keep this model here"
@@ -184,7 +217,7 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
 
 
 def _runs(config: EncoderConfig) -> LayerRuns:
-    return LayerRuns("encoder.layer", len(config.windows))
+    return LayerRuns("encoder.layer", len(config.patterns))
 
 
 def names(config: EncoderConfig) -> tuple[Row, ...]:
@@ -203,11 +236,12 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
     rows += norm("mlm.norm", "mlm_norm")
     rows.append(Row(MLM_BIAS, "mlm_bias"))
     rows += linear("qa_outputs", "answer_span", TRANSPOSE)
-    for i, window in enumerate(config.windows):
+    rows += linear("pooler", "encoder/pooler", TRANSPOSE)
+    for i, pattern in enumerate(config.patterns):
         theirs = _runs(config).source(i)
         ours = f"encoder/stack/layers/period/layer_{i}/"
         kinds = ["query", "key", "value"]
-        if window is not None:
+        if isinstance(pattern, Window):
             kinds += [f"{kind}_global" for kind in kinds]
         for kind in kinds:
             rows += linear(

@@ -1,4 +1,4 @@
-"""Embeddings and layers of encoders with one sequence: BERT, RoBERTa, Longformer."""
+"""Embeddings and layers of encoders with one sequence: BERT and what grew from it."""
 
 from collections.abc import Callable
 
@@ -38,15 +38,17 @@ def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
 
 
 class TokenEmbeddings(nn.Module):
-    """Tokens + types + absolute positions, normalised, with dropout.
+    """Tokens + types + absolute positions, with dropout and norm.
 
     Attributes:
       vocab_size, num_types, num_positions: rows of the tables.
       embed_dim: width.
       position_offset: row of position 0; that before it is padding's, if there is one.
       stddev: of the tables' truncated normal.
-      dropout_rate: after the norm.
+      dropout_rate: after the norm, or before it.
       epsilon: of the norm.
+      dropout_first: before the norm (BigBird).
+      scale: of the tokens' rows.
     """
 
     vocab_size: int
@@ -57,6 +59,8 @@ class TokenEmbeddings(nn.Module):
     stddev: float
     dropout_rate: float
     epsilon: float
+    dropout_first: bool = False
+    scale: float = 1.0
     deterministic: bool = True
     dtype: jnp.dtype = jnp.float32
 
@@ -88,8 +92,11 @@ class TokenEmbeddings(nn.Module):
             types = jnp.zeros_like(tokens)
         if positions is None:
             positions = positions_of(example_ids, self.position_offset > 0)
-        x = self.token_embedder(tokens) + self.segment_embedder(types)
+        x = self.token_embedder(tokens) * self.scale + self.segment_embedder(types)
         x = x + self.position_embedder(positions + self.position_offset)
+        if self.dropout_first:
+            x = self.dropout(x, deterministic=self.deterministic)
+            return self.embed_norm(x)
         return self.dropout(self.embed_norm(x), deterministic=self.deterministic)
 
     def attend(self, x: jax.Array) -> jax.Array:
@@ -114,8 +121,13 @@ class EncoderLayer(nn.Module):
     deterministic: bool = True
 
     @nn.compact
-    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
-        """`[b, n, e]` -> the same shape."""
+    def __call__(
+        self,
+        x: jax.Array,
+        inputs: SequenceInputs,
+        random_blocks: jax.Array | None = None,
+    ) -> jax.Array:
+        """`[b, n, e]` -> the same shape; see `SelfAttention`."""
 
         def residual(x, y, name):
             y = nn.Dropout(self.dropout_rate)(y, deterministic=self.deterministic)
@@ -123,7 +135,8 @@ class EncoderLayer(nn.Module):
             return constrain(x, "batch", "length", "activation_embed")
 
         x = constrain(x, "batch", "length", "activation_embed")
-        x = residual(x, self.attention("attention")(x, inputs), "attention_norm")
+        y = self.attention("attention")(x, inputs, random_blocks)
+        x = residual(x, y, "attention_norm")
         x = residual(x, self.mlp("mlp")(x), "mlp_norm")
         self.sow("intermediates", "output", x)
         return x

@@ -1,4 +1,4 @@
-"""Self-attention of encoders with one sequence: of everything, or of windows."""
+"""Self-attention of encoders with one sequence: of everything, windows or blocks."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from flax import linen as nn
 from etc_jax import sharding
 from etc_jax.layers.common import Dense
 from etc_jax.ops import sequence
-from etc_jax.ops.attention import full, sliding_window
+from etc_jax.ops.attention import block_sparse, full, sliding_window
 from etc_jax.ops.attention.sliding_window import Globals
 
 
@@ -27,6 +27,28 @@ class Window(NamedTuple):
     causal: bool = False
 
 
+class Sparse(NamedTuple):
+    """Blocks that a layer's tokens see; see `block_sparse.attend`.
+
+    Sequences of no more than 5 + 2 * `num_random` blocks are attended whole.
+
+    Attributes:
+      block_size: tokens of a block.
+      num_random: blocks that each block sees besides.
+    """
+
+    block_size: int
+    num_random: int
+
+    def covers(self, length: int) -> bool:
+        """Whether a sequence is so short that it is attended whole."""
+        return length <= (5 + 2 * self.num_random) * self.block_size
+
+    def random_shape(self, length: int) -> tuple[int, int]:
+        """(blocks but the first and the last, `num_random`)."""
+        return -(-length // self.block_size) - 2, self.num_random
+
+
 class SequenceInputs(NamedTuple):
     """What every layer is told of a batch.
 
@@ -41,11 +63,14 @@ class SequenceInputs(NamedTuple):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention inside a sequence (Devlin et al. 2018; Beltagy et al. 2020).
+    """Multi-head attention inside a sequence.
+
+    Of everything (Devlin et al. 2018), of windows and global tokens (Beltagy et al.
+    2020), or of blocks (Zaheer et al. 2020).
 
     Attributes:
       num_heads, head_dim: of every projection.
-      window: None: all tokens see each other, and none is global.
+      pattern: what tokens see; None: each other, and none is global.
       stddev: of the kernels' truncated normal.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.sliding_window.attend`.
@@ -53,7 +78,7 @@ class SelfAttention(nn.Module):
 
     num_heads: int
     head_dim: int
-    window: Window | None = None
+    pattern: Window | Sparse | None = None
     stddev: float = 0.02
     dropout_rate: float = 0.0
     implementation: str = "auto"
@@ -82,9 +107,41 @@ class SelfAttention(nn.Module):
             self._project("value_global", x),
         )
 
+    def _of_whole(self, rows, random_blocks, options) -> jax.Array:
+        """Attention that needs the whole sequence on each device."""
+        if sharding.sequence_axis() is not None:
+            raise ValueError(
+                "mesh.sequence is more than 1, but attention of all tokens to all, or "
+                "of blocks, does not work on a split sequence; split over data, fsdp "
+                "or tensor"
+            )
+        n = rows[0].shape[1]
+        if self.pattern is None or self.pattern.covers(n):
+            return full.attend(*rows, **options)
+        if random_blocks is None:
+            shape = self.pattern.random_shape(n)
+            random_blocks = jnp.zeros((1, *shape), jnp.int32)
+        return block_sparse.attend(
+            *rows,
+            block_size=self.pattern.block_size,
+            random_blocks=random_blocks,
+            **options,
+        )
+
     @nn.compact
-    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
+    def __call__(
+        self,
+        x: jax.Array,
+        inputs: SequenceInputs,
+        random_blocks: jax.Array | None = None,
+    ) -> jax.Array:
         """`[b, n, e]` -> the same shape.
+
+        Args:
+          x: the layer's input.
+          inputs: of the batch.
+          random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: the
+            first block, `num_random` times.
 
         Raises:
           ValueError: if a sequence is split over devices that must be whole.
@@ -98,21 +155,16 @@ class SelfAttention(nn.Module):
             "dropout_rng": self.make_rng("dropout") if drop else None,
             "shards": sharding.ways("batch", "heads"),
         }
-        if self.window is None:
-            if sharding.sequence_axis() is not None:
-                raise ValueError(
-                    "mesh.sequence is more than 1, but attention of all tokens to all "
-                    "does not work on a split sequence; split over data, fsdp or tensor"
-                )
-            out = full.attend(*rows, **options)
-        else:
+        if isinstance(self.pattern, Window):
             out = sliding_window.attend(
                 *rows,
-                **self.window._asdict(),
+                **self.pattern._asdict(),
                 globals_=self._globals(x, inputs.global_index),
                 sequence_axis=sharding.sequence_axis(),
                 **options,
             )
+        else:
+            out = self._of_whole(rows, random_blocks, options)
         output = Dense(
             (x.shape[-1],),
             self.stddev,

@@ -26,11 +26,16 @@ class Period(nn.Module):
     layers: Sequence[Callable[[], nn.Module]]
 
     @nn.compact
-    def __call__(self, carry, shared):
-        """Applies the layers; `shared` is handed to each of them unchanged."""
-        for make in self.layers:
-            carry = make()(carry, shared)
+    def __call__(self, carry, shared, own=None):
+        """Applies the layers; see `Stack`, with `[layers, ...]` for `own`."""
+        for i, make in enumerate(self.layers):
+            carry = make()(carry, shared, *_of_layer(own, i))
         return carry
+
+
+def _of_layer(own, i: int) -> tuple:
+    """The last argument of layer `i`, if its layers have one."""
+    return () if own is None else (jax.tree.map(lambda x: x[i], own),)
 
 
 class _Step(nn.Module):
@@ -39,8 +44,9 @@ class _Step(nn.Module):
     make_layer: Callable[[], nn.Module]
 
     @nn.compact
-    def __call__(self, carry, shared):
-        return self.make_layer()(carry, shared), None
+    def __call__(self, carry, shared, own=None):
+        own = () if own is None else (own,)
+        return self.make_layer()(carry, shared, *own), None
 
 
 class Stack(nn.Module):
@@ -62,8 +68,14 @@ class Stack(nn.Module):
     remat_policy: str = "none"
 
     @nn.compact
-    def __call__(self, carry, shared):
-        """Applies the layers; `shared` is handed to each of them unchanged."""
+    def __call__(self, carry, shared, own=None):
+        """Applies the layers.
+
+        Args:
+          carry: what the first one is given.
+          shared: what is handed to each of them unchanged.
+          own: None, or arrays `[num_layers, ...]`: each layer is given its part.
+        """
         step = _Step
         if self.remat_policy != "none":
             step = nn.remat(
@@ -74,16 +86,18 @@ class Stack(nn.Module):
             )
         if not self.scan:
             for i in range(self.num_layers):
-                carry, _ = step(self.make_layer, name=f"layers_{i}")(carry, shared)
+                layer = step(self.make_layer, name=f"layers_{i}")
+                carry, _ = layer(carry, shared, *_of_layer(own, i))
             return carry
+        own = () if own is None else (own,)
         scanned = nn.scan(
             step,
             variable_axes={"params": 0, "intermediates": 0},
             split_rngs={"params": True, "dropout": True, "lsh": True},
-            in_axes=nn.broadcast,
+            in_axes=(nn.broadcast, *(0 for _ in own)),
             length=self.num_layers,
         )
-        carry, _ = scanned(self.make_layer, name="layers")(carry, shared)
+        carry, _ = scanned(self.make_layer, name="layers")(carry, shared, *own)
         return carry
 
 

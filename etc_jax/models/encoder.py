@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and Longformer: encoders of one sequence, and their heads."""
+"""BERT, RoBERTa, Longformer, BigBird: encoders of one sequence, and their heads."""
 
 import functools
 from typing import NamedTuple
@@ -10,11 +10,17 @@ from flax import linen as nn
 from etc_jax import registry, sharding
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.encoder import EncoderLayer, TokenEmbeddings
-from etc_jax.layers.self_attention import SelfAttention, SequenceInputs, Window
+from etc_jax.layers.self_attention import (
+    SelfAttention,
+    SequenceInputs,
+    Sparse,
+    Window,
+)
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder_config import (
     BertConfig,
+    BigBirdConfig,
     EncoderConfig,
     LongformerConfig,
     RobertaConfig,
@@ -24,6 +30,7 @@ from etc_jax.ops.chunked_loss import cross_entropy
 
 __all__ = [
     "BertConfig",
+    "BigBirdConfig",
     "Encoder",
     "EncoderConfig",
     "EncoderForMaskedLm",
@@ -38,14 +45,14 @@ def _norm(config: EncoderConfig, name: str | None = None) -> LayerNorm:
     return LayerNorm(config.layer_norm_epsilon, config.compute_dtype, name=name)
 
 
-def _layer(config: EncoderConfig, deterministic: bool, i: int, window: Window | None):
+def _layer(config: EncoderConfig, deterministic: bool, i: int, pattern):
     c = config
 
     def attention(name: str) -> SelfAttention:
         return SelfAttention(
             num_heads=c.num_heads,
             head_dim=c.attention_head_dim,
-            window=window,
+            pattern=pattern,
             stddev=c.initializer_range,
             dropout_rate=c.attention_dropout_rate,
             implementation=c.attention,
@@ -92,12 +99,14 @@ class Encoder(nn.Module):
             stddev=c.initializer_range,
             dropout_rate=c.dropout_rate,
             epsilon=c.layer_norm_epsilon,
+            dropout_first=c.dropout_first,
+            scale=c.token_scale,
             deterministic=self.deterministic,
             dtype=c.compute_dtype,
         )
         layers = [
-            _layer(c, self.deterministic, i, window)
-            for i, window in enumerate(c.windows)
+            _layer(c, self.deterministic, i, pattern)
+            for i, pattern in enumerate(c.patterns)
         ]
         self.stack = Stack(
             functools.partial(Period, tuple(layers), name="period"),
@@ -105,6 +114,8 @@ class Encoder(nn.Module):
             c.scan_layers,
             c.remat_policy,
         )
+        if c.pooler:
+            self.pooler = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
 
     def __call__(
         self,
@@ -114,6 +125,7 @@ class Encoder(nn.Module):
         types: jax.Array | None = None,
         positions: jax.Array | None = None,
         global_index: jax.Array | None = None,
+        random_blocks: jax.Array | None = None,
     ) -> jax.Array:
         """Encodes a batch of any length up to max_length.
 
@@ -126,6 +138,8 @@ class Encoder(nn.Module):
             `layers.encoder.positions_of`.
           global_index: int `[b, g]`, where the global tokens of a Longformer stand, no
             place twice, -1 for none; None: no token is global.
+          random_blocks: int `[layers, heads or 1, blocks - 2, num_random_blocks]` of a
+            BigBird, see `block_sparse.attend`; None: the first block, so many times.
 
         Returns:
           `[b, n, embed_dim]` in the compute dtype.
@@ -141,16 +155,29 @@ class Encoder(nn.Module):
                 f"the input has {n} tokens, but max_length is "
                 f"{self.config.max_length}; cut it, or stretch the positions"
             )
-        if global_index is not None and self.config.windows[0] is None:
-            raise ValueError(
-                "global_index is given, but all tokens of this model see each other; "
-                "leave it out"
-            )
+        first = self.config.patterns[0]
+        for name, given, kind in (
+            ("global_index", global_index, Window),
+            ("random_blocks", random_blocks, Sparse),
+        ):
+            if given is not None and not isinstance(first, kind):
+                raise ValueError(
+                    f"{name} is given, which the attention of a "
+                    f"{type(self.config).__name__} of this kind does not read; leave "
+                    "it out"
+                )
         if example_ids is None:
             example_ids = jnp.ones_like(tokens, jnp.int32)
         x = self.embeddings(tokens, example_ids, types, positions)
         self.sow("intermediates", "embedded", x)
-        return self.stack(x, SequenceInputs(example_ids, global_index))
+        own = None
+        if random_blocks is not None:
+            runs = self.config.num_layers // len(self.config.patterns)
+            own = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
+        x = self.stack(x, SequenceInputs(example_ids, global_index), own)
+        if self.config.pooler and self.is_initializing():
+            self.pooler(x[:, 0])
+        return x
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:
         """`[..., embed_dim]` -> logits by the token table."""
@@ -160,6 +187,7 @@ class Encoder(nn.Module):
 @registry.register("masked_lm_model", "bert")
 @registry.register("masked_lm_model", "roberta")
 @registry.register("masked_lm_model", "longformer")
+@registry.register("masked_lm_model", "big_bird")
 class EncoderForMaskedLm(nn.Module):
     """The encoder with logits over the vocabulary, by the table of its tokens.
 

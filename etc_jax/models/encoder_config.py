@@ -1,4 +1,4 @@
-"""Sizes and choices of encoders with one sequence: BERT, RoBERTa, Longformer."""
+"""Sizes and choices of encoders with one sequence: BERT and what grew from it."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from etc_jax import registry
-from etc_jax.layers.self_attention import Window
+from etc_jax.layers.self_attention import Sparse, Window
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.models.config_problems import (
     choice_problems,
@@ -62,6 +62,16 @@ class EncoderConfig:
     attention: str = "auto"
 
     head_dim: ClassVar[None] = None
+    # Dropout before the norm of the embeddings.
+    dropout_first: ClassVar[bool] = False
+    # A map of the first row that classifiers read; weights of models without one have
+    # it all the same.
+    pooler: ClassVar[bool] = False
+
+    @property
+    def token_scale(self) -> float:
+        """What the rows of the token table are multiplied by."""
+        return 1.0
 
     @property
     def attention_head_dim(self) -> int:
@@ -78,7 +88,7 @@ class EncoderConfig:
         return jnp.dtype(self.dtype)
 
     @property
-    def windows(self) -> tuple[Window | None, ...]:
+    def patterns(self) -> tuple[Window | Sparse | None, ...]:
         """What tokens see in each layer of a run that is repeated."""
         return (None,)
 
@@ -142,7 +152,7 @@ class LongformerConfig(RobertaConfig):
     causal: bool = False
 
     @property
-    def windows(self) -> tuple[Window, ...]:
+    def patterns(self) -> tuple[Window, ...]:
         steps = self.attention_dilation or (1,) * len(self.attention_window)
         return tuple(
             Window(width // 2, step, self.causal)
@@ -179,3 +189,45 @@ class LongformerConfig(RobertaConfig):
                     f"has {step!r}; expected a number of 1 or more, or one for each of "
                     f"the {self.num_heads} heads",
                 )
+
+
+@registry.register("model_config", "big_bird")
+@dataclasses.dataclass(frozen=True)
+class BigBirdConfig(EncoderConfig):
+    """A BigBird (Zaheer et al. 2020): BERT with block-sparse attention.
+
+    Attributes:
+      pattern: "block_sparse", or "full": all tokens see each other.
+      block_size: tokens of a block.
+      num_random_blocks: blocks that each block sees besides its neighbours and the
+        ends: those that a batch names, or the first one so many times, as transformers
+        evaluates. Sequences of 5 blocks and twice as many are attended whole.
+      rescale_embeddings: rows of the token table are multiplied by sqrt(embed_dim).
+    """
+
+    dropout_first: ClassVar[bool] = True
+    pooler: ClassVar[bool] = True
+
+    vocab_size: int = 50358
+    max_length: int = 4096
+    activation: str = "gelu"
+    pattern: str = "block_sparse"
+    block_size: int = 64
+    num_random_blocks: int = 3
+    rescale_embeddings: bool = False
+
+    @property
+    def token_scale(self) -> float:
+        return self.embed_dim**0.5 if self.rescale_embeddings else 1.0
+
+    @property
+    def patterns(self) -> tuple[Sparse | None, ...]:
+        if self.pattern == "full":
+            return (None,)
+        return (Sparse(self.block_size, self.num_random_blocks),)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        yield from too_small(self, ("block_size",), 1)
+        yield from too_small(self, ("num_random_blocks",), 0)
+        yield from choice_problems(self, {"pattern": ("block_sparse", "full")})

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and Longformer to transformers and back; the same figures there."""
+"""Encoders to transformers and back; the same figures there."""
 
 import dataclasses
 import json
@@ -13,6 +13,7 @@ from etc_jax.conversion.engine import ConversionError
 from etc_jax.data.global_tokens import global_index
 from etc_jax.models.encoder import (
     BertConfig,
+    BigBirdConfig,
     EncoderForMaskedLm,
     LongformerConfig,
     RobertaConfig,
@@ -31,6 +32,8 @@ CONFIGS = {
     "roberta": RobertaConfig(**SIZES, num_types=2),
     "longformer": LongformerConfig(**SIZES, attention_window=(4, 8)),
     "longformer of one window": LongformerConfig(**SIZES, attention_window=(8,)),
+    "big_bird": BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1),
+    "big_bird of all": BigBirdConfig(**SIZES, pattern="full", rescale_embeddings=True),
 }
 
 
@@ -110,6 +113,7 @@ def test_missing_and_extra_tensors_are_listed():
         ({"attention_window": [4, 6]}, "2 entries for 4 layers"),
         ({"attention_window": 7}, "expected even numbers"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        ({"attention_type": "sparse"}, "attention_type is 'sparse'; expected one of"),
         ({"attention_mode": "sliding_chunks"}, "counts one side"),
         ({"attention_mode": "sliding_chunks_no_overlap"}, "no counterpart"),
         ({"position_embedding_type": "relative_key"}, "only 'absolute'"),

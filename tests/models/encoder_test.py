@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and Longformer as modules."""
+"""BERT, RoBERTa, Longformer and BigBird as modules."""
 
 import dataclasses
 import functools
@@ -10,8 +10,10 @@ import pytest
 
 from etc_jax import registry, sharding
 from etc_jax.layers.encoder import positions_of
+from etc_jax.layers.stack import unstack_layers
 from etc_jax.models.encoder import (
     BertConfig,
+    BigBirdConfig,
     EncoderForMaskedLm,
     EncoderForSpans,
     LongformerConfig,
@@ -33,6 +35,7 @@ CONFIGS = {
     "bert": BertConfig(**SIZES),
     "roberta": RobertaConfig(**SIZES),
     "longformer": LONGFORMER,
+    "big_bird": BigBirdConfig(**SIZES, block_size=2, num_random_blocks=1),
 }
 
 
@@ -74,7 +77,8 @@ def test_positions_count_from_the_start_of_an_example(ids, of_bert, of_roberta):
     np.testing.assert_array_equal(positions_of(ids, True), [of_roberta])
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+# Blocks of BigBird are cut wherever an example begins.
+@pytest.mark.parametrize("name", ["bert", "roberta", "longformer"])
 def test_packed_examples_are_as_if_alone(name):
     config = CONFIGS[name]
     tokens = random_tokens(1, 19)
@@ -146,7 +150,7 @@ def test_losses_are_those_of_the_logits(name):
 @pytest.mark.parametrize("change", [{"remat_policy": "full"}, {"attention": "dense"}])
 def test_how_it_is_computed_changes_nothing(name, change):
     config = CONFIGS[name]
-    tokens = random_tokens(1, 13)
+    tokens = random_tokens(1, 17)
     got = apply(
         dataclasses.replace(config, **change), tokens, params=random_params(config)
     )
@@ -154,13 +158,16 @@ def test_how_it_is_computed_changes_nothing(name, change):
 
 
 @pytest.mark.parametrize(
-    "mesh", [{"data": 2, "fsdp": 2, "tensor": 2}, {"sequence": 4, "tensor": 2}], ids=str
+    "name, mesh",
+    [
+        ("roberta", {"data": 2, "fsdp": 2, "tensor": 2}),
+        ("big_bird", {"data": 2, "fsdp": 2, "tensor": 2}),
+        ("longformer", {"data": 2, "fsdp": 2, "tensor": 2}),
+        ("longformer", {"sequence": 4, "tensor": 2}),
+    ],
 )
-@pytest.mark.parametrize("name", ["roberta", "longformer"])
 def test_a_mesh_changes_nothing(name, mesh):
     config = CONFIGS[name]
-    if "sequence" in mesh and name != "longformer":
-        pytest.skip("attention of all to all needs the whole sequence")
     tokens, params = random_tokens(4, 39), random_params(config)
     more = {}
     if name == "longformer":
@@ -198,6 +205,34 @@ def test_spans_have_two_logits_for_each_token():
     assert np.abs(out.start - out.end).max() > 0
 
 
+def test_each_layer_of_bigbird_has_blocks_of_its_own():
+    config = CONFIGS["big_bird"]
+    # Large enough for the first layer to show in the logits.
+    params = jax.tree.map(lambda x: 2 * x, random_params(config))
+    tokens = random_tokens(1, 19)
+    ids = np.random.default_rng(0).integers(0, 10, (4, 2, 8, 1)).astype(np.int32)
+    given = apply(config, tokens, params=params, random_blocks=ids)
+    unrolled = dataclasses.replace(config, scan_layers=False)
+    stack = unstack_layers(params["encoder"]["stack"])
+    apart = params | {"encoder": params["encoder"] | {"stack": stack}}
+    got = apply(unrolled, tokens, params=apart, random_blocks=ids)
+    np.testing.assert_allclose(got, given, atol=1e-4)
+    for layer in range(4):
+        other = ids.copy()
+        other[layer] = (other[layer] + 1) % 10
+        changed = apply(config, tokens, params=params, random_blocks=other)
+        assert np.abs(changed - given).max() > 1e-3
+    # None is the first block; a sequence of 7 blocks or fewer is attended whole.
+    first = apply(config, tokens, random_blocks=np.zeros_like(ids))
+    np.testing.assert_allclose(apply(config, tokens), first, atol=2e-5)
+    whole = dataclasses.replace(config, pattern="full")
+    short = apply(config, tokens[:, :14])
+    same = apply(whole, tokens[:, :14], params=random_params(config))
+    np.testing.assert_allclose(short, same, atol=2e-5)
+    long = apply(whole, tokens, params=random_params(config))
+    assert np.abs(long - apply(config, tokens)).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -225,7 +260,9 @@ def test_configs_that_cannot_be_are_told(change, message):
 def test_inputs_that_do_not_fit_are_told():
     with pytest.raises(ValueError, match="41 tokens, but max_length is 40"):
         apply(CONFIGS["roberta"], random_tokens(1, 41))
-    with pytest.raises(ValueError, match="all tokens of this model see each other"):
+    with pytest.raises(ValueError, match="global_index is given, which .* BertConfig"):
         apply(CONFIGS["bert"], random_tokens(1, 4), global_index=np.zeros((1, 1)))
+    with pytest.raises(ValueError, match="random_blocks is given, which .* Longformer"):
+        apply(LONGFORMER, random_tokens(1, 4), random_blocks=np.zeros((4, 1, 2, 1)))
     with pytest.raises(ValueError, match=r"expected \[batch, n\]"):
         apply(CONFIGS["bert"], random_tokens(4))

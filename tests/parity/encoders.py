@@ -1,4 +1,4 @@
-"""Golden cases of transformers' BERT, RoBERTa and Longformer."""
+"""Golden cases of transformers' BERT, RoBERTa, Longformer and BigBird."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,11 @@ import numpy as np
 
 from etc_jax.conversion.encoder import config_from_hf, export_hf, import_hf
 from etc_jax.data.global_tokens import global_index
-from etc_jax.models.encoder import EncoderForMaskedLm, EncoderForSpans
+from etc_jax.models.encoder import (
+    EncoderForMaskedLm,
+    EncoderForSpans,
+    LongformerConfig,
+)
 from parity.cases import Case
 from parity.peers import Comparison, Peer, check_export, token_loss, value_and_grad
 
@@ -16,7 +20,7 @@ def _hidden(config, found) -> list[np.ndarray]:
     encoder = found["encoder"]
     (embeddings,) = encoder["embedded"]
     period = encoder["stack"]["layers"]["period"]
-    kinds = [period[f"layer_{i}"]["output"][0] for i in range(len(config.windows))]
+    kinds = [period[f"layer_{i}"]["output"][0] for i in range(len(config.patterns))]
     layers = [kind[run] for run in range(kinds[0].shape[0]) for kind in kinds]
     return [embeddings, *layers]
 
@@ -32,6 +36,9 @@ def _run(case: Case, model_class: type, logits_fn, loss_fn) -> float:
     is_global = peer.take("global_attention_mask")
     if is_global is not None:
         inputs["global_index"] = global_index(is_global * mask)
+    drawn = peer.take("rand_attn")
+    if drawn is not None:
+        inputs["random_blocks"] = drawn
     targets = {name: peer.take(name) for name in list(peer.inputs)}
     abstract = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
     params, _ = import_hf(peer.weights, config, abstract)
@@ -48,7 +55,8 @@ def _run(case: Case, model_class: type, logits_fn, loss_fn) -> float:
 
     out, found = run(params)
     # What becomes of padding is defined where it sees nothing: in windows.
-    compared = np.ones_like(mask) if config.windows[0] else mask
+    windows = isinstance(config, LongformerConfig)
+    compared = np.ones_like(mask) if windows else mask
     compare = Comparison(peer.outputs, compared)
     for i, x in enumerate(_hidden(config, found["intermediates"])):
         compare.rows(f"hidden_states.{i}", x)

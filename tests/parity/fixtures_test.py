@@ -26,6 +26,7 @@ RUNNERS = {
     "BertForMaskedLM": encoders.run_masked_lm,
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
+    "BigBirdForMaskedLM": encoders.run_masked_lm,
     "LongformerForMaskedLM": encoders.run_masked_lm,
     "LongformerForQuestionAnswering": encoders.run_spans,
     "NQ and HotpotQA heads": multihop_heads.run_answers,
@@ -52,7 +53,6 @@ NOT_BUILT = frozenset(
     {
         # Peers, by model class.
         "BartForConditionalGeneration",
-        "BigBirdForMaskedLM",
         "Enc",
         "LEDForConditionalGeneration",
         "LongT5ForConditionalGeneration",
