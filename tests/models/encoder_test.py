@@ -216,12 +216,12 @@ def test_each_layer_of_bigbird_has_blocks_of_its_own():
     stack = unstack_layers(params["encoder"]["stack"])
     apart = params | {"encoder": params["encoder"] | {"stack": stack}}
     got = apply(unrolled, tokens, params=apart, random_blocks=ids)
-    np.testing.assert_allclose(got, given, atol=1e-4)
+    np.testing.assert_allclose(got, given, atol=5e-5)
     for layer in range(4):
         other = ids.copy()
         other[layer] = (other[layer] + 1) % 10
         changed = apply(config, tokens, params=params, random_blocks=other)
-        assert np.abs(changed - given).max() > 1e-3
+        assert np.abs(changed - given).max() > 2e-4
     # None is the first block; a sequence of 7 blocks or fewer is attended whole.
     first = apply(config, tokens, random_blocks=np.zeros_like(ids))
     np.testing.assert_allclose(apply(config, tokens), first, atol=2e-5)
@@ -230,7 +230,7 @@ def test_each_layer_of_bigbird_has_blocks_of_its_own():
     same = apply(whole, tokens[:, :14], params=random_params(config))
     np.testing.assert_allclose(short, same, atol=2e-5)
     long = apply(whole, tokens, params=random_params(config))
-    assert np.abs(long - apply(config, tokens)).max() > 1e-3
+    assert np.abs(long - apply(config, tokens)).max() > 2e-4
 
 
 @pytest.mark.parametrize(
