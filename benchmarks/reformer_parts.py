@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 
 from benchmarks.sides_jax import Compiled, with_gradient
-from etc_jax.conversion.hugging_face import FAMILIES
+from etc_jax.conversion import reformer
 from etc_jax.layers.chunked_attention import ChunkedAttention, LshAttention, Sequence
 from etc_jax.models.reformer import ReformerConfig, ReformerLm
 from etc_jax.ops.attention import lsh
@@ -120,7 +120,7 @@ def random_params(config: ReformerConfig, seed: int = 0) -> dict[str, Any]:
         values = _STDDEV * rng.standard_normal(x.shape, np.float32)
         return values + (path[-1].key == "scale")
 
-    abstract = FAMILIES["reformer"].abstract(config)
+    abstract = reformer.shapes(config)
     params = jax.tree_util.tree_map_with_path(draw, abstract)
     # transformers 5 keeps this bias and does not add it.
     params["logits"]["bias"] = np.zeros_like(params["logits"]["bias"])
