@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from etc_jax.layers.common import LayerNorm, Mlp, truncated_normal
@@ -37,6 +38,25 @@ def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
     return jnp.where(real, count - first, -1) if real_only else count - first
 
 
+def sinusoids(positions: jax.Array, width: int) -> jax.Array:
+    """Positions as sines and cosines of growing wavelengths.
+
+    Vaswani et al. 2017, section 3.5, but all sines before all cosines: only the order
+    of the features differs.
+
+    Args:
+      positions: int `[b, n]`.
+      width: features, an even number.
+
+    Returns:
+      float32 `[b, n, width]`.
+    """
+    half = width // 2
+    rates = np.float32(10_000.0 ** (-np.arange(half) / half))
+    angles = positions[..., None].astype(jnp.float32) * rates[None, None]
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+
+
 class TokenEmbeddings(nn.Module):
     """Tokens + types + absolute positions, with dropout and norm.
 
@@ -49,6 +69,7 @@ class TokenEmbeddings(nn.Module):
       epsilon: of the norm.
       dropout_first: before the norm (BigBird).
       scale: of the tokens' rows.
+      position_kind: "learnt", by their table; "sinusoidal", see `sinusoids`; "none".
     """
 
     vocab_size: int
@@ -61,6 +82,7 @@ class TokenEmbeddings(nn.Module):
     epsilon: float
     dropout_first: bool = False
     scale: float = 1.0
+    position_kind: str = "learnt"
     deterministic: bool = True
     dtype: jnp.dtype = jnp.float32
 
@@ -72,7 +94,8 @@ class TokenEmbeddings(nn.Module):
 
         self.token_embedder = table(self.vocab_size)
         self.segment_embedder = table(self.num_types)
-        self.position_embedder = table(self.num_positions)
+        if self.position_kind == "learnt":
+            self.position_embedder = table(self.num_positions)
         self.embed_norm = LayerNorm(self.epsilon, self.dtype)
         self.dropout = nn.Dropout(self.dropout_rate)
 
@@ -93,7 +116,10 @@ class TokenEmbeddings(nn.Module):
         if positions is None:
             positions = positions_of(example_ids, self.position_offset > 0)
         x = self.token_embedder(tokens) * self.scale + self.segment_embedder(types)
-        x = x + self.position_embedder(positions + self.position_offset)
+        if self.position_kind == "learnt":
+            x = x + self.position_embedder(positions + self.position_offset)
+        elif self.position_kind == "sinusoidal":
+            x = x + sinusoids(positions, self.embed_dim).astype(self.dtype)
         if self.dropout_first:
             x = self.dropout(x, deterministic=self.deterministic)
             return self.embed_norm(x)

@@ -107,6 +107,18 @@ class SelfAttention(nn.Module):
             self._project("value_global", x),
         )
 
+    def _check_mesh(self, inputs: SequenceInputs) -> None:
+        steps = self.pattern.dilation
+        differ = not isinstance(steps, int) and len(set(steps)) > 1
+        split = [sharding.ways(axis) > 1 for axis in ("batch", "heads", "length")]
+        if differ and all(split) and inputs.global_index is not None:
+            # XLA's partitioner ends the process with a failed check.
+            raise ValueError(
+                "heads of different dilation, with global tokens, do not work on a "
+                "mesh that splits batch, heads and sequence; leave mesh.tensor or "
+                "mesh.sequence at 1"
+            )
+
     def _of_whole(self, rows, random_blocks, options) -> jax.Array:
         """Attention that needs the whole sequence on each device."""
         if sharding.sequence_axis() is not None:
@@ -156,6 +168,7 @@ class SelfAttention(nn.Module):
             "shards": sharding.ways("batch", "heads"),
         }
         if isinstance(self.pattern, Window):
+            self._check_mesh(inputs)
             out = sliding_window.attend(
                 *rows,
                 **self.pattern._asdict(),

@@ -89,15 +89,17 @@ def _side_by_side(parts, shape):
     batch, rows = shape
 
     def joined(arrays):
-        whole = [jnp.broadcast_to(x, (batch, rows, x.shape[-1])) for x in arrays]
+        # A label may be one for all.
+        whole = [jnp.broadcast_to(x, (batch, rows, keys)) for x, keys in arrays]
         return jnp.concatenate(whole, axis=-1)
 
     # A key set without keys needs no labels.
-    labels = [x for mask, x in parts if mask.shape[-1]]
-    given = [x for x in labels if x is not None]
+    labels = [(x, mask.shape[-1]) for mask, x in parts if mask.shape[-1]]
+    given = [pair for pair in labels if pair[0] is not None]
     if given and len(given) < len(labels):
         raise ValueError("labels are given for one of two key sets; give both or none")
-    return joined([mask for mask, _ in parts]), joined(given) if given else None
+    masks = joined([(mask, mask.shape[-1]) for mask, _ in parts])
+    return masks, joined(given) if given else None
 
 
 def attend(query, key, value, tables, pairs: dict, dropout=None):

@@ -188,7 +188,10 @@ def _attend(
         heads = np.flatnonzero([x == step for x in dilation])
 
         def of_heads(x, heads=heads):
-            return x if len(heads) == len(dilation) else jnp.take(x, heads, axis=2)
+            if len(heads) == len(dilation):
+                return x
+            # Not a gather, which XLA cannot split over heads beside two other axes.
+            return jnp.stack([x[:, :, i] for i in heads], axis=2)
 
         out = _windows(
             *map(of_heads, (query, key, value)),
