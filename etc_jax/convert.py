@@ -23,9 +23,14 @@
     python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
     python -m etc_jax.convert --to_hf=models/longformer --out=back
 
-        A masked language model of Hugging Face's BERT, RoBERTa, Longformer or BigBird,
-        or a Reformer, and back: from a model that this command wrote, a run or one of
-        its checkpoints. No bit is lost.
+        A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
+        it has, and back: from a model that this command wrote, a run or one of its
+        checkpoints. No bit is lost.
+
+    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+        --max_length=4096 --window=512 --out=roberta-4096
+
+        A BERT or RoBERTa made long; see `etc_jax.convert extend --help`.
 
     python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
         --config=configs/reformer_enwik8.py --config.model.vocab_size=320
@@ -40,9 +45,9 @@
         etc_jax.predict, without the optimizer. Without --step the newest checkpoint.
 
 The folder holds model.json, params.safetensors and report.json, which tells what every
-array was made of, what is new and what was left over; from a lift or an export also
-tokenizer.json, if there was a vocabulary; of --to_hf, config.json and
-model.safetensors. It appears whole or not at all.
+array was made of, what is new and what was left over; also tokenizer.json, if there was
+a vocabulary; of --to_hf, config.json and model.safetensors. It appears whole or not at
+all.
 """
 
 import argparse
@@ -50,23 +55,30 @@ import dataclasses
 import functools
 import pathlib
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import jax
 from absl import flags
 from ml_collections import config_flags
 
+from etc_jax import extend
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.conversion import bert, etc_heads, hugging_face, native, trax_reformer
+from etc_jax.conversion import (
+    bert,
+    etc_heads,
+    hugging_face,
+    native,
+    trax_reformer,
+)
 from etc_jax.conversion.config_file import read_config_file
 from etc_jax.conversion.engine import Report
 from etc_jax.conversion.etc_official import config_from_official, import_official
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
-from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.extend import saved_tokenizer
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import finetuning
@@ -167,9 +179,8 @@ _FLAGS = {
 }
 
 
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """(flags, those of the config file)."""
-    argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser()
     # ml_collections reads the config file and its changes.
     config_argv = [a for a in argv if a.startswith((_FILE, "--config."))]
@@ -334,26 +345,10 @@ def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
         params,
         config,
         about,
-        files=_tokenizer_of(args.lift),
+        files=saved_tokenizer(args.lift),
         overwrite=args.overwrite,
     )
     return "\n".join([report.text(), *_changed(asked, config)])
-
-
-def _tokenizer_of(folder: str) -> dict[str, bytes]:
-    """The vocabulary in the folder, as a file beside the model; {} if there is none.
-
-    Data for the model is prepared with it, and a run that starts from the model
-    compares its own with it.
-    """
-    try:
-        tokenizer = open_tokenizer(folder)
-    except FileNotFoundError:
-        return {}
-    with tempfile.TemporaryDirectory() as place:
-        path = pathlib.Path(place) / TOKENIZER
-        tokenizer.save(path)
-        return {TOKENIZER: path.read_bytes()}
 
 
 def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
@@ -369,7 +364,7 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 def convert_hf(args: argparse.Namespace) -> str:
     """A model of Hugging Face -> a saved model; what to tell about it."""
     params, config, report = hugging_face.read(args.hf)
-    return _save(args, "hf", params, config, report)
+    return _save(args, "hf", params, config, report, saved_tokenizer(args.hf))
 
 
 def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
@@ -381,11 +376,18 @@ def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
     return _save(args, "trax", params, config, report)
 
 
-def _save(args: argparse.Namespace, mode: str, params, config, report: Report) -> str:
+def _save(
+    args: argparse.Namespace,
+    mode: str,
+    params,
+    config,
+    report: Report,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> str:
     """Saves a model that was imported whole; what to tell about it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
     about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded}
-    native.save(args.out, params, config, about, overwrite=args.overwrite)
+    native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return f"{len(loaded)} arrays of {type(config).__name__}"
 
 
@@ -402,6 +404,9 @@ def convert_to_hf(args: argparse.Namespace) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    if argv[:1] == ["extend"]:
+        return extend.main(argv[1:])
     args, config_argv = _parse(argv)
     # Copying needs no accelerator, and must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")

@@ -1,9 +1,9 @@
 """BERT and RoBERTa as Hugging Face writes them: config, weights, names.
 
-A folder holds `config.json` and safetensors. Weights are read under one set of names,
-whatever the checkpoint calls them: those of the body without `bert.` or `roberta.`, as
-`encoder.layer.0.output.dense.weight`, and those of the head of masked language
-modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
+A folder holds `config.json` and weights (`weight_files`). These are read under one set
+of names, whatever the checkpoint calls them: those of the body without `bert.` or
+`roberta.`, as `encoder.layer.0.output.dense.weight`, and those of the head of masked
+language modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from etc_jax.conversion.engine import (
     split_first,
     split_last,
 )
-from etc_jax.conversion.safetensors_io import SafetensorsFiles
+from etc_jax.conversion.weight_files import open_weights
 
 TOKENS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -94,7 +94,7 @@ _ORIGINALS = {
     ),
 }
 # What a checkpoint calls as this module does.
-_HEADS = ("qa_outputs.",)
+_HEADS = ("qa_outputs.", "qa_classifier.", "classifier.", "cls.")
 # The first checkpoints name the parts of a norm as TensorFlow did.
 _OLD_NORMS = {".gamma": ".weight", ".beta": ".bias"}
 
@@ -214,8 +214,10 @@ def _our_name(original: str, family: str) -> str:
     return name
 
 
-def original_name(name: str, family: str) -> str:
-    """The inverse of what `BertWeights` does to a name."""
+def original_name(name: str, family: str | None) -> str:
+    """The inverse of what `BertWeights` does to a name; None: of a body alone."""
+    if family is None:
+        return name
     for pattern, replacement in _ORIGINALS[family]:
         if re.fullmatch(pattern, name):
             return re.sub(pattern, replacement, name)
@@ -248,7 +250,7 @@ def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:
       ValueError: if something is missing, damaged or of another kind of model.
     """
     config = read_config(folder)
-    return BertCheckpoint(config, BertWeights(SafetensorsFiles(folder), config.family))
+    return BertCheckpoint(config, BertWeights(open_weights(folder), config.family))
 
 
 def linear(source: str, target: str, kernel, bias=None) -> tuple[Row, Row]:

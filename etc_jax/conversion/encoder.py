@@ -1,19 +1,22 @@
 """BERT, RoBERTa, Longformer and BigBird as Hugging Face writes them, both ways.
 
 Weights go by the names of `conversion.bert`, which are those of the body without the
-family's prefix.
+family's prefix. What heads there are is told by the name of the class in config.json,
+or else by the weights; a pooler, and BERT's head for the next sentence, come along
+wherever a checkpoint has them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.conversion.bert import (
-    ACTIVATIONS,
     DECODER,
     DECODER_BIAS,
     MLM_BIAS,
@@ -26,6 +29,7 @@ from etc_jax.conversion.bert import (
     norm,
     original_name,
 )
+from etc_jax.conversion.encoder_config import config_to_hf, family_of
 from etc_jax.conversion.engine import (
     TRANSPOSE,
     LayerRuns,
@@ -35,185 +39,114 @@ from etc_jax.conversion.engine import (
     compose,
     export_params,
     import_params,
-    shortest_run,
     split_first,
     split_last,
 )
 from etc_jax.layers.self_attention import Window
-from etc_jax.models.encoder_config import (
-    BertConfig,
-    BigBirdConfig,
-    EncoderConfig,
-    LongformerConfig,
-    RobertaConfig,
+from etc_jax.models.encoder import EncoderForMaskedLm
+from etc_jax.models.encoder_config import BigBirdConfig, EncoderConfig
+from etc_jax.models.encoder_heads import (
+    EncoderForChoices,
+    EncoderForLabels,
+    EncoderForSpans,
+    EncoderForTokenLabels,
+    EncoderWithoutHead,
 )
 
-CONFIGS: dict[str, type[EncoderConfig]] = {
-    "bert": BertConfig,
-    "roberta": RobertaConfig,
-    "longformer": LongformerConfig,
-    "big_bird": BigBirdConfig,
-}
 _CLASSES = {
     "bert": "Bert",
     "roberta": "Roberta",
     "longformer": "Longformer",
     "big_bird": "BigBird",
 }
-# What BigBird calls its attention -> what it is called here.
-_ATTENTIONS = {"block_sparse": "block_sparse", "original_full": "full"}
-
-# Keys of config.json -> fields, of one meaning.
-_SAME = {
-    "vocab_size": "vocab_size",
-    "type_vocab_size": "num_types",
-    "hidden_size": "embed_dim",
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "intermediate_size": "mlp_dim",
-    "hidden_dropout_prob": "dropout_rate",
-    "attention_probs_dropout_prob": "attention_dropout_rate",
-    "initializer_range": "initializer_range",
-    "layer_norm_eps": "layer_norm_epsilon",
+# Ends of the names of transformers' classes -> a parameter that only these models have.
+_HEADS = {
+    "ForPreTraining": "next_sentence",
+    "ForMaskedLM": "mlm_bias",
+    "ForQuestionAnswering": "answer_span",
+    "ForSequenceClassification": "label_out",
+    "ForTokenClassification": "token_label_out",
+    "ForMultipleChoice": "choice_out",
+    "Model": "encoder",
 }
-# What transformers takes where a config.json is silent.
-_DEFAULTS = {
-    "vocab_size": 30522,
-    "type_vocab_size": 2,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "initializer_range": 0.02,
-    "layer_norm_eps": 1e-12,
-    "pad_token_id": 1,
-    "attention_window": 512,
-}
-_DEFAULTS_OF_BIGBIRD = {
-    "vocab_size": 50358,
-    "hidden_act": "gelu_new",
-    "max_position_embeddings": 4096,
-    "attention_type": "block_sparse",
-    "block_size": 64,
-    "num_random_blocks": 3,
-    "rescale_embeddings": False,
-}
-# Key -> the value that these models have a counterpart of.
-_ONLY = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-    "use_bias": True,
-}
+_POOLER = re.compile(r"pooler\.(dense\.)?weight")
+_NEXT_SENTENCE = "cls.seq_relationship"
+# Where a weight of the last layer tells the number of labels.
+_LABELS = ("classifier.out_proj.bias", "classifier.bias")
 
 
-def family_of(config: EncoderConfig) -> str:
-    """What Hugging Face calls the family of a config."""
-    return next(name for name, cls in CONFIGS.items() if type(config) is cls)
-
-
-def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
-    """Reads the dict of a `config.json`.
+def _head(values: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> str:
+    """The end of a class's name, of `_HEADS`.
 
     Raises:
-      ValueError: naming everything that has no counterpart.
+      ValueError: if the config names a class of another kind, or none and there is a
+        classifier, which may be of sequences, tokens or choices.
     """
-    if problems := list(_config_problems(values)):
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
-    family = values["model_type"]
-    more = _DEFAULTS_OF_BIGBIRD if family == "big_bird" else {}
-    values = {**_DEFAULTS, **more, **values}
-    fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
-    fields["activation"] = ACTIVATIONS[values["hidden_act"]]
-    offset = 0
-    if issubclass(CONFIGS[family], RobertaConfig):
-        fields["pad_id"] = values["pad_token_id"]
-        offset = fields["pad_id"] + 1
-    if family == "longformer":
-        windows = values["attention_window"]
-        if isinstance(windows, int):
-            windows = [windows]
-        elif len(windows) != fields["num_layers"]:
-            raise ValueError(
-                f"attention_window has {len(windows)} entries for "
-                f"{fields['num_layers']} layers; expected one for each layer"
-            )
-        fields["attention_window"] = shortest_run(windows)
-    if family == "big_bird":
-        fields["pattern"] = _ATTENTIONS[values["attention_type"]]
-        for name in ("block_size", "num_random_blocks", "rescale_embeddings"):
-            fields[name] = values[name]
-    fields["max_length"] = values["max_position_embeddings"] - offset
-    config = CONFIGS[family](**fields)
-    if problems := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
-    return config
-
-
-def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    family = values.get("model_type")
-    if family not in CONFIGS:
-        yield f"model_type is {family!r}; expected one of {', '.join(CONFIGS)}"
-    activation = values.get("hidden_act", _DEFAULTS["hidden_act"])
-    if activation not in ACTIVATIONS:
-        yield f"hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
-    for key, expected in _ONLY.items():
-        if values.get(key, expected) != expected:
-            yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
-    kind = values.get("attention_type", "block_sparse")
-    if kind not in _ATTENTIONS:
-        yield f"attention_type is {kind!r}; expected one of {', '.join(_ATTENTIONS)}"
-    if values.get("attention_mode", "") not in ("", "tvm", "sliding_chunks"):
-        yield (
-            f"attention_mode is {values['attention_mode']!r}, another function than "
-            "sliding windows; it has no counterpart"
+    named = values.get("architectures") or []
+    found = [h for h in _HEADS for name in named if name.endswith(h)]
+    if named and not found:
+        raise ValueError(
+            f"architectures is {named}; what has a counterpart ends with one of "
+            f"{', '.join(_HEADS)}"
         )
-    if "attention_mode" in values:
-        # allenai's own config, which counts one side and has dilation.
-        yield (
-            "attention_mode is a key of allenai's config, whose attention_window "
-            "counts one side; write the config of transformers: twice the window, "
-            "model_type longformer"
+    if found:
+        return found[0]
+    if any(name in weights for name in _LABELS):
+        raise ValueError(
+            "config.json names no class in architectures, and the checkpoint has a "
+            "classifier, which may be of sequences, of tokens or of choices; name the "
+            'class, as "architectures": ["BertForSequenceClassification"]'
         )
+    if any("qa_outputs" in name for name in weights):
+        return "ForQuestionAnswering"
+    return "ForMaskedLM" if MLM_BIAS in weights else "Model"
 
 
-def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
-    """The inverse of `config_from_hf`: the content of a `config.json`.
+def model_of(
+    values: Mapping[str, Any],
+    weights: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+) -> Any:
+    """The Linen module that a checkpoint is of, with the parts that it has.
+
+    Args:
+      values: of its config.json.
+      weights: by the names of `conversion.bert`.
+      config: of the encoder.
 
     Raises:
-      ValueError: if the config has what transformers does not.
+      ValueError: if the config does not tell.
     """
-    family = family_of(config)
-    values = {theirs: getattr(config, ours) for theirs, ours in _SAME.items()}
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    values |= {
-        "model_type": family,
-        "architectures": [f"{_CLASSES[family]}ForMaskedLM"],
-        "hidden_act": names[config.activation],
-        "max_position_embeddings": config.num_positions,
-        "tie_word_embeddings": True,
-    }
-    if isinstance(config, RobertaConfig):
-        values["pad_token_id"] = config.pad_id
-    if isinstance(config, BigBirdConfig):
-        theirs = {ours: name for name, ours in _ATTENTIONS.items()}
-        values["attention_type"] = theirs[config.pattern]
-        for name in ("block_size", "num_random_blocks", "rescale_embeddings"):
-            values[name] = getattr(config, name)
-    if isinstance(config, LongformerConfig):
-        if config.causal or any(w.dilation != 1 for w in config.patterns):
-            raise ValueError(
-                "attention is causal or dilated, which transformers' Longformer cannot "
-                "compute; keep this model here"
-            )
-        repeats = config.num_layers // len(config.attention_window)
-        values["attention_window"] = list(config.attention_window) * repeats
-    return values
+    head = _head(values, weights)
+    pooler = any(_POOLER.fullmatch(name) for name in weights)
+    if head in ("ForMaskedLM", "ForPreTraining"):
+        second = f"{_NEXT_SENTENCE}.bias" in weights
+        return EncoderForMaskedLm(config, with_pooler=pooler, with_next_sentence=second)
+    if head == "ForMultipleChoice":
+        return EncoderForChoices(config)
+    if head in ("ForSequenceClassification", "ForTokenClassification"):
+        of_tokens = head == "ForTokenClassification"
+        kind = EncoderForTokenLabels if of_tokens else EncoderForLabels
+        return kind(config, _num_labels(weights), with_pooler=pooler)
+    kind = EncoderForSpans if head == "ForQuestionAnswering" else EncoderWithoutHead
+    return kind(config, with_pooler=pooler)
+
+
+def _num_labels(weights: Mapping[str, np.ndarray]) -> int:
+    found = [len(weights[name]) for name in _LABELS if name in weights]
+    if not found:
+        raise ValueError(
+            f"the class named in architectures has a classifier, but the checkpoint "
+            f"has neither {' nor '.join(_LABELS)}"
+        )
+    return found[0]
+
+
+def shapes(model: Any) -> Any:
+    """Of the parameters of a Linen module, as `jax.eval_shape` gives them."""
+    leading = (1, 1) if isinstance(model, EncoderForChoices) else (1,)
+    tokens = jnp.zeros((*leading, 1), jnp.int32)
+    return jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
 
 
 def _runs(config: EncoderConfig) -> LayerRuns:
@@ -235,8 +168,7 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
     rows += linear("mlm.dense", "mlm_dense", TRANSPOSE)
     rows += norm("mlm.norm", "mlm_norm")
     rows.append(Row(MLM_BIAS, "mlm_bias"))
-    rows += linear("qa_outputs", "answer_span", TRANSPOSE)
-    rows += linear("pooler", "encoder/pooler", TRANSPOSE)
+    rows += _head_names(config)
     for i, pattern in enumerate(config.patterns):
         theirs = _runs(config).source(i)
         ours = f"encoder/stack/layers/period/layer_{i}/"
@@ -253,6 +185,27 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
         rows += linear(f"{theirs}output.dense", f"{ours}mlp/wo", TRANSPOSE)
         rows += norm(f"{theirs}output.LayerNorm", f"{ours}mlp_norm")
     return tuple(rows)
+
+
+def _head_names(config: EncoderConfig) -> list[Row]:
+    big_bird = isinstance(config, BigBirdConfig)
+    answers = "qa_classifier." if big_bird else ""
+    labels = "" if config.label_activation is None else ".out_proj"
+    pairs = {
+        "pooler" if big_bird else "pooler.dense": "encoder/pooler",
+        _NEXT_SENTENCE: "next_sentence",
+        f"{answers}qa_outputs": "answer_span",
+        "qa_classifier.intermediate.dense": "answer_mlp/wi",
+        "qa_classifier.output.dense": "answer_mlp/wo",
+        "classifier.dense": "label_dense",
+        f"classifier{labels}": "label_out",
+    }
+    rows = [*norm("qa_classifier.output.LayerNorm", "answer_norm")]
+    for theirs, ours in pairs.items():
+        rows += linear(theirs, ours, TRANSPOSE)
+    for ours in ("token_label_out", "choice_out"):
+        rows += linear("classifier", ours, TRANSPOSE)
+    return rows
 
 
 # Once more what is there already: the token table, and the bias over the vocabulary.
@@ -273,7 +226,7 @@ def import_hf(
       ConversionError: naming everything that does not fit.
     """
     weights = BertWeights(source, family_of(config))
-    unused = [re.escape(POSITION_IDS)]
+    unused = [POSITION_IDS]
     for again, first in _AGAIN.items():
         if again in weights and first in weights:
             if not np.array_equal(weights[again], weights[first]):
@@ -283,13 +236,77 @@ def import_hf(
                     "model's output layer has a table of its own, which has no "
                     "counterpart"
                 )
-            unused.append(re.escape(again))
-    renamed = Renamed(weights, _runs(config).split)
-    return import_params(names(config), renamed, abstract, allow_unused=unused)
+            unused.append(again)
+    return from_common(weights, config, abstract, unused=unused)
 
 
 def export_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
     """The inverse of `import_hf`."""
-    family, join = family_of(config), _runs(config).join
+    # Without heads, transformers has no name before those of the body.
+    family = family_of(config) if params.keys() > {"encoder"} else None
+    common = to_common(params, config)
+    return {original_name(name, family): array for name, array in common.items()}
+
+
+def from_common(
+    weights: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+    abstract: Any,
+    *,
+    unused: Sequence[str] = (),
+) -> tuple[dict[str, Any], Report]:
+    """Weights by the names of `conversion.bert`, which families share -> parameters.
+
+    Args:
+      weights: name -> array; may be lazy.
+      config: of the model.
+      abstract: of the parameters, see `engine.import_params`.
+      unused: names that may stay unused.
+
+    Raises:
+      ConversionError: naming everything that does not fit.
+    """
+    renamed = Renamed(weights, _runs(config).split)
+    allowed = [re.escape(name) for name in unused]
+    return import_params(names(config), renamed, abstract, allow_unused=allowed)
+
+
+def to_common(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `from_common`."""
+    join = _runs(config).join
     exported = export_params(names(config), params)
-    return {original_name(join(k), family): array for k, array in exported.items()}
+    return {join(name): array for name, array in exported.items()}
+
+
+def read_hf(
+    values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: EncoderConfig
+) -> tuple[dict[str, Any], Report]:
+    """All that a checkpoint has: see `import_hf`.
+
+    Args:
+      values: of its config.json.
+      source: its weights.
+      config: made of `values`.
+
+    Raises:
+      ConversionError, ValueError: if something does not fit.
+    """
+    model = model_of(values, BertWeights(source, family_of(config)), config)
+    return import_hf(source, config, shapes(model))
+
+
+def head_of(params: Mapping[str, Any]) -> str:
+    """What the name of transformers' class ends with for the heads of a model."""
+    return next(end for end, part in _HEADS.items() if part in params)
+
+
+def values_to_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
+    """The content of a `config.json` for what `export_hf` gives."""
+    name = f"{_CLASSES[family_of(config)]}{head_of(params)}"
+    values = {**config_to_hf(config), "architectures": [name]}
+    for part in ("label_out", "token_label_out"):
+        if part in params:
+            labels = [f"LABEL_{i}" for i in range(len(params[part]["bias"]))]
+            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+            values["label2id"] = {label: i for i, label in enumerate(labels)}
+    return values

@@ -1,28 +1,25 @@
 """Models of Hugging Face as models of this project, and back, by family.
 
-A folder holds config.json and safetensors. What a family is called in config.json, as
-`model_type`, is what it is called here.
+A folder holds config.json and weights (`weight_files`). What a family is called in
+config.json, as `model_type`, is what it is called here.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pathlib
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.conversion import encoder, native, reformer
+from etc_jax.conversion import encoder, encoder_config, native, reformer
 from etc_jax.conversion.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.safetensors_io import FILE, SafetensorsFiles, write
-from etc_jax.models.encoder import EncoderForMaskedLm
-from etc_jax.models.reformer import ReformerLm
+from etc_jax.conversion.safetensors_io import FILE, write
+from etc_jax.conversion.weight_files import open_weights
 from etc_jax.models.reformer_config import ReformerConfig
 
 
@@ -32,44 +29,35 @@ class Family(NamedTuple):
     Attributes:
       config_class: of its configs.
       config_from: dict of a config.json -> config.
-      config_to: the inverse.
-      abstract: config -> shapes of the parameters.
-      weights_from: (name -> array, config, shapes) -> (parameters, report).
+      read: (that dict, name -> array, config) -> (parameters, report).
       weights_to: (parameters, config) -> name -> array.
+      values_to: (parameters, config) -> dict of a config.json.
     """
 
     config_class: type
     config_from: Callable[[Mapping[str, Any]], Any]
-    config_to: Callable[[Any], dict[str, Any]]
-    abstract: Callable[[Any], Any]
-    weights_from: Callable[[Mapping[str, np.ndarray], Any, Any], tuple[Any, Report]]
+    read: Callable[..., tuple[Any, Report]]
     weights_to: Callable[[Mapping[str, Any], Any], dict[str, np.ndarray]]
-
-
-def _shapes(model_class: type, config: Any) -> Any:
-    model, tokens = model_class(config), jnp.zeros((1, 1), jnp.int32)
-    return jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+    values_to: Callable[[Mapping[str, Any], Any], dict[str, Any]]
 
 
 FAMILIES = {
     "reformer": Family(
         ReformerConfig,
         reformer.config_from_hf,
-        reformer.config_to_hf,
-        functools.partial(_shapes, ReformerLm),
-        reformer.import_hf,
+        reformer.read_hf,
         reformer.export_hf,
+        reformer.values_to_hf,
     ),
     **{
         family: Family(
             config_class,
-            encoder.config_from_hf,
-            encoder.config_to_hf,
-            functools.partial(_shapes, EncoderForMaskedLm),
-            encoder.import_hf,
+            encoder_config.config_from_hf,
+            encoder.read_hf,
             encoder.export_hf,
+            encoder.values_to_hf,
         )
-        for family, config_class in encoder.CONFIGS.items()
+        for family, config_class in encoder_config.CONFIGS.items()
     },
 }
 
@@ -94,23 +82,34 @@ def read(folder: str | os.PathLike) -> Imported:
     Raises:
       ValueError: if something is missing, damaged, of another family, or does not fit.
     """
-    family, config = read_hf_config(folder, _config)
-    weights = SafetensorsFiles(folder)
-    params, report = family.weights_from(weights, config, family.abstract(config))
+    family, values, config = read_hf_config(folder, _config)
+    params, report = family.read(values, open_weights(folder), config)
     return Imported(params, config, report)
 
 
-def _config(values: Mapping[str, Any]) -> tuple[Family, Any]:
+def _config(values: Mapping[str, Any]) -> tuple[Family, Mapping[str, Any], Any]:
     name = values.get("model_type")
     if name not in FAMILIES:
         raise ValueError(
             f"model_type is {name!r}; what can be read is {', '.join(FAMILIES)}"
         )
-    return FAMILIES[name], FAMILIES[name].config_from(values)
+    return FAMILIES[name], values, FAMILIES[name].config_from(values)
 
 
-def save(folder: str | os.PathLike, params: Mapping[str, Any], config: Any) -> int:
+def save(
+    folder: str | os.PathLike,
+    params: Mapping[str, Any],
+    config: Any,
+    *,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> int:
     """Writes a folder that transformers reads; the number of its arrays.
+
+    Args:
+      folder: made, with the folders above it.
+      params: nested dict of arrays.
+      config: of the model.
+      files: {name: content} of what lies beside them, such as a tokenizer.
 
     Raises:
       ValueError: if the family has no counterpart, or the folder holds something.
@@ -129,6 +128,8 @@ def save(folder: str | os.PathLike, params: Mapping[str, Any], config: Any) -> i
     with native.whole_folder(folder) as part:
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
-        values = json.dumps(found[0].config_to(config), indent=2)
+        values = json.dumps(found[0].values_to(params, config), indent=2)
         (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
+        for name, content in files.items():
+            (part / name).write_bytes(content)
     return len(weights)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.conversion.bert import ACTIVATIONS, linear, norm
@@ -23,6 +25,7 @@ from etc_jax.conversion.engine import (
     split_first,
     split_last,
 )
+from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import KINDS, ReformerConfig
 
 _HEAD_BIAS = "lm_head.bias"
@@ -254,8 +257,28 @@ def import_hf(
     return import_params(names(config), weights, abstract, allow_unused=again)
 
 
+def shapes(config: ReformerConfig) -> Any:
+    """Of the parameters of `ReformerLm`, as `jax.eval_shape` gives them."""
+    model, tokens = ReformerLm(config), jnp.zeros((1, 1), jnp.int32)
+    return jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+
+
+def read_hf(
+    values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: ReformerConfig
+) -> tuple[dict[str, Any], Report]:
+    """All that a checkpoint has; see `import_hf` and `hugging_face.Family`."""
+    del values
+    return import_hf(source, config, shapes(config))
+
+
 def export_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
     """The inverse of `import_hf`."""
     join = _runs(config).join
     exported = export_params(names(config), params)
     return {join(name): array for name, array in exported.items()}
+
+
+def values_to_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
+    """The content of a `config.json`; see `hugging_face.Family`."""
+    del params
+    return config_to_hf(config)

@@ -1,7 +1,6 @@
 """Arrays in safetensors files: read one by one, written whole.
 
-The format holds numbers and names alone, so that a file from anywhere can be read;
-torch's pickles, which run code when they are opened, are never read.
+The format holds numbers and names alone, so that a file from anywhere can be read.
 """
 
 import json
@@ -100,7 +99,7 @@ def _nothing_at(path: pathlib.Path) -> str:
     if pickles := [name for name in found if name.endswith(_PICKLES)]:
         return (
             f"{path} has no {FILE}, but {pickles}: pickles run code when they are "
-            "opened and are not read; save the model as safetensors, with "
+            "opened and are not read here; save the model as safetensors, with "
             "save_pretrained(..., safe_serialization=True) of transformers"
         )
     return f"{path} has neither {FILE} nor {INDEX}; there are: {found}"

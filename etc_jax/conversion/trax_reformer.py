@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.conversion import reformer
 from etc_jax.conversion.engine import (
     IDENTITY,
     ConversionError,
@@ -32,7 +33,6 @@ from etc_jax.conversion.engine import (
     Transform,
     import_params,
 )
-from etc_jax.conversion.hugging_face import FAMILIES
 from etc_jax.conversion.trax_pickle import Unread, leaves, read_pickle
 from etc_jax.models.reformer_config import ReformerConfig
 
@@ -136,7 +136,7 @@ def import_trax(
         raise ConversionError(problems)
     weights = {array.name: found[places[usual]] for usual, array in expected.items()}
     rows = {array.row for array in expected.values()}
-    abstract = FAMILIES["reformer"].abstract(config)
+    abstract = reformer.shapes(config)
     params, report = import_params(tuple(rows), weights, abstract)
     origins = {array.name: _written(places[u]) for u, array in expected.items()}
     loaded = {

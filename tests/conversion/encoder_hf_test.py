@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from etc_jax.conversion import encoder as conversion
-from etc_jax.conversion import hugging_face
+from etc_jax.conversion import encoder_config, hugging_face
 from etc_jax.conversion.engine import ConversionError
 from etc_jax.data.global_tokens import global_index
 from etc_jax.models.encoder import (
@@ -120,15 +120,15 @@ def test_missing_and_extra_tensors_are_listed():
     ],
 )
 def test_configs_without_a_counterpart_are_refused(change, message):
-    values = conversion.config_to_hf(CONFIGS["longformer"]) | change
+    values = encoder_config.config_to_hf(CONFIGS["longformer"]) | change
     with pytest.raises(ValueError, match=message):
-        conversion.config_from_hf(values)
+        encoder_config.config_from_hf(values)
 
 
 def test_what_transformers_cannot_compute_is_not_written():
     config = dataclasses.replace(CONFIGS["longformer"], causal=True)
     with pytest.raises(ValueError, match="causal or dilated"):
-        conversion.config_to_hf(config)
+        encoder_config.config_to_hf(config)
 
 
 @pytest.mark.torch
@@ -141,7 +141,7 @@ def test_transformers_computes_the_same(name, length, padding, left, tmp_path):
     config = CONFIGS[name]
     params = random_params(config)
     hugging_face.save(tmp_path / "model", params, config)
-    [class_name] = conversion.config_to_hf(config)["architectures"]
+    [class_name] = conversion.values_to_hf(params, config)["architectures"]
     theirs = getattr(transformers, class_name).from_pretrained(tmp_path / "model")
     rng = np.random.default_rng(1)
     tokens = rng.integers(3, 19, size=(2, length)).astype(np.int32)

@@ -1,0 +1,225 @@
+"""Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC.
+
+    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+        --max_length=4096 --window=512 --out=roberta-4096
+
+Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
+that etc_jax.convert wrote, or a run, a model of the same kind. --format=native makes
+such a model of a folder of Hugging Face too; an ETC is always one.
+
+Positions go on with copies of those of the source, block by block; global projections
+begin as copies of the local ones. The result is compared with the source on short
+inputs, where both must compute the same, before anything is written.
+
+    python -m etc_jax.convert extend --from=runs/more --to=longformer --copy_global \\
+        --out=models/longer
+
+After training without global tokens: their projections become copies again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from etc_jax.conversion import hf_tokenizer, hugging_face, native
+from etc_jax.conversion.config_file import HF_CONFIG
+from etc_jax.conversion.encoder_config import family_of
+from etc_jax.conversion.extend import TARGETS, Extended, Extension, extend
+from etc_jax.data.cache import TOKENIZER
+from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.saved_params import read_params
+
+_NAMES = {"bigbird": "big_bird"}
+
+
+class _Source(NamedTuple):
+    params: dict[str, Any]
+    config: EncoderConfig
+    is_hf: bool
+
+
+def _path(text: str) -> str:
+    # A shell leaves the tilde of --out=~/models alone.
+    return str(pathlib.Path(text).expanduser())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m etc_jax.convert extend",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--from", dest="source", metavar="FOLDER", type=_path, required=True)
+    add("--step", type=int, help="of a run; default: the newest checkpoint")
+    add("--out", required=True, type=_path, help="folder to write")
+    add("--overwrite", action="store_true", help="replace a model that --out holds")
+    add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
+    add("--max_length", type=int, help="tokens; default: 4096")
+    add(
+        "--window",
+        type=int,
+        help="tokens seen on both sides together, for longformer and etc; default: 512",
+    )
+    add("--block_size", type=int, help="of big_bird; default: 64")
+    add(
+        "--positions",
+        choices=("copy", "new"),
+        default="copy",
+        help="behind those of the source: copies of them, or random; default: copy",
+    )
+    add("--seed", type=int, default=0, help="of what begins at random; default: 0")
+    add(
+        "--copy_global",
+        action="store_true",
+        help="global projections become copies of the local ones again",
+    )
+    add(
+        "--format",
+        choices=("hf", "native"),
+        help="of what is written; default: that of the source",
+    )
+    return parser
+
+
+def _read(args: argparse.Namespace) -> _Source:
+    folder = pathlib.Path(args.source)
+    if (folder / HF_CONFIG).is_file() and not native.exists(folder):
+        read = hugging_face.read(folder)
+        return _Source(read.params, read.config, is_hf=True)
+    if native.exists(folder):
+        return _Source(*native.load(folder), is_hf=False)
+    saved = read_params(folder, args.step)
+    return _Source(saved.params, saved.config.model, is_hf=False)
+
+
+def _is_hf(args: argparse.Namespace, source: _Source) -> bool:
+    """Whether the result is a folder of Hugging Face.
+
+    Raises:
+      ValueError: if it cannot be one.
+    """
+    if args.format == "hf" and not source.is_hf:
+        raise ValueError(
+            f"--format=hf, but {args.source} is a model of etc_jax; leave it out, and "
+            "write the result for transformers with --to_hf"
+        )
+    if args.format == "hf" and args.to == "etc":
+        raise ValueError("--format=hf, but transformers has no ETC; leave it out")
+    return source.is_hf and args.format != "native" and args.to != "etc"
+
+
+def run(args: argparse.Namespace) -> str:
+    """The command; what to tell about it.
+
+    Raises:
+      ValueError, OSError, RunError: if something does not fit.
+    """
+    native.check_free(args.out, overwrite=args.overwrite)
+    source = _read(args)
+    if not isinstance(source.config, EncoderConfig):
+        raise ValueError(
+            f"{args.source} is a {type(source.config).__name__.removesuffix('Config')};"
+            " what can be made long are Bert, Roberta, Longformer and BigBird"
+        )
+    is_hf = _is_hf(args, source)
+    asked = Extension(
+        args.to,
+        args.max_length,
+        args.window,
+        args.block_size,
+        args.positions,
+        args.copy_global,
+        args.seed,
+    )
+    made = extend(source.params, source.config, asked)
+    length = asked.max_length or _length(made)
+    if is_hf:
+        family = family_of(source.config)
+        files = hf_tokenizer.files_for(args.source, family, length)
+        hugging_face.save(args.out, made.params, made.config, files=files)
+    else:
+        about = {
+            "made_from": {"extend": args.source},
+            "options": dataclasses.asdict(asked),
+            "largest_difference": made.difference,
+            "left_behind": list(made.left_behind),
+        }
+        native.save(
+            args.out,
+            made.params,
+            made.config,
+            about,
+            files=_native_tokenizer(args.source, source.is_hf),
+            overwrite=args.overwrite,
+        )
+    return _told(source.config, made, length)
+
+
+def _length(made: Extended) -> int:
+    config = made.config
+    return getattr(config, "max_length", None) or config.max_positions
+
+
+def _native_tokenizer(folder: str, is_hf: bool) -> dict[str, bytes]:
+    """The tokenizer in the folder as etc_jax saves it; {} if there is none."""
+    if not is_hf:
+        path = pathlib.Path(folder) / TOKENIZER
+        return {TOKENIZER: path.read_bytes()} if path.is_file() else {}
+    return saved_tokenizer(folder)
+
+
+def saved_tokenizer(folder: str) -> dict[str, bytes]:
+    """The vocabulary in a folder, as a file beside the model; {} if there is none.
+
+    Data for the model is prepared with it, and a run that starts from the model
+    compares its own with it. Of one that cannot be read it is said so: some models have
+    a tokenizer.json of Hugging Face alone.
+    """
+    try:
+        tokenizer = open_tokenizer(folder)
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        print(f"the model is written without a vocabulary: {error}", file=sys.stderr)
+        return {}
+    with tempfile.TemporaryDirectory() as place:
+        path = pathlib.Path(place) / TOKENIZER
+        tokenizer.save(path)
+        return {TOKENIZER: path.read_bytes()}
+
+
+def _told(source: EncoderConfig, made: Extended, length: int) -> str:
+    lines = [
+        f"{source.max_length} positions became {length}",
+        f"short inputs: rows differ by {made.difference:.2g} at most",
+    ]
+    if made.left_behind:
+        lines.append(f"left behind: {', '.join(made.left_behind)}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
+    args = _parser().parse_args(argv)
+    args.to = _NAMES.get(args.to, args.to)
+    # Copying needs no accelerator, and must not take one from a running job.
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        told = run(args)
+    except (RunError, ValueError, OSError) as error:
+        print(f"etc_jax.convert extend: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", UserError.exit_code)
+    print(f"{told}\nwrote {args.out}")
+    return 0

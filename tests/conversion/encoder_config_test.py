@@ -1,0 +1,29 @@
+"""Configs of encoders that transformers has no counterpart of."""
+
+import dataclasses
+
+import pytest
+
+from etc_jax.conversion.encoder_config import config_from_hf, config_to_hf
+from etc_jax.models.encoder_config import LongformerConfig
+
+CONFIG = LongformerConfig(num_layers=2, attention_window=(8,))
+
+
+def test_a_longformer_that_is_read_has_a_table_of_positions():
+    back = config_from_hf(config_to_hf(CONFIG))
+    assert back == CONFIG and back.positions == "learnt"
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"positions": "sinusoidal"}, "positions are 'sinusoidal', .* has a table"),
+        ({"positions": "none", "causal": True}, "positions are 'none'"),
+        ({"causal": True}, "causal or dilated"),
+        ({"attention_dilation": (2,)}, "causal or dilated"),
+    ],
+)
+def test_what_transformers_cannot_compute_is_not_written(change, message):
+    with pytest.raises(ValueError, match=f"{message}.* keep this model here"):
+        config_to_hf(dataclasses.replace(CONFIG, **change))
