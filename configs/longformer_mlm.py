@@ -5,7 +5,7 @@
 
     python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
     python -m etc_jax.train --config=configs/longformer_mlm.py \
-        --workdir=runs/more --config.train.init_from=models/longformer \
+        --workdir=runs/more --config.checkpoint.init_from=models/longformer \
         --config.data.source=cache --config.data.paths="('CACHE',)"
 
 The sizes of longformer-base-4096, and the recipe of its authors for training on from

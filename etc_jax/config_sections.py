@@ -11,6 +11,7 @@ from etc_jax.config_fields import Problem, at_least, between, suggestion
 
 # The modules that register each kind of name; imported when a name is not known yet.
 _PROVIDERS = {
+    "causal_lm_model": "etc_jax.models",
     "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",
     "objective": "etc_jax.objectives",
@@ -90,8 +91,11 @@ _OWN_FIELDS = {
     "causal_lm": (),
     "masked_lm": (),
     "hotpotqa": (),
+    "hyperpartisan": (),
+    "imdb": (),
     "natural_questions": (),
     "openkp": ("keyphrase_loss", "visual_features"),
+    "triviaqa": (),
     "wikihop": ("final_layer", "label_smoothing"),
 }
 # Objectives that learn a task, from its prepared inputs.

@@ -51,6 +51,7 @@ class SpecialTokens:
       nq_cls, nq_sep: first token and separator in Natural Questions.
       nq_question: global token of a Natural Questions question.
       nq_html_start, nq_html_end: around parts of a Natural Questions page.
+      pair_separators: how many separators stand between two texts.
     """
 
     reserved: str
@@ -68,13 +69,17 @@ class SpecialTokens:
     nq_question: str | int | None = None
     nq_html_start: str | int | None = None
     nq_html_end: str | int | None = None
+    pair_separators: int = 1
 
     def is_reserved(self, piece: str) -> bool:
         """Whether a piece never stands for text."""
         return re.fullmatch(self.reserved, piece) is not None
 
 
-ROLES = tuple(f.name for f in dataclasses.fields(SpecialTokens) if f.name != "reserved")
+_NO_ROLES = ("reserved", "pair_separators")
+ROLES = tuple(
+    f.name for f in dataclasses.fields(SpecialTokens) if f.name not in _NO_ROLES
+)
 
 # Official ETC over a BERT vocabulary. The numbers hold for cased ones too, whose
 # unused tokens have other names.
@@ -127,6 +132,7 @@ BYTE_LEVEL = SpecialTokens(
     sep="</s>",
     nq_cls="<s>",
     nq_sep="</s>",
+    pair_separators=2,
 )
 
 

@@ -2,6 +2,7 @@
 
 from etc_jax.objectives import (  # noqa: F401  (they register)
     causal_lm_job,
+    encoder_finetuning,
     finetuning_job,
     inputs,
     masked_lm_job,

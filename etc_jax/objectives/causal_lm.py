@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from etc_jax.models.reformer import ReformerLm
-from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives.token_loss import mean_and_sums, streams
 from etc_jax.training.job import Sums
+
+
+class CausalModel(Protocol):
+    """A module of a family of language models that this objective trains.
+
+    Registered as `@registry.register("causal_lm_model", FAMILY)` on a Linen class that
+    is made by `(config, deterministic)`. The config has `causal`, which is True for
+    every model that is trained, and `vocab_size`.
+    """
+
+    def __call__(self, tokens: jax.Array) -> Any:
+        """int `[b, n]`; makes every parameter in `init`."""
+
+    def losses(
+        self, tokens: jax.Array, targets: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Cross entropy of each target, given its token and those before it.
+
+        Args:
+          tokens: int `[b, n]`.
+          targets: int `[b, n]`.
+
+        Returns:
+          (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,14 +43,16 @@ class CausalLm:
 
     Attributes:
       model: config of the model.
+      module: the class registered for its family; see `CausalModel`.
     """
 
-    model: ReformerConfig
+    model: Any
+    module: type
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters; their sizes do not depend on the length."""
         tokens = jnp.zeros((1, 1), jnp.int32)
-        return ReformerLm(self.model).init(rng, tokens)["params"]
+        return self.module(self.model).init(rng, tokens)["params"]
 
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
         """Mean loss over the targets of weight 1, and figures as (sum, weight).
@@ -41,12 +66,12 @@ class CausalLm:
         Returns:
           (nats a token, {"loss", "bits": bits a token, "accuracy"}).
         """
-        model = ReformerLm(self.model, deterministic)
-        losses, hits = model.apply(
+        module = self.module(self.model, deterministic)
+        losses, hits = module.apply(
             {"params": params},
             batch["tokens"],
             batch["targets"],
-            method=model.losses,
+            method=module.losses,
             rngs=streams(rng, deterministic),
         )
         return mean_and_sums(losses, hits, batch["weights"])

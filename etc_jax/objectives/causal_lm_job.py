@@ -1,4 +1,7 @@
-"""Training of a language model as a job for the training loop."""
+"""Training of a language model as a job for the training loop.
+
+The model is of any family that registers a "causal_lm_model" (`causal_lm.CausalModel`).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,16 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.config_sections import registered
 from etc_jax.data import byte_images, duplication
-from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import reader_job
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.reader_job import Readers
 from etc_jax.training.job import Job
 
+OBJECTIVE = "causal_lm"
+MODELS = "causal_lm_model"
 # Batches of an evaluation whose data has no end.
 ENDLESS_EVAL_STEPS = 4
 
@@ -56,7 +61,7 @@ SOURCES: dict[str, Callable[[Config], Readers]] = {
 }
 
 
-@registry.register("objective", "causal_lm")
+@registry.register("objective", OBJECTIVE)
 def make_job(config: Config, folder: epath.Path) -> Job:
     """A language model on bytes, or on the duplication task.
 
@@ -69,18 +74,27 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       OSError: if a file cannot be read.
     """
     del folder
-    model = config.model
-    if not isinstance(model, ReformerConfig) or not model.causal:
-        raise ValueError(
-            "objective causal_lm trains a Reformer with model.causal=True, got family "
-            f"{config.family!r} with causal={getattr(model, 'causal', None)}"
-        )
+    task = _task(config)
     readers = SOURCES[config.data.source](config)
-    check = functools.partial(check_batch, model=model)
-    return reader_job.make(config, CausalLm(model), readers, check)
+    check = functools.partial(check_batch, model=config.model)
+    return reader_job.make(config, task, readers, check)
 
 
-def check_batch(batch: dict[str, Any], model: ReformerConfig) -> list[str]:
+def _task(config: Config) -> CausalLm:
+    model = config.model
+    for _, message in registered(MODELS, config.family):
+        raise ValueError(
+            f"objective {OBJECTIVE} does not train model.family: {message}"
+        )
+    if not model.causal:
+        raise ValueError(
+            f"objective {OBJECTIVE} trains a model with model.causal=True, got family "
+            f"{config.family!r} with causal=False; set it to True"
+        )
+    return CausalLm(model, registry.lookup(MODELS, config.family))
+
+
+def check_batch(batch: dict[str, Any], model: Any) -> list[str]:
     """What is wrong with a batch, one message each; see `batch_checks`."""
     names = ["tokens", "targets"]
     if missing := missing_entries(batch, [*names, "weights"]):

@@ -1,11 +1,11 @@
-"""Fine-tuning ETC: encoder, head and loss of each task (ETC paper, appendix C)."""
+"""Fine-tuning: encoder, head and loss of a task; ETC's (ETC paper, appendix C)."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from etc_jax.models.heads import (
     NaturalQuestionsHead,
 )
 from etc_jax.objectives import candidates, qa_span
+from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
 from etc_jax.structure import Structure
 from etc_jax.training.job import Sums
 from etc_jax.types import Rows
@@ -41,11 +42,13 @@ class Finetuning(abc.ABC):
     weights.
 
     Attributes:
-      model: config of the encoder.
+      model: config of the encoder, of one of `models`.
       objective: choices of the head and the loss.
     """
 
-    model: EtcConfig
+    models: ClassVar[tuple[type, ...]] = (EtcConfig,)
+
+    model: Any
     objective: ObjectiveConfig
 
     @abc.abstractmethod
@@ -57,12 +60,17 @@ class Finetuning(abc.ABC):
         """(sum of the examples' losses, figures as (sum, weight)), in float32."""
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        """What the module is called with, of a batch."""
+        """What the module is called with, of a batch, and `named_inputs` by name."""
         return (
             Rows(batch["long_tokens"], batch["global_tokens"]),
             batch["structure"],
             Rows(batch["long_types"], batch["global_types"]),
         )
+
+    def named_inputs(self, batch: Any) -> dict[str, Any]:
+        """See `inputs`."""
+        del batch
+        return {}
 
     def smallest_batch(self) -> dict[str, Any]:
         """One token of each kind, enough for `inputs`."""
@@ -72,14 +80,24 @@ class Finetuning(abc.ABC):
         return {**dict.fromkeys(names, ids), "structure": structure}
 
     def wrong_inputs(self, batch: Any) -> Iterator[str]:
-        """What is wrong with those inputs that other tasks do not have."""
-        del batch
-        yield from ()
+        """What is wrong with a batch of numpy arrays; see `batch_checks`."""
+        tokens, types = (
+            [f"{side}_{kind}" for side in ("long", "global")]
+            for kind in ("tokens", "types")
+        )
+        yield from wrong_ids(
+            batch, tokens, self.model, "vocab_size", "tokenizer and config differ"
+        )
+        yield from wrong_ids(
+            batch, types, self.model, "num_types", "the paper's model has 16"
+        )
+        yield from wrong_structure(batch, "structure", self.model)
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters by part; their sizes do not depend on the input's lengths."""
-        inputs = self.inputs(self.smallest_batch())
-        return self.module(True).init(rng, *inputs)["params"]
+        batch = self.smallest_batch()
+        inputs, named = self.inputs(batch), self.named_inputs(batch)
+        return self.module(True).init(rng, *inputs, **named)["params"]
 
     def outputs(self, params: Any, batch: Any) -> Any:
         """The head's logits without dropout, in float32; see `models`."""
@@ -94,8 +112,9 @@ class Finetuning(abc.ABC):
 
     def _apply(self, params, batch, rng):
         rngs = None if rng is None else {"dropout": rng}
-        inputs = self.inputs(batch)
-        return self.module(rng is None).apply({"params": params}, *inputs, rngs=rngs)
+        inputs, named = self.inputs(batch), self.named_inputs(batch)
+        module = self.module(rng is None)
+        return module.apply({"params": params}, *inputs, **named, rngs=rngs)
 
 
 class HeadFinetuning(Finetuning):
@@ -208,10 +227,18 @@ class Wikihop(HeadFinetuning):
         return total, {"accuracy": (hits, examples)}
 
 
-def find(model: EtcConfig, objective: ObjectiveConfig) -> Finetuning:
+def find(model: Any, objective: ObjectiveConfig) -> Finetuning:
     """The task that the objective names.
 
     Raises:
       KeyError: naming those there are.
+      ValueError: if it does not train such a model.
     """
-    return registry.lookup("finetuning", objective.name)(model, objective)
+    task = registry.lookup("finetuning", objective.name)
+    if not isinstance(model, task.models):
+        names = ", ".join(c.__name__.removesuffix("Config") for c in task.models)
+        raise ValueError(
+            f"objective {objective.name} trains {names}, not "
+            f"{type(model).__name__.removesuffix('Config')}; set model.family"
+        )
+    return task(model, objective)

@@ -1,4 +1,4 @@
-"""Fine-tuning of ETC as a job for the training loop."""
+"""Fine-tuning as a job for the training loop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,8 @@ from etc_jax.config import Config
 from etc_jax.config_sections import TASKS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
-from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives import finetuning, run_tokenizer
-from etc_jax.objectives.batch_checks import (
-    missing_entries,
-    wrong_ids,
-    wrong_structure,
-)
+from etc_jax.objectives.batch_checks import missing_entries
 from etc_jax.objectives.reader_job import eval_batches
 from etc_jax.training import data_set
 from etc_jax.training.job import Job
@@ -26,18 +21,15 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     """The task that the objective names, on caches of `tasks.prepare`.
 
     Args:
-      config: of the run; the model must be ETC, the data source "windows".
+      config: of the run; the data source must be "windows".
       folder: the workdir; the tokenizer of the data is put there.
 
     Raises:
-      OSError, ValueError: if a cache is not there, or does not fit the config, the
-        other caches, or what the run starts from.
+      OSError, ValueError: if the task does not train such a model, or a cache is not
+        there, or does not fit the config, the other caches, or what the run starts
+        from.
     """
-    if not isinstance(config.model, EtcConfig):
-        raise ValueError(
-            f"objective {config.objective.name} trains ETC, not "
-            f"{type(config.model).__name__}; set model.family='etc'"
-        )
+    task = finetuning.find(config.model, config.objective)
     train, held_back = (
         [WindowCache.open(path) for path in paths]
         for paths in (config.data.paths, config.data.held_back_paths)
@@ -49,7 +41,6 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     run_tokenizer.save(tokenizer, folder)
     reader = _reader(config, train, evaluation=False)
     evaluation = _reader(config, held_back, evaluation=True)
-    task = finetuning.find(config.model, config.objective)
 
     return Job(
         init_params=task.init,
@@ -143,15 +134,7 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
 
 def check_batch(batch: dict[str, Any], task: finetuning.Finetuning) -> list[str]:
     """What is wrong with a batch, one message each; see `batch_checks`."""
-    model = task.model
     tokens = ["long_tokens", "global_tokens"]
     types = ["long_types", "global_types"]
     needed = [*tokens, *types, "structure", "labels", "weights"]
-    if missing := missing_entries(batch, needed):
-        return missing
-    return [
-        *wrong_ids(batch, tokens, model, "vocab_size", "tokenizer and config differ"),
-        *wrong_ids(batch, types, model, "num_types", "the paper's model has 16"),
-        *wrong_structure(batch, "structure", model),
-        *task.wrong_inputs(batch),
-    ]
+    return missing_entries(batch, needed) or list(task.wrong_inputs(batch))

@@ -58,6 +58,7 @@ class Openkp(Finetuning):
         return total, {"accuracy": (hits, examples)}
 
     def wrong_inputs(self, batch: Any) -> Iterator[str]:
+        yield from super().wrong_inputs(batch)
         if missing := missing_entries(batch, ["long_words", "visual"]):
             yield from missing
             return

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax import structure
-from etc_jax.config_sections import TASKS, ObjectiveConfig
+from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import AnswerLogits
@@ -118,6 +118,9 @@ def params_of(chosen):
 
 def log_softmax(x):
     return x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True))
+
+
+TASKS = ("hotpotqa", "natural_questions", "openkp", "wikihop")
 
 
 @pytest.fixture(scope="module", params=TASKS)

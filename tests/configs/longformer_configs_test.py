@@ -1,0 +1,61 @@
+"""The configs of Longformer's tasks: every variant is whole."""
+
+import importlib.util
+import pathlib
+
+import jax
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax.objectives import finetuning
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
+
+
+def load(name, arg):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    values = module.get_config(arg)
+    values.data.update(paths=("train",), held_back_paths=("dev",))
+    if values.checkpoint.init_from_only:
+        values.checkpoint.init_from = "models/longformer"
+    return config_lib.from_config_dict(values)
+
+
+@pytest.mark.parametrize(
+    "name, arg, task",
+    [
+        ("longformer_triviaqa", "", "triviaqa"),
+        ("longformer_triviaqa", "from_scratch", "triviaqa"),
+        ("longformer_classification", "", "imdb"),
+        ("longformer_classification", "hyperpartisan", "hyperpartisan"),
+    ],
+)
+def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task):
+    config = load(name, arg)
+    assert config.objective.name == task
+    assert config.data.long_length == config.model.max_length == 4096
+    chosen = finetuning.find(config.model, config.objective)
+    shapes = jax.eval_shape(chosen.init, jax.random.key(0))
+    # 148,659,456 in transformers, of which 590,592 are the pooler; in BERT's head there
+    # is one layer of that size again.
+    encoder = sum(x.size for x in jax.tree.leaves(shapes["encoder"]))
+    assert encoder == 148_659_456 - 590_592
+
+
+@pytest.mark.parametrize(
+    "name, arg",
+    [
+        ("longformer_triviaqa", "short"),
+        ("longformer_classification", "short"),
+        ("longformer_classification", "hyperpartisan,short"),
+    ],
+)
+def test_short_ones_are_small_and_start_from_nothing(name, arg):
+    config = load(name, arg)
+    assert config.checkpoint.init_from is None
+    assert config.data.long_length == config.model.max_length == 512
+    chosen = finetuning.find(config.model, config.objective)
+    shapes = jax.eval_shape(chosen.init, jax.random.key(0))
+    assert sum(x.size for x in jax.tree.leaves(shapes)) < 2.5e6

@@ -1,0 +1,130 @@
+"""Tasks of encoders of one sequence: what models read, losses, wrong inputs."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import structure
+from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.models.encoder import BertConfig, LongformerConfig, RobertaConfig
+from etc_jax.models.encoder_heads import EncoderForSpans
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.objectives import finetuning
+
+SIZES = {
+    "vocab_size": 30,
+    "embed_dim": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "mlp_dim": 12,
+    "max_length": 16,
+    "attention": "dense",
+}
+MODELS = {
+    "bert": BertConfig(**SIZES),
+    "roberta": RobertaConfig(**SIZES),
+    "longformer": LongformerConfig(**SIZES, attention_window=(4,)),
+}
+B, N = 3, 14
+STARTS = [[3, 7, -1], [5, -1, -1], [2, 4, 9]]
+ENDS = [[4, 7, -1], [6, -1, -1], [2, 5, 9]]
+
+
+def task(model, name="triviaqa"):
+    return finetuning.find(model, ObjectiveConfig(name=name))
+
+
+def batch(weights=(1, 1, 1), length=12):
+    rng = np.random.default_rng(3)
+    ids = np.zeros((B, N), np.int32)
+    ids[:, :length] = np.array(weights)[:, None]
+    none = np.zeros((B, 4), np.int32)
+    return {
+        "long_tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
+        "long_types": np.zeros((B, N), np.int32),
+        "global_tokens": none,
+        "global_types": none,
+        "global_index": np.array([[0, 1, -1, -1]] * B, np.int32),
+        "structure": structure.Structure(ids, none, np.zeros((B, N, 0), np.int16)),
+        "labels": {"starts": np.array(STARTS), "ends": np.array(ENDS)},
+        "weights": np.array(weights, np.float32),
+    }
+
+
+def params_of(chosen):
+    rng = np.random.default_rng(0)
+    abstract = jax.eval_shape(chosen.init, jax.random.key(0))
+    return jax.tree.map(
+        lambda a: jnp.asarray(0.3 * rng.normal(size=a.shape), a.dtype), abstract
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_loss_is_that_of_the_logits_of_the_model(name):
+    model, given = MODELS[name], batch(weights=(1, 1, 0))
+    chosen = task(model)
+    params = params_of(chosen)
+    more = {"global_index": given["global_index"]} if name == "longformer" else {}
+    logits = EncoderForSpans(model).apply(
+        {"params": params},
+        given["long_tokens"],
+        given["structure"].long_example_ids,
+        **more,
+    )
+    want = 0.0
+    for row in (0, 1):
+        for x, places in ((logits.start, STARTS[row]), (logits.end, ENDS[row])):
+            p = np.exp(np.asarray(x[row, :12], np.float64))
+            want -= np.log(sum(p[i] for i in places if i >= 0) / p.sum()) / 2
+    loss, figures = chosen.loss(params, given, None, True)
+    np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
+    assert set(figures) == {"loss", "start_loss", "end_loss", "span_accuracy"}
+    assert figures["loss"][1] == 2
+
+
+def test_global_tokens_are_those_of_the_batch():
+    chosen, given = task(MODELS["longformer"]), batch()
+    params = params_of(chosen)
+    other = {**given, "global_index": np.full((B, 4), -1, np.int32)}
+    a, b = (chosen.outputs(params, x).start for x in (given, other))
+    assert np.abs(np.asarray(a) - b).max() > 1e-3
+
+
+def test_rows_of_weight_0_change_nothing():
+    chosen = task(MODELS["longformer"])
+    run = jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
+    given = batch(weights=(1, 1, 0))
+    other = {**given, "long_tokens": given["long_tokens"].copy()}
+    other["long_tokens"][2] = 7
+    params = params_of(chosen)
+    got, want = (jax.tree.leaves(run(params, x)) for x in (given, other))
+    assert all(np.array_equal(x, y) for x, y in zip(got, want, strict=True))
+    empty = run(params, batch(weights=(0, 0, 0)))
+    assert not any(np.any(np.asarray(x)) for x in jax.tree.leaves(empty))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"long_tokens": np.full((B, N), 30)}, "model.vocab_size is 30; tokenizer"),
+        ({"long_types": np.ones((B, N))}, "model.num_types is 1; the vocabulary is"),
+        ({"global_index": np.full((B, 4), N)}, "global_index holds places 14 to 14"),
+        ({"global_index": None}, "the batch lacks global_index"),
+    ],
+)
+def test_wrong_inputs_are_named(change, message):
+    chosen, given = task(MODELS["longformer"]), batch()
+    assert list(chosen.wrong_inputs(given)) == []
+    given = {k: x for k, x in {**given, **change}.items() if x is not None}
+    [said] = chosen.wrong_inputs(given)
+    assert message in said
+
+
+def test_models_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match="objective triviaqa trains Encoder, not Etc"):
+        task(EtcConfig())
+    with pytest.raises(ValueError, match="hotpotqa trains Etc, not Longformer"):
+        task(dataclasses.replace(MODELS["longformer"]), "hotpotqa")

@@ -1,0 +1,136 @@
+"""Longformer on bytes through the training loop, from one stage to the next."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from configs import longformer_charlm
+from etc_jax import config as config_lib
+from etc_jax import generate, registry
+from etc_jax.conversion import native
+from etc_jax.objectives.causal_lm import CausalLm
+from etc_jax.training.loop import train_and_evaluate
+
+# Smaller than any rounding of a float32: what was loaded is seen at the end.
+STANDSTILL = 1e-35
+
+
+def stage(number, file, **changes):
+    """A stage of the config, narrow and short; windows and lengths grow as there."""
+    values = longformer_charlm.get_config(f"stage{number}")
+    growth = 2 ** (number - 1)
+    values.model.update(
+        embed_dim=16,
+        num_layers=1,
+        num_heads=2,
+        mlp_dim=16,
+        max_length=64,
+        attention_window=(8 * growth,),
+        attention_dilation=((2, 1),),
+        dropout_rate=0.0,
+        initializer_range=0.2,
+        dtype="float32",
+    )
+    values.data.update(paths=(file,), long_length=16 * growth, scored_length=8)
+    values.schedule.warmup_steps = 0
+    values.optimizer.learning_rate = 1e-2
+    values.train.update(
+        num_steps=20, batch_size=8, accumulation_steps=1, eval_every_steps=20
+    )
+    values.checkpoint.every_steps = 20
+    for path, value in changes.items():
+        section, field = path.split("__")
+        values[section][field] = value
+    return config_lib.from_config_dict(values)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A text of which the next byte follows from the one before."""
+    file = tmp_path_factory.mktemp("text") / "abc.txt"
+    file.write_bytes(b"abcdefghijklmnop" * 200)
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def first(text, tmp_path_factory):
+    """(folder, parameters) of a finished first stage."""
+    folder = tmp_path_factory.mktemp("stage1")
+    result = train_and_evaluate(stage(1, text), folder)
+    return folder, jax.device_get(result.state.params)
+
+
+def last_evaluation(folder):
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == "eval"][-1]
+
+
+def test_a_text_is_learnt(first):
+    line = last_evaluation(first[0])
+    assert line["bits"] == pytest.approx(line["loss"] / np.log(2), rel=1e-5)
+    # Sixteen symbols take 4 bits, one that is known takes none.
+    assert line["bits"] < 3
+
+
+def test_a_stage_begins_with_the_parameters_of_the_one_before(first, text, tmp_path):
+    folder, params = first
+    config = stage(
+        2,
+        text,
+        checkpoint__init_from=str(folder),
+        optimizer__learning_rate=STANDSTILL,
+        train__num_steps=1,
+        train__eval_every_steps=1,
+    )
+    assert config.checkpoint.init_from_only == ("encoder", "logits")
+    result = train_and_evaluate(config, tmp_path)
+    got = jax.device_get(result.state.params)
+    assert jax.tree.structure(got) == jax.tree.structure(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-30), got, params)
+    # Of windows and sequences twice as long, without another step.
+    assert last_evaluation(tmp_path)["bits"] < 3.5
+
+
+def test_a_run_cannot_be_continued_on_the_command_line(first, tmp_path, capsys):
+    native.save(tmp_path / "model", first[1], stage(1, "x").model, {})
+    for folder in (first[0], tmp_path / "model"):
+        code = generate.main([f"--model={folder}", "--prompt=abc"])
+        out, err = capsys.readouterr()
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "LongformerConfig with causal=True; expected a Reformer" in err
+
+
+def make_job(config):
+    return registry.lookup("objective", "causal_lm")(config, None)
+
+
+def test_dropout_needs_and_follows_its_key(text):
+    config = stage(1, text, model__dropout_rate=0.3)
+    module = registry.lookup("causal_lm_model", "longformer")
+    task, job = CausalLm(config.model, module), make_job(config)
+    params = jax.jit(task.init)(jax.random.key(0))
+    batch = job.train_batch(0, np.arange(2))
+
+    @jax.jit
+    def loss(rng):
+        return task.loss(params, batch, rng, False)[0]
+
+    one, again, other = (loss(jax.random.key(i)) for i in (0, 0, 1))
+    assert one == again != other
+
+
+def test_a_model_that_sees_both_sides_is_refused(text):
+    config = stage(1, text, model__causal=False)
+    message = "with model.causal=True, got family 'longformer'"
+    with pytest.raises(ValueError, match=message):
+        make_job(config)
+
+
+def test_a_family_without_a_language_model_is_refused(text):
+    values = config_lib.default_config("bert")
+    values.objective.name = "causal_lm"
+    values.data.update(source="bytes", paths=(text,), vocab_size=256)
+    with pytest.raises(ValueError, match="does not train .* no causal_lm_model named"):
+        make_job(config_lib.from_config_dict(values))
