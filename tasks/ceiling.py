@@ -17,13 +17,14 @@ from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.answers import exact_match
-from tasks import hotpotqa, natural_questions, openkp, wikihop
+from tasks import hotpotqa, natural_questions, openkp, triviaqa, wikihop
 from tasks.ceiling_report import Ceiling, Loss
 from tasks.hotpotqa_records import existing_support
 from tasks.multihop import Sizes
 from tasks.natural_questions_ceiling import natural_questions_ceiling
 from tasks.openkp_ceiling import openkp_ceiling
 from tasks.records import BadRecordError, Problems
+from tasks.triviaqa_ceiling import triviaqa_ceiling
 
 
 def hotpotqa_ceiling(
@@ -97,6 +98,7 @@ TASKS = {
     "hotpotqa": (hotpotqa_ceiling, hotpotqa.SIZES),
     "natural_questions": (natural_questions_ceiling, natural_questions.SIZES),
     "openkp": (openkp_ceiling, openkp.SIZES),
+    "triviaqa": (triviaqa_ceiling, triviaqa.SIZES),
     "wikihop": (wikihop_ceiling, wikihop.SIZES),
 }
 

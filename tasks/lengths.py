@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data.tokenizer import Tokenizer
-from tasks import hotpotqa, natural_questions, openkp, wikihop
+from tasks import (
+    hotpotqa,
+    hyperpartisan,
+    imdb,
+    natural_questions,
+    openkp,
+    triviaqa,
+    wikihop,
+)
 from tasks.natural_questions_records import top_spans
 from tasks.offsets import encode
 
@@ -133,9 +141,22 @@ def _openkp(record: openkp.Record, tokenizer: Tokenizer) -> int:
     return _pieces(record.text.split(" "), tokenizer)
 
 
+def _triviaqa(record: triviaqa.Record, tokenizer: Tokenizer) -> int:
+    texts = (" ".join(document.text.split()) for document in record.documents)
+    special = 2 + tokenizer.special.pair_separators
+    return special + _pieces([record.question, *texts], tokenizer)
+
+
+def _text(record: imdb.Record | hyperpartisan.Record, tokenizer: Tokenizer) -> int:
+    return 2 + _pieces([" ".join(record.text.split())], tokenizer)
+
+
 _WHOLE: dict[str, Callable[[Any, Tokenizer], int]] = {
     "hotpotqa": _hotpotqa,
     "wikihop": _wikihop,
     "natural_questions": _natural_questions,
     "openkp": _openkp,
+    "triviaqa": _triviaqa,
+    "imdb": _text,
+    "hyperpartisan": _text,
 }

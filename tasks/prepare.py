@@ -38,6 +38,7 @@ from etc_jax.data.window_writing import (
 from etc_jax.data.windows import FORMAT, WindowCache
 from tasks import input_options
 from tasks import task as task_lib
+from tasks.digests import digest
 from tasks.multihop import Sizes
 from tasks.records import FILE_KINDS, BadRecordError, Problems
 from tasks.task import Task
@@ -128,11 +129,7 @@ def _source(
 
 def _made_by(files: Sequence[str | os.PathLike]) -> dict[str, Any]:
     """What tells one set of files from another, wherever they lie."""
-    described = []
-    for file in map(pathlib.Path, files):
-        with open(file, "rb") as handle:
-            sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
-        described.append([file.name, file.stat().st_size, sha256])
+    described = [[file.name, *digest(file)] for file in map(pathlib.Path, files)]
     return {"files": described, "packages": dict(map(_package, _PACKAGES))}
 
 

@@ -24,7 +24,7 @@ MAX_RECORD_CHARS = 1 << 26
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _MOST_PATHS = 1 << 16
-_BROKEN_GZIP = (zlib.error, gzip.BadGzipFile)
+BROKEN_GZIP = (zlib.error, gzip.BadGzipFile)
 _DECODER = json.JSONDecoder()
 
 # Problems that end the reading of a file: the records behind are missing.
@@ -34,6 +34,10 @@ FILE_KINDS = (
     "broken gzip",
     "line too long",
     "not a JSON array",
+    "unknown domain",
+    "broken XML",
+    "unknown file",
+    "unknown folder",
     "text after the array",
 )
 
@@ -115,8 +119,8 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     number = 0
     name = os.fspath(path)
     try:
-        with _open(name) as file:
-            reader = _Reader(file)
+        with open_text(name) as file:
+            reader = JsonReader(file)
             if (first := reader.peek()) != "[":
                 raise BadRecordError(
                     "not a JSON array", f"begins with {first!r}, expected '['"
@@ -126,7 +130,7 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
                 yield number, value
     except BadRecordError as e:
         raise e.at(f"{name}, after record {number}") from e
-    except (ValueError, RecursionError, EOFError, *_BROKEN_GZIP) as e:
+    except (ValueError, RecursionError, EOFError, *BROKEN_GZIP) as e:
         cut = isinstance(e, EOFError)
         kind = "file cut short" if cut else "broken JSON"
         raise BadRecordError(
@@ -136,13 +140,14 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
         ) from e
 
 
-def _open(path: str) -> TextIO:
+def open_text(path: str) -> TextIO:
+    """A text file in UTF-8, with or without a byte order mark; gzipped if so named."""
     if path.endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8-sig")
     return open(path, encoding="utf-8-sig")
 
 
-class _Reader:
+class JsonReader:
     """A window on a text file that moves over one JSON value after another."""
 
     def __init__(self, file: TextIO):

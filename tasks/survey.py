@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.digests import digest
 from tasks.records import Problems
 from tasks.task import Task
 
@@ -56,7 +56,7 @@ def survey(task: Task, paths: Sequence[str | os.PathLike]) -> Survey:
         unreadable=problems.lost,
         gold=_all_or_none(ids, gold),
         problems=problems,
-        sha256=tuple(_sha256(path) for path in paths),
+        sha256=tuple(digest(path)[1] for path in paths),
     )
 
 
@@ -71,8 +71,3 @@ def _all_or_none(ids: Sequence[str], gold: Sequence[Any]) -> tuple | None:
             "without one by themselves"
         )
     return None
-
-
-def _sha256(path: str | os.PathLike) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,7 +16,15 @@ from tasks.explained import Explained
 from tasks.multihop import Sizes, Window
 from tasks.records import Note, Problems
 
-NAMES = ("hotpotqa", "wikihop", "natural_questions", "openkp")
+NAMES = (
+    "hotpotqa",
+    "wikihop",
+    "natural_questions",
+    "openkp",
+    "triviaqa",
+    "imdb",
+    "hyperpartisan",
+)
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
 Prediction = Any

@@ -21,8 +21,10 @@ from tasks import task as task_lib
 from tasks.lengths import Lengths, whole_length
 from tasks.multihop import Sizes
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
+from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import natural_questions as synthetic_natural_questions
 from tasks.synthetic import openkp as synthetic_openkp
+from tasks.synthetic import triviaqa as synthetic_triviaqa
 from tasks.synthetic import wikihop as synthetic_wikihop
 
 SYNTHETIC = {
@@ -30,6 +32,8 @@ SYNTHETIC = {
     "wikihop": synthetic_wikihop,
     "natural_questions": synthetic_natural_questions,
     "openkp": synthetic_openkp,
+    "triviaqa": synthetic_triviaqa,
+    "imdb": synthetic_imdb,
 }
 # Nothing of a made-up record is cut off.
 AMPLE = Sizes(1 << 14, 1 << 10)
@@ -245,7 +249,7 @@ def test_json_has_the_same_for_a_program(run, tmp_path):
 # --- files ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", task_lib.NAMES)
+@pytest.mark.parametrize("name", SYNTHETIC)
 def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name):
     task, tokenizer = task_lib.find(name), tokenizer_of(name)
     if name == "natural_questions":

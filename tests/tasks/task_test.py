@@ -4,20 +4,25 @@ import dataclasses
 import gzip
 import json
 
+import classification_samples
 import multihop_samples
 import natural_questions_samples
 import numpy as np
 import openkp_samples
 import pytest
+import triviaqa_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 
 from etc_jax.models.heads import AnswerLogits
 from tasks import (
     hotpotqa,
+    hyperpartisan,
+    imdb,
     natural_questions,
     openkp,
     task,
+    triviaqa,
     wikihop,
     wikihop_features,
 )
@@ -34,19 +39,37 @@ VALUES = {
     "natural_questions": original(said=(ANN, ANN)),
     # With fewer than three keyphrases the precision of three cannot be 1.
     "openkp": openkp_samples.page(phrases=("old mill", "Ton", "mill burned")),
+    "triviaqa": triviaqa_samples.VALUE,
+    "imdb": {**classification_samples.REVIEW, "label": 1},
+    "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
 }
 ID = {
     "hotpotqa": "_id",
     "wikihop": "id",
     "natural_questions": "example_id",
     "openkp": "url",
+    "triviaqa": "QuestionId",
+    "imdb": "id",
+    "hyperpartisan": "id",
 }
 GOLD = {
     "hotpotqa": "answer",
     "wikihop": "answer",
     "natural_questions": "annotations",
     "openkp": "KeyPhrases",
+    "triviaqa": "Answer",
+    "imdb": "label",
+    "hyperpartisan": "label",
 }
+
+
+OTHERS = {
+    "openkp": openkp,
+    "triviaqa": triviaqa,
+    "imdb": imdb,
+    "hyperpartisan": hyperpartisan,
+}
+LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan")
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +96,8 @@ def gold_outputs(found, windows):
         return natural_questions.gold_outputs(windows)
     if found.name == "wikihop":
         return wikihop.gold_outputs(windows)
-    if found.name == "openkp":
-        return openkp.gold_outputs(windows)
+    if found.name in OTHERS:
+        return OTHERS[found.name].gold_outputs(windows)
     gold = hotpotqa.gold_outputs(windows)
     return AnswerLogits(gold.answer_type, gold.span, gold.support)
 
@@ -264,7 +287,9 @@ def test_a_terminal_gets_no_control_characters():
 
 def write_values(folder, found, values, name):
     """A file as the data set has them."""
-    if found.name in ("natural_questions", "openkp"):
+    if found.name == "triviaqa":
+        return triviaqa_samples.release_of(folder, values, name)
+    if found.name in LINES:
         return write_lines(folder / f"{name}.jsonl.gz", values)
     return write_json(folder, values, f"{name}.json")
 
@@ -279,7 +304,9 @@ def test_a_survey_counts_all_there_is(found, tmp_path):
     # Of lines with one url all but one are passed over, officially.
     twice, lost = ("url twice", 0) if found.name == "openkp" else ("id twice", 1)
     assert got.unreadable == 1 + lost
-    assert dict(got.problems.counts) == {"wrong type": 1, twice: 1}
+    of_labels = found.name in ("imdb", "hyperpartisan")
+    wrong = "unknown label" if of_labels else "wrong type"
+    assert dict(got.problems.counts) == {wrong: 1, twice: 1}
     read = [found.gold(record) for record in found.read([first, second], Problems())]
     assert list(got.gold) == read and None not in read
     assert len(set(got.sha256)) == 2

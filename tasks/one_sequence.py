@@ -1,0 +1,79 @@
+"""Windows of models that read one sequence, some of whose tokens may be global."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from etc_jax import structure as st
+from etc_jax.data.window_fields import Placed
+from etc_jax.types import Rows
+from tasks import multihop
+from tasks.multihop import Sizes, Window
+
+GLOBAL_INDEX = "global_index"
+GLOBAL_PLACES = {GLOBAL_INDEX: Placed("window", -1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceWindow(Window):
+    """A sequence as the long tokens; `tokens.global_` has length 0.
+
+    Attributes:
+      extra: what the model takes besides: `global_index` int32
+        `[sizes.global_length]`, places of the global tokens, ascending, then -1.
+    """
+
+    extra: dict[str, Any]
+
+    axes: ClassVar = GLOBAL_PLACES
+
+
+def parts_of(
+    sizes: Sizes, ids: Sequence[int], num_global: int, types: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Tokens, types, structure and `extra` of a window.
+
+    Args:
+      sizes: tokens of the sequence, and places for those of them that are global.
+      ids: of the sequence, at most `sizes.long_length`.
+      num_global: how many of the first tokens are global.
+      types: int32 `[sizes.long_length]`; None: 0.
+    """
+    n, none = sizes.long_length, np.zeros(0, np.int32)
+    return {
+        "tokens": Rows(filled(n, 0, ids), none),
+        "types": Rows(np.zeros(n, np.int32) if types is None else types, none),
+        "structure": st.Structure(
+            long_example_ids=filled(n, 0, [1] * len(ids)),
+            global_example_ids=none,
+            links=np.zeros((n, 0), st.LINK_DTYPE),
+        ),
+        "extra": {GLOBAL_INDEX: filled(sizes.global_length, -1, range(num_global))},
+    }
+
+
+def filled(
+    shape: int | tuple[int, ...], fill: int, values: Sequence, start: int = 0
+) -> np.ndarray:
+    """int32, some values from a place on."""
+    made = np.full(shape, fill, np.int32)
+    made[start : start + len(values)] = values
+    return made
+
+
+def model_inputs(windows: Sequence[SequenceWindow]) -> dict[str, Any]:
+    """What a model takes of some windows; see `multihop.model_inputs`.
+
+    Returns:
+      Also `global_index` int32 `[b, sizes.global_length]`.
+
+    Raises:
+      ValueError: if there is no window.
+    """
+    inputs = multihop.model_inputs(windows)
+    index = np.stack([window.extra[GLOBAL_INDEX] for window in windows])
+    return {**inputs, GLOBAL_INDEX: index}

@@ -1,0 +1,254 @@
+"""TriviaQA's official files (Joshi et al. 2017): questions, documents, answers.
+
+A release is `qa/*.json`, one object with the questions in `Data`, and beside it the
+texts, `evidence/wikipedia` and `evidence/web`. In the Wikipedia track a question is a
+record with all of its documents; in the web track it is one with each of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from etc_jax.scoring import triviaqa as scoring
+from tasks.json_objects import read_members
+from tasks.records import (
+    BadRecordError,
+    Fields,
+    Note,
+    PassedOverError,
+    Problems,
+    read_records,
+)
+
+WIKIPEDIA, WEB = "Wikipedia", "Web"
+
+# Field of a question -> the folder that its files are in.
+_FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
+
+
+class Document(NamedTuple):
+    """A text and the name of its file."""
+
+    name: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A question and what to read for it.
+
+    Attributes:
+      id: of the question; in the web track `question--file`.
+      question: its text.
+      documents: one or more, none of them blank; one in the web track.
+      aliases: all names of the answer; None in test files.
+    """
+
+    id: str
+    question: str
+    documents: tuple[Document, ...]
+    aliases: tuple[str, ...] | None
+
+
+def read(
+    paths: Sequence[str | os.PathLike],
+    problems: Problems | None = None,
+    *,
+    evidence: str | os.PathLike | None = None,
+) -> Iterator[Record]:
+    """The records of files such as `qa/wikipedia-dev.json`, one at a time.
+
+    A file is gone through twice: what track it is of may stand behind the questions.
+
+    Args:
+      paths: one or more files.
+      problems: where what is wrong is counted; None: a bad record is raised.
+      evidence: folder with `wikipedia` and `web`; None: the one beside the folder that
+        a file is in.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the record.
+      OSError: if a file cannot be read, or there is no such folder.
+    """
+    read_fn = functools.partial(_values, evidence=evidence)
+    return read_records(paths, parse, problems, read_fn)
+
+
+def parse(value: Any, note: Note) -> Record:
+    """A record from a JSON value.
+
+    Args:
+      value: a question as in `Data`, with `Documents`: objects of `Filename` and
+        `Text`, or in place of a text the error that says why there is none.
+      note: called with (kind, message) for a document that is left out.
+
+    Raises:
+      BadRecordError: if it cannot be used.
+    """
+    fields = Fields(value)
+    name = fields.text("QuestionId")
+    return Record(
+        id=name,
+        question=fields.text("Question"),
+        documents=_documents(name, fields, note),
+        aliases=_aliases(name, fields),
+    )
+
+
+def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
+    listed = [Fields(value) for value in fields.get("Documents", list)]
+    if not listed:
+        raise BadRecordError("no document", f"{name!r} has none")
+    found: dict[str, Document] = {}
+    faults: list[BadRecordError] = []
+    for document in listed:
+        file, text = document.text("Filename"), _text_of(document)
+        if isinstance(text, BadRecordError):
+            faults.append(text.at(repr(name)))
+        elif file in found:
+            note("document twice", f"{name!r}, {file!r}")
+        else:
+            found[file] = Document(file, text)
+    if not found:
+        raise faults[0]
+    for fault in faults:
+        note(fault.kind, fault.message)
+    return tuple(found.values())
+
+
+def _text_of(document: Fields) -> str | BadRecordError:
+    """The text of a document, or why there is none."""
+    text = document.get("Text", object)
+    if isinstance(text, BadRecordError):
+        return text
+    if not document.get("Text", str).strip():
+        file = document.text("Filename")
+        return BadRecordError("empty document", f"{file!r} is blank")
+    return text
+
+
+def _aliases(name: str, fields: Fields) -> tuple[str, ...] | None:
+    if "Answer" not in fields:
+        return None
+    try:
+        return tuple(scoring.answer_names(fields.get("Answer", dict), repr(name)))
+    except BadRecordError:
+        raise
+    except ValueError as e:
+        raise BadRecordError("bad answer", str(e)) from e
+
+
+# --- files ----------------------------------------------------------------------------
+
+
+def _values(
+    path: str | os.PathLike, evidence: str | os.PathLike | None
+) -> Iterator[tuple[int, Any]]:
+    """(number of the question, what `parse` takes) of each record of a file."""
+    track = _track(path)
+    folder = _evidence_of(path) if evidence is None else pathlib.Path(evidence)
+    if not folder.is_dir():
+        raise NotADirectoryError(
+            f"no evidence for {os.fspath(path)}: there is no folder {folder}; unpack "
+            "the release so that `evidence` is beside `qa`"
+        )
+    split = _questions if track == WIKIPEDIA else _pairs
+    questions = (value for name, value in read_members(path) if name == "Data")
+    for number, question in enumerate(questions, start=1):
+        try:
+            for value in split(question, folder):
+                yield number, value
+        except BadRecordError as e:
+            yield number, e
+
+
+def _evidence_of(path: str | os.PathLike) -> pathlib.Path:
+    return pathlib.Path(path).absolute().parent.parent / "evidence"
+
+
+def _track(path: str | os.PathLike) -> str:
+    """The domain of a file.
+
+    Raises:
+      BadRecordError: if it is no release of a known one, with questions.
+    """
+    found = dict(_heads(path))
+    name = os.fspath(path)
+    if "Data" not in found:
+        raise BadRecordError(
+            "not a JSON array",
+            f"{name}: no 'Data' with questions in it; give a file such as "
+            "qa/wikipedia-dev.json",
+        )
+    if (track := found.get("Domain")) not in (WIKIPEDIA, WEB):
+        raise BadRecordError(
+            "unknown domain",
+            f"{name}: 'Domain' is {track!r}, expected {WIKIPEDIA!r} or {WEB!r}",
+        )
+    return track
+
+
+def _heads(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
+    """The members of a file, but for the questions, of which the name is enough."""
+    for name, value in read_members(path):
+        yield name, None if name == "Data" else value
+
+
+def _questions(question: Any, folder: pathlib.Path) -> Iterator[dict[str, Any]]:
+    """The question with its documents: a record of the Wikipedia track."""
+    documents = [_read(*file, folder) for file in _files(question)]
+    yield {**question, "Documents": documents}
+
+
+def _pairs(question: Any, folder: pathlib.Path) -> Iterator[Any]:
+    """The question with each of its documents: records of the web track."""
+    name = Fields(question).text("QuestionId")
+    files = _files(question)
+    if not files:
+        raise BadRecordError("no document", f"{name!r} has none")
+    seen = set()
+    for kind, file in files:
+        if file in seen:
+            # The official measure knows the pair by its name too, and so only once.
+            yield PassedOverError("document twice", f"{name!r}, {file!r}")
+            continue
+        seen.add(file)
+        documents = [_read(kind, file, folder)]
+        yield {**question, "QuestionId": f"{name}--{file}", "Documents": documents}
+
+
+def _files(question: Any) -> list[tuple[str, str]]:
+    """(folder, name) of the documents of a question, in the order of the measure."""
+    fields = Fields(question)
+    return [
+        (folder, Fields(page).text("Filename"))
+        for field, folder in _FOLDERS.items()
+        if field in fields
+        for page in fields.get(field, list)
+    ]
+
+
+def _read(kind: str, file: str, folder: pathlib.Path) -> dict[str, Any]:
+    """A document as `parse` takes it."""
+    return {"Filename": file, "Text": _text(folder / kind, file)}
+
+
+def _text(folder: pathlib.Path, file: str) -> str | BadRecordError:
+    """The text of a file, or why there is none."""
+    inner = pathlib.PurePosixPath(file)
+    if inner.is_absolute() or ".." in inner.parts or "\0" in file:
+        return BadRecordError("wrong file name", f"{file!r} is not below {folder}")
+    path = folder / inner
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return BadRecordError(
+            "missing evidence", f"no file {path}; unpack the evidence again"
+        )
+    except UnicodeDecodeError as e:
+        return BadRecordError("broken evidence", f"{path} is not UTF-8: {e}")

@@ -1,0 +1,153 @@
+"""From logits to labels: probabilities, files, figures, and what is shown."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from classification_samples import article, review
+from multihop_samples import tokenizer
+
+from tasks import hyperpartisan, imdb
+from tasks.classification_decoding import probabilities
+from tasks.explained import Explained
+from tasks.multihop import Sizes
+
+SIZES = Sizes(long_length=12, global_length=1)
+TASKS = {imdb.TASK: review, hyperpartisan.TASK: article}
+
+
+def windows_of(*records, sizes=SIZES):
+    return [w for record in records for w in imdb.features(record, tokenizer(), sizes)]
+
+
+@pytest.fixture
+def windows():
+    return windows_of(review(id="a"), review(id="b"), review(id="c"))
+
+
+LOGITS = np.array([[2.0, -1.0], [0.5, 0.75], [3.0, 3.0]], np.float32)
+
+
+def test_the_label_with_the_largest_logit_is_taken(windows):
+    assert imdb.decode(LOGITS, windows) == {"a": "neg", "b": "pos", "c": "neg"}
+    articles = windows_of(article(id="d"))
+    assert hyperpartisan.decode(LOGITS[1:2], articles) == {"d": "true"}
+    assert imdb.decode(LOGITS[:0], []) == {}
+
+
+def test_probabilities_are_those_of_a_plain_loop(windows):
+    for row, logits in zip(probabilities(LOGITS, windows), LOGITS, strict=True):
+        odds = [math.exp(x) for x in logits.tolist()]
+        assert row.tolist() == pytest.approx([x / sum(odds) for x in odds])
+    large = np.array([[1e4, -1e4], [-1e4, 1e4], [0.0, 0.0]], np.float32)
+    assert [row.tolist() for row in probabilities(large, windows)] == [
+        [1.0, 0.0],
+        [0.0, 1.0],
+        [0.5, 0.5],
+    ]
+
+
+def test_logits_of_other_windows_are_refused(windows):
+    for wrong in (LOGITS[:2], LOGITS[:, :1], LOGITS[..., None], np.zeros((3, 5))):
+        with pytest.raises(ValueError, match="logits have shape .* expected .3, 2."):
+            imdb.decode(wrong, windows)
+    for bad in (np.nan, np.inf):
+        logits = LOGITS.copy()
+        logits[1, 0] = bad
+        with pytest.raises(ValueError, match="logits of 'b' hold NaN or infinity"):
+            imdb.decode(logits, windows)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_gold_outputs_go_from_record_to_figures(tmp_path, task):
+    sample, [first, second] = TASKS[task], TASKS[task]().labels
+    records = [
+        sample(id=str(i), label=label, rating=None)
+        for i, label in enumerate((first, second, second))
+    ]
+    made = [w for r in records for w in task.features(r, tokenizer(), SIZES)]
+    decoded = task.decode(imdb.gold_outputs(made), made, task.settings)
+    assert json.loads(json.dumps(decoded)) == decoded
+    predictions = {
+        r.id: task.predictions([each])[0]
+        for r, each in zip(records, decoded, strict=True)
+    }
+    content = task.official(predictions)
+    want = {"0": first, "1": second, "2": second}
+    assert json.loads(task.official_text(content)) == want
+    imdb.write(predictions, tmp_path / "predictions.json")
+    assert json.loads((tmp_path / "predictions.json").read_text()) == want
+    gold = [task.gold(record) for record in records]
+    assert json.loads(json.dumps(gold)) == gold
+    scores = task.score(gold, content)
+    assert scores.metrics == {"accuracy": 1.0, "f1": 1.0} and not scores.problems()
+    assert task.measure in scores.metrics
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_figures_by_hand(task):
+    first, second = TASKS[task]().labels
+    gold = [{"id": str(i), "label": first if i < 6 else second} for i in range(10)]
+    # Of 4 of the second label 3 are found, and 2 of the first are taken for it.
+    said = [first] * 4 + [second] * 5 + [first]
+    scores = task.score(gold, dict(zip(map(str, range(10)), said, strict=True)))
+    assert scores.metrics["accuracy"] == 0.7
+    assert scores.metrics["f1"] == pytest.approx(2 * 3 / (5 + 4))
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_what_could_not_be_read_is_wrong_in_both_figures(task):
+    second = TASKS[task]().labels[1]
+    gold = [{"id": "a", "label": second}, task.unread_gold("unreadable 0")]
+    said = {"a": second, "unreadable 0": task.no_answer}
+    scores = task.score(gold, task.official(said))
+    assert scores.metrics["accuracy"] == 0.5
+    assert scores.metrics["f1"] == pytest.approx(2 * 1 / (1 + 2))
+    assert task.score(gold, {"a": second}).missing == {"label": ("unreadable 0",)}
+
+
+def test_without_a_label_there_is_no_gold():
+    assert imdb.TASK.gold(review(label=None)) is None
+    with pytest.raises(ValueError, match="'0000001' has no gold label"):
+        imdb.gold_outputs(windows_of(article(label=None)))
+
+
+# --- what a reader is shown -----------------------------------------------------------
+
+
+def test_labels_are_shown_with_their_probabilities(windows):
+    told = imdb.TASK.explain(LOGITS, windows, None)
+    assert all(isinstance(each, Explained) for each in told)
+    assert [each.answer for each in told] == ["neg", "pos", "neg"]
+    first = told[0]
+    assert (first.id, first.question) == ("a", "Is this review for the film?")
+    assert [c.text for c in first.candidates] == ["neg", "pos"]
+    assert first.candidates[0].probability == pytest.approx(1 / (1 + math.exp(-3)))
+    # Of equal ones the same is first as in the prediction.
+    assert [c.text for c in told[2].candidates] == ["neg", "pos"]
+    assert "95%  neg" in first.text()
+    assert json.loads(json.dumps(first.as_json()))["candidates"][0]["text"] == "neg"
+
+
+def test_a_text_is_shown_line_by_line_under_its_title():
+    [told] = hyperpartisan.TASK.explain(LOGITS[:1], windows_of(article()), None)
+    assert told.question == "Is this article hyperpartisan?"
+    [document] = told.documents
+    assert document.title.text == "Mills"
+    assert [p.text for p in document.passages] == [article().text]
+    [told] = imdb.TASK.explain(LOGITS[:1], windows_of(review()), None)
+    [document] = told.documents
+    assert document.title.text == "Text"
+    assert [p.text for p in document.passages] == ["the old mill stands.", "it is old"]
+
+
+def test_what_was_not_read_is_shown_apart():
+    made = windows_of(review(), sizes=Sizes(8, 1))
+    [told] = imdb.TASK.explain(LOGITS[:1], made, None)
+    read, behind = told.documents
+    assert [p.text for p in read.passages] == ["the old mill stands.", "it"]
+    assert [p.text for p in behind.passages] == ["is old"]
+    assert behind.title.text.startswith("Not read")
+    with pytest.raises(ValueError, match="logits have shape"):
+        imdb.TASK.explain(LOGITS, made, None)

@@ -1,0 +1,202 @@
+"""Inputs of texts to be classified: their layout, and what of a text is cut off."""
+
+import numpy as np
+import pytest
+from classification_samples import article, review
+from conftest import require_shared
+from data.tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
+from multihop_samples import tokenizer
+
+from etc_jax import structure
+from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.window_arrays import EmptyBatch, WindowSchema, flatten
+from tasks import hyperpartisan, imdb, prepare
+from tasks.multihop import Sizes
+from tasks.records import BadRecordError
+
+SIZES = Sizes(long_length=16, global_length=3)
+
+
+def window(record=None, model=None, sizes=SIZES):
+    [made] = imdb.features(record or review(), model or tokenizer(), sizes)
+    return made
+
+
+# --- layout ---------------------------------------------------------------------------
+
+
+def test_the_layout_with_a_vocabulary_of_bert():
+    made = window()
+    assert tokenizer().pieces(made.tokens.long) == [
+        *("[CLS]", "the", "old", "mill", "stands", ".", "it", "is", "old", "[SEP]"),
+        *["[PAD]"] * 6,
+    ]
+    assert made.structure.long_example_ids.tolist() == [1] * 10 + [0] * 6
+    assert made.extra["global_index"].tolist() == [0, -1, -1]
+    assert made.extra["global_index"].dtype == np.int32
+    assert not made.types.long.any() and made.num_chars == len(made.record.text)
+
+
+def test_the_layout_with_a_vocabulary_of_roberta():
+    model = byte_bpe()
+    made = window(review(text="the cat's"), model)
+    assert model.pieces(made.tokens.long[:5]) == ["<s>", "the", "Ġcat", "'s", "</s>"]
+    assert made.structure.long_example_ids.tolist() == [1] * 5 + [0] * 11
+    assert made.extra["global_index"].tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("model", [tokenizer, byte_bpe])
+def test_white_space_is_one_space(model):
+    spaced = "the<br /><br />old \t mill\u3000is\n old"
+    many, one = (
+        window(review(text=x), model()) for x in (spaced, "the old mill is old")
+    )
+    assert many.tokens.long.tolist() == one.tokens.long.tolist()
+
+
+@pytest.mark.parametrize(
+    "record, number",
+    [
+        (review(label=0, rating=2), 0),
+        (review(), 1),
+        (article(label="false"), 0),
+        (article(), 1),
+    ],
+)
+def test_the_label_is_a_number(record, number):
+    made = window(record)
+    assert made.labels["label"].shape == () and made.labels["label"].dtype == np.int32
+    assert int(made.labels["label"]) == number and made.unusable is None
+    assert record.labels[number] == record.label
+
+
+def test_without_a_label_there_is_nothing_to_train_on():
+    for record in (review(label=None), article(label=None)):
+        made = window(record)
+        assert made.unusable == "no gold label" and int(made.labels["label"]) == -1
+
+
+def test_both_tasks_read_a_text_alike():
+    one, other = window(review(text=article().text)), window(article())
+    assert one.tokens.long.tolist() == other.tokens.long.tolist()
+
+
+def test_there_are_no_tokens_beside_the_sequence():
+    made = window()
+    assert made.tokens.global_.shape == made.types.global_.shape == (0,)
+    structure.validate(made.structure, structure.Rules(radius=1))
+    inputs = imdb.model_inputs([made, made])
+    assert inputs["long_tokens"].shape == (2, 16)
+    assert inputs["global_tokens"].shape == (2, 0)
+    assert inputs["global_index"].tolist() == [[0, -1, -1]] * 2
+
+
+def test_a_window_survives_files_and_batches():
+    made, other = window(), window(review(text="it is", label=0, rating=1))
+    schema = WindowSchema.of(made)
+    assert schema == WindowSchema.from_json(schema.to_json())
+    flat = flatten([made, other], schema, tokenizer().vocab_size)
+    batch = EmptyBatch.of(schema, 3, 16, 0)
+    at = dict.fromkeys(("long", "run", "global"), 0)
+    for row in range(2):
+        part = {}
+        for name, kind in schema.arrays("uint16").items():
+            if kind.axis == "window":
+                part[name] = flat[name].reshape(2, -1)[row]
+            elif kind.axis in at:
+                stop = at[kind.axis] + int(flat[f"{kind.axis}_counts"][row])
+                part[name] = flat[name][at[kind.axis] : stop]
+        at = {name: at[name] + int(flat[f"{name}_counts"][row]) for name in at}
+        batch.fill(row, schema, part)
+    for row, want in enumerate((made, other)):
+        assert batch.tokens.long[row].tolist() == want.tokens.long.tolist()
+        assert int(batch.labels["label"][row]) == int(want.labels["label"])
+        assert batch.extra["global_index"][row].tolist() == [0, -1, -1]
+    # A row without a window has no global token.
+    assert batch.extra["global_index"][2].tolist() == [-1, -1, -1]
+
+
+# --- what does not fit ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [tokenizer, wordpiece, byte_bpe])
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 11, 16, 40])
+def test_the_head_of_a_text_is_kept(model, n):
+    text = "the  cat.\n\nthe\u3000cat's a cat"
+    whole, cut = (window(review(text=text), model(), Sizes(k, 1)) for k in (99, n))
+    length = int(whole.structure.long_example_ids.sum())
+    kept = min(n, length)
+    ids = cut.tokens.long.tolist()
+    assert ids[: kept - 1] == whole.tokens.long.tolist()[: kept - 1]
+    assert ids[kept - 1] == whole.tokens.long[length - 1]
+    assert cut.structure.long_example_ids.tolist() == [1] * kept + [0] * (n - kept)
+    # The characters that are said to be in it are those that its tokens spell.
+    read, spelled = cut.record.text[: cut.num_chars], ids[1 : kept - 1]
+    assert "".join(read.split()) == _letters(text, model(), spelled)
+    assert not read[-1].isspace() and (kept < length or read == text)
+
+
+def _letters(text: str, model, ids: list[int]) -> str:
+    """What some tokens spell, without spaces; an unknown word by its own letters."""
+    one_by_one = "".join(text.split())
+    spelled = "".join(p.removeprefix("##").removeprefix("Ġ") for p in model.pieces(ids))
+    # The only character of the text that a vocabulary lacks is the apostrophe.
+    spelled = spelled.replace("[UNK]", "'")
+    assert one_by_one.startswith(spelled)
+    return spelled
+
+
+def test_sizes_without_room_for_a_text_are_refused():
+    with pytest.raises(ValueError, match="long_length 2 leaves no room.*at least 3"):
+        window(sizes=Sizes(2, 1))
+    assert tokenizer().pieces(window(sizes=Sizes(3, 1)).tokens.long)[1] == "the"
+
+
+def test_a_text_without_a_token_is_named():
+    with pytest.raises(BadRecordError, match="no text: 'train/pos/1_9' has no token"):
+        window(review(text="\u200b"), tokenizer())
+    with pytest.raises(BadRecordError, match="no Unicode"):
+        window(review(text="half \ud800"), byte_bpe())
+
+
+def test_a_vocabulary_without_the_special_tokens_is_refused():
+    with pytest.raises(ValueError, match="lacks sep"):
+        window(model=sentence_pieces())
+
+
+def test_there_are_no_official_quirks():
+    with pytest.raises(ValueError, match="leave official_quirks out"):
+        imdb.features(review(), tokenizer(), SIZES, official_quirks=True)
+    with pytest.raises(ValueError, match="at least one"):
+        imdb.model_inputs([])
+
+
+# --- real files -----------------------------------------------------------------------
+
+REAL = {
+    imdb.TASK: ("imdb/test.slice.jsonl.gz", 200),
+    hyperpartisan.TASK: ("hyperpartisan/articles-train_dev.xml.gz", 580),
+}
+
+
+@pytest.mark.parametrize("task", REAL, ids=lambda task: task.name)
+def test_prepared_windows_are_those_of_the_records(tmp_path, task):
+    folder = require_shared("data")
+    name, number = REAL[task]
+    model = open_tokenizer(folder / "tokenizers" / "roberta_bart")
+    sizes = Sizes(512, 1)
+    cache = prepare.prepare(task, [folder / name], model, tmp_path / "out", sizes=sizes)
+    assert cache.num_windows == number and not cache.header["left_out"]
+    assert not cache.header["found"] and cache.task == task.name
+    records = list(task.read([folder / name], None))[:40]
+    cls, sep = model.special_id("cls"), model.special_id("sep")
+    for record in records:
+        [made] = task.features(record, model, sizes)
+        ids = made.tokens.long.tolist()
+        length = int(made.structure.long_example_ids.sum())
+        [(want, _)] = model.encode_batch([" ".join(record.text.split())])
+        assert ids[:length] == [cls, *want.tolist()[:510], sep]
+        if length < 512:
+            assert model.decode(ids[1:-1][: length - 2]) == " ".join(
+                record.text.split()
+            )

@@ -1,0 +1,187 @@
+"""SQuAD's official files: questions with places of answers, and what can be wrong."""
+
+import gzip
+import json
+
+import pytest
+from conftest import require_shared
+
+from tasks import squad_records as squad
+from tasks.records import BadRecordError, Problems
+
+CONTEXT = "The Old Mill was built by Ann Lee. Ann Lee was a baker."
+ANSWER = {"text": "Ann Lee", "answer_start": 26}
+
+
+def asked(**changes):
+    value = {"id": "q1", "question": "Who built the mill?", "answers": [ANSWER]}
+    return {k: v for k, v in {**value, **changes}.items() if v is not None}
+
+
+def paragraph(*questions, context=CONTEXT):
+    return {"context": context, "qas": list(questions)}
+
+
+def release(folder, *paragraphs, title="Mills"):
+    path = folder / "dev.json"
+    article = {"title": title, "paragraphs": list(paragraphs)}
+    path.write_text(json.dumps({"data": [article], "version": "1.1"}))
+    return path
+
+
+def read_all(path):
+    problems = Problems()
+    return list(squad.read([path], problems)), problems
+
+
+def test_a_record_keeps_every_field(tmp_path):
+    second = {"text": "Ann Lee was a baker", "answer_start": 35}
+    path = release(tmp_path, paragraph(asked(answers=[ANSWER, second])))
+    [got], problems = read_all(path)
+    assert got == squad.Record(
+        id="q1",
+        title="Mills",
+        question="Who built the mill?",
+        context=CONTEXT,
+        answers=(("Ann Lee", 26), ("Ann Lee was a baker", 35)),
+    )
+    assert not problems.counts
+
+
+@pytest.mark.parametrize("start", [25, -29, 500])
+def test_an_answer_that_stands_elsewhere_is_named_and_has_no_place(tmp_path, start):
+    wrong = {"text": "Ann Lee", "answer_start": start}
+    path = release(tmp_path, paragraph(asked(answers=[wrong, ANSWER])))
+    [got], problems = read_all(path)
+    assert got.answers == (("Ann Lee", None), ("Ann Lee", 26))
+    [message] = problems.messages["answer not at its place"]
+    assert message.startswith(f"{path}, record 1: 'q1': 'Ann Lee' should be at")
+    assert f"character {start}" in message
+
+
+def test_places_are_characters_and_not_bytes(tmp_path):
+    text = "Café 𝄞 Lee"
+    answer = {"text": "Lee", "answer_start": 7}
+    [got], problems = read_all(
+        release(tmp_path, paragraph(asked(answers=[answer]), context=text))
+    )
+    assert got.answers == (("Lee", 7),) and not problems.counts
+
+
+def test_a_test_file_has_no_answers(tmp_path):
+    [got], _ = read_all(release(tmp_path, paragraph(asked(answers=None))))
+    assert got.answers is None
+
+
+@pytest.mark.parametrize(
+    "question, kind, message",
+    [
+        (asked(id=""), "empty field", "'id' is blank"),
+        (asked(id="q2", question=None), "missing field", "no 'question'"),
+        (asked(id="q2", answers=[]), "no answer", "questions of SQuAD 2.0"),
+        (asked(id="q2", answers=["Ann"]), "wrong type", "expected an object"),
+        (asked(id="q2", answers=[{"text": "x"}]), "missing field", "'answer_start'"),
+        (
+            asked(id="q2", answers=[{"text": "x", "answer_start": "3"}]),
+            "wrong type",
+            "'answer_start' is '3', expected a number",
+        ),
+        ("who?", "wrong type", "str 'who?', expected an object"),
+        (asked(), "id twice", "'q1', first in"),
+    ],
+)
+def test_a_bad_question_is_named_and_costs_only_itself(
+    tmp_path, question, kind, message
+):
+    path = release(tmp_path, paragraph(asked(), question, asked(id="q3")))
+    got, problems = read_all(path)
+    assert [r.id for r in got] == ["q1", "q3"] and problems.counts == {kind: 1}
+    [text] = problems.messages[kind]
+    assert text.startswith(f"{path}, record 2: ") and message in text
+    with pytest.raises(BadRecordError, match="record 2"):
+        list(squad.read([path]))
+
+
+def test_a_bad_paragraph_is_named_by_its_place(tmp_path):
+    path = release(
+        tmp_path, {"context": CONTEXT}, paragraph(context=" "), paragraph(asked())
+    )
+    got, problems = read_all(path)
+    assert [r.id for r in got] == ["q1"]
+    assert problems.counts == {"missing field": 1, "empty field": 1}
+    assert "article 1, paragraph 1: no 'qas'" in problems.report()
+    assert "article 1, paragraph 2: 'context' is blank" in problems.report()
+
+
+def test_a_bad_article_is_named_by_its_place(tmp_path):
+    path = tmp_path / "dev.json"
+    good = {"paragraphs": [paragraph(asked())]}
+    path.write_text(json.dumps({"data": [3, {"title": "x"}, good]}))
+    [got], problems = read_all(path)
+    assert got.title == "" and problems.counts == {"wrong type": 1, "missing field": 1}
+    assert "record 1: article 1: int '3'" in problems.report()
+    assert "record 2: article 2: no 'paragraphs'" in problems.report()
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ('{"version": "1.1"}', "not a JSON array"),
+        ('{"data": []}', "not a JSON array"),
+        ("{}", "not a JSON array"),
+        ("[]", "broken JSON"),
+        ('{"data": [{}', "file cut short"),
+        ('{"data"', "file cut short"),
+        ('{"data": 1 2}', "broken JSON"),
+        ('{"version": 1} {', "broken JSON"),
+        ("", "file cut short"),
+    ],
+)
+def test_files_of_something_else_are_named(tmp_path, text, kind):
+    path = tmp_path / "dev.json"
+    path.write_text(text)
+    got, problems = read_all(path)
+    assert not got and problems.counts[kind] == 1
+    assert str(path) in problems.messages[kind][0]
+
+
+def test_a_broken_archive_is_named(tmp_path):
+    path = tmp_path / "dev.json.gz"
+    path.write_bytes(gzip.compress(b'{"data": []}')[:-9])
+    _, problems = read_all(path)
+    assert problems.counts == {"file cut short": 1}
+
+
+def test_members_come_in_order_whatever_surrounds_them(tmp_path, monkeypatch):
+    # So that every value is cut by the end of what has been read.
+    monkeypatch.setattr("tasks.records.CHUNK_CHARS", 1)
+    value = {"a": [], "b": [1, [2], {"c": "],"}], "d": {"e": [3]}, "f": None, "g": 10}
+    want = [("b", 1), ("b", [2]), ("b", {"c": "],"}), ("d", {"e": [3]})]
+    want += [("f", None), ("g", 10)]
+    for indent in (None, 1):
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps(value, indent=indent))
+        assert list(squad.read_members(path)) == want
+
+
+@pytest.mark.parametrize("name", ["dev-v1.1.slice.json", "dev-v1.1.multiref.json.gz"])
+def test_real_files_are_read_whole(name):
+    path = require_shared("data/squad") / name
+    packed = path.read_bytes()
+    value = json.loads(gzip.decompress(packed) if name.endswith(".gz") else packed)
+    want = [
+        (
+            q["id"],
+            q["question"],
+            p["context"],
+            [tuple(a.values()) for a in q["answers"]],
+        )
+        for article in value["data"]
+        for p in article["paragraphs"]
+        for q in p["qas"]
+    ]
+    got, problems = read_all(path)
+    assert not problems.counts and problems.read == len(want) > 700
+    assert [(r.id, r.question, r.context) for r in got] == [x[:3] for x in want]
+    for record, (*_, answers) in zip(got, want, strict=True):
+        assert {frozenset(a) for a in record.answers} == {frozenset(a) for a in answers}

@@ -1,0 +1,90 @@
+"""What TriviaQA tells the command lines."""
+
+import json
+
+import numpy as np
+import pytest
+from multihop_samples import tokenizer
+from triviaqa_samples import VALUE, record
+
+from tasks import triviaqa as tq
+from tasks.explained import Explained
+from tasks.multihop import Sizes
+
+TASK = tq.TASK
+SIZES = Sizes(long_length=40, global_length=8)
+
+
+@pytest.fixture
+def windows():
+    return TASK.features(record(), tokenizer(), SIZES, official_quirks=False)
+
+
+def test_gold_outputs_go_from_record_to_figures(windows):
+    outputs = tq.gold_outputs(windows)
+    decoded = TASK.decode(outputs, windows, TASK.settings)
+    assert json.loads(json.dumps(decoded)) == decoded
+    [prediction] = TASK.predictions(decoded)
+    content = TASK.official({"tc_1": prediction})
+    assert json.loads(TASK.official_text(content)) == {"tc_1": "Ann Lee"}
+    gold = TASK.gold(record())
+    assert json.loads(json.dumps(gold)) == gold
+    assert TASK.score([gold], content).metrics[TASK.measure] == 1.0
+
+
+def test_no_answer_is_wrong_and_counted():
+    gold = [TASK.gold(record())]
+    wrong = TASK.score(gold, TASK.official({"tc_1": TASK.no_answer}))
+    assert wrong.metrics == {"exact_match": 0.0, "f1": 0.0} and not wrong.problems()
+    assert TASK.score(gold, {}).missing == {"answer": ("tc_1",)}
+    assert TASK.gold(record(Answer=None)) is None
+
+
+def test_inputs_have_a_row_for_each_window(windows):
+    inputs = TASK.inputs(windows * 3)
+    assert {k: len(v) for k, v in inputs.items() if k != "structure"} == {
+        "long_tokens": 3,
+        "global_tokens": 3,
+        "long_types": 3,
+        "global_types": 3,
+        "global_index": 3,
+    }
+    # The places of the global tokens are those before the first separator.
+    for row, places in zip(inputs["long_tokens"], inputs["global_index"], strict=True):
+        real = places[places >= 0].tolist()
+        pieces = tokenizer().pieces(row)
+        assert real == list(range(pieces.index("[SEP]")))
+
+
+def test_an_answer_is_shown_where_it_was_found(windows):
+    [told] = TASK.explain(tq.gold_outputs(windows), windows, None)
+    assert isinstance(told, Explained)
+    assert (told.id, told.question) == ("tc_1", VALUE["Question"])
+    assert told.answer == "Ann Lee"
+    assert [d.title.text for d in told.documents] == ["a.txt", "b.txt"]
+    first, second = told.documents
+    # Lines are passages, blank ones are left out.
+    assert [p.text for p in first.passages] == [
+        "The  Old Mill",
+        "was owned by Ann Lee.",
+    ]
+    [support] = [p for p in first.passages if p.is_support]
+    [(start, stop)] = support.marks
+    assert support.text[start:stop] == "Ann Lee" and 0 < support.probability < 1
+    assert not any(p.is_support or p.marks for p in second.passages)
+    assert "Ann Lee" in told.text()
+
+
+def test_an_answer_over_two_lines_is_marked_in_both(windows):
+    [window] = windows
+    start, end = np.zeros((2, 1, 40), np.float32)
+    # "Mill" and "was" of the first document.
+    start[0, 9] = end[0, 10] = 9.0
+    [told] = TASK.explain(tq.Outputs(start, end), [window], None)
+    marked = [
+        passage.text[slice(*mark)]
+        for document in told.documents
+        for passage in document.passages
+        for mark in passage.marks
+    ]
+    assert told.answer == "Mill was" and marked == ["Mill", "was"]
