@@ -2,6 +2,10 @@
 
     python -m benchmarks.layer --out=layer.json
     python -m benchmarks.layer --scaling --out=scaling.json
+    python -m benchmarks.layer --reference=longformer --sides=longformer,hf_longformer \
+        --long_length=4095 --global_length=1 --radius=256 --modes=forward_backward
+    python -m benchmarks.layer --reference=big_bird --sides=big_bird,hf_bigbird \
+        --long_length=4095 --global_length=1 --modes=forward_backward
 
 Every side computes the layer of `benchmarks.problem` with the same weights and the
 same 32-bit inputs, on the same CPU with the same number of threads:
@@ -11,6 +15,8 @@ same 32-bit inputs, on the same CPU with the same number of threads:
     etc_dense        this library's dense form
     jax_dpa          jax.nn.dot_product_attention, masks and labels as a dense bias
     jax_given_bias   the same, but the bias is an input: labels are not learnt
+    longformer       this library's Longformer: sequence with global tokens in it
+    big_bird         this library's BigBird; sees the pairs of hf_bigbird
     hf_longformer    Hugging Face LongformerLayer, same window, same global tokens
     hf_bigbird       Hugging Face BigBirdLayer, as many tokens; sees other pairs
     torch_sdpa       PyTorch scaled_dot_product_attention over everything, no labels
@@ -45,35 +51,35 @@ SCALING_LENGTHS = (2048, 4096, 8192, 16384)
 SCALING_GLOBALS = 512
 
 
-def time_sides(names: Sequence[str], sizes: Sizes, mode: str, rounds: int):
+def time_sides(args: argparse.Namespace, sizes: Sizes, mode: str):
     """Times of the sides in one mode, printed."""
-    sides = make_sides(names, sizes, gradient=MODES[mode])
+    sides = make_sides(args.sides, sizes, gradient=MODES[mode])
     timings = harness.compare(
-        sides, reference=REFERENCE, rounds=rounds, tolerance=TOLERANCE
+        sides, reference=args.reference, rounds=args.rounds, tolerance=TOLERANCE
     )
     print(f"\n{mode}: {sizes.long_length} long + {sizes.global_length} global tokens")
-    print(report.times_table(timings, REFERENCE), flush=True)
+    print(report.times_table(timings, args.reference), flush=True)
     return timings
 
 
-def measure_sides(names: Sequence[str], sizes: Sizes, mode: str):
+def measure_sides(args: argparse.Namespace, sizes: Sizes, mode: str):
     """Peak memory of the sides in one mode, printed."""
-    peaks = {name: peak(name, sizes, gradient=MODES[mode]) for name in names}
+    peaks = {name: peak(name, sizes, gradient=MODES[mode]) for name in args.sides}
     print(f"\nmemory, {mode}")
-    print(report.memory_table(peaks, REFERENCE), flush=True)
+    print(report.memory_table(peaks, args.reference), flush=True)
     return peaks
 
 
 def compare_layers(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
     """Times and memory of every side, ready for JSON."""
-    out: dict[str, Any] = {"reference": REFERENCE, "results": [], "memory": []}
+    out: dict[str, Any] = {"reference": args.reference, "results": [], "memory": []}
     for mode in args.modes:
-        timings = time_sides(args.sides, sizes, mode, args.rounds)
+        timings = time_sides(args, sizes, mode)
         out["results"].append({"mode": mode, "rows": report.timing_rows(timings)})
     if args.memory:
         out["memory_calibration_error"] = memory.calibration_error()
         for mode in args.modes:
-            rows = measure_sides(args.sides, sizes, mode)
+            rows = measure_sides(args, sizes, mode)
             out["memory"].append({"mode": mode, "rows": rows})
     return out
 
@@ -150,6 +156,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     for field in dataclasses.fields(Sizes):
         parser.add_argument(f"--{field.name}", type=int)
     parser.add_argument("--sides", type=report.names(SIDES), default=SIDES)
+    parser.add_argument(
+        "--reference", choices=SIDES, default=REFERENCE, help="what ratios are of"
+    )
     parser.add_argument("--modes", type=report.names(MODES), default=tuple(MODES))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True)
@@ -161,8 +170,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lengths", type=report.integers, default=SCALING_LENGTHS)
     report.add_run_options(parser)
     args = parser.parse_args(argv)
-    if not args.scaling and REFERENCE not in args.sides:
-        parser.error(f"--sides must name the reference {REFERENCE!r}")
+    if not args.scaling and args.reference not in args.sides:
+        parser.error(f"--sides must name the reference {args.reference!r}")
     return args
 
 

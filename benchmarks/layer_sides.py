@@ -11,7 +11,10 @@ from benchmarks import memory
 from benchmarks.harness import Side
 from benchmarks.problem import Sizes
 
-JAX_SIDES = ("etc", "etc_no_labels", "etc_dense", "jax_dpa", "jax_given_bias")
+JAX_SIDES = (
+    *("etc", "etc_no_labels", "etc_dense", "jax_dpa", "jax_given_bias"),
+    *("longformer", "big_bird"),
+)
 TORCH_SIDES = ("hf_longformer", "hf_bigbird", "torch_sdpa")
 SIDES = JAX_SIDES + TORCH_SIDES
 REFERENCE = "etc"
@@ -22,13 +25,18 @@ ORACLES = {
     "jax_dpa": "etc_dense",
     "jax_given_bias": "etc_dense",
     "etc_no_labels": "etc_dense_no_labels",
+    "longformer": "etc_dense_no_labels",
+    "big_bird": "big_bird_dense",
     "hf_longformer": "etc_dense_no_labels",
+    "hf_bigbird": "big_bird_dense",
     "torch_sdpa": "etc_dense_full",
 }
 NOTES = {
     "jax_given_bias": "only its output is checked: no gradient reaches the labels",
+    "longformer": "no labels; projects global tokens apart, as hf_longformer",
+    "big_bird": "no labels; other pairs, those of hf_bigbird",
     "hf_longformer": "no labels; projects global tokens apart, as it always does",
-    "hf_bigbird": "no labels; sees other pairs, so it has no oracle",
+    "hf_bigbird": "no labels; other pairs, random blocks being the first one",
     "torch_sdpa": "no labels; every token sees every token",
 }
 TOLERANCE = 1e-4

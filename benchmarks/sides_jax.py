@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import problem
+from benchmarks import problem, sides_encoder
 from benchmarks.problem import Sizes
 from etc_jax import builders
 from etc_jax.layers.attention import GlobalLocalAttention
@@ -21,6 +21,7 @@ from etc_jax.types import LabelTable, Rows
 Array = jax.Array
 # As far below any logit as float32 allows without becoming -inf in a sum.
 MASKED = -1e30
+_OF_ENCODERS = (*sides_encoder.SIDES, sides_encoder.ORACLE)
 
 
 def rules(sizes: Sizes) -> Rules:
@@ -273,11 +274,12 @@ def build_layer(name: str, sizes: Sizes, *, gradient: bool) -> Compiled:
 
     Args:
       name: one of `layer_sides.JAX_SIDES`, or an oracle that is not timed:
-        etc_dense_no_labels, etc_dense_full (no labels, every token sees every token).
+        etc_dense_no_labels, etc_dense_full (no labels, every token sees every token),
+        big_bird_dense.
       sizes: of the layer.
       gradient: forward and backward, or forward alone.
     """
-    if name.endswith(("_no_labels", "_full")):
+    if name.endswith(("_no_labels", "_full")) or name in _OF_ENCODERS:
         sizes = dataclasses.replace(sizes, max_distance=0)
     if name.endswith("_full"):
         sizes = dataclasses.replace(sizes, radius=sizes.long_length)
@@ -287,6 +289,9 @@ def build_layer(name: str, sizes: Sizes, *, gradient: bool) -> Compiled:
         forward = functools.partial(given_bias_layer, **common)
         bias = _bias_at_start(sizes, weights, x, st)
         args = ({k: w for k, w in weights.items() if "labels" not in k}, x, bias)
+    elif name in _OF_ENCODERS:
+        forward = functools.partial(sides_encoder.layer, name=name, sizes=sizes)
+        args = (weights, x)
     elif name == "jax_dpa":
         forward = functools.partial(dpa_layer, rules=rules(sizes), **common)
         args = (weights, x, st)

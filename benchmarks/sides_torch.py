@@ -128,9 +128,9 @@ def _bigbird(sizes: Sizes):
         **_common(sizes),
     )
     layer = BigBirdLayer(config, seed=sizes.seed)
-    masks = BigBirdModel.create_masks_for_block_sparse_attn(
-        torch.ones(1, length), block
-    )
+    mask = torch.ones(1, length)
+    mask[:, sizes.global_length + sizes.long_length :] = 0
+    masks = BigBirdModel.create_masks_for_block_sparse_attn(mask, block)
     names = ("blocked_encoder_mask", "band_mask", "from_mask", "to_mask")
     return layer, dict(zip(names, masks, strict=True)), length
 
@@ -166,7 +166,8 @@ class TorchLayer:
         self._with_globals = name == "hf_longformer"
         self._weights = [w for w in problem.weights(sizes) if "labels" not in w]
         self._load(problem.weights(sizes))
-        self._layer.train(gradient)
+        # In training BigBird draws its random blocks; dropout is 0 either way.
+        self._layer.eval()
         self._gradient = gradient
         x = problem.inputs(sizes)
         self._real = x.shape[1]

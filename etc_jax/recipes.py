@@ -17,7 +17,7 @@ WARMUP_SHARE = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Finetuning:
-    """One setting of ETC on a task; values are as the paper and the official code say.
+    """One setting of a model on a task; values are as its paper and code say.
 
     Attributes:
       task: name of the objective.
@@ -51,7 +51,12 @@ class Finetuning:
         }
 
     def config(
-        self, model: Any, *, long_length: int, global_length: int
+        self,
+        model: Any,
+        *,
+        long_length: int,
+        global_length: int,
+        family: str = "etc",
     ) -> ml_collections.ConfigDict:
         """The config of the run.
 
@@ -59,8 +64,9 @@ class Finetuning:
           model: of the encoder, a dataclass.
           long_length: long tokens of an input.
           global_length: global tokens of an input.
+          family: that registered the model.
         """
-        config = config_lib.default_config()
+        config = config_lib.default_config(family)
         config.model.update(dataclasses.asdict(model))
         config.objective.name = self.task
         config.data.update(

@@ -132,7 +132,8 @@ ALLOWED = {
     "prediction": PREDICTION,
     # Command lines.
     "train": OBJECTIVES | {"objectives"},
-    "convert": OBJECTIVES | {"objectives", "conversion", "prediction"},
+    "convert": OBJECTIVES | {"objectives", "conversion", "prediction", "extend"},
+    "extend": OBJECTIVES | {"conversion"},
     "generate": OBJECTIVES | {"conversion"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},

@@ -1,3 +1,4 @@
 """Model families: named sizes and their assembly from layers."""
 
-from etc_jax.models import encoder, etc, reformer  # noqa: F401  (they register families)
+# They register families.
+from etc_jax.models import encoder, encoder_lm, etc, reformer  # noqa: F401

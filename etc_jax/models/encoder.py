@@ -1,10 +1,13 @@
-"""BERT, RoBERTa, Longformer, BigBird: encoders of one sequence, and their heads."""
+"""BERT, RoBERTa, Longformer, BigBird: encoders of one sequence; masked tokens.
+
+Their other heads are in `models.encoder_heads`.
+"""
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from etc_jax import registry, sharding
@@ -26,6 +29,7 @@ from etc_jax.models.encoder_config import (
     RobertaConfig,
 )
 from etc_jax.ops import sequence
+from etc_jax.ops.attention import random_blocks as random_blocks_of
 from etc_jax.ops.chunked_loss import cross_entropy
 
 __all__ = [
@@ -34,10 +38,8 @@ __all__ = [
     "Encoder",
     "EncoderConfig",
     "EncoderForMaskedLm",
-    "EncoderForSpans",
     "LongformerConfig",
     "RobertaConfig",
-    "SpanLogits",
 ]
 
 
@@ -82,10 +84,12 @@ class Encoder(nn.Module):
     Attributes:
       config: sizes and choices.
       deterministic: no dropout.
+      with_pooler: there is a map of the first row; see `pooled`.
     """
 
     config: EncoderConfig
     deterministic: bool = True
+    with_pooler: bool = False
 
     def setup(self):
         c = self.config
@@ -101,6 +105,7 @@ class Encoder(nn.Module):
             epsilon=c.layer_norm_epsilon,
             dropout_first=c.dropout_first,
             scale=c.token_scale,
+            position_kind=c.positions,
             deterministic=self.deterministic,
             dtype=c.compute_dtype,
         )
@@ -114,7 +119,7 @@ class Encoder(nn.Module):
             c.scan_layers,
             c.remat_policy,
         )
-        if c.pooler:
+        if self.with_pooler:
             self.pooler = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
 
     def __call__(
@@ -139,7 +144,7 @@ class Encoder(nn.Module):
           global_index: int `[b, g]`, where the global tokens of a Longformer stand, no
             place twice, -1 for none; None: no token is global.
           random_blocks: int `[layers, heads or 1, blocks - 2, num_random_blocks]` of a
-            BigBird, see `block_sparse.attend`; None: the first block, so many times.
+            BigBird, see `block_sparse.attend`; None: as its config says.
 
         Returns:
           `[b, n, embed_dim]` in the compute dtype.
@@ -151,9 +156,11 @@ class Encoder(nn.Module):
             raise ValueError(f"tokens has shape {tokens.shape}, expected [batch, n]")
         n = tokens.shape[1]
         if n > self.config.max_length and positions is None:
+            learnt = self.config.positions == "learnt"
+            remedy = "stretch the positions" if learnt else "raise max_length"
             raise ValueError(
                 f"the input has {n} tokens, but max_length is "
-                f"{self.config.max_length}; cut it, or stretch the positions"
+                f"{self.config.max_length}; cut it, or {remedy}"
             )
         first = self.config.patterns[0]
         for name, given, kind in (
@@ -171,13 +178,36 @@ class Encoder(nn.Module):
         x = self.embeddings(tokens, example_ids, types, positions)
         self.sow("intermediates", "embedded", x)
         own = None
+        if random_blocks is None:
+            random_blocks = self._drawn(n)
         if random_blocks is not None:
             runs = self.config.num_layers // len(self.config.patterns)
             own = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
         x = self.stack(x, SequenceInputs(example_ids, global_index), own)
-        if self.config.pooler and self.is_initializing():
-            self.pooler(x[:, 0])
+        if self.with_pooler and self.is_initializing():
+            self.pooled(x)
         return x
+
+    def _drawn(self, length: int) -> np.ndarray | None:
+        """The random blocks of a BigBird; None where none are drawn."""
+        c = self.config
+        sparse = c.patterns[0]
+        if not isinstance(sparse, Sparse) or sparse.covers(length):
+            return None
+        if {"training": self.deterministic, "always": False}.get(c.random_blocks, True):
+            return None
+        return random_blocks_of.draw(
+            c.num_layers,
+            c.num_heads,
+            -(-length // c.block_size) * c.block_size,
+            max_length=-(-c.max_length // c.block_size) * c.block_size,
+            block_size=c.block_size,
+            num_random=c.num_random_blocks,
+        )
+
+    def pooled(self, x: jax.Array) -> jax.Array:
+        """What BERT says of a whole sequence: rows `[b, n, e]` -> `[b, e]`."""
+        return jnp.tanh(self.pooler(x[:, 0]))
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:
         """`[..., embed_dim]` -> logits by the token table."""
@@ -194,26 +224,40 @@ class EncoderForMaskedLm(nn.Module):
     Attributes:
       config: of the encoder.
       deterministic: no dropout.
+      with_pooler: the encoder has one, which this head does not read.
+      with_next_sentence: there is BERT's second head; see `next_sentence_logits`.
     """
 
     config: EncoderConfig
     deterministic: bool = True
+    with_pooler: bool = False
+    with_next_sentence: bool = False
 
     def setup(self):
         c = self.config
-        self.encoder = Encoder(c, self.deterministic)
+        pooler = self.with_pooler or self.with_next_sentence
+        self.encoder = Encoder(c, self.deterministic, pooler)
         self.mlm_dense = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
         self.mlm_norm = _norm(c)
         self.mlm_bias = self.param("mlm_bias", nn.initializers.zeros, (c.vocab_size,))
+        if self.with_next_sentence:
+            self.next_sentence = Dense((2,), c.initializer_range, jnp.float32)
 
     def _features(self, x: jax.Array) -> jax.Array:
         return self.mlm_norm(ACTIVATIONS[self.config.activation](self.mlm_dense(x)))
 
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, n, vocabulary]`; arguments as of `Encoder`."""
-        x = self._features(self.encoder(tokens, example_ids, **inputs))
-        logits = self.encoder.vocabulary_logits(x).astype(jnp.float32)
+        x = self.encoder(tokens, example_ids, **inputs)
+        if self.with_next_sentence and self.is_initializing():
+            self.next_sentence(self.encoder.pooled(x))
+        logits = self.encoder.vocabulary_logits(self._features(x)).astype(jnp.float32)
         return logits + self.mlm_bias[None, None]
+
+    def next_sentence_logits(self, tokens, example_ids=None, **inputs) -> jax.Array:
+        """float32 `[b, 2]`: the second part follows the first, or is any other."""
+        x = self.encoder(tokens, example_ids, **inputs)
+        return self.next_sentence(self.encoder.pooled(x))
 
     def masked_losses(self, tokens, example_ids, positions, targets):
         """See `objectives.masked_lm.MaskedModel`."""
@@ -222,34 +266,3 @@ class EncoderForMaskedLm(nn.Module):
         table = self.encoder.embeddings.token_embedder.embedding
         size = self.config.logits_chunk_length
         return cross_entropy(self._features(x), table.T, self.mlm_bias, targets, size)
-
-
-class SpanLogits(NamedTuple):
-    """float32 `[b, n]`: the logits of each token to begin, and to end, an answer."""
-
-    start: jax.Array
-    end: jax.Array
-
-
-class EncoderForSpans(nn.Module):
-    """The encoder with two logits for each token: extractive question answering.
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
-
-    @nn.compact
-    def __call__(self, tokens, example_ids=None, **inputs) -> SpanLogits:
-        """Arguments as of `Encoder`."""
-        encoder = Encoder(self.config, self.deterministic, name="encoder")
-        x = encoder(tokens, example_ids, **inputs)
-        size = (2,)
-        head = Dense(
-            size, self.config.initializer_range, jnp.float32, name="answer_span"
-        )
-        logits = head(x)
-        return SpanLogits(logits[..., 0], logits[..., 1])

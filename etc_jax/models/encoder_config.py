@@ -42,6 +42,8 @@ class EncoderConfig:
 
     # Row of position 0 in its table; the rows before it are those of padding.
     position_offset: ClassVar[int] = 0
+    # How positions are told: by a table, unless a family has a choice.
+    positions: ClassVar[str] = "learnt"
 
     vocab_size: int = 30522
     num_types: int = 2
@@ -64,9 +66,12 @@ class EncoderConfig:
     head_dim: ClassVar[None] = None
     # Dropout before the norm of the embeddings.
     dropout_first: ClassVar[bool] = False
-    # A map of the first row that classifiers read; weights of models without one have
-    # it all the same.
-    pooler: ClassVar[bool] = False
+    answer_mlp: ClassVar[bool] = False
+
+    @property
+    def label_activation(self) -> str | None:
+        """Of the layer before the labels of a sequence; None: the pooler is there."""
+        return None
 
     @property
     def token_scale(self) -> float:
@@ -124,12 +129,19 @@ class RobertaConfig(EncoderConfig):
     pad_id: int = 1
 
     @property
+    def label_activation(self) -> str:
+        return "tanh"
+
+    @property
     def position_offset(self) -> int:
         return self.pad_id + 1
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
         yield from too_small(self, ("pad_id",), 0)
+
+
+POSITIONS = ("learnt", "sinusoidal", "none")
 
 
 @registry.register("model_config", "longformer")
@@ -144,12 +156,21 @@ class LongformerConfig(RobertaConfig):
       attention_dilation: places from one key of a window to the next, for each layer of
         the run: a number, or one for each head. Empty: 1.
       causal: no key behind the query.
+      positions: "learnt", max_length rows of a table; "sinusoidal", sines that are
+        added to the tokens, whose rows are multiplied by sqrt(embed_dim) then (Vaswani
+        et al. 2017); "none", causal windows alone tell the order. Without a table
+        max_length is a limit and no size: parameters fit any length.
     """
 
     max_length: int = 4096
     attention_window: tuple[int, ...] = (512,)
     attention_dilation: tuple[int | tuple[int, ...], ...] = ()
     causal: bool = False
+    positions: str = "learnt"
+
+    @property
+    def token_scale(self) -> float:
+        return self.embed_dim**0.5 if self.positions == "sinusoidal" else 1.0
 
     @property
     def patterns(self) -> tuple[Window, ...]:
@@ -161,6 +182,7 @@ class LongformerConfig(RobertaConfig):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
+        yield from self._position_problems()
         run = len(self.attention_window)
         odd = [w for w in self.attention_window if w < 2 or w % 2]
         if not run or odd:
@@ -190,6 +212,21 @@ class LongformerConfig(RobertaConfig):
                     f"the {self.num_heads} heads",
                 )
 
+    def _position_problems(self) -> Iterator[tuple[str, str]]:
+        yield from choice_problems(self, {"positions": POSITIONS})
+        if self.positions == "sinusoidal" and self.embed_dim % 2:
+            yield (
+                "embed_dim",
+                f"is {self.embed_dim}; expected an even number: sinusoidal positions "
+                "are pairs of a sine and a cosine",
+            )
+        if self.positions == "none" and not self.causal:
+            yield (
+                "positions",
+                "is 'none', but a window that looks both ways does not tell the order "
+                "of its tokens; set causal=True, or choose other positions",
+            )
+
 
 @registry.register("model_config", "big_bird")
 @dataclasses.dataclass(frozen=True)
@@ -200,13 +237,17 @@ class BigBirdConfig(EncoderConfig):
       pattern: "block_sparse", or "full": all tokens see each other.
       block_size: tokens of a block.
       num_random_blocks: blocks that each block sees besides its neighbours and the
-        ends: those that a batch names, or the first one so many times, as transformers
-        evaluates. Sequences of 5 blocks and twice as many are attended whole.
+        ends. Sequences of 5 blocks and twice as many are attended whole.
+      random_blocks: when they are those drawn as for the released models
+        (`ops.attention.random_blocks`): in "training", as transformers does, "always",
+        as Google's code does, or "never"; else they are the first block, so many times.
+        Where they are given with an input, they are those.
       rescale_embeddings: rows of the token table are multiplied by sqrt(embed_dim).
     """
 
     dropout_first: ClassVar[bool] = True
-    pooler: ClassVar[bool] = True
+    # Of question answering: a feed-forward block before the logits.
+    answer_mlp: ClassVar[bool] = True
 
     vocab_size: int = 50358
     max_length: int = 4096
@@ -214,7 +255,12 @@ class BigBirdConfig(EncoderConfig):
     pattern: str = "block_sparse"
     block_size: int = 64
     num_random_blocks: int = 3
+    random_blocks: str = "training"
     rescale_embeddings: bool = False
+
+    @property
+    def label_activation(self) -> str:
+        return self.activation
 
     @property
     def token_scale(self) -> float:
@@ -230,4 +276,10 @@ class BigBirdConfig(EncoderConfig):
         yield from super().problems()
         yield from too_small(self, ("block_size",), 1)
         yield from too_small(self, ("num_random_blocks",), 0)
-        yield from choice_problems(self, {"pattern": ("block_sparse", "full")})
+        yield from choice_problems(
+            self,
+            {
+                "pattern": ("block_sparse", "full"),
+                "random_blocks": ("training", "always", "never"),
+            },
+        )

@@ -258,6 +258,7 @@ class Reformer(nn.Module):
         return self.final_norm(jnp.concatenate([y1, y2], axis=-1))
 
 
+@registry.register("causal_lm_model", "reformer")
 @registry.register("masked_lm_model", "reformer")
 class ReformerLm(nn.Module):
     """Reformer with logits over the vocabulary: a language model, or masked.

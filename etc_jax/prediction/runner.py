@@ -11,7 +11,6 @@ import numpy as np
 
 from etc_jax import registry, structure
 from etc_jax.objectives import finetuning
-from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import (
     MeshConfig,
@@ -25,8 +24,6 @@ from etc_jax.training.errors import UserError
 from etc_jax.training.plan import on_mesh
 
 ROWS_PER_DEVICE = 4
-
-_TOKENS, _TYPES = ("long_tokens", "global_tokens"), ("long_types", "global_types")
 
 
 class Pending(NamedTuple):
@@ -139,14 +136,7 @@ class Runner:
         return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
 
     def _check(self, inputs: dict[str, Any]) -> None:
-        model = self._config.model
-        problems = [
-            *wrong_ids(inputs, _TOKENS, model, "vocab_size", "the tokenizer differs"),
-            *wrong_ids(inputs, _TYPES, model, "num_types", "the paper's model has 16"),
-            *wrong_structure(inputs, "structure", model),
-            *self._task.wrong_inputs(inputs),
-        ]
-        if problems:
+        if problems := list(self._task.wrong_inputs(inputs)):
             raise UserError("the model does not fit the inputs: " + "; ".join(problems))
         self._is_checked = True
 

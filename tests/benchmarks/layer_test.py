@@ -79,7 +79,7 @@ def test_an_attention_that_is_wrong_is_refused(monkeypatch):
 
     monkeypatch.setattr(global_local, "attend", wrong)
     with pytest.raises(harness.WrongSideError, match="etc: .* differs from the oracle"):
-        layer.time_sides(["etc"], TINY, "forward", rounds=1)
+        layer.time_sides(layer.parse(["--sides=etc", "--rounds=1"]), TINY, "forward")
 
 
 def test_unknown_sides_are_refused(capsys):

@@ -27,22 +27,14 @@ TINY = Sizes(
 
 @pytest.mark.parametrize(
     ("name", "gradient"),
-    [("hf_longformer", False), ("hf_longformer", True), ("torch_sdpa", True)],
+    [
+        *[("hf_longformer", False), ("hf_longformer", True), ("torch_sdpa", True)],
+        *[("hf_bigbird", False), ("hf_bigbird", True)],
+    ],
 )
 def test_peer_equals_this_librarys_layer(name, gradient):
     (side,) = layer_sides.make_sides([name], TINY, gradient=gradient)
     assert harness.check(side, tolerance=1e-5) <= 1e-5
-
-
-@pytest.mark.parametrize("gradient", [False, True])
-def test_bigbird_runs_over_as_many_tokens(gradient):
-    (side,) = layer_sides.make_sides(["hf_bigbird"], TINY, gradient=gradient)
-    assert side.oracle is None
-    assert harness.check(side, tolerance=0) is None
-    arrays = side.arrays(side.run())
-    assert arrays["output"].shape == (1, 51, 16)
-    if gradient:
-        assert all(np.max(np.abs(x)) > 1e-2 for x in arrays.values())
 
 
 def test_bigbird_refuses_inputs_that_its_blocks_do_not_fit():

@@ -15,10 +15,10 @@ from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,
     EncoderForMaskedLm,
-    EncoderForSpans,
     LongformerConfig,
     RobertaConfig,
 )
+from etc_jax.models.encoder_heads import EncoderForSpans
 
 SIZES = {
     "vocab_size": 24,
@@ -185,6 +185,17 @@ def test_a_mesh_changes_nothing(name, mesh):
         got = jax.jit(jax.value_and_grad(loss))(placed)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-3)
+
+
+def test_dilated_heads_on_a_mesh_of_three_axes_are_refused():
+    config = CONFIGS["longformer"]
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=2, sequence=2, tensor=2))
+    index = np.zeros((4, 1), np.int32)
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        with pytest.raises(ValueError, match="a mesh that splits batch, heads and"):
+            jax.eval_shape(
+                lambda: apply(config, random_tokens(4, 8), global_index=index)
+            )
 
 
 def test_a_split_sequence_is_refused_where_all_see_all():

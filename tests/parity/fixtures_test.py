@@ -23,19 +23,25 @@ from parity.cases import Case, find_cases
 TOLERANCE = 2e-5
 
 RUNNERS = {
-    "BertForMaskedLM": encoders.run_masked_lm,
+    **{
+        f"{family}For{head}": run
+        for family in ("Bert", "Roberta", "Longformer", "BigBird")
+        for head, run in {
+            "MaskedLM": encoders.run_labels,
+            "MultipleChoice": encoders.run_labels,
+            "QuestionAnswering": encoders.run_spans,
+            "SequenceClassification": encoders.run_labels,
+            "TokenClassification": encoders.run_labels,
+        }.items()
+    },
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
-    "BigBirdForMaskedLM": encoders.run_masked_lm,
-    "LongformerForMaskedLM": encoders.run_masked_lm,
-    "LongformerForQuestionAnswering": encoders.run_spans,
     "NQ and HotpotQA heads": multihop_heads.run_answers,
     "NQ joint decode": natural_questions_tasks.run_joint_decode,
     "NQ window builder": natural_questions_tasks.run_windows,
     "OpenKP example builder": openkp.run_builder,
     "ReformerForMaskedLM": reformer.run,
     "ReformerModelWithLMHead": reformer.run,
-    "RobertaForMaskedLM": encoders.run_masked_lm,
     "RelativePositionGenerator": etc_structure.run_relative_positions,
     "feature_utils+input_utils": etc_structure.run_side_inputs,
     "hotpotqa example builder": multihop_tasks.run_hotpotqa,

@@ -16,6 +16,7 @@ class Peer:
     """A case's folder.
 
     Attributes:
+      model_class: of transformers.
       values: its config.json.
       weights: name -> array.
       inputs: name -> array; what is taken is struck off.
@@ -24,6 +25,7 @@ class Peer:
 
     def __init__(self, case: Case):
         folder = case.path.parent
+        self.model_class = case.kind
         self.values = json.loads((folder / "config.json").read_text())
         self.weights = SafetensorsFiles(folder)
         self.inputs, self.outputs = (

@@ -1,0 +1,169 @@
+"""Bits a byte of a language model, each byte foretold with a long text before it.
+
+    python -m benchmarks.overlapping_bits --model=runs/charlm5 --part=test
+
+The model is the folder of a run of objective causal_lm on bytes, or of one of its
+checkpoints. The files are those of the run, split as there. Windows of --length bytes
+overlap: the first one counts whole, of each other the last --scored bytes, so that each
+byte counts once (Beltagy et al. 2020, section 4.2, whose figures are the defaults).
+
+Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.config_sections import registered
+from etc_jax.data import byte_stream
+from etc_jax.scoring.bits import bits_per_symbol
+from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.saved_params import SavedParams, read_params
+
+MODELS = "causal_lm_model"
+PARTS = ("valid", "test")
+LENGTH, SCORED = 32_256, 512
+_REPORT_EVERY = 100
+
+
+def open_model(folder: str, step: int | None = None) -> SavedParams:
+    """The parameters of a run that learnt bytes.
+
+    Args:
+      folder: of the run, or of one of its checkpoints.
+      step: of the checkpoint; None: the newest.
+
+    Raises:
+      UserError: if there is no such run.
+      CorruptCheckpointError: if no whole checkpoint is left.
+    """
+    saved = read_params(folder, step)
+    objective, source = saved.config.objective.name, saved.config.data.source
+    if (objective, source) != ("causal_lm", "bytes"):
+        raise UserError(
+            f"{folder} is a run of objective.name={objective!r} on data.source="
+            f"{source!r}; expected 'causal_lm' on 'bytes'"
+        )
+    return saved
+
+
+def part_of(config: Config, name: str) -> byte_stream.Part:
+    """A part of a run's files.
+
+    Args:
+      config: of the run.
+      name: of `PARTS`.
+
+    Raises:
+      ValueError: if there is too little of them.
+      OSError: if a file cannot be read.
+    """
+    stream = byte_stream.open_bytes(config.data.paths)
+    parts = byte_stream.split(stream, config.data.held_back_fraction)
+    return dict(zip(("train", *PARTS), parts, strict=True))[name]
+
+
+def nats_of(
+    params: Any,
+    config: Config,
+    part: byte_stream.Part,
+    *,
+    length: int,
+    scored: int,
+    batch_size: int = 1,
+) -> np.ndarray:
+    """What each byte of a part costs.
+
+    Args:
+      params: of the model.
+      config: of its run.
+      part: of a stream.
+      length: bytes of a window.
+      scored: of those, that count, the last ones.
+      batch_size: windows at once.
+
+    Returns:
+      float64 `[bytes]`, -ln p of each, in their order.
+
+    Raises:
+      ValueError: if the model takes no such windows.
+    """
+    longest = config.model.max_length
+    if length > longest:
+        raise ValueError(
+            f"--length is {length}, more than the model's max_length = {longest}; "
+            "lower it"
+        )
+    reader = byte_stream.ByteEvaluation(
+        part, length=length, scored=scored, batch_size=batch_size
+    )
+    losses_fn = _losses_fn(config)
+    params = jax.tree.map(jnp.asarray, params)  # moved to the device once
+    found = []
+    for step in range(reader.steps):
+        batch = reader.batch_at(step)
+        losses = losses_fn(params, batch["tokens"], batch["targets"])
+        found.append(np.asarray(losses, np.float64)[batch["weights"] > 0])
+        if (step + 1) % _REPORT_EVERY == 0:
+            bits = bits_per_symbol(np.concatenate(found))
+            print(f"batch {step + 1} of {reader.steps}: {bits:.4f}", flush=True)
+    return np.concatenate(found)
+
+
+def _losses_fn(config: Config):
+    for _, message in registered(MODELS, config.family):
+        raise ValueError(f"model.family: {message}")
+    model = registry.lookup(MODELS, config.family)(config.model)
+
+    @jax.jit
+    def losses(params, tokens, targets):
+        return model.apply({"params": params}, tokens, targets, method=model.losses)[0]
+
+    return losses
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overlapping_bits",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", required=True, help="folder, see above")
+    add("--step", type=int, help="of the checkpoint; default: the newest")
+    add("--part", choices=PARTS, default="valid", help="default: valid")
+    add("--length", type=int, default=LENGTH, help=f"default: {LENGTH}")
+    add("--scored", type=int, default=SCORED, help=f"default: {SCORED}")
+    add("--batch_size", type=int, default=1, help="windows at once; default: 1")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the evaluation; returns the exit code."""
+    args = _parse(argv)
+    try:
+        saved = open_model(args.model, args.step)
+        part = part_of(saved.config, args.part)
+        sizes = {"length": args.length, "scored": args.scored}
+        nats = nats_of(
+            saved.params, saved.config, part, batch_size=args.batch_size, **sizes
+        )
+    except (RunError, ValueError, OSError) as error:
+        print(f"benchmarks.overlapping_bits: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", UserError.exit_code)
+    print(f"{args.part}: {bits_per_symbol(nats):.4f} bits a byte of {len(nats)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

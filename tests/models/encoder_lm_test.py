@@ -1,0 +1,284 @@
+"""Longformer as a language model, beside loops in float64."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import sharding
+from etc_jax.layers.encoder import sinusoids
+from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.encoder_lm import EncoderForCausalLm
+
+CONFIG = LongformerConfig(
+    vocab_size=24,
+    embed_dim=12,
+    num_layers=4,
+    num_heads=2,
+    mlp_dim=16,
+    max_length=40,
+    attention_window=(4, 6),
+    attention_dilation=(1, (2, 1)),
+    causal=True,
+    positions="sinusoidal",
+)
+# Bytes that a query of each layer sees before it, and the steps of its two heads.
+LAYERS = ((2, (1, 1)), (3, (2, 1))) * 2
+
+
+@functools.cache
+def shapes(config):
+    model, tokens = EncoderForCausalLm(config), np.zeros((1, 3), np.int32)
+    return jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+
+
+@functools.cache
+def random_params(config):
+    """Numbers that are large enough to tell places apart."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(
+        lambda x: rng.normal(0.1, 0.4, x.shape).astype(np.float32), shapes(config)
+    )
+
+
+def random_tokens(*shape, seed=1):
+    return np.random.default_rng(seed).integers(0, 24, shape).astype(np.int32)
+
+
+@functools.cache
+def compiled(config, method):
+    model = EncoderForCausalLm(config)
+    return jax.jit(functools.partial(model.apply, method=method))
+
+
+def logits(config, tokens):
+    apply = compiled(config, "__call__")
+    with jax.default_matmul_precision("highest"):
+        return np.asarray(apply({"params": random_params(config)}, tokens))
+
+
+def losses(config, *args, params=None):
+    params = random_params(config) if params is None else params
+    with jax.default_matmul_precision("highest"):
+        return compiled(config, "losses")({"params": params}, *args)
+
+
+# --- the same by loops ----------------------------------------------------------------
+
+
+def slow_sinusoids(positions, width):
+    half = width // 2
+    rows = [
+        [f(p / 10_000 ** (i / half)) for f in (math.sin, math.cos) for i in range(half)]
+        for p in positions
+    ]
+    return np.array(rows)
+
+
+def slow_norm(x, p):
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    return scaled * p["scale"] + p["bias"]
+
+
+def slow_attention(x, p, before, steps):
+    def rows(name):
+        return np.einsum("ne,ehd->nhd", x, p[name]["kernel"]) + p[name]["bias"]
+
+    q, k, v = map(rows, ("query", "key", "value"))
+    out = np.zeros_like(q)
+    for i in range(len(x)):
+        for head, step in enumerate(steps):
+            seen = [i - step * m for m in range(before + 1) if i >= step * m]
+            scores = k[seen, head] @ q[i, head] / math.sqrt(q.shape[-1])
+            chances = np.exp(scores - scores.max())
+            out[i, head] = chances @ v[seen, head] / chances.sum()
+    return np.einsum("nhd,hde->ne", out, p["out"]["kernel"]) + p["out"]["bias"]
+
+
+def slow_mlp(x, p):
+    x = x @ p["wi"]["kernel"] + p["wi"]["bias"]
+    x = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    return x @ p["wo"]["kernel"] + p["wo"]["bias"]
+
+
+def slow_log_chances(tokens):
+    """Of all tokens behind each of `tokens`, by `CONFIG`: `[n, v]`."""
+    params = jax.tree.map(np.float64, random_params(CONFIG))
+    embeddings = params["encoder"]["embeddings"]
+    x = embeddings["token_embedder"]["embedding"][tokens] * math.sqrt(12)
+    x = x + embeddings["segment_embedder"]["embedding"][0]
+    x = x + slow_sinusoids(range(len(tokens)), 12)
+    x = slow_norm(x, embeddings["embed_norm"])
+    period = params["encoder"]["stack"]["layers"]["period"]
+    for number, (before, steps) in enumerate(LAYERS):
+        stacked = period[f"layer_{number % 2}"]
+        layer = jax.tree.map(lambda a, i=number // 2: a[i], stacked)
+        x = x + slow_attention(x, layer["attention"], before, steps)
+        x = slow_norm(x, layer["attention_norm"])
+        x = slow_norm(x + slow_mlp(x, layer["mlp"]), layer["mlp_norm"])
+    out = x @ params["logits"]["kernel"] + params["logits"]["bias"]
+    shifted = out - out.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("chunk", [0, 7])
+def test_losses_are_those_of_a_slow_computation(chunk):
+    config = dataclasses.replace(CONFIG, logits_chunk_length=chunk)
+    tokens, targets = random_tokens(2, 20), random_tokens(2, 20, seed=2)
+    found, hits = losses(config, tokens, targets)
+    chances = np.stack([slow_log_chances(row) for row in tokens])
+    want = -np.take_along_axis(chances, targets[..., None], -1)[..., 0]
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(hits, chances.argmax(-1) == targets)
+
+
+def test_logits_are_those_of_the_losses():
+    tokens, targets = random_tokens(2, 20), random_tokens(2, 20, seed=2)
+    chances = jax.nn.log_softmax(logits(CONFIG, tokens))
+    want = -np.take_along_axis(np.asarray(chances), targets[..., None], -1)[..., 0]
+    found, _ = losses(CONFIG, tokens, targets)
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+
+
+def reach(n):
+    """Whether the place i depends on the place j, through all layers."""
+    seen = np.eye(n, dtype=bool)
+    for before, steps in LAYERS:
+        layer = np.zeros((n, n), bool)
+        for i in range(n):
+            for step in steps:
+                layer[i, [i - step * m for m in range(before + 1) if i >= step * m]] = 1
+        seen = layer @ seen
+    return seen
+
+
+def test_a_loss_depends_on_the_tokens_before_it_and_on_no_other():
+    # No token comes twice: the gradient of a table's row is that of its place.
+    n = 20
+    tokens = np.random.default_rng(3).permutation(24)[None, :n].astype(np.int32)
+    targets = random_tokens(1, n)
+    params = random_params(CONFIG)
+    path = ("encoder", "embeddings", "token_embedder", "embedding")
+
+    def of_table(table):
+        embeddings = params["encoder"]["embeddings"] | {path[2]: {path[3]: table}}
+        encoder = params["encoder"] | {"embeddings": embeddings}
+        return losses(CONFIG, tokens, targets, params=params | {"encoder": encoder})[0]
+
+    table = params["encoder"]["embeddings"]["token_embedder"]["embedding"]
+    jacobian = jax.jit(jax.jacrev(of_table))(table)[0]  # [n, v, e]
+    depends = np.abs(jacobian[:, tokens[0]]).max(-1) > 0
+    want = reach(n)
+    assert not want[0, 1:].any() and not want[-1, 0] and want[-1, 4:].sum() > 10
+    np.testing.assert_array_equal(depends, want)
+
+
+# --- positions ------------------------------------------------------------------------
+
+
+def test_sinusoids_are_those_of_the_formula():
+    near, far = [0, 1, 7, 99], [2047, 32_255]
+    for places, atol in ((near, 1e-5), (far, 4e-3)):
+        got = sinusoids(jnp.asarray([places]), 10)
+        np.testing.assert_allclose(got[0], slow_sinusoids(places, 10), atol=atol)
+
+
+def test_parameters_fit_any_length_and_window():
+    longer = dataclasses.replace(
+        CONFIG, max_length=4000, attention_window=(8, 12), attention_dilation=()
+    )
+    assert shapes(longer) == shapes(CONFIG)
+    none = dataclasses.replace(CONFIG, positions="none")
+    assert shapes(none) == shapes(CONFIG)
+    learnt = shapes(dataclasses.replace(CONFIG, positions="learnt"))
+    embeddings = learnt["encoder"]["embeddings"]
+    assert embeddings["position_embedder"]["embedding"].shape == (40 + 2, 12)
+    embeddings = {k: v for k, v in embeddings.items() if k != "position_embedder"}
+    encoder = learnt["encoder"] | {"embeddings": embeddings}
+    assert learnt | {"encoder": encoder} == shapes(CONFIG)
+
+
+def test_windows_alone_tell_the_order_but_not_the_place():
+    tokens = random_tokens(1, 40)
+    later = np.pad(tokens[:, 10:], ((0, 0), (0, 10)))
+    swapped = tokens.copy()
+    swapped[0, [16, 17]] = tokens[0, [17, 16]]
+    assert tokens[0, 16] != tokens[0, 17]
+
+    def outs(positions):
+        config = dataclasses.replace(CONFIG, positions=positions)
+        whole, other, moved = (logits(config, x)[0] for x in (tokens, swapped, later))
+        # All layers together see 2 + 6 + 2 + 6 tokens before a place.
+        by_place = np.abs(whole[26:] - moved[16:30]).max()
+        return by_place, np.abs(whole - other)[18:].max()
+
+    by_place, by_order = outs("none")
+    assert by_place < 2e-5 < 2e-4 < by_order
+    by_place, _ = outs("sinusoidal")
+    assert by_place > 1e-3
+
+
+# --- batches, devices, bad input ------------------------------------------------------
+
+
+def test_packed_examples_are_as_if_alone():
+    tokens, targets = random_tokens(1, 20), random_tokens(1, 20, seed=2)
+    ids = np.array([[1] * 7 + [2] * 9 + [0] * 4], np.int32)
+    packed, _ = losses(CONFIG, tokens, targets, ids)
+    for first, size in ((0, 7), (7, 9)):
+        alone = (np.roll(x, -first, axis=1) for x in (tokens, targets))
+        real = (np.arange(20) < size).astype(np.int32)[None]
+        want, _ = losses(CONFIG, *alone, real)
+        here = packed[:, first : first + size]
+        np.testing.assert_allclose(here, want[:, :size], atol=2e-5)
+
+
+def test_a_mesh_changes_nothing():
+    args = random_tokens(2, 20), random_tokens(2, 20, seed=2)
+    want, _ = losses(CONFIG, *args)
+    shape = {"data": 1, "tensor": 2, "sequence": 4}
+    mesh = sharding.make_mesh(sharding.MeshConfig(**shape))
+    params, model = random_params(CONFIG), EncoderForCausalLm(CONFIG)
+
+    def apply(params):
+        with jax.default_matmul_precision("highest"):
+            return model.apply({"params": params}, *args, method=model.losses)
+
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        placed = jax.device_put(params, sharding.tree_shardings(params, mesh))
+        got, _ = jax.jit(apply)(placed)
+    np.testing.assert_allclose(got, want, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"causal": False}, "causal is False, .* set model.causal=True"),
+        ({"positions": "sinusoidol"}, "did you mean 'sinusoidal'"),
+        ({"embed_dim": 9, "num_heads": 3}, "embed_dim is 9; expected an even number"),
+        (
+            {"positions": "none", "causal": False},
+            "set model.causal=True",
+        ),
+    ],
+)
+def test_configs_that_cannot_be_are_told(change, message):
+    config = dataclasses.replace(CONFIG, attention_dilation=(), **change)
+    with pytest.raises(ValueError, match=message):
+        shapes(config)
+
+
+def test_windows_that_look_both_ways_need_positions():
+    config = dataclasses.replace(CONFIG, positions="none", causal=False)
+    [(field, message)] = config.problems()
+    assert field == "positions" and "does not tell the order" in message
+
+
+def test_a_text_beyond_the_limit_is_told():
+    with pytest.raises(ValueError, match="41 tokens, .* 40; cut it, or raise max_leng"):
+        logits(CONFIG, random_tokens(1, 41))
