@@ -13,7 +13,6 @@ Arguments of the form --config.A.B=VALUE go to every run.
 import argparse
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -62,7 +61,10 @@ def table(results: dict[str, list[dict[str, float]]]) -> str:
     lines = ["| | " + " | ".join(results) + " |", "| --- |" + " --- |" * len(results)]
     for name, title in FIGURES.items():
         cells = [
-            _spread([run[name] for run in runs], name) for runs in results.values()
+            report.spread(
+                (run[name] for run in runs), ".3f" if name == "mlm_loss" else ".1%"
+            )
+            for runs in results.values()
         ]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     one = next(iter(results.values()))[0]
@@ -73,14 +75,6 @@ def table(results: dict[str, list[dict[str, float]]]) -> str:
         f"{one['cpc_pool_documents']} documents.",
     ]
     return "\n".join(lines)
-
-
-def _spread(values: Sequence[float], name: str) -> str:
-    mean = statistics.mean(values)
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    if name == "mlm_loss":
-        return f"{mean:.3f} ± {spread:.3f}"
-    return f"{mean:.1%} ± {spread:.1%}"
 
 
 def compare(args: argparse.Namespace, more: Sequence[str]) -> dict[str, Any]:

@@ -16,23 +16,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks import finetuning_runs, machine, report
+from benchmarks import finetuning_runs, report
 from configs import reformer_duplication
 from etc_jax import config as config_lib
 from etc_jax.data.duplication import DuplicationReader
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
-from etc_jax.training.errors import RunError
 from etc_jax.training.saved_params import read_params
 
 # Of the paper, in percent: trained -> evaluated.
@@ -157,7 +155,7 @@ def table(runs: Sequence[Run]) -> str:
     for row in dict.fromkeys(run.row for run in runs):
         mine = [run for run in runs if run.row == row]
         cells = [
-            f"{_spread([r.accuracy[c] for r in mine])} ({PAPER[row][c]:.1f})"
+            f"{report.spread(r.accuracy[c] for r in mine)} ({PAPER[row][c]:.1f})"
             for c in COLUMNS
         ]
         cpu = statistics.mean(r.spent.cpu_secs for r in mine) / 60
@@ -167,11 +165,6 @@ def table(runs: Sequence[Run]) -> str:
 
 def _title(name: str) -> str:
     return "full" if name == "full" else f"LSH-{name.removeprefix('lsh')}"
-
-
-def _spread(values: Sequence[float]) -> str:
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {spread:.1f}"
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -190,27 +183,23 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(argv)
 
 
+def _runs(args: argparse.Namespace, changes: Sequence[str]) -> Iterator[Run]:
+    for row in args.rows:
+        config_of(row, 0, short=args.short, changes=changes)
+    for seed in args.seeds:
+        for row in args.rows:
+            folder = args.workdir / f"{row}_seed{seed}"
+            made = run(row, seed, folder, args, changes)
+            print(f"seed {seed}, {row}: {made.accuracy}", flush=True)
+            yield made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
     args, changes = _parse(argv)
-    runs = []
-    try:
-        for row in args.rows:
-            config_of(row, 0, short=args.short, changes=changes)
-        for seed in args.seeds:
-            for row in args.rows:
-                folder = args.workdir / f"{row}_seed{seed}"
-                runs.append(run(row, seed, folder, args, changes))
-                print(f"seed {seed}, {row}: {runs[-1].accuracy}", flush=True)
-    except (ValueError, OSError, RunError) as error:
-        print(f"benchmarks.duplication: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    print(table(runs))
-    if args.out is not None:
-        values = {"machine": machine.describe(), "options": list(changes)}
-        values |= {"short": args.short, "runs": [dataclasses.asdict(r) for r in runs]}
-        args.out.write_text(json.dumps(values, indent=1) + "\n")
-    return 0
+    about = {"short": args.short, "options": list(changes)}
+    name = "benchmarks.duplication"
+    return report.collect(name, _runs(args, changes), table, about=about, out=args.out)
 
 
 if __name__ == "__main__":

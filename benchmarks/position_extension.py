@@ -18,24 +18,23 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import glob
-import json
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from etils import epath
 
-from benchmarks import finetuning_runs, machine, report
+from benchmarks import finetuning_runs, report
 from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.conversion import native
 from etc_jax.conversion.extend import Extension, extend
 from etc_jax.data.cache import TOKENIZER
-from etc_jax.training.errors import RunError
 from etc_jax.training.saved_params import read_params
 
 SHORT_LENGTH, TIMES = 128, 8
@@ -222,24 +221,26 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(argv)
 
 
+def _runs(args: argparse.Namespace, changes: Sequence[str]) -> Iterator[Run]:
+    for seed in args.seeds:
+        made = run(seed, args, changes)
+        print(table([made], args.more_steps), flush=True)
+        yield made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
     args, changes = _parse(argv)
     args.workdir = args.workdir.absolute()
-    runs = []
-    try:
-        for seed in args.seeds:
-            runs.append(run(seed, args, changes))
-            print(table(runs, args.more_steps), flush=True)
-    except (ValueError, OSError, RunError) as error:
-        print(f"benchmarks.position_extension: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    if args.out is not None:
-        values = {"machine": machine.describe(), "options": list(changes)}
-        values |= {"steps": args.steps, "more_steps": args.more_steps}
-        values["runs"] = [dataclasses.asdict(r) for r in runs]
-        args.out.write_text(json.dumps(values, indent=1) + "\n")
-    return 0
+    about = {"steps": args.steps, "more_steps": args.more_steps}
+    about["options"] = list(changes)
+    return report.collect(
+        "benchmarks.position_extension",
+        _runs(args, changes),
+        functools.partial(table, more_steps=args.more_steps),
+        about=about,
+        out=args.out,
+    )
 
 
 if __name__ == "__main__":

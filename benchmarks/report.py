@@ -4,15 +4,25 @@ import argparse
 import dataclasses
 import datetime
 import json
+import os
 import pathlib
 import shlex
+import statistics
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.harness import Timing
 from benchmarks.memory import MIB
+from etc_jax.training.errors import RunError
 
 BUSY_EXIT_CODE = 3
 
@@ -42,6 +52,44 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         cells += [x.rjust(w) for x, w in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def spread(values: Iterable[float], form: str = ".1f") -> str:
+    """Mean ± standard deviation of a sample, each in the given form."""
+    values = list(values)
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):{form}} ± {deviation:{form}}"
+
+
+def collect(
+    name: str,
+    runs: Iterator[Any],
+    table_fn: Callable[[Sequence[Any]], str],
+    *,
+    about: Mapping[str, Any],
+    out: str | os.PathLike | None,
+) -> int:
+    """Takes runs as they end, prints their table and writes them as JSON.
+
+    Args:
+      name: of the module, before its errors.
+      runs: makes dataclasses; a ValueError, OSError or RunError ends the command.
+      table_fn: makes the table of them.
+      about: what they have in common.
+      out: file to write; None writes nothing.
+
+    Returns:
+      The exit code.
+    """
+    try:
+        made = list(runs)
+    except (ValueError, OSError, RunError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", 2)
+    print(table_fn(made))
+    values = {"machine": machine.describe(), **about}
+    write(out, {**values, "runs": [dataclasses.asdict(run) for run in made]})
+    return 0
 
 
 def times_table(timings: Sequence[Timing], reference: str) -> str:
@@ -146,7 +194,7 @@ def run(
     return BUSY_EXIT_CODE if quiet.busy and not args.allow_busy else 0
 
 
-def write(path: str | None, result: Mapping[str, Any]) -> None:
+def write(path: str | os.PathLike | None, result: Mapping[str, Any]) -> None:
     """Writes a run as JSON, whole or not at all; None writes nothing."""
     if path is None:
         return

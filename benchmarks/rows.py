@@ -12,7 +12,7 @@ import json
 import pathlib
 import statistics
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from benchmarks import finetuning_runs, report
@@ -176,20 +176,22 @@ def table(runs: Sequence[Run], comparison: Comparison) -> str:
         mine = {run.seed: run for run in runs if run.row == row}
         score = {seed: run.scores[measure] for seed, run in mine.items()}
         beside = [
-            _spread(run.scores[name] for run in mine.values())
+            report.spread(run.scores[name] for run in mine.values())
             for name in comparison.beside
         ]
         each = [f"{score[s]:.1f}" if s in score else "-" for s in seeds]
         cpu = statistics.mean(run.spent.cpu_secs for run in mine.values()) / 60
         curve = _mean_curve(list(mine.values()), steps)
         lines.append(
-            [row, _spread(score.values()), *each, *beside, curve, f"{cpu:.1f}"]
+            [row, report.spread(score.values()), *each, *beside, curve, f"{cpu:.1f}"]
         )
     for pair in comparison.pairs:
         if ahead := lead(runs, measure, pair):
             each = [f"{ahead[s]:+.1f}" if s in ahead else "-" for s in seeds]
             empty = [""] * (len(comparison.beside) + 2)
-            lines.append([" - ".join(pair), _spread(ahead.values()), *each, *empty])
+            lines.append(
+                [" - ".join(pair), report.spread(ahead.values()), *each, *empty]
+            )
     return report.table(head, lines)
 
 
@@ -200,12 +202,6 @@ def lead(runs: Sequence[Run], measure: str, pair: tuple[str, str]) -> dict[int, 
         for row in pair
     )
     return {seed: first[seed] - second[seed] for seed in first if seed in second}
-
-
-def _spread(values: Iterable[float]) -> str:
-    values = list(values)
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {spread:.1f}"
 
 
 def _steps(run: Run) -> str:

@@ -18,16 +18,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from benchmarks import finetuning_runs, machine, report
+from benchmarks import finetuning_runs, report
 from configs import longformer_charlm
 from etc_jax import config as config_lib
-from etc_jax.training.errors import RunError
 
 # Bits a character of the paper on the validation part of text8.
 PAPER = {"decreasing": 1.24, "fixed": 1.23, "increasing": 1.21, "dilation": 1.20}
@@ -115,15 +113,10 @@ def table(runs: Sequence[Run]) -> str:
         mine = [run for run in runs if run.row == row]
         cpu = statistics.mean(run.spent.cpu_secs for run in mine) / 60
         windows = ",".join(map(str, mine[0].windows))
-        bits = _spread([run.bits for run in mine])
+        bits = report.spread((run.bits for run in mine), ".3f")
         cells = [windows, str(len(mine)), bits, f"{PAPER[row]:.2f}", f"{cpu:.1f}"]
         lines.append([row, *cells])
     return report.table(head, lines)
-
-
-def _spread(values: Sequence[float]) -> str:
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.3f} ± {spread:.3f}"
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -144,27 +137,23 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(argv)
 
 
+def _runs(args: argparse.Namespace, changes: Sequence[str]) -> Iterator[Run]:
+    for row in args.rows:
+        config_of(row, 0, args, changes)
+    for seed in args.seeds:
+        for row in args.rows:
+            made = run(row, seed, args, changes)
+            print(f"seed {seed}, {row}: {made.bits:.3f}", flush=True)
+            yield made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
     args, changes = _parse(argv)
-    runs = []
-    try:
-        for row in args.rows:
-            config_of(row, 0, args, changes)
-        for seed in args.seeds:
-            for row in args.rows:
-                runs.append(run(row, seed, args, changes))
-                print(f"seed {seed}, {row}: {runs[-1].bits:.3f}", flush=True)
-    except (ValueError, OSError, RunError) as error:
-        print(f"benchmarks.window_growth: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    print(table(runs))
-    if args.out is not None:
-        values = {"machine": machine.describe(), "options": list(changes)}
-        values |= {"file": str(args.file), "size": args.size, "steps": args.steps}
-        values["runs"] = [dataclasses.asdict(run) for run in runs]
-        args.out.write_text(json.dumps(values, indent=1) + "\n")
-    return 0
+    about = {"file": str(args.file), "size": args.size, "steps": args.steps}
+    about["options"] = list(changes)
+    name = "benchmarks.window_growth"
+    return report.collect(name, _runs(args, changes), table, about=about, out=args.out)
 
 
 if __name__ == "__main__":

@@ -78,13 +78,12 @@ from etc_jax.conversion.etc_official import config_from_official, import_officia
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
 from etc_jax.data.tokenizer import open_tokenizer
-from etc_jax.extend import saved_tokenizer
+from etc_jax.model_commands import carry_out, home_path, saved_tokenizer
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.prediction.export import export_run
-from etc_jax.training.errors import RunError, UserError
 from etc_jax.training.saved_params import read_params
 
 T = TypeVar("T")
@@ -92,11 +91,6 @@ T = TypeVar("T")
 OFFICIAL_CONFIG = "etc_config.json"
 ENCODER = "encoder/"
 _SHOWN = 8
-
-
-def _path(text: str) -> str:
-    # A shell leaves the tilde of --out=~/models alone.
-    return str(pathlib.Path(text).expanduser())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,21 +101,20 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--official", metavar="CHECKPOINT", type=_path, help="official ETC"
-    )
-    source.add_argument("--lift", metavar="FOLDER", type=_path, help="BERT or RoBERTa")
-    source.add_argument("--hf", metavar="FOLDER", type=_path, help="of Hugging Face")
-    source.add_argument("--trax", metavar="FILE", type=_path, help="Reformer of trax")
-    source.add_argument("--to_hf", metavar="FOLDER", type=_path, help="a model or run")
-    source.add_argument("--export", metavar="WORKDIR", help="a fine-tuning run")
-    parser.add_argument("--out", required=True, type=_path, help="folder to write")
+    add = source.add_argument
+    add("--official", metavar="CHECKPOINT", type=home_path, help="official ETC")
+    add("--lift", metavar="FOLDER", type=home_path, help="BERT or RoBERTa")
+    add("--hf", metavar="FOLDER", type=home_path, help="of Hugging Face")
+    add("--trax", metavar="FILE", type=home_path, help="Reformer of trax")
+    add("--to_hf", metavar="FOLDER", type=home_path, help="a model or run")
+    add("--export", metavar="WORKDIR", help="a fine-tuning run")
+    parser.add_argument("--out", required=True, type=home_path, help="folder to write")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a model that --out holds"
     )
     official = parser.add_argument_group("with --official")
     official.add_argument(
-        "--etc_config", type=_path, help="its etc_config.json, if elsewhere"
+        "--etc_config", type=home_path, help="its etc_config.json, if elsewhere"
     )
     official.add_argument(
         "--verify", action="store_true", help="compare checksums; 5 MB a second"
@@ -408,29 +401,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv[:1] == ["extend"]:
         return extend.main(argv[1:])
     args, config_argv = _parse(argv)
-    # Copying needs no accelerator, and must not take one from a running job.
-    jax.config.update("jax_platforms", "cpu")
-    try:
-        native.check_free(args.out, overwrite=args.overwrite)
-        if args.official is not None:
-            told = convert_official(args)
-        elif args.hf is not None:
-            told = convert_hf(args)
-        elif args.trax is not None:
-            told = convert_trax(args, config_argv)
-        elif args.to_hf is not None:
-            told = convert_to_hf(args)
-        elif args.export is not None:
-            told = export_run(
-                args.export, args.out, step=args.step, overwrite=args.overwrite
-            )
-        else:
-            told = convert_lifted(args, config_argv)
-    except (RunError, ValueError, OSError) as error:
-        print(f"etc_jax.convert: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    print(f"{told}\nwrote {args.out}")
-    return 0
+    return carry_out("etc_jax.convert", lambda: _convert(args, config_argv), args.out)
+
+
+def _convert(args: argparse.Namespace, config_argv: list[str]) -> str:
+    native.check_free(args.out, overwrite=args.overwrite)
+    if args.official is not None:
+        return convert_official(args)
+    if args.hf is not None:
+        return convert_hf(args)
+    if args.trax is not None:
+        return convert_trax(args, config_argv)
+    if args.to_hf is not None:
+        return convert_to_hf(args)
+    if args.export is not None:
+        return export_run(
+            args.export, args.out, step=args.step, overwrite=args.overwrite
+        )
+    return convert_lifted(args, config_argv)
 
 
 if __name__ == "__main__":

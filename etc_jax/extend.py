@@ -22,21 +22,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import jax
 
 from etc_jax.conversion import hf_tokenizer, hugging_face, native
 from etc_jax.conversion.config_file import HF_CONFIG
 from etc_jax.conversion.encoder_config import family_of
 from etc_jax.conversion.extend import TARGETS, Extended, Extension, extend
 from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.model_commands import carry_out, home_path, saved_tokenizer
 from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.training.errors import RunError, UserError
 from etc_jax.training.saved_params import read_params
 
 _NAMES = {"bigbird": "big_bird"}
@@ -48,11 +43,6 @@ class _Source(NamedTuple):
     is_hf: bool
 
 
-def _path(text: str) -> str:
-    # A shell leaves the tilde of --out=~/models alone.
-    return str(pathlib.Path(text).expanduser())
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m etc_jax.convert extend",
@@ -61,9 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--from", dest="source", metavar="FOLDER", type=_path, required=True)
+    add("--from", dest="source", metavar="FOLDER", type=home_path, required=True)
     add("--step", type=int, help="of a run; default: the newest checkpoint")
-    add("--out", required=True, type=_path, help="folder to write")
+    add("--out", required=True, type=home_path, help="folder to write")
     add("--overwrite", action="store_true", help="replace a model that --out holds")
     add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
     add("--max_length", type=int, help="tokens; default: 4096")
@@ -180,26 +170,6 @@ def _native_tokenizer(folder: str, is_hf: bool) -> dict[str, bytes]:
     return saved_tokenizer(folder)
 
 
-def saved_tokenizer(folder: str) -> dict[str, bytes]:
-    """The vocabulary in a folder, as a file beside the model; {} if there is none.
-
-    Data for the model is prepared with it, and a run that starts from the model
-    compares its own with it. Of one that cannot be read it is said so: some models have
-    a tokenizer.json of Hugging Face alone.
-    """
-    try:
-        tokenizer = open_tokenizer(folder)
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        print(f"the model is written without a vocabulary: {error}", file=sys.stderr)
-        return {}
-    with tempfile.TemporaryDirectory() as place:
-        path = pathlib.Path(place) / TOKENIZER
-        tokenizer.save(path)
-        return {TOKENIZER: path.read_bytes()}
-
-
 def _told(source: EncoderConfig, made: Extended, length: int) -> str:
     lines = [
         f"{source.max_length} positions became {length}",
@@ -214,12 +184,4 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
     args.to = _NAMES.get(args.to, args.to)
-    # Copying needs no accelerator, and must not take one from a running job.
-    jax.config.update("jax_platforms", "cpu")
-    try:
-        told = run(args)
-    except (RunError, ValueError, OSError) as error:
-        print(f"etc_jax.convert extend: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    print(f"{told}\nwrote {args.out}")
-    return 0
+    return carry_out("etc_jax.convert extend", lambda: run(args), args.out)

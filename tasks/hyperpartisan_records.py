@@ -8,7 +8,6 @@ of them are hyperpartisan. Articles as JSON lines, with `id`, `title`, `text` an
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import os
 import pathlib
 import re
@@ -19,11 +18,11 @@ from xml.parsers.expat import errors as expat_errors
 
 from tasks.json_lines import read_lines
 from tasks.records import (
-    BROKEN_GZIP,
     BadRecordError,
     Fields,
     Note,
     Problems,
+    open_bytes,
     read_records,
 )
 
@@ -236,21 +235,15 @@ def _children(path: pathlib.Path) -> Iterator[ET.Element]:
       BadRecordError: where the file is cut short or broken, or the root is another.
       OSError: if it cannot be read.
     """
-    try:
-        with _open(path) as file:
+    with open_bytes(path, lambda: os.fspath(path)) as file:
+        try:
             yield from _below_root(file)
-    except BadRecordError as e:
-        raise e.at(os.fspath(path)) from e
-    except ET.ParseError as e:
-        kind = "file cut short" if e.code in _CUT_SHORT else "broken XML"
-        line = e.position[0]
-        raise BadRecordError(kind, f"{path}, line {line}: {e}; {_FETCH}") from e
-    except (EOFError, *BROKEN_GZIP) as e:
-        kind = "file cut short" if isinstance(e, EOFError) else "broken gzip"
-        raise BadRecordError(kind, f"{path}: {e}; {_FETCH}") from e
-
-
-_FETCH = "fetch the file again"
+        except BadRecordError as e:
+            raise e.at(os.fspath(path)) from e
+        except ET.ParseError as e:
+            kind = "file cut short" if e.code in _CUT_SHORT else "broken XML"
+            where = f"{path}, line {e.position[0]}"
+            raise BadRecordError(kind, f"{where}: {e}; fetch the file again") from e
 
 
 def _below_root(file: BinaryIO) -> Iterator[ET.Element]:
@@ -267,7 +260,3 @@ def _below_root(file: BinaryIO) -> Iterator[ET.Element]:
         if len(open_elements) == 1:
             yield element
             open_elements[0].clear()
-
-
-def _open(path: pathlib.Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.name.endswith(".gz") else open(path, "rb")

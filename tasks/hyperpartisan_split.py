@@ -26,6 +26,7 @@ from etc_jax.scoring.result import named
 from tasks import json_lines
 from tasks.hyperpartisan_records import parse, read_values
 from tasks.records import Note, Problems, read_records
+from tasks.whole_files import whole
 
 PARTS = ("train", "dev", "test")
 
@@ -138,13 +139,8 @@ def _checked(value: Any, note: Note) -> _Article:
 
 
 def _write(path: pathlib.Path, values: Sequence[Mapping[str, Any]]) -> None:
-    """Writes a file, which appears whole or not at all."""
-    part = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
+    with whole(path) as part:
         part.write_text(json_lines.text_of(values), encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 # --- command line ---------------------------------------------------------------------

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from tasks.records import (
     MAX_RECORD_CHARS,
     BadRecordError,
     Note,
     Problems,
+    open_bytes,
     read_records,
 )
 
@@ -48,27 +47,17 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     """
     name = os.fspath(path)
     number = 0
-    try:
-        with _open(name) as file:
-            while line := file.readline(MAX_RECORD_CHARS):
-                number += 1
-                if len(line) == MAX_RECORD_CHARS:
-                    raise BadRecordError(
-                        "line too long",
-                        f"{name}, record {number}: over {MAX_RECORD_CHARS} bytes; "
-                        "expected one JSON object a line",
-                    )
-                if line.strip():
-                    yield number, _value(line)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
-        kind = "file cut short" if isinstance(e, EOFError) else "broken gzip"
-        raise BadRecordError(
-            kind, f"{name}, record {number + 1}: {e}; fetch the file again"
-        ) from e
-
-
-def _open(path: str) -> BinaryIO:
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
+    with open_bytes(name, lambda: f"{name}, record {number + 1}") as file:
+        while line := file.readline(MAX_RECORD_CHARS):
+            number += 1
+            if len(line) == MAX_RECORD_CHARS:
+                raise BadRecordError(
+                    "line too long",
+                    f"{name}, record {number}: over {MAX_RECORD_CHARS} bytes; "
+                    "expected one JSON object a line",
+                )
+            if line.strip():
+                yield number, _value(line)
 
 
 def _value(line: bytes) -> Any:

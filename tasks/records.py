@@ -7,6 +7,7 @@ With a `Problems` the error is counted there and reading goes on; without, it is
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import gzip
 import json
@@ -14,7 +15,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 T = TypeVar("T")
 
@@ -138,6 +139,30 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
             f"{name}, record {number + 1}: {e}; expected a JSON array in UTF-8: fetch "
             "the file again",
         ) from e
+
+
+@contextlib.contextmanager
+def open_bytes(
+    path: str | os.PathLike, where_fn: Callable[[], str]
+) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked if it is named `.gz`.
+
+    Args:
+      path: of the file.
+      where_fn: says how far it was read, for the error.
+
+    Raises:
+      BadRecordError: if a packed file turns out to be damaged or cut short.
+      OSError: if it cannot be read.
+    """
+    name = os.fspath(path)
+    open_fn = gzip.open if name.endswith(".gz") else open
+    try:
+        with open_fn(name, "rb") as file:
+            yield file
+    except (EOFError, *BROKEN_GZIP) as e:
+        kind = "file cut short" if isinstance(e, EOFError) else "broken gzip"
+        raise BadRecordError(kind, f"{where_fn()}: {e}; fetch the file again") from e
 
 
 def open_text(path: str) -> TextIO:

@@ -132,8 +132,12 @@ ALLOWED = {
     "prediction": PREDICTION,
     # Command lines.
     "train": OBJECTIVES | {"objectives"},
-    "convert": OBJECTIVES | {"objectives", "conversion", "prediction", "extend"},
-    "extend": OBJECTIVES | {"conversion"},
+    "model_commands": {"data", "training"},
+    "convert": (
+        OBJECTIVES
+        | {"objectives", "conversion", "prediction", "extend", "model_commands"}
+    ),
+    "extend": OBJECTIVES | {"conversion", "model_commands"},
     "generate": OBJECTIVES | {"conversion"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},

@@ -43,13 +43,24 @@ def read_config_file(
         `make_config` refuses with a ValueError or a TypeError.
       OSError: if it cannot be read.
     """
+    values = read_object(path)
+    try:
+        return make_config(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_object(path: pathlib.Path) -> dict[str, Any]:
+    """The JSON object that a file holds.
+
+    Raises:
+      ValueError: naming the file, if it holds none.
+      OSError: if it cannot be read.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
-    try:
-        return make_config(values)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: {error}") from error
+    return values

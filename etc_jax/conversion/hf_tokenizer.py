@@ -7,6 +7,8 @@ import os
 import pathlib
 from typing import Any
 
+from etc_jax.conversion.config_file import read_object
+
 CONFIG = "tokenizer_config.json"
 _FAST = "tokenizer.json"
 _FILES = (
@@ -45,25 +47,15 @@ def files_for(
     }
     if not found:
         return {}
-    values = _object(folder / CONFIG) if CONFIG in found else {}
+    values = read_object(folder / CONFIG) if CONFIG in found else {}
     values.setdefault("tokenizer_class", _CLASSES[family])
     found[CONFIG] = _text(values | {"model_max_length": max_length})
     if _FAST in found:
-        values = _object(folder / _FAST)
+        values = read_object(folder / _FAST)
         if values.get("truncation"):
             values["truncation"] = {**values["truncation"], "max_length": max_length}
             found[_FAST] = _text(values)
     return found
-
-
-def _object(path: pathlib.Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
-    return values
 
 
 def _text(values: dict[str, Any]) -> bytes:

@@ -34,6 +34,7 @@ import tqdm
 
 from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
 from tasks.synthetic.schema import KINDS
+from tasks.whole_files import whole
 
 
 class Task(NamedTuple):
@@ -68,14 +69,12 @@ def write_records(
       OSError: if it cannot be written.
     """
     path = pathlib.Path(path)
-    part = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with _text_file(part, is_gzip=path.suffix == ".gz") as handle:
-            for text in _pieces(records, lines):
-                handle.write(text)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        whole(path) as part,
+        _text_file(part, is_gzip=path.suffix == ".gz") as handle,
+    ):
+        for text in _pieces(records, lines):
+            handle.write(text)
 
 
 @contextlib.contextmanager

@@ -11,19 +11,18 @@ others, too far for an input of 512 tokens.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import pathlib
 import random
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tasks.imdb_records import LABELS
-from tasks.synthetic import names
+from tasks.synthetic import names, release
 from tasks.synthetic.names import Names
+from tasks.whole_files import whole
 
 OPINIONS = {
     "neg": "awful boring dreadful tedious clumsy hollow".split(),
@@ -171,17 +170,12 @@ def write_release(
     path = pathlib.Path(folder) / split
     if path.exists():
         raise ValueError(f"{path} exists; give another folder")
-    part = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
+    with whole(path) as part:
         for label in LABELS:
             (part / label).mkdir(parents=True)
         for record in records:
             _, label, name = record["id"].split("/")
             (part / label / f"{name}.txt").write_text(record["text"], encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        if part.exists():
-            shutil.rmtree(part)
     return path
 
 
@@ -195,34 +189,17 @@ _HELP = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.synthetic.imdb",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    return release.run(
+        "tasks.synthetic.imdb",
+        __doc__,
+        argv,
+        items="reviews",
+        splits=("train", "test"),
+        records=records,
+        write=write_release,
+        sizes=ImdbSizes,
+        help_=_HELP,
     )
-    parser.add_argument("--count", required=True, type=int, help="reviews")
-    parser.add_argument("--out", required=True, help="folder of the release")
-    parser.add_argument("--split", required=True, choices=("train", "test"))
-    parser.add_argument("--seed", type=int, default=0, help="of the series")
-    parser.add_argument("--start", type=int, default=0, help="number of the first")
-    usual = dataclasses.asdict(ImdbSizes())
-    for name, value in usual.items():
-        parser.add_argument(
-            f"--{name}", type=type(value), default=value, help=_HELP[name]
-        )
-    args = parser.parse_args(argv)
-    try:
-        if args.count < 1 or args.start < 0:
-            raise ValueError("--count must be at least 1, and --start at least 0")
-        sizes = ImdbSizes(**{name: getattr(args, name) for name in usual})
-        made = records(args.count, seed=args.seed, sizes=sizes, start=args.start)
-        path = write_release(args.out, made, split=args.split)
-    except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    print(f"wrote {args.count} reviews to {path}")
-    return 0
 
 
 if __name__ == "__main__":

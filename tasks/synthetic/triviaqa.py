@@ -12,8 +12,6 @@ names give the answer away.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import dataclasses
 import json
 import os
@@ -24,10 +22,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etc_jax.scoring.triviaqa import normalize
-from tasks.synthetic import names, paths, telling, worlds
+from tasks.synthetic import names, paths, release, telling, worlds
 from tasks.synthetic.telling import Document, Sentence
 from tasks.synthetic.worlds import Entity, Sizes
 from tasks.triviaqa_records import WIKIPEDIA
+from tasks.whole_files import whole
 
 _PARAGRAPH_SENTENCES = 6
 
@@ -174,7 +173,7 @@ def write_release(
     for made in (evidence, path.parent):
         made.mkdir(parents=True, exist_ok=True)
     tail = {"Domain": WIKIPEDIA, "Split": split, "VerifiedEval": False, "Version": 1.0}
-    with _whole_file(path) as file:
+    with whole(path) as part, open(part, "w", encoding="utf-8") as file:
         file.write('{"Data": [')
         between = "\n"
         for record in records:
@@ -184,17 +183,6 @@ def write_release(
         # As in the release, what the file is stands behind the questions.
         file.write(f"\n], {json.dumps(tail)[1:]}\n")
     return path
-
-
-@contextlib.contextmanager
-def _whole_file(path: pathlib.Path) -> Iterator[Any]:
-    part = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            yield file
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _without_texts(record: dict[str, Any], evidence: pathlib.Path) -> dict[str, Any]:
@@ -210,28 +198,15 @@ def _without_texts(record: dict[str, Any], evidence: pathlib.Path) -> dict[str, 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.synthetic.triviaqa",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    return release.run(
+        "tasks.synthetic.triviaqa",
+        __doc__,
+        argv,
+        items="questions",
+        splits=("train", "dev"),
+        records=records,
+        write=write_release,
     )
-    parser.add_argument("--count", required=True, type=int, help="questions")
-    parser.add_argument("--out", required=True, help="folder of the release")
-    parser.add_argument("--split", required=True, choices=("train", "dev"))
-    parser.add_argument("--seed", type=int, default=0, help="of the series")
-    parser.add_argument("--start", type=int, default=0, help="number of the first")
-    args = parser.parse_args(argv)
-    try:
-        if args.count < 1 or args.start < 0:
-            raise ValueError("--count must be at least 1, and --start at least 0")
-        made = records(args.count, seed=args.seed, start=args.start)
-        path = write_release(args.out, made, split=args.split)
-    except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    print(f"wrote {args.count} questions to {path}")
-    return 0
 
 
 if __name__ == "__main__":

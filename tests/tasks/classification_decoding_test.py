@@ -8,7 +8,7 @@ import pytest
 from classification_samples import article, review
 from multihop_samples import tokenizer
 
-from tasks import hyperpartisan, imdb
+from tasks import classification, hyperpartisan, imdb
 from tasks.classification_decoding import probabilities
 from tasks.explained import Explained
 from tasks.multihop import Sizes
@@ -18,7 +18,11 @@ TASKS = {imdb.TASK: review, hyperpartisan.TASK: article}
 
 
 def windows_of(*records, sizes=SIZES):
-    return [w for record in records for w in imdb.features(record, tokenizer(), sizes)]
+    return [
+        w
+        for record in records
+        for w in classification.features(record, tokenizer(), sizes)
+    ]
 
 
 @pytest.fixture
@@ -30,10 +34,14 @@ LOGITS = np.array([[2.0, -1.0], [0.5, 0.75], [3.0, 3.0]], np.float32)
 
 
 def test_the_label_with_the_largest_logit_is_taken(windows):
-    assert imdb.decode(LOGITS, windows) == {"a": "neg", "b": "pos", "c": "neg"}
+    assert classification.decode(LOGITS, windows) == {
+        "a": "neg",
+        "b": "pos",
+        "c": "neg",
+    }
     articles = windows_of(article(id="d"))
-    assert hyperpartisan.decode(LOGITS[1:2], articles) == {"d": "true"}
-    assert imdb.decode(LOGITS[:0], []) == {}
+    assert classification.decode(LOGITS[1:2], articles) == {"d": "true"}
+    assert classification.decode(LOGITS[:0], []) == {}
 
 
 def test_probabilities_are_those_of_a_plain_loop(windows):
@@ -51,12 +59,12 @@ def test_probabilities_are_those_of_a_plain_loop(windows):
 def test_logits_of_other_windows_are_refused(windows):
     for wrong in (LOGITS[:2], LOGITS[:, :1], LOGITS[..., None], np.zeros((3, 5))):
         with pytest.raises(ValueError, match="logits have shape .* expected .3, 2."):
-            imdb.decode(wrong, windows)
+            classification.decode(wrong, windows)
     for bad in (np.nan, np.inf):
         logits = LOGITS.copy()
         logits[1, 0] = bad
         with pytest.raises(ValueError, match="logits of 'b' hold NaN or infinity"):
-            imdb.decode(logits, windows)
+            classification.decode(logits, windows)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -67,7 +75,7 @@ def test_gold_outputs_go_from_record_to_figures(tmp_path, task):
         for i, label in enumerate((first, second, second))
     ]
     made = [w for r in records for w in task.features(r, tokenizer(), SIZES)]
-    decoded = task.decode(imdb.gold_outputs(made), made, task.settings)
+    decoded = task.decode(classification.gold_outputs(made), made, task.settings)
     assert json.loads(json.dumps(decoded)) == decoded
     predictions = {
         r.id: task.predictions([each])[0]
@@ -76,7 +84,7 @@ def test_gold_outputs_go_from_record_to_figures(tmp_path, task):
     content = task.official(predictions)
     want = {"0": first, "1": second, "2": second}
     assert json.loads(task.official_text(content)) == want
-    imdb.write(predictions, tmp_path / "predictions.json")
+    classification.write(predictions, tmp_path / "predictions.json")
     assert json.loads((tmp_path / "predictions.json").read_text()) == want
     gold = [task.gold(record) for record in records]
     assert json.loads(json.dumps(gold)) == gold
@@ -110,7 +118,7 @@ def test_what_could_not_be_read_is_wrong_in_both_figures(task):
 def test_without_a_label_there_is_no_gold():
     assert imdb.TASK.gold(review(label=None)) is None
     with pytest.raises(ValueError, match="'0000001' has no gold label"):
-        imdb.gold_outputs(windows_of(article(label=None)))
+        classification.gold_outputs(windows_of(article(label=None)))
 
 
 # --- what a reader is shown -----------------------------------------------------------

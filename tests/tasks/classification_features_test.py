@@ -10,7 +10,7 @@ from multihop_samples import tokenizer
 from etc_jax import structure
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.data.window_arrays import EmptyBatch, WindowSchema, flatten
-from tasks import hyperpartisan, imdb, prepare
+from tasks import classification, hyperpartisan, imdb, prepare
 from tasks.multihop import Sizes
 from tasks.records import BadRecordError
 
@@ -18,7 +18,7 @@ SIZES = Sizes(long_length=16, global_length=3)
 
 
 def window(record=None, model=None, sizes=SIZES):
-    [made] = imdb.features(record or review(), model or tokenizer(), sizes)
+    [made] = classification.features(record or review(), model or tokenizer(), sizes)
     return made
 
 
@@ -85,7 +85,7 @@ def test_there_are_no_tokens_beside_the_sequence():
     made = window()
     assert made.tokens.global_.shape == made.types.global_.shape == (0,)
     structure.validate(made.structure, structure.Rules(radius=1))
-    inputs = imdb.model_inputs([made, made])
+    inputs = classification.model_inputs([made, made])
     assert inputs["long_tokens"].shape == (2, 16)
     assert inputs["global_tokens"].shape == (2, 0)
     assert inputs["global_index"].tolist() == [[0, -1, -1]] * 2
@@ -166,9 +166,9 @@ def test_a_vocabulary_without_the_special_tokens_is_refused():
 
 def test_there_are_no_official_quirks():
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        imdb.features(review(), tokenizer(), SIZES, official_quirks=True)
+        classification.features(review(), tokenizer(), SIZES, official_quirks=True)
     with pytest.raises(ValueError, match="at least one"):
-        imdb.model_inputs([])
+        classification.model_inputs([])
 
 
 # --- real files -----------------------------------------------------------------------

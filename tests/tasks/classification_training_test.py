@@ -9,7 +9,7 @@ from multihop_samples import tokenizer
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForLabels
 from etc_jax.objectives.label_loss import label_loss
-from tasks import imdb
+from tasks import classification, imdb
 from tasks.multihop import Sizes
 
 SIZES = Sizes(long_length=20, global_length=1)
@@ -51,14 +51,14 @@ def test_the_global_token_learns_what_stands_far_behind_it():
     )
     model = EncoderForLabels(config, num_labels=len(imdb.LABELS))
     gold = records(16, seed=0)
-    windows = [w for r in gold for w in imdb.features(r, tokenizer(), SIZES)]
+    windows = [w for r in gold for w in classification.features(r, tokenizer(), SIZES)]
 
     def logits_of(params, batch):
         ids = batch["structure"].long_example_ids
         index = batch["global_index"]
         return model.apply(params, batch["long_tokens"], ids, global_index=index)
 
-    batch = imdb.model_inputs(windows)
+    batch = classification.model_inputs(windows)
     rng = np.random.default_rng(1)
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: filled(path, leaf, rng),
@@ -87,8 +87,12 @@ def test_the_global_token_learns_what_stands_far_behind_it():
 
     # Reviews that it has not seen.
     held_back = records(12, seed=5)
-    windows = [w for r in held_back for w in imdb.features(r, tokenizer(), SIZES)]
-    logits = np.asarray(logits_of(params, imdb.model_inputs(windows)))
-    predictions = imdb.decode(logits, windows)
-    figures = imdb.TASK.score([imdb.official_gold(r) for r in held_back], predictions)
+    windows = [
+        w for r in held_back for w in classification.features(r, tokenizer(), SIZES)
+    ]
+    logits = np.asarray(logits_of(params, classification.model_inputs(windows)))
+    predictions = classification.decode(logits, windows)
+    figures = imdb.TASK.score(
+        [classification.official_gold(r) for r in held_back], predictions
+    )
     assert figures.metrics["accuracy"] == 1.0

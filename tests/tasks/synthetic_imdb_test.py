@@ -6,7 +6,7 @@ import re
 import pytest
 from multihop_samples import tokenizer
 
-from tasks import imdb
+from tasks import classification, imdb
 from tasks.multihop import Sizes
 from tasks.records import Problems
 from tasks.synthetic import imdb as synthetic
@@ -110,7 +110,7 @@ def test_a_late_verdict_is_not_in_a_short_input(items):
     seen = {True: 0, False: 0}
     for item in items[:60]:
         record = imdb.parse(item, lambda kind, message: None)
-        [made] = imdb.features(record, tokenizer(), Sizes(512, 1))
+        [made] = classification.features(record, tokenizer(), Sizes(512, 1))
         is_late = verdict_place(item) >= 600
         seen[is_late] += 1
         if is_late:

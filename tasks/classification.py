@@ -1,0 +1,71 @@
+"""What data sets share that give each text a label: inputs, decoding, figures."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tasks.classification_decoding import (
+    NO_LABEL,
+    decode,
+    decode_each,
+    gold_outputs,
+    official_gold,
+    score,
+    unread_gold,
+    write,
+)
+from tasks.classification_explained import explain
+from tasks.classification_features import SIZES, ClassificationWindow, features
+from tasks.one_sequence import model_inputs
+from tasks.task import Task
+
+__all__ = [
+    "SIZES",
+    "ClassificationWindow",
+    "decode",
+    "features",
+    "gold_outputs",
+    "make_task",
+    "model_inputs",
+    "official_gold",
+    "write",
+]
+
+
+def make_task(
+    name: str,
+    *,
+    read: Callable[..., Any],
+    parse: Callable[..., Any],
+    measure: str,
+    positive: str,
+    question: str,
+) -> Task:
+    """A data set of labelled texts.
+
+    Args:
+      name: of the data set.
+      read: see `Task`.
+      parse: see `Task`.
+      measure: see `Task`.
+      positive: the label that F1 is of.
+      question: to which the label is the answer, for readers.
+    """
+    return Task(
+        name,
+        sizes=SIZES,
+        read=read,
+        parse=parse,
+        features=features,
+        inputs=model_inputs,
+        settings=(None,),
+        setting=None,
+        measure=measure,
+        decode=decode_each,
+        no_answer=NO_LABEL,
+        official=dict,
+        gold=official_gold,
+        score=functools.partial(score, positive=positive),
+        explain=functools.partial(explain, question=question),
+        unread_gold=functools.partial(unread_gold, positive=positive),
+    )
