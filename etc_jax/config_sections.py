@@ -47,6 +47,15 @@ class ObjectiveConfig:
       keyphrase_loss: of OpenKP: which occurrence of a keyphrase is learnt, the "first"
         or the "best" rated one, the paper's max loss.
       visual_features: of OpenKP: the model is told what elements look like.
+      span_tokens: of coreference: those of the longest span that may be a mention. This
+        and what follows is for coreference alone, and by default as in Joshi et al.
+        2019.
+      part_length: tokens that the encoder reads at once; 0: the whole text.
+      singletons: what is mentioned once is an entity, and is learnt as one.
+      ffnn_dim, head_dropout_rate: hidden width of the scores of spans and pairs, and
+        dropout there.
+      top_ratio: spans that are kept for each word.
+      max_antecedents: of a kept span that get the full score.
     """
 
     name: str = "mlm_cpc"
@@ -58,6 +67,13 @@ class ObjectiveConfig:
     label_smoothing: float = 0.0
     keyphrase_loss: Literal["first", "best"] = "first"
     visual_features: bool = True
+    span_tokens: int = 30
+    part_length: int = 0
+    singletons: bool = False
+    ffnn_dim: int = 3000
+    head_dropout_rate: float = 0.3
+    top_ratio: float = 0.4
+    max_antecedents: int = 50
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("objective", self.name)
@@ -69,6 +85,12 @@ class ObjectiveConfig:
                 "label_smoothing",
                 f"is {self.label_smoothing}; expected 0 <= label_smoothing < 1",
             )
+        yield from at_least(self, 1, "span_tokens", "ffnn_dim", "max_antecedents")
+        yield from at_least(self, 0, "part_length")
+        if not 0 <= self.head_dropout_rate < 1:
+            yield "head_dropout_rate", f"is {self.head_dropout_rate}; expected 0 to 1"
+        if self.top_ratio <= 0:
+            yield "top_ratio", f"is {self.top_ratio}; expected more than 0"
         yield from self._unused()
 
     def _unused(self) -> Iterator[Problem]:
@@ -90,6 +112,10 @@ _OWN_FIELDS = {
     "mlm_cpc": ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document"),
     "causal_lm": (),
     "masked_lm": (),
+    "coreference": (
+        *("span_tokens", "part_length", "singletons", "ffnn_dim"),
+        *("head_dropout_rate", "top_ratio", "max_antecedents"),
+    ),
     "hotpotqa": (),
     "hyperpartisan": (),
     "imdb": (),

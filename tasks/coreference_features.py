@@ -105,7 +105,7 @@ class Document:
         number = self.num_words
         of_span = {
             a * number + b: index
-            for index, mentions in enumerate(self.record.clusters, 1)
+            for index, mentions in enumerate(self.record.clusters or (), 1)
             for a, b in mentions
         }
         keys = (first * number + last).tolist()

@@ -11,10 +11,8 @@ from __future__ import annotations
 import codecs
 import collections
 import dataclasses
-import gzip
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -23,6 +21,7 @@ from tasks.records import (
     BadRecordError,
     Note,
     Problems,
+    open_bytes,
     read_records,
 )
 
@@ -53,17 +52,24 @@ class Record:
       sentences: words of each.
       speakers: of each sentence; None where the file does not say.
       clusters: mentions of each entity, those of one mention among them; none where the
-        file has no coreference.
+        file has no coreference; None where its form can say that nobody has told.
+      key: what a file of JSON lines calls it; None in columns.
     """
 
     document: str
     part: str
     sentences: tuple[tuple[str, ...], ...]
     speakers: tuple[str | None, ...]
-    clusters: Clusters
+    clusters: Clusters | None
+    key: str | None = None
 
     @property
     def id(self) -> str:
+        """What its file tells it apart by."""
+        return self.heading if self.key is None else self.key
+
+    @property
+    def heading(self) -> str:
         """What the official scorer tells parts apart by."""
         return f"({self.document}); part {self.part}"
 
@@ -110,21 +116,16 @@ def read_parts(
       OSError: if the file cannot be read.
     """
     name, number = os.fspath(path), 0
-    try:
-        with _open(name) as file:
+
+    def where() -> str:
+        return f"{name}, record {number + 1}"
+
+    with open_bytes(name, where) as file:
+        try:
             for number, part in enumerate(_parts(_lines(file)), 1):
                 yield number, part
-    except BadRecordError as e:
-        raise e.at(f"{name}, record {number + 1}") from e
-    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
-        kind = "file cut short" if isinstance(e, EOFError) else "broken gzip"
-        raise BadRecordError(
-            kind, f"{name}, record {number + 1}: {e}; fetch the file again"
-        ) from e
-
-
-def _open(path: str) -> BinaryIO:
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
+        except BadRecordError as e:
+            raise e.at(where()) from e
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

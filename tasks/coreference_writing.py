@@ -52,7 +52,7 @@ def _response(
             f"{where}: a mention reaches word {outside[0]} of {words}; the prediction "
             "is of another record"
         )
-    yield f"#begin document {record.id}\n"
+    yield f"#begin document {record.heading}\n"
     word = 0
     for sentence in record.sentences:
         for number, spelled in enumerate(sentence):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import typing
 from collections.abc import Sequence
@@ -19,22 +20,34 @@ _FLAGS = (
     ("seed", int, "of what is kept (default: 0)"),
 )
 _SWITCHES = (("flat", "no global token but [CLS]"),)
+_COREFERENCE_FLAGS = (
+    ("span_tokens", int, "of the longest span that may be a mention (default: 30)"),
+    ("candidates", int, "room for spans in a window (default: 49152)"),
+    ("part_length", int, "tokens that are read at once (default: 0, all)"),
+)
+_COREFERENCE_SWITCHES = (
+    ("singletons", "what is mentioned once is an entity, as in LitBank"),
+)
+_GROUPS = {
+    "natural_questions; --tokens_per_block also openkp": (_FLAGS, _SWITCHES),
+    "coreference": (_COREFERENCE_FLAGS, _COREFERENCE_SWITCHES),
+}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the options of all data sets to a command line."""
-    group = parser.add_argument_group(
-        "natural_questions; --tokens_per_block also openkp"
-    )
-    for name, kind, text in _FLAGS:
-        group.add_argument(f"--{name}", type=kind, help=text)
-    for name, text in _SWITCHES:
-        group.add_argument(f"--{name}", action="store_true", default=None, help=text)
+    for title, (flags, switches) in _GROUPS.items():
+        add = parser.add_argument_group(title).add_argument
+        for name, kind, text in flags:
+            add(f"--{name}", type=kind, help=text)
+        for name, text in switches:
+            add(f"--{name}", action="store_true", default=None, help=text)
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
     """Those that a command line of `add_flags` has, by name."""
-    names = [name for name, *_ in (*_FLAGS, *_SWITCHES)]
+    tables = itertools.chain(*_GROUPS.values())
+    names = [name for name, *_ in itertools.chain(*tables)]
     return {n: getattr(args, n) for n in names if getattr(args, n) is not None}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from etc_jax.data.tokenizer import Tokenizer
 from tasks import (
+    coreference,
     hotpotqa,
     hyperpartisan,
     imdb,
@@ -151,6 +152,11 @@ def _text(record: imdb.Record | hyperpartisan.Record, tokenizer: Tokenizer) -> i
     return 2 + _pieces([" ".join(record.text.split())], tokenizer)
 
 
+def _coreference(record: coreference.Record, tokenizer: Tokenizer) -> int:
+    sentences = ("".join(f" {word}" for word in s) for s in record.sentences)
+    return 2 + _pieces(sentences, tokenizer)
+
+
 _WHOLE: dict[str, Callable[[Any, Tokenizer], int]] = {
     "hotpotqa": _hotpotqa,
     "wikihop": _wikihop,
@@ -159,4 +165,5 @@ _WHOLE: dict[str, Callable[[Any, Tokenizer], int]] = {
     "triviaqa": _triviaqa,
     "imdb": _text,
     "hyperpartisan": _text,
+    "coreference": _coreference,
 }

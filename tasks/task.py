@@ -24,6 +24,7 @@ NAMES = (
     "triviaqa",
     "imdb",
     "hyperpartisan",
+    "coreference",
 )
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax.data.label_names import NUM_LABELS
+from etc_jax.models.coreference import SpanPairs
 from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
+from etc_jax.models.encoder_coreference import EncoderForCoreference
 from etc_jax.models.encoder_heads import (
     EncoderForLabels,
     EncoderForSpans,
@@ -22,8 +24,14 @@ from etc_jax.models.encoder_heads import (
 )
 from etc_jax.objectives.alias_spans import alias_spans
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids
+from etc_jax.objectives.coreference_loss import (
+    marginal_loss,
+    mention_loss,
+    right_choices,
+)
 from etc_jax.objectives.finetuning import Finetuning, Sums
 from etc_jax.objectives.label_loss import label_loss
+from etc_jax.structure import Structure
 
 GLOBAL_INDEX = "global_index"
 
@@ -103,3 +111,76 @@ class Triviaqa(EncoderFinetuning):
         )
         figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
         return total, {**figures, "span_accuracy": (hits, examples)}
+
+
+@registry.register("finetuning", "coreference")
+class Coreference(EncoderFinetuning):
+    """An antecedent for each mention: outputs are `SpanPairs`."""
+
+    def module(self, deterministic: bool) -> EncoderForCoreference:
+        o = self.objective
+        return EncoderForCoreference(
+            self.model,
+            part_length=o.part_length,
+            span_tokens=o.span_tokens,
+            ffnn_dim=o.ffnn_dim,
+            head_dropout_rate=o.head_dropout_rate,
+            top_ratio=o.top_ratio,
+            max_antecedents=o.max_antecedents,
+            deterministic=deterministic,
+        )
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return (*super().inputs(batch), batch["spans"], batch["num_words"])
+
+    def named_inputs(self, batch: Any) -> dict[str, Any]:
+        del batch
+        return {}
+
+    def smallest_batch(self) -> dict[str, Any]:
+        tokens = jnp.ones((1, self.objective.part_length or 1), jnp.int32)
+        none = tokens[:, :0]
+        spans = {"spans": jnp.zeros((1, 1, 2), jnp.int32)}
+        spans["num_words"] = jnp.ones(1, jnp.int32)
+        structure = Structure(tokens, none, jnp.zeros((*tokens.shape, 0), jnp.int16))
+        return {"long_tokens": tokens, "structure": structure, **spans}
+
+    def wrong_inputs(self, batch: Any) -> Iterator[str]:
+        yield from super().wrong_inputs(batch)
+        if missing := missing_entries(batch, ["spans", "num_words"]):
+            yield from missing
+            return
+        n, length = batch["long_tokens"].shape[1], self.objective.part_length
+        if length and n % length:
+            yield (
+                f"texts have {n} tokens, which are no whole parts of "
+                f"objective.part_length = {length}; make data.long_length a multiple"
+            )
+        if batch["spans"].max() >= n:
+            yield (
+                f"spans reach token {batch['spans'].max()} of {n}; prepare the files "
+                "again"
+            )
+
+    def losses(self, outputs: SpanPairs, batch: Any) -> tuple[jax.Array, Sums]:
+        clusters, weights = batch["labels"]["clusters"], batch["weights"]
+        totals, kept = jax.vmap(marginal_loss)(outputs, clusters)
+        if self.objective.singletons:
+            totals += jax.vmap(mention_loss)(outputs, clusters)
+        right = jax.vmap(right_choices)(outputs, clusters)
+        hits = _taken(right, jnp.argmax(outputs.scores, axis=-1)) & outputs.top_mask
+        found = jnp.take_along_axis(clusters, outputs.top_spans, axis=1) > 0
+        found = jnp.sum(found & outputs.top_mask, axis=1)
+        mentions = jnp.sum(clusters > 0, axis=1)
+        return jnp.sum(totals * weights), {
+            "antecedent_accuracy": (
+                jnp.sum(jnp.sum(hits, axis=1) * weights),
+                jnp.sum(kept * weights),
+            ),
+            "mention_recall": (jnp.sum(found * weights), jnp.sum(mentions * weights)),
+        }
+
+
+def _taken(values: jax.Array, choices: jax.Array) -> jax.Array:
+    """`[b, k, c]`, `[b, k]` -> `[b, k]`."""
+    return jnp.take_along_axis(values, choices[..., None], axis=-1)[..., 0]

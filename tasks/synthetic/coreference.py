@@ -1,5 +1,8 @@
 """Invented stories with their coreference, in CoNLL-2012's columns.
 
+    python -m tasks.synthetic.coreference --count=500 --seed=0 --split=train --out=coref
+
+The file is called as in that release: `train.english.v4_gold_conll`.
 A few persons and things come up again and again: by name, first name or trade, by noun,
 and by pronoun. A pronoun always means the one of its kind (she, he, it) that was
 mentioned last, and "her lantern" holds a mention of its owner, so that a reader who
@@ -12,11 +15,16 @@ import dataclasses
 import os
 import pathlib
 import random
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
 from tasks.coreference_records import Record, Span
 from tasks.coreference_writing import brackets
+from tasks.synthetic import release
 from tasks.synthetic.names import ADJECTIVES, TRADES, Names
+from tasks.whole_files import whole
+
+SPLITS = ("train", "development", "test")
 
 THINGS = (
     "lantern picture map letter song book boat clock barrel mirror bell wagon piano "
@@ -97,8 +105,31 @@ def write(stories: Iterable[Record], path: str | os.PathLike) -> None:
     Raises:
       OSError: if it cannot be written.
     """
-    lines = (line for story in stories for line in _lines(story))
-    pathlib.Path(path).write_text("".join(lines), encoding="utf-8")
+    with whole(path) as part, open(part, "w", encoding="utf-8") as file:
+        for story in stories:
+            file.writelines(_lines(story))
+
+
+def write_release(
+    folder: str | os.PathLike, records: Iterable[Record], *, split: str
+) -> pathlib.Path:
+    """Writes stories as the file of a split.
+
+    Args:
+      folder: where the file is made.
+      records: of `records`.
+      split: of `SPLITS`.
+
+    Returns:
+      The file, which appears whole or not at all.
+
+    Raises:
+      OSError: if it cannot be written.
+    """
+    path = pathlib.Path(folder) / f"{split}.english.v4_gold_conll"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(records, path)
+    return path
 
 
 def _lines(story: Record) -> Iterator[str]:
@@ -221,3 +252,31 @@ class _Story:
         span = (first, len(self._words) - 1)
         self._mentions.setdefault(entity, []).append(span)
         self._last[entity.kind] = entity
+
+
+# --- command line ---------------------------------------------------------------------
+
+_HELP = {
+    "persons": "of a story (default: %(default)s)",
+    "things": "of a story (default: %(default)s)",
+    "sentences": "besides those that bring persons in (default: %(default)s)",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code, 2 for bad input."""
+    return release.run(
+        "tasks.synthetic.coreference",
+        __doc__,
+        argv,
+        items="stories",
+        splits=SPLITS,
+        records=records,
+        write=write_release,
+        sizes=Sizes,
+        help_=_HELP,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

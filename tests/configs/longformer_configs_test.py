@@ -30,6 +30,8 @@ def load(name, arg):
         ("longformer_triviaqa", "from_scratch", "triviaqa"),
         ("longformer_classification", "", "imdb"),
         ("longformer_classification", "hyperpartisan", "hyperpartisan"),
+        ("longformer_coreference", "", "coreference"),
+        ("longformer_coreference", "litbank", "coreference"),
     ],
 )
 def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task):
@@ -50,6 +52,8 @@ def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task):
         ("longformer_triviaqa", "short"),
         ("longformer_classification", "short"),
         ("longformer_classification", "hyperpartisan,short"),
+        ("longformer_coreference", "short"),
+        ("longformer_coreference", "litbank,short"),
     ],
 )
 def test_short_ones_are_small_and_start_from_nothing(name, arg):

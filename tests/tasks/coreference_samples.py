@@ -48,3 +48,12 @@ def record_of(folder: pathlib.Path, text: str) -> Record:
     """The one record of a text."""
     [(_, part)] = read_parts(write_text(folder, text))
     return parse(part, lambda kind, message: None)
+
+
+# The document of `MILL` as a JSON line, without what is mentioned once.
+VALUE = {
+    "doc_key": "bn/a/00/a_0001_0",
+    "sentences": [[word for word, _ in sentence] for sentence in MILL],
+    "speakers": [["Ann_Lee" for _ in sentence] for sentence in MILL],
+    "clusters": [[[0, 1], [5, 5], [9, 9]], [[3, 4], [7, 7]]],
+}

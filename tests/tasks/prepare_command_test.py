@@ -24,6 +24,7 @@ from tasks import hotpotqa, multihop, prepare
 from tasks import task as task_lib
 from tasks.multihop import Sizes
 from tasks.records import Problems
+from tasks.synthetic import coreference as synthetic_coreference
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import openkp as synthetic_openkp
@@ -68,7 +69,10 @@ def made_up(tmp_path_factory):
         files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
     questions = synthetic_triviaqa.records(40, seed=1)
     path = synthetic_triviaqa.write_release(folder, questions, split="dev")
-    return {**files, "triviaqa": path}
+    files["triviaqa"] = path
+    stories = synthetic_coreference.records(40, seed=1)
+    path = synthetic_coreference.write_release(folder, stories, split="train")
+    return {**files, "coreference": path}
 
 
 @pytest.fixture

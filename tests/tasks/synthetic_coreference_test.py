@@ -6,7 +6,14 @@ import pytest
 
 from etc_jax.scoring import coreference
 from tasks.coreference_records import Problems, Record, read
-from tasks.synthetic.coreference import PRONOUNS, THINGS, Sizes, records, write
+from tasks.synthetic.coreference import (
+    PRONOUNS,
+    THINGS,
+    Sizes,
+    main,
+    records,
+    write,
+)
 
 COUNT = 60
 POSSESSIVES = {forms[2] for forms in PRONOUNS.values()}
@@ -125,3 +132,14 @@ def test_sizes_are_kept_and_checked():
     assert len(story.sentences) == 206 and len(story.clusters) == 11
     with pytest.raises(ValueError, match="persons must be 2 to 18, got 1"):
         Sizes(persons=1)
+
+
+def test_the_command_writes_a_split_of_a_release(tmp_path, capsys):
+    argv = ["--count=3", "--seed=1", "--split=test", f"--out={tmp_path}"]
+    assert main([*argv, "--start=2", "--sentences=5"]) == 0
+    path = tmp_path / "test.english.v4_gold_conll"
+    assert capsys.readouterr().out == f"wrote 3 stories to {path}\n"
+    want = records(3, seed=1, sizes=Sizes(sentences=5), start=2)
+    assert [r.id for r in read([path])] == [r.id for r in want]
+    assert main([*argv, "--persons=1"]) == 2
+    assert "persons must be 2 to" in capsys.readouterr().err

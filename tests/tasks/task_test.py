@@ -5,6 +5,7 @@ import gzip
 import json
 
 import classification_samples
+import coreference_samples
 import multihop_samples
 import natural_questions_samples
 import numpy as np
@@ -16,9 +17,9 @@ from natural_questions_samples import ANN, original, write_lines
 
 from etc_jax.models.heads import AnswerLogits
 from tasks import (
+    classification,
+    coreference,
     hotpotqa,
-    hyperpartisan,
-    imdb,
     natural_questions,
     openkp,
     task,
@@ -42,6 +43,7 @@ VALUES = {
     "triviaqa": triviaqa_samples.VALUE,
     "imdb": {**classification_samples.REVIEW, "label": 1},
     "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
+    "coreference": coreference_samples.VALUE,
 }
 ID = {
     "hotpotqa": "_id",
@@ -51,6 +53,7 @@ ID = {
     "triviaqa": "QuestionId",
     "imdb": "id",
     "hyperpartisan": "id",
+    "coreference": "doc_key",
 }
 GOLD = {
     "hotpotqa": "answer",
@@ -60,16 +63,18 @@ GOLD = {
     "triviaqa": "Answer",
     "imdb": "label",
     "hyperpartisan": "label",
+    "coreference": "clusters",
 }
 
 
 OTHERS = {
     "openkp": openkp,
     "triviaqa": triviaqa,
-    "imdb": imdb,
-    "hyperpartisan": hyperpartisan,
+    "imdb": classification,
+    "hyperpartisan": classification,
+    "coreference": coreference,
 }
-LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan")
+LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,135 @@
+"""Coreference: which mentions of a text are of one entity (OntoNotes 5, LitBank).
+
+    problems = Problems()
+    for record in read(["train.english.v4_gold_conll"], problems):
+        windows += features(record, tokenizer)
+    clusters = pool([said for [said] in decode_each(outputs, windows_of_record)])
+
+Files have CoNLL's columns, or are JSON lines. What `etc_jax.evaluate` writes has the
+clusters of each document by (first, last) word; the response file that CoNLL-2012's
+scorer reads is made of it by `tasks.coreference_writing`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tasks import coreference_json, coreference_records
+from tasks.coreference_decoding import (
+    decode,
+    decode_each,
+    gold_outputs,
+    official_gold,
+    pool,
+    score,
+    unread_gold,
+)
+from tasks.coreference_explained import explain, pool_explained
+from tasks.coreference_records import Lines, Record
+from tasks.coreference_windows import SIZES, CoreferenceWindow, Options, features
+from tasks.json_lines import read_lines
+from tasks.one_sequence import model_inputs as sequence_inputs
+from tasks.records import Note, Problems, read_records
+from tasks.task import Task
+
+__all__ = [
+    "SIZES",
+    "TASK",
+    "CoreferenceWindow",
+    "Options",
+    "Record",
+    "decode",
+    "decode_each",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+    "official_gold",
+    "parse",
+    "pool",
+    "read",
+    "score",
+]
+
+_LINES = (".jsonl", ".jsonl.gz", ".jsonlines", ".jsonlines.gz")
+
+
+def read(
+    paths: Sequence[str | os.PathLike], problems: Problems | None = None
+) -> Iterator[Record]:
+    """The documents of files in CoNLL's columns or of JSON lines, one at a time.
+
+    Args:
+      paths: one or more files, gzipped if named `.gz`; of JSON lines if named `.jsonl`
+        or `.jsonlines`.
+      problems: where what is wrong is counted; None: a bad document is raised.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the place.
+      OSError: if a file cannot be read.
+    """
+    return read_records(paths, parse, problems, read_fn=_values)
+
+
+def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
+    if os.fspath(path).endswith(_LINES):
+        return read_lines(path)
+    return coreference_records.read_parts(path)
+
+
+def parse(value: Any, note: Note) -> Record:
+    """A record from its lines, or from its JSON value.
+
+    Args:
+      value: `Lines` of a part in columns, or an object; see `coreference_json`.
+      note: called with (kind, message) for what is odd.
+
+    Raises:
+      BadRecordError: if it cannot be used.
+    """
+    if isinstance(value, Lines):
+        return coreference_records.parse(value, note)
+    return coreference_json.parse(value, note)
+
+
+def model_inputs(windows: Sequence[CoreferenceWindow]) -> dict[str, Any]:
+    """What a model takes of some windows; see `one_sequence.model_inputs`.
+
+    Returns:
+      Also `spans` int32 `[b, m, 2]` and `num_words` int32 `[b]`.
+
+    Raises:
+      ValueError: if there is no window.
+    """
+    inputs = sequence_inputs(windows)
+    extra = {
+        name: np.stack([window.extra[name] for window in windows])
+        for name in ("spans", "num_words")
+    }
+    return {**inputs, **extra}
+
+
+TASK = Task(
+    "coreference",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    settings=(None,),
+    setting=None,
+    measure="conll_f1",
+    decode=decode_each,
+    no_answer=[],
+    official=dict,
+    gold=official_gold,
+    score=score,
+    explain=explain,
+    options=Options(),
+    pool=pool,
+    pool_explained=pool_explained,
+    unread_gold=unread_gold,
+)

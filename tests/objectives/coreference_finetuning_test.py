@@ -1,0 +1,190 @@
+"""Coreference as a fine-tuning task: parts, losses, figures, wrong inputs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import structure
+from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.models.encoder import BertConfig, LongformerConfig
+from etc_jax.objectives import finetuning
+from etc_jax.objectives.coreference_loss import marginal_loss, mention_loss
+
+SIZES = {
+    "vocab_size": 30,
+    "embed_dim": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "mlp_dim": 12,
+    "max_length": 16,
+    "attention": "dense",
+}
+MODELS = {
+    "bert": BertConfig(**SIZES),
+    "longformer": LongformerConfig(**SIZES, attention_window=(4,)),
+}
+HEAD = {"ffnn_dim": 6, "span_tokens": 3, "top_ratio": 1.0, "max_antecedents": 4}
+B, N, M = 2, 16, 24
+
+
+def task(model="longformer", **changes):
+    objective = ObjectiveConfig(name="coreference", **{**HEAD, **changes})
+    return finetuning.find(MODELS[model], objective)
+
+
+def batch(weights=(1, 1)):
+    rng = np.random.default_rng(3)
+    ids = np.zeros((B, N), np.int32)
+    ids[:, :14] = np.array(weights)[:, None]
+    none = np.zeros((B, 0), np.int32)
+    spans = [(i, i + j) for i in range(1, 7) for j in range(3)]
+    spans += [(-1, -1)] * (M - len(spans))
+    clusters = np.zeros((B, M), np.int32)
+    clusters[0, [0, 6, 13]], clusters[1, [3, 9]], clusters[1, 15] = 1, 2, 1
+    return {
+        "long_tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
+        "long_types": np.zeros((B, N), np.int32),
+        "global_tokens": none,
+        "global_types": none,
+        "global_index": np.full((B, 1), -1, np.int32),
+        "structure": structure.Structure(ids, none, np.zeros((B, N, 0), np.int16)),
+        "spans": np.array([spans] * B, np.int32),
+        "num_words": np.array([6, 6], np.int32),
+        "labels": {"clusters": clusters},
+        "weights": np.array(weights, np.float32),
+    }
+
+
+def params_of(chosen):
+    rng = np.random.default_rng(0)
+    abstract = jax.eval_shape(chosen.init, jax.random.key(0))
+    return jax.tree.map(
+        lambda a: jnp.asarray(0.3 * rng.normal(size=a.shape), a.dtype), abstract
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("singletons", [False, True])
+def test_the_loss_is_that_of_each_document(model, singletons):
+    chosen, given = task(model, singletons=singletons), batch(weights=(1, 0))
+    params = params_of(chosen)
+    outputs = chosen.outputs(params, given)
+    first = jax.tree.map(lambda x: x[0], outputs)
+    clusters = given["labels"]["clusters"][0]
+    want, kept = marginal_loss(first, clusters)
+    if singletons:
+        want += mention_loss(first, clusters)
+    loss, figures = chosen.loss(params, given, None, True)
+    np.testing.assert_allclose(loss, want, rtol=1e-5)
+    assert set(figures) == {"loss", "antecedent_accuracy", "mention_recall"}
+    assert figures["antecedent_accuracy"][1] == kept
+    mine = clusters[np.asarray(first.top_spans)] * np.asarray(first.top_mask)
+    assert figures["mention_recall"] == (np.count_nonzero(mine), 3)
+
+
+def test_right_antecedents_are_counted_by_hand():
+    chosen, given = task(), batch()
+    outputs = jax.tree.map(np.asarray, chosen.outputs(params_of(chosen), given))
+    clusters, hits, kept = given["labels"]["clusters"], 0, 0
+    for row in range(B):
+        for i in np.flatnonzero(outputs.top_mask[row]):
+            own = clusters[row, outputs.top_spans[row, i]]
+            antecedents = [
+                clusters[row, outputs.top_spans[row, a]] if there else -1
+                for a, there in zip(
+                    outputs.antecedents[row, i],
+                    outputs.antecedent_mask[row, i],
+                    strict=True,
+                )
+            ]
+            right = [own > 0 and a == own for a in antecedents]
+            choice = int(np.argmax(outputs.scores[row, i]))
+            hits += right[choice - 1] if choice else not any(right)
+            kept += 1
+    _, figures = chosen.losses(outputs, given)
+    assert figures["antecedent_accuracy"] == (hits, kept) and 0 < hits < kept
+
+
+def test_mention_loss_is_that_of_a_plain_loop():
+    chosen, given = task(), batch()
+    outputs = jax.tree.map(np.asarray, chosen.outputs(params_of(chosen), given))
+    one = jax.tree.map(lambda x: x[1], outputs)
+    want = 0.0
+    for span, kept, score in zip(
+        one.top_spans, one.top_mask, np.float64(one.mention_scores), strict=True
+    ):
+        p = 1 / (1 + np.exp(-score))
+        is_mention = given["labels"]["clusters"][1, span] > 0
+        want -= kept * np.log(p if is_mention else 1 - p)
+    got = mention_loss(one, given["labels"]["clusters"][1])
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_parts_do_not_see_each_other():
+    whole, parted = task("bert"), task("bert", part_length=8)
+    params, given = params_of(whole), batch()
+    other = {**given, "long_tokens": given["long_tokens"].copy()}
+    other["long_tokens"][:, 8:] = 7  # no span is there
+    for chosen, changes in ((whole, True), (parted, False)):
+        a, b = (chosen.outputs(params, x).mention_scores for x in (given, other))
+        assert (np.abs(np.asarray(a) - b).max() > 1e-4) == changes
+
+
+def test_parameters_do_not_depend_on_parts():
+    shapes = [
+        jax.tree.map(lambda x: x.shape, jax.eval_shape(t.init, jax.random.key(0)))
+        for t in (task(), task(part_length=8))
+    ]
+    assert shapes[0] == shapes[1] and set(shapes[0]) == {"encoder", "head"}
+
+
+def test_rows_of_weight_0_change_nothing():
+    chosen = task(singletons=True)
+    run = jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
+    given = batch(weights=(1, 0))
+    other = {**given, "long_tokens": given["long_tokens"].copy()}
+    other["long_tokens"][1] = 7
+    params = params_of(chosen)
+    got, want = (jax.tree.leaves(run(params, x)) for x in (given, other))
+    assert all(np.array_equal(x, y) for x, y in zip(got, want, strict=True))
+    # A row without a window has no span and no word.
+    empty = batch(weights=(0, 0))
+    empty |= {"spans": np.full((B, M, 2), -1), "num_words": np.zeros(B, np.int32)}
+    zero = run(params, {**empty, "labels": {"clusters": np.zeros((B, M), np.int32)}})
+    assert not any(np.any(np.asarray(x)) for x in jax.tree.leaves(zero))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"spans": None}, "the batch lacks spans"),
+        ({"spans": np.full((B, M, 2), N)}, "spans reach token 16 of 16; prepare"),
+        (
+            {"long_tokens": np.ones((B, 12)), "global_index": np.full((B, 1), -1)},
+            "no whole parts of objective.part_length = 8",
+        ),
+    ],
+)
+def test_wrong_inputs_are_named(change, message):
+    chosen, given = task(part_length=8), batch()
+    assert list(chosen.wrong_inputs(given)) == []
+    given = {k: x for k, x in {**given, **change}.items() if x is not None}
+    [said] = chosen.wrong_inputs(given)
+    assert message in said
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("span_tokens", 0),
+        ("part_length", -1),
+        ("ffnn_dim", 0),
+        ("max_antecedents", 0),
+        ("head_dropout_rate", 1.0),
+        ("top_ratio", 0.0),
+    ],
+)
+def test_sizes_of_the_head_are_checked(field, value):
+    objective = ObjectiveConfig(name="coreference", **{field: value})
+    assert [where for where, _ in objective.problems()] == [field]

@@ -1,0 +1,78 @@
+"""Coreference in JSON lines: the same documents as in columns, and what is refused."""
+
+import json
+
+import pytest
+from coreference_samples import MILL, VALUE, conll_2012, record_of, write_text
+
+from tasks import coreference
+from tasks.coreference_writing import write
+from tasks.records import BadRecordError, Problems
+
+
+def parse(**changes):
+    notes = []
+    value = {k: x for k, x in {**VALUE, **changes}.items() if x is not None}
+    record = coreference.parse(value, lambda *note: notes.append(note))
+    return record, notes
+
+
+def test_a_document_is_that_of_the_columns(tmp_path):
+    record, notes = parse()
+    columns = record_of(tmp_path, conll_2012(MILL))
+    assert not notes and record.id == VALUE["doc_key"]
+    assert (record.document, record.part) == (columns.document, "0")
+    assert record.sentences == columns.sentences
+    assert record.speakers == columns.speakers
+    # The columns have what is mentioned once, too.
+    assert record.clusters == tuple(c for c in columns.clusters if len(c) > 1)
+
+
+def test_both_forms_are_read_from_files(tmp_path):
+    lines = tmp_path / "dev.jsonlines"
+    lines.write_text(json.dumps(VALUE) + "\n")
+    columns = write_text(tmp_path, conll_2012(MILL))
+    problems = Problems()
+    found = list(coreference.read([lines, columns], problems))
+    assert not problems.counts
+    assert [r.id for r in found] == [VALUE["doc_key"], "(bn/a/00/a_0001); part 000"]
+
+
+def test_a_response_is_headed_as_the_scorer_wants_it(tmp_path):
+    record, _ = parse()
+    write({record.id: record.clusters}, [record], tmp_path / "response")
+    [got] = coreference.read([tmp_path / "response"])
+    assert got.id == "(bn/a/00/a_0001); part 0" and got.clusters == record.clusters
+
+
+def test_what_is_left_out():
+    record, notes = parse(clusters=None, speakers=None)
+    assert record.clusters is None and record.speakers == (None,) * 3 and not notes
+    record, _ = parse(doc_key="whole", clusters=[])
+    assert (record.document, record.part, record.clusters) == ("whole", "0", ())
+
+
+def test_a_second_speaker_is_noted():
+    speakers = [["Ann", "Bo", *"xyz"], *VALUE["speakers"][1:]]
+    record, notes = parse(speakers=speakers)
+    assert record.speakers[0] == "Ann"
+    assert [kind for kind, _ in notes] == ["two speakers in a sentence"]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"doc_key": " "}, "empty field: 'doc_key'"),
+        ({"sentences": []}, "no text: 'bn/a/00/a_0001_0' has no word"),
+        ({"sentences": [["a", ""]]}, "wrong type: .* expected words"),
+        ({"clusters": [3]}, "wrong type: .* lists of mentions"),
+        ({"clusters": [[[0, 12]]]}, r"wrong mention: .* \[0, 12\].* of 12 words"),
+        ({"clusters": [[[2, 1]]]}, "wrong mention"),
+        ({"clusters": [[[0, True]]]}, "wrong mention"),
+        ({"clusters": [[[0, 1]], [[0, 1]]]}, r"two clusters: .*\(0, 1\) .* 0 and 1"),
+        ({"speakers": [["a"]]}, "wrong speakers: .* for each word"),
+    ],
+)
+def test_what_cannot_be_used_is_named(changes, message):
+    with pytest.raises(BadRecordError, match=message):
+        parse(**changes)

@@ -1,0 +1,166 @@
+"""Documents with mentions as windows: their layout, their spans, and what fits."""
+
+import numpy as np
+import pytest
+from coreference_samples import MILL, TON, VALUE, conll_2012, record_of
+from multihop_samples import tokenizer
+
+from etc_jax.config_sections import ObjectiveConfig
+from tasks import coreference
+from tasks.coreference_explained import explain, pool_explained
+from tasks.coreference_windows import Options, features
+from tasks.lengths import whole_length
+from tasks.multihop import Sizes
+from tasks.offsets import encode
+from tasks.records import BadRecordError
+
+WIDE = Sizes(40, 1)
+
+
+@pytest.fixture
+def record():
+    return coreference.parse(VALUE, lambda *note: None)
+
+
+def windows_of(record, sizes=WIDE, **options):
+    options = {"span_tokens": 4, "candidates": 64, **options}
+    return features(record, tokenizer(), sizes, options=Options(**options))
+
+
+def one_sentence(record):
+    """The shortest part that has room for every sentence."""
+    texts = [" ".join(sentence) for sentence in record.sentences]
+    return 2 + max(map(len, encode(tokenizer(), texts)))
+
+
+def words_of(window):
+    """{words of a candidate: its cluster} as the tokens of the window spell them."""
+    words = [word for sentence in window.record.sentences for word in sentence]
+    spelled = {}
+    for (first, last), cluster, a, b in zip(
+        window.extra["spans"].tolist(),
+        window.labels["clusters"].tolist(),
+        window.candidates.first_words,
+        window.candidates.last_words,
+        strict=False,
+    ):
+        pieces = tokenizer().pieces(window.tokens.long[first : last + 1])
+        said = "".join(p.removeprefix("##") for p in pieces)
+        assert said == "".join(words[a : b + 1]).lower()
+        spelled[" ".join(words[a : b + 1])] = cluster
+    return spelled
+
+
+def test_a_document_that_fits_is_one_window(record):
+    [window] = windows_of(record)
+    spelled = words_of(window)
+    clusters = {"Ann Lee": 1, "She": 1, "Her": 1, "the mill": 2, "it": 2, "Lee": 0}
+    assert {k: spelled[k] for k in clusters} == clusters
+    number = len(window.candidates.mask)
+    assert (window.extra["spans"][number:] == -1).all()
+    assert not window.labels["clusters"][number:].any()
+    assert window.extra["num_words"] == 12 and window.unusable is None
+    assert window.extra["global_index"].tolist() == [-1]
+    ids = window.structure.long_example_ids
+    assert ids.tolist() == [1] * np.count_nonzero(ids) + [0] * (40 - ids.sum())
+
+
+def test_parts_are_read_apart_and_windows_have_as_many_as_fit(record):
+    length = one_sentence(record)
+    windows = windows_of(record, Sizes(2 * length, 1), part_length=length)
+    assert [w.extra["num_words"] for w in windows] == [9, 3]
+    both, last = windows
+    cls, sep = (tokenizer().special_id(role) for role in ("cls", "sep"))
+    assert both.tokens.long[[0, length]].tolist() == [cls, cls]
+    assert (both.tokens.long == sep).sum() == 2
+    assert words_of(both)["the mill"] == 2 and words_of(last)["Her"] == 1
+    whole = words_of(windows_of(record)[0])
+    assert {**words_of(both), **words_of(last)} == whole
+    # No part is left for a second half: it is padding.
+    assert not last.structure.long_example_ids[length:].any()
+
+
+def test_windows_end_where_the_room_for_spans_does(record):
+    [window] = windows_of(record)
+    length = one_sentence(record)
+    several = windows_of(
+        record, Sizes(3 * length, 1), part_length=length, candidates=20
+    )
+    assert len(several) > 1
+    found = [len(w.candidates.mask) for w in several]
+    assert sum(found) == len(window.candidates.mask) and max(found) <= 20
+
+
+def test_gold_outputs_give_the_clusters_back_over_windows(record):
+    length = one_sentence(record)
+    windows = windows_of(record, Sizes(2 * length, 1), part_length=length)
+    gold = coreference.gold_outputs(windows)
+    told = [said for [said] in coreference.decode_each(gold, windows)]
+    # "Her" is alone in its window.
+    assert coreference.pool(told) == [((0, 1), (5, 5)), ((3, 4), (7, 7))]
+
+
+def test_singletons_come_back_where_there_are_some(tmp_path):
+    record = record_of(tmp_path, conll_2012(TON))
+    windows = windows_of(record, singletons=True)
+    gold = coreference.gold_outputs(windows)
+    [[told]] = coreference.decode_each(gold, windows)
+    assert told == record.clusters and ((7, 7),) in told
+    [[told]] = coreference.decode_each(gold, windows_of(record))
+    assert told == record.clusters[:1]
+
+
+def test_a_reader_sees_mentions_with_their_entity(tmp_path):
+    record = record_of(tmp_path, conll_2012(MILL))
+    windows = windows_of(record, singletons=True)
+    told = pool_explained(explain(coreference.gold_outputs(windows), windows))
+    assert told.answer == "3 entities with 6 mentions"
+    assert told.prediction == list(record.clusters)
+    passages = told.documents[0].passages
+    seen = [
+        (p.text[start:stop], ranks)
+        for p in passages
+        for (start, stop), ranks in zip(p.marks, p.ranks, strict=True)
+    ]
+    assert seen == [
+        ("Ann Lee", (1,)),
+        ("the mill", (2,)),
+        ("She", (1,)),
+        ("it", (2,)),
+        ("Her", (1, 3)),
+        ("owner", (3,)),
+    ]
+
+
+def test_nobody_has_told_the_clusters(record):
+    unknown = coreference.parse({**VALUE, "clusters": None}, lambda *note: None)
+    [window] = windows_of(unknown)
+    assert window.unusable == "no gold clusters" and not window.labels["clusters"].any()
+    assert coreference.official_gold(unknown) is None
+
+
+def test_what_does_not_fit_is_named(record):
+    with pytest.raises(BadRecordError, match="too many spans: .* room for 5; raise"):
+        windows_of(record, candidates=5)
+    with pytest.raises(ValueError, match="long_length 40 is not a number of whole"):
+        windows_of(record, part_length=30)
+    with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
+        Options(candidates=0)
+    with pytest.raises(ValueError, match="leave official_quirks out"):
+        features(record, tokenizer(), WIDE, official_quirks=True)
+
+
+@pytest.mark.parametrize("name, value", [("span_tokens", 9), ("singletons", True)])
+def test_the_model_must_be_told_the_same(name, value):
+    objective = ObjectiveConfig(name="coreference")
+    assert Options().problem(objective) is None
+    said = Options(**{name: value}).problem(objective)
+    assert said.startswith(f"{name}={value}, but objective.{name} is ")
+    same = ObjectiveConfig(name="coreference", **{name: value})
+    assert Options(**{name: value}).problem(same) is None
+
+
+def test_the_length_of_a_whole_document_is_that_of_its_window(record):
+    [window] = windows_of(record)
+    tokens = np.count_nonzero(window.structure.long_example_ids)
+    assert whole_length("coreference", record, tokenizer()) == tokens
