@@ -8,6 +8,8 @@ import json
 import pathlib
 import re
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -136,6 +138,19 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
+def convert(*argv: str) -> None:
+    """Runs `etc_jax.convert` in a process of its own.
+
+    There it leaves the accelerator to the process that trains.
+
+    Raises:
+      RunError: if it refuses, which says why.
+    """
+    command = [sys.executable, "-m", "etc_jax.convert", *argv]
+    if code := subprocess.run(command).returncode:
+        raise RunError(f"etc_jax.convert {argv[0]} ended with {code}; see above")
+
+
 def train(config: config_lib.Config, folder: pathlib.Path) -> Spent:
     """Trains a run to its end, unless that was done before.
 
@@ -179,8 +194,7 @@ def _last_step(folder: pathlib.Path) -> int:
 def official_scores(
     folder: pathlib.Path,
     out: pathlib.Path,
-    file: pathlib.Path,
-    *,
+    *files: str | pathlib.Path,
     threshold: float | None = None,
 ) -> dict[str, float]:
     """The official figures of a finished run, as the command line finds them.
@@ -188,13 +202,13 @@ def official_scores(
     Args:
       folder: of the run.
       out: for the evaluation, which is not made again if it is there.
-      file: official records.
+      *files: official records.
       threshold: of decoding; None: the best one for these records.
 
     Raises:
       RunError: if `etc_jax.evaluate` refuses, which says why.
     """
-    argv = [f"--model={folder}", f"--out={out}", str(file)]
+    argv = [f"--model={folder}", f"--out={out}", *map(str, files)]
     if threshold is not None:
         argv.append(f"--threshold={threshold}")
     code = evaluate.main(argv)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import subprocess
-import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -21,7 +19,6 @@ from etc_jax.conversion.lift import PAPER, LiftOptions, lifted_config
 from etc_jax.data.sources import read_documents
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.models.etc_config import EtcConfig
-from etc_jax.training.errors import RunError
 
 # All that a BERT has, so that the model computes what it does.
 SAME = LiftOptions(
@@ -163,23 +160,8 @@ def lift(source: Source, kind: Kind, model: EtcConfig, out: pathlib.Path) -> Non
         for name, value in dataclasses.asdict(model).items()
         if value != full[name]
     ]
-    code = _convert(
-        [
-            f"--lift={source.folder}",
-            f"--config={kind.config.__file__}",
-            f"--out={out}",
-            *flags,
-        ]
-    )
-    if code:
-        raise RunError(
-            f"etc_jax.convert of {source.folder} ended with {code}; see above"
-        )
-
-
-def _convert(argv: list[str]) -> int:
-    """In a process of its own: it leaves the accelerator to the one that trains."""
-    return subprocess.run([sys.executable, "-m", "etc_jax.convert", *argv]).returncode
+    config = f"--config={kind.config.__file__}"
+    finetuning_runs.convert(f"--lift={source.folder}", config, f"--out={out}", *flags)
 
 
 def _check_lift(source: Source, model: EtcConfig, out: pathlib.Path) -> None:

@@ -343,7 +343,9 @@ def _positions_suffice(config: Config) -> Iterator[Problem]:
 
 
 def _sequence_fits(config: Config) -> Iterator[Problem]:
-    longest, length = getattr(config.model, "max_length", None), config.data.long_length
+    longest = getattr(config.model, "max_length", None)
+    # Of an input in parts, the model sees one.
+    length = config.objective.part_length or config.data.long_length
     if longest is not None and length > longest:
         yield (
             "data.long_length",

@@ -13,6 +13,10 @@ from etc_jax import config as config_lib
 
 # Of the updates; the official code's default.
 WARMUP_SHARE = 0.1
+# What fine-tuning takes from a model of each family. Checkpoints of encoders of one
+# sequence may have a pooler, which the heads of a Longformer do not read.
+ENCODER = ("encoder",)
+ENCODER_WITHOUT_POOLER = ("encoder/embeddings", "encoder/stack")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +82,9 @@ class Finetuning:
         config.schedule.name = "polynomial_bert"
         config.update_from_flattened_dict(self.fields())
         config.train.update(log_every_steps=100, eval_every_steps=500)
+        start = ENCODER if family == "etc" else ENCODER_WITHOUT_POOLER
         config.checkpoint.update(
-            every_steps=500, keep=1, init_from_only=("encoder",), keep_best=1
+            every_steps=500, keep=1, init_from_only=start, keep_best=1
         )
         return config
 

@@ -20,6 +20,7 @@ from etc_jax import convert
 from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
 from etc_jax.training import workdir as workdir_lib
+from etc_jax.training.errors import RunError
 from tasks.hotpotqa import gold_outputs, official_gold, read
 from tasks.synthetic import wikihop as invented_wikihop
 
@@ -157,11 +158,12 @@ def converted(monkeypatch):
     """How often something was lifted, in this process."""
     seen = []
 
-    def main(argv):
+    def main(*argv):
         seen.append(argv)
-        return convert.main(argv)
+        if code := convert.main(argv):
+            raise RunError(f"ended with {code}")
 
-    monkeypatch.setattr(lifted_bert_models, "_convert", main)
+    monkeypatch.setattr(finetuning_runs, "convert", main)
     return seen
 
 

