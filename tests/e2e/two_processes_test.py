@@ -116,7 +116,15 @@ def test_a_signal_to_one_of_two_stops_both_and_the_run_goes_on_bit_by_bit(
     assert digest(tmp_path / "run", tmp_path / "copy") == whole.digest
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["coordinator", "worker"])
+# Without its coordinator a process ends at once, without a worker by the heartbeat, for
+# which the next test waits too.
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param(0, id="coordinator"),
+        pytest.param(1, id="worker", marks=pytest.mark.slow),
+    ],
+)
 def test_a_dead_process_ends_the_other_in_bounded_time(start, tmp_path, victim):
     with start(*LONG) as started:
         started.reaches(tmp_path / "run", lines=3)
