@@ -1,14 +1,25 @@
-"""Clusters of mentions as the response file that CoNLL-2012's scorer reads."""
+"""Clusters of mentions as the response file that CoNLL-2012's scorer reads.
+
+    python -m tasks.coreference_writing --predictions=runs/coref/dev/predictions.json \\
+        --out=response development.english.v4_gold_conll
+
+The predictions are what `etc_jax.evaluate` wrote for the same files.
+"""
 
 from __future__ import annotations
 
+import argparse
 import collections
+import json
 import os
 import pathlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etc_jax.scoring.coreference import checked_clusters
+from tasks import coreference
 from tasks.coreference_records import Record, Span
+from tasks.whole_files import whole
 
 
 def write(
@@ -37,7 +48,8 @@ def write(
             f"predictions for {len(left)} ids without a record, such as {min(left)!r}; "
             "give the records that they were made of"
         )
-    pathlib.Path(path).write_text("".join(text), encoding="utf-8")
+    with whole(path) as part:
+        part.write_text("".join(text), encoding="utf-8")
 
 
 def _response(
@@ -89,3 +101,37 @@ def brackets(clusters: Sequence[Iterable[Span]], where: str) -> dict[int, list[s
                 cells[first].append(f"({number}")
                 cells[last].append(f"{number})")
     return cells
+
+
+# --- command line ---------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code, 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.coreference_writing",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--predictions", required=True, help="file of etc_jax.evaluate")
+    parser.add_argument("--out", required=True, help="response file to write")
+    parser.add_argument("files", nargs="+", help="that the predictions are of")
+    args = parser.parse_args(argv)
+    try:
+        predictions = json.loads(pathlib.Path(args.predictions).read_text("utf-8"))
+        if not isinstance(predictions, dict):
+            raise ValueError(
+                f"{args.predictions} holds a {type(predictions).__name__}, expected "
+                "clusters by document"
+            )
+        write(predictions, coreference.read(args.files), args.out)
+    except (ValueError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    print(f"wrote {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,6 +8,7 @@ not cross, which is a loop over spans that no accelerator does well.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -200,8 +201,8 @@ class SpanPairHead(nn.Module):
     ) -> SpanPairs:
         """Scores the spans of one document.
 
-        `k` is the smaller of `max_spans` and m. Of these, ceil(top_ratio * num_words)
-        are kept.
+        `k` is the smallest of `max_spans`, m and ceil(top_ratio * t): a text has no
+        more words than tokens. Of these, ceil(top_ratio * num_words) are kept.
 
         Args:
           rows: `[t, d]`, the encoder's rows of all parts of the document, end to end.
@@ -224,7 +225,8 @@ class SpanPairHead(nn.Module):
         source = self._source(rows.astype(self.dtype))
         mask = mask & (last - first < self.max_tokens)
         scores = self._mention_scores(source, first, last)
-        top, top_mask = self._kept(scores, mask, num_words)
+        room = min(self.max_spans, len(first), math.ceil(self.top_ratio * len(rows)))
+        top, top_mask = self._kept(scores, mask, num_words, room)
         top_rows = self._top_rows(source, first[top], last[top])
         scores = scores[top]
         coarse = self._coarse_scores(top_rows) + scores[:, None] + scores[None]
@@ -269,12 +271,12 @@ class SpanPairHead(nn.Module):
             lambda chunks: jax.lax.map(row_fn, chunks), (first, last), self.chunk_length
         )
 
-    def _kept(self, scores, mask, num_words) -> tuple[jax.Array, jax.Array]:
+    def _kept(self, scores, mask, num_words, k) -> tuple[jax.Array, jax.Array]:
         """Indices of the spans of the highest scores, in ascending order: `[k]`, mask.
 
         Those behind the last one are the last candidate.
         """
-        number, k = len(scores), min(self.max_spans, len(scores))
+        number = len(scores)
         ranked = jnp.where(mask, jax.lax.stop_gradient(scores), -jnp.inf)
         best, found = jax.lax.top_k(ranked, k)
         wanted = jnp.ceil(self.top_ratio * num_words)

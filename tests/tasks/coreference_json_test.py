@@ -6,7 +6,7 @@ import pytest
 from coreference_samples import MILL, VALUE, conll_2012, record_of, write_text
 
 from tasks import coreference
-from tasks.coreference_writing import write
+from tasks.coreference_writing import main, write
 from tasks.records import BadRecordError, Problems
 
 
@@ -76,3 +76,20 @@ def test_a_second_speaker_is_noted():
 def test_what_cannot_be_used_is_named(changes, message):
     with pytest.raises(BadRecordError, match=message):
         parse(**changes)
+
+
+def test_the_command_writes_a_response_of_predictions(tmp_path, capsys):
+    files = tmp_path / "dev.jsonl"
+    files.write_text(json.dumps(VALUE) + "\n")
+    given, out = tmp_path / "predictions.json", tmp_path / "response"
+    given.write_text(json.dumps({VALUE["doc_key"]: VALUE["clusters"][:1]}))
+    argv = [f"--predictions={given}", f"--out={out}", str(files)]
+    assert main(argv) == 0 and capsys.readouterr().out == f"wrote {out}\n"
+    [got] = coreference.read([out])
+    assert got.clusters == (((0, 1), (5, 5), (9, 9)),)
+    given.write_text(json.dumps({"another": []}))
+    assert main(argv) == 2
+    assert "predictions for 1 ids without a record" in capsys.readouterr().err
+    given.write_text("[]")
+    assert main(argv) == 2
+    assert "holds a list, expected clusters by document" in capsys.readouterr().err
