@@ -1,23 +1,12 @@
-"""BigBird's blocks against every pair."""
+"""BigBird's blocks against every pair: the internal form."""
 
+import block_sparse_cases as cases
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from block_sparse_cases import BLOCK, HEADS
 
 from etc_jax.ops.attention import block_sparse
-
-HEADS, SIZE, BLOCK = 3, 4, 4
-
-
-def inputs(n, *, batch=2, seed=0, dtype=np.float64):
-    """(query, key, value), and a weight of each output."""
-    rng = np.random.default_rng(seed)
-    rows = [
-        rng.normal(size=(batch, n, HEADS, SIZE)).astype(dtype) * scale
-        for scale in (2, 1, 1, 1)
-    ]
-    return tuple(rows[:3]), rows[3]
 
 
 def drawn(blocks, r, heads=HEADS, seed=1):
@@ -26,38 +15,28 @@ def drawn(blocks, r, heads=HEADS, seed=1):
     return rng.integers(0, blocks, (heads, max(blocks - 2, 0), r)).astype(np.int32)
 
 
-def packed(n, batch=2, seed=1):
-    rng = np.random.default_rng(seed)
-    return np.sort(rng.integers(0, 3, (batch, n)), axis=-1)[:, ::-1].astype(np.int32)
-
-
-def results(rows, weight, **options):
-    @jax.jit
-    def run(*rows):
-        def loss(*rows):
-            out = block_sparse.attend(*rows, block_size=BLOCK, **options)
-            return jnp.sum(out * weight), out
-
-        gradients, out = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(*rows)
-        return out, *gradients
-
-    return run(*rows)
-
-
 @pytest.mark.parametrize(
     "n, r, chunk_blocks",
-    [(1, 2, 1), (7, 0, None), (9, 2, 1), (20, 2, 2), (31, 3, 4), (32, 0, 5)],
+    [
+        (1, 2, 1),
+        (7, 0, None),
+        (9, 2, 1),
+        (20, 2, 2),
+        (31, 3, 4),
+        (32, 0, 5),
+        (32, 2, None),
+    ],
 )
 @pytest.mark.parametrize("heads", [1, HEADS])
 def test_blocks_equal_every_pair(n, r, chunk_blocks, heads):
     with jax.enable_x64(True):
-        rows, weight = inputs(n)
+        rows, weight = cases.inputs(n)
         options = {
             "random_blocks": drawn(-(-n // BLOCK), r, heads),
-            "example_ids": packed(n),
+            "example_ids": cases.packed(n),
         }
-        got = results(rows, weight, chunk_blocks=chunk_blocks, **options)
-        want = results(rows, weight, implementation="dense", **options)
+        got = cases.results(rows, weight, chunk_blocks=chunk_blocks, **options)
+        want = cases.results(rows, weight, implementation="dense", **options)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
@@ -93,7 +72,7 @@ def test_a_block_sees_its_neighbours_the_ends_and_what_was_drawn(implementation)
 
 def test_padding_is_zero_and_changes_nothing_inside_a_block():
     n, ids = 30, drawn(8, 2)
-    rows, _ = inputs(n, dtype=np.float32)
+    rows, _ = cases.inputs(n, dtype=np.float32)
     real = np.arange(32)[None] < n
     whole = [
         np.pad(x, ((0, 0), (0, 2), (0, 0), (0, 0)), constant_values=3) for x in rows
@@ -110,37 +89,11 @@ def test_padding_is_zero_and_changes_nothing_inside_a_block():
 
 
 def test_dropout_is_the_same_in_both_passes():
-    rows, weight = inputs(31, dtype=np.float32)
-
-    def out(value, seed=0):
-        return block_sparse.attend(
-            *rows[:2],
-            value,
-            block_size=BLOCK,
-            random_blocks=drawn(8, 2),
-            dropout_rate=0.25,
-            dropout_rng=jax.random.key(seed),
-        )
-
-    # Linear in the values, so that the gradient must give the output back.
-    got, pull = jax.vjp(out, rows[2])
-    (back,) = pull(weight)
-    np.testing.assert_allclose(
-        jnp.vdot(rows[2], back), jnp.vdot(got, weight), rtol=1e-4
-    )
-    ones = np.ones_like(rows[2])
-    draws = jax.jit(jax.vmap(lambda s: out(ones, s)))(jnp.arange(300))
-    np.testing.assert_allclose(draws.mean(0), 1, atol=0.2)
-    assert np.std(draws) > 0.05
+    cases.check_dropout(31, 300, random_blocks=drawn(8, 2))
 
 
 def test_bfloat16_is_near_float32():
-    rows, _ = inputs(40, dtype=np.float32)
-    options = {"block_size": 8, "random_blocks": drawn(5, 1)}
-    want = block_sparse.attend(*rows, **options)
-    got = block_sparse.attend(*(jnp.asarray(x, jnp.bfloat16) for x in rows), **options)
-    assert got.dtype == jnp.bfloat16
-    np.testing.assert_allclose(got.astype(np.float32), want, atol=0.1)
+    cases.check_bfloat16(40, block_size=8, random_blocks=drawn(5, 1))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +109,6 @@ def test_bfloat16_is_near_float32():
     ],
 )
 def test_what_does_not_fit_is_told(change, message):
-    rows, _ = inputs(32)
+    rows, _ = cases.inputs(32)
     with pytest.raises(ValueError, match=message):
         block_sparse.attend(*rows, **{"block_size": BLOCK} | change)

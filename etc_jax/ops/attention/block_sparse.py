@@ -1,28 +1,33 @@
-"""Block-sparse attention of BigBird (Zaheer et al. 2020), the internal form (ITC).
+"""Block-sparse attention of BigBird (Zaheer et al. 2020), in both of its forms.
 
     output = attend(query, key, value, block_size=64, random_blocks=ids)
+    output = attend(query, key, value, block_size=64, num_globals=256)
 
-The sequence is cut into blocks. The first and the last see everything and are seen by
-all; any other block sees itself, its neighbours, these two, and some blocks drawn at
-random, all in one softmax. A block that is drawn although it is seen anyway counts once
-more, as in the authors' code and in transformers.
+The internal form (ITC): the sequence is cut into blocks. The first and the last see
+everything and are seen by all; any other block sees itself, its neighbours, these two,
+and some blocks drawn at random, all in one softmax.
+
+The extended form (ETC): the first tokens are global. They see everything and are seen
+by all. The other tokens are cut into blocks, each of which sees itself, its neighbours,
+the global tokens, and the blocks drawn for it.
+
+A block that is drawn although it is seen anyway counts once more, as in the authors'
+code and in transformers.
 """
 
 from __future__ import annotations
-
-import functools
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import full
-from etc_jax.ops.attention.block_rows import Blocks, block_rows
+from etc_jax.ops.attention.block_parts import BAND, BlockOptions, Blocks
+from etc_jax.ops.attention.block_rows import block_rows
 from etc_jax.ops.attention.checks import check_implementation, check_rows
 from etc_jax.ops.attention.full import Dropout
 from etc_jax.ops.attention.inline_pairs import Tokens
 from etc_jax.ops.attention.pairs import Place
-from etc_jax.ops.attention.softmax import Options
 
 Array = jax.Array
 
@@ -33,6 +38,7 @@ def attend(
     value: Array,
     *,
     block_size: int,
+    num_globals: int = 0,
     random_blocks: Array | None = None,
     example_ids: Array | None = None,
     implementation: str = "auto",
@@ -48,8 +54,11 @@ def attend(
       key: likewise.
       value: likewise.
       block_size: tokens of a block; the last may have fewer.
-      random_blocks: int `[h or 1, blocks - 2, r]`, what each block but the first and
-        the last sees besides, in 0..blocks - 1; None: nothing.
+      num_globals: tokens in front that are global; of a sequence that has no more, all
+        are. 0: the internal form.
+      random_blocks: int `[h or 1, drawing blocks, r]`, what each of the blocks of
+        `drawing_blocks` sees besides, in 0..blocks - 1; None: nothing. With global
+        tokens block 0 is the first behind them, and -1 is none.
       example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
         do not see each other; None: one example.
       implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
@@ -67,100 +76,181 @@ def attend(
     check_implementation(implementation)
     check_rows(query, key, value, example_ids)
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    b, n, h, d = query.shape
+    b, n, h, _ = query.shape
     if block_size < 1 or (chunk_blocks is not None and chunk_blocks < 1):
         raise ValueError(
             f"block_size is {block_size} and chunk_blocks {chunk_blocks}; expected at "
             "least 1"
         )
+    if num_globals < 0:
+        raise ValueError(f"num_globals is {num_globals}; expected 0 or more")
     if not n:
         return query
     if example_ids is None:
         example_ids = jnp.ones((b, n), jnp.int32)
-    count = -(-n // block_size)
-    inner = max(count - 2, 0)
+    drawing = drawing_blocks(n, block_size, num_globals)
     if random_blocks is None:
-        random_blocks = jnp.zeros((1, inner, 0), jnp.int32)
+        random_blocks = jnp.zeros((1, drawing, 0), jnp.int32)
     if random_blocks.ndim != 3 or random_blocks.shape[:2] not in (
-        (1, inner),
-        (h, inner),
+        (1, drawing),
+        (h, drawing),
     ):
+        behind = f" behind {num_globals} global ones" if num_globals else ""
         raise ValueError(
             f"random_blocks has shape {random_blocks.shape}, expected ({h} or 1, "
-            f"{inner}, r) for {n} tokens in blocks of {block_size}"
+            f"{drawing}, r) for {n} tokens in blocks of {block_size}{behind}"
         )
+    globals_ = min(num_globals, n)
 
     def whole(x):
-        return blocking.pad_axis(x, 1, 0, count * block_size - n)
+        return blocking.pad_axis(x, 1, 0, -(n - globals_) % block_size)
 
     rows = [whole(x) for x in (query, key, value)]
-    ids = whole(example_ids)
+    # Ids of numpy cannot be looked up at places that are traced.
+    ids = whole(jnp.asarray(example_ids))
+    random_blocks = jnp.asarray(random_blocks, jnp.int32)
     if implementation == "dense":
-        out = _dense(*rows, ids, random_blocks, block_size, dropout.dense())
+        drop = dropout.dense()
+        out = _dense(*rows, ids, random_blocks, block_size, globals_, drop)
         return out[:, :n]
-    out = jnp.zeros_like(rows[0])
-    if inner:
-        r = random_blocks.shape[2]
-        logits = 4 * -(-b * h // shards) * block_size**2 * (5 + r)
-        if chunk_blocks is None:
-            chunk_blocks = max(1, blocking.step_bytes() // logits)
-        options = Options(d**-0.5, block_size, min(chunk_blocks, inner), dropout.rate)
-        heads = [jnp.swapaxes(x, 1, 2) for x in rows]
-        drawn = jnp.broadcast_to(random_blocks, (h, inner, r))
-        blocks = Blocks(ids, drawn.astype(jnp.int32))
-        draws = dropout.stream(0).draws(0)
-        out = jnp.swapaxes(block_rows(options, *heads, blocks, draws), 1, 2)
-    ends = functools.partial(_ends, size=block_size, count=count)
+    inner = rows[0][:, :0]
+    if drawing:
+        blocks = Blocks(ids, random_blocks)
+        inner = _inner_rows(
+            rows, blocks, block_size, globals_, chunk_blocks, dropout, shards
+        )
+
+    def seers(x):
+        """Of `[b, places, ...]`, those that see everything."""
+        return x[:, :globals_] if globals_ else _ends(x, block_size)
+
     place = jnp.broadcast_to(jnp.arange(ids.shape[1], dtype=jnp.int32), ids.shape)
     tokens = Tokens(ids, place, jnp.zeros(ids.shape, bool))
     found = full.some_rows(
-        ends(rows[0]),
+        seers(rows[0]),
         *rows[1:],
-        jax.tree.map(ends, tokens),
+        jax.tree.map(seers, tokens),
         tokens,
         causal=False,
         dropout=dropout.stream(1),
         shards=shards,
         place=Place(),
     )
-    if count == 1:
-        return found[:, :n]
-    first, last = found[:, :block_size], found[:, block_size:]
-    middle = out[:, block_size : (count - 1) * block_size]
-    return jnp.concatenate([first, middle, last], axis=1)[:, :n]
+    front = globals_ or block_size
+    return jnp.concatenate([found[:, :front], inner, found[:, front:]], axis=1)[:, :n]
 
 
-def _ends(x: Array, size: int, count: int) -> Array:
+def drawing_blocks(length: int, block_size: int, num_globals: int = 0) -> int:
+    """How many blocks do not see everything: each may see some more, at random.
+
+    Args:
+      length: tokens.
+      block_size: see `attend`.
+      num_globals: likewise.
+    """
+    blocks = -(-max(length - num_globals, 0) // block_size)
+    return blocks if num_globals else max(blocks - 2, 0)
+
+
+def _ends(x: Array, size: int) -> Array:
     """The first and the last block of `[b, places, ...]`, or the only one."""
-    if count == 1:
+    if x.shape[1] == size:
         return x
     return jnp.concatenate([x[:, :size], x[:, -size:]], axis=1)
 
 
-def meetings(random_blocks: Array, count: int) -> Array:
+def _inner_rows(
+    rows: list[Array],
+    blocks: Blocks,
+    block_size: int,
+    num_globals: int,
+    chunk_blocks: int | None,
+    dropout: Dropout,
+    shards: int,
+) -> Array:
+    """Attention of the blocks that do not see everything.
+
+    Args:
+      rows: query, key and value, `[b, num_globals + blocks * block_size, h, d]`.
+      blocks: of them, with what was drawn for all heads or for each.
+      block_size: see `attend`.
+      num_globals: likewise.
+      chunk_blocks: likewise.
+      dropout: of probabilities.
+      shards: see `attend`.
+
+    Returns:
+      `[b, drawing blocks * block_size, h, d]`.
+    """
+    ids, drawn = blocks
+    first, common = 1, (0, ids.shape[1] // block_size - 1)
+    if num_globals:
+        rows = [_fenced(x, block_size, num_globals) for x in rows]
+        ids = _fenced(ids, block_size, num_globals)
+        first = -(-num_globals // block_size)
+        common = tuple(range(first))
+        # None is the block of padding behind the last.
+        drawn = jnp.where(drawn < 0, drawn.shape[1], drawn) + first
+    b, _, h, d = rows[0].shape
+    _, drawing, r = drawn.shape
+    if chunk_blocks is None:
+        seen = BAND + len(common) + r
+        logits = 4 * -(-b * h // shards) * block_size**2 * seen
+        chunk_blocks = max(1, blocking.step_bytes() // logits)
+    options = BlockOptions(
+        d**-0.5,
+        block_size,
+        min(chunk_blocks, drawing),
+        dropout.rate,
+        first=first,
+        common=common,
+    )
+    heads = [jnp.swapaxes(x, 1, 2) for x in rows]
+    blocks = Blocks(ids, jnp.broadcast_to(drawn, (h, drawing, r)))
+    out = block_rows(options, *heads, blocks, dropout.stream(0).draws(0))
+    return jnp.swapaxes(out, 1, 2)[:, first * block_size : -block_size]
+
+
+def _fenced(x: Array, block_size: int, num_globals: int) -> Array:
+    """`[b, places, ...]` with padding behind the global tokens, and behind all.
+
+    Global tokens become whole blocks. The first block that is not global has one of
+    these on its left, which it sees anyway; the last has one of padding on its right.
+    """
+    front = blocking.pad_axis(x[:, :num_globals], 1, 0, -num_globals % block_size)
+    rest = blocking.pad_axis(x[:, num_globals:], 1, 0, block_size)
+    return jnp.concatenate([front, rest], axis=1)
+
+
+def meetings(random_blocks: Array, count: int, *, ends: bool) -> Array:
     """How often each block sees each block: int `[h or 1, count, count]`.
 
     Args:
       random_blocks: see `attend`.
       count: of all blocks.
+      ends: the first and the last see everything and are seen by all.
     """
     own, other = (jnp.arange(count)[:, None], jnp.arange(count)[None])
-    is_end = (own == 0) | (own == count - 1)
-    seen = is_end | (jnp.abs(own - other) <= 1) | (other == 0) | (other == count - 1)
+    seen = jnp.abs(own - other) <= 1
+    for end in (0, count - 1) if ends else ():
+        seen |= (own == end) | (other == end)
     met = jnp.broadcast_to(
         seen.astype(jnp.int32), (random_blocks.shape[0], count, count)
     )
-    if count < 3:
-        return met
     drawn = random_blocks[..., None] == jnp.arange(count)[None, None, None]
-    return met.at[:, 1:-1].add(drawn.sum(2, dtype=jnp.int32))
+    drawing = slice(1, -1) if ends else slice(None)
+    return met.at[:, drawing].add(drawn.sum(2, dtype=jnp.int32))
 
 
-def _dense(query, key, value, example_ids, random_blocks, block_size, dropout):
+def _dense(
+    query, key, value, example_ids, random_blocks, block_size, num_globals, dropout
+):
     """The oracle: every pair, which counts as often as its blocks meet."""
-    n = query.shape[1]
-    met = meetings(random_blocks, n // block_size)
-    met = met.repeat(block_size, 1).repeat(block_size, 2)[None]
+    count = (query.shape[1] - num_globals) // block_size
+    met = meetings(random_blocks, count, ends=not num_globals)
+    met = met.repeat(block_size, 1).repeat(block_size, 2)
+    front = (num_globals, 0)
+    met = jnp.pad(met, ((0, 0), front, front), constant_values=1)[None]
     real = example_ids[:, None, None] > 0
     same = example_ids[:, None, :, None] == example_ids[:, None, None]
     met = jnp.where(same & real, met, 0)
