@@ -30,23 +30,39 @@ class Window(NamedTuple):
 class Sparse(NamedTuple):
     """Blocks that a layer's tokens see; see `block_sparse.attend`.
 
-    Sequences of no more than 5 + 2 * `num_random` blocks are attended whole.
-
     Attributes:
       block_size: tokens of a block.
       num_random: blocks that each block sees besides.
+      num_globals: tokens in front that are global; 0: the first and the last block are.
     """
 
     block_size: int
     num_random: int
+    num_globals: int = 0
 
-    def covers(self, length: int) -> bool:
-        """Whether a sequence is so short that it is attended whole."""
-        return length <= (5 + 2 * self.num_random) * self.block_size
+    @property
+    def whole_length(self) -> int:
+        """The longest sequence that is attended whole.
 
-    def random_shape(self, length: int) -> tuple[int, int]:
-        """(blocks but the first and the last, `num_random`)."""
-        return -(-length // self.block_size) - 2, self.num_random
+        Behind global tokens these are two blocks, which see each other anyway.
+        """
+        if self.num_globals:
+            return self.num_globals + 2 * self.block_size
+        return (5 + 2 * self.num_random) * self.block_size
+
+    def num_drawing(self, length: int) -> int:
+        """Blocks of a sequence that see others at random."""
+        return block_sparse.drawing_blocks(length, self.block_size, self.num_globals)
+
+    def undrawn(self, length: int) -> jax.Array | None:
+        """What is seen in place of random blocks; see `block_sparse.attend`.
+
+        The first block, so many times, as in transformers. Behind global tokens, which
+        transformers does not know: nothing.
+        """
+        if self.num_globals:
+            return None
+        return jnp.zeros((1, self.num_drawing(length), self.num_random), jnp.int32)
 
 
 class SequenceInputs(NamedTuple):
@@ -128,14 +144,14 @@ class SelfAttention(nn.Module):
                 "or tensor"
             )
         n = rows[0].shape[1]
-        if self.pattern is None or self.pattern.covers(n):
+        if self.pattern is None or n <= self.pattern.whole_length:
             return full.attend(*rows, **options)
         if random_blocks is None:
-            shape = self.pattern.random_shape(n)
-            random_blocks = jnp.zeros((1, *shape), jnp.int32)
+            random_blocks = self.pattern.undrawn(n)
         return block_sparse.attend(
             *rows,
             block_size=self.pattern.block_size,
+            num_globals=self.pattern.num_globals,
             random_blocks=random_blocks,
             **options,
         )
@@ -152,8 +168,8 @@ class SelfAttention(nn.Module):
         Args:
           x: the layer's input.
           inputs: of the batch.
-          random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: the
-            first block, `num_random` times.
+          random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: see
+            `Sparse.undrawn`.
 
         Raises:
           ValueError: if a sequence is split over devices that must be whole.

@@ -143,8 +143,8 @@ class Encoder(nn.Module):
             `layers.encoder.positions_of`.
           global_index: int `[b, g]`, where the global tokens of a Longformer stand, no
             place twice, -1 for none; None: no token is global.
-          random_blocks: int `[layers, heads or 1, blocks - 2, num_random_blocks]` of a
-            BigBird, see `block_sparse.attend`; None: as its config says.
+          random_blocks: int `[layers, heads or 1, drawing blocks, num_random_blocks]`
+            of a BigBird, see `block_sparse.attend`; None: as its config says.
 
         Returns:
           `[b, n, embed_dim]` in the compute dtype.
@@ -192,10 +192,17 @@ class Encoder(nn.Module):
         """The random blocks of a BigBird; None where none are drawn."""
         c = self.config
         sparse = c.patterns[0]
-        if not isinstance(sparse, Sparse) or sparse.covers(length):
+        if not isinstance(sparse, Sparse) or length <= sparse.whole_length:
             return None
         if {"training": self.deterministic, "always": False}.get(c.random_blocks, True):
             return None
+        if sparse.num_globals:
+            return random_blocks_of.draw_behind_globals(
+                c.num_layers,
+                c.num_heads,
+                sparse.num_drawing(length),
+                sparse.num_random,
+            )
         return random_blocks_of.draw(
             c.num_layers,
             c.num_heads,

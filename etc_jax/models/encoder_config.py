@@ -236,12 +236,17 @@ class BigBirdConfig(EncoderConfig):
     Attributes:
       pattern: "block_sparse", or "full": all tokens see each other.
       block_size: tokens of a block.
-      num_random_blocks: blocks that each block sees besides its neighbours and the
-        ends. Sequences of 5 blocks and twice as many are attended whole.
-      random_blocks: when they are those drawn as for the released models
-        (`ops.attention.random_blocks`): in "training", as transformers does, "always",
-        as Google's code does, or "never"; else they are the first block, so many times.
-        Where they are given with an input, they are those.
+      num_globals: tokens in front of every sequence that are global, and the blocks are
+        those of the others (BigBird-ETC). 0: the first and the last block are global
+        (BigBird-ITC, as in the released models).
+      num_random_blocks: blocks that each block sees besides its neighbours and what is
+        global. With num_globals = 0, sequences of 5 blocks and twice as many are
+        attended whole.
+      random_blocks: when they are those drawn, as for the released models or behind
+        global tokens (`ops.attention.random_blocks`): in "training", as transformers
+        does, "always", as Google's code does, or "never"; else they are the first
+        block, so many times, and with num_globals none. Where they are given with an
+        input, they are those.
       rescale_embeddings: rows of the token table are multiplied by sqrt(embed_dim).
     """
 
@@ -254,6 +259,7 @@ class BigBirdConfig(EncoderConfig):
     activation: str = "gelu"
     pattern: str = "block_sparse"
     block_size: int = 64
+    num_globals: int = 0
     num_random_blocks: int = 3
     random_blocks: str = "training"
     rescale_embeddings: bool = False
@@ -270,12 +276,19 @@ class BigBirdConfig(EncoderConfig):
     def patterns(self) -> tuple[Sparse | None, ...]:
         if self.pattern == "full":
             return (None,)
-        return (Sparse(self.block_size, self.num_random_blocks),)
+        sparse = Sparse(self.block_size, self.num_random_blocks, self.num_globals)
+        return (sparse,)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
         yield from too_small(self, ("block_size",), 1)
-        yield from too_small(self, ("num_random_blocks",), 0)
+        yield from too_small(self, ("num_random_blocks", "num_globals"), 0)
+        if self.num_globals > self.max_length:
+            yield (
+                "num_globals",
+                f"is {self.num_globals}; expected max_length, {self.max_length}, or "
+                "fewer",
+            )
         yield from choice_problems(
             self,
             {

@@ -18,7 +18,7 @@ from etc_jax.models.encoder import (
     LongformerConfig,
     RobertaConfig,
 )
-from etc_jax.models.encoder_heads import EncoderForSpans
+from etc_jax.models.encoder_heads import EncoderForLabels, EncoderForSpans
 
 SIZES = {
     "vocab_size": 24,
@@ -31,11 +31,15 @@ SIZES = {
 LONGFORMER = LongformerConfig(
     **SIZES, attention_window=(4, 6), attention_dilation=(1, (2, 1))
 )
+BIG_BIRD = BigBirdConfig(**SIZES, block_size=2, num_random_blocks=1)
 CONFIGS = {
     "bert": BertConfig(**SIZES),
     "roberta": RobertaConfig(**SIZES),
     "longformer": LONGFORMER,
-    "big_bird": BigBirdConfig(**SIZES, block_size=2, num_random_blocks=1),
+    "big_bird": BIG_BIRD,
+    "big_bird with globals": dataclasses.replace(
+        BIG_BIRD, num_globals=3, random_blocks="always"
+    ),
 }
 
 
@@ -137,7 +141,7 @@ def test_global_tokens_are_seen_from_everywhere():
 @pytest.mark.parametrize("name", CONFIGS)
 def test_losses_are_those_of_the_logits(name):
     config = dataclasses.replace(CONFIGS[name], logits_chunk_length=4)
-    assert registry.lookup("masked_lm_model", name) is EncoderForMaskedLm
+    assert registry.lookup("masked_lm_model", name.split()[0]) is EncoderForMaskedLm
     tokens, ids = random_tokens(2, 17), np.ones((2, 17), np.int32)
     positions = np.array([[0, 3, 5, 6, 16], [2, 2, 4, 0, 0]], np.int32)
     targets = random_tokens(2, 5, seed=2)
@@ -168,6 +172,7 @@ def test_how_it_is_computed_changes_nothing(name, change):
     [
         ("roberta", {"data": 2, "fsdp": 2, "tensor": 2}),
         ("big_bird", {"data": 2, "fsdp": 2, "tensor": 2}),
+        ("big_bird with globals", {"data": 2, "fsdp": 2, "tensor": 2}),
         ("longformer", {"data": 2, "fsdp": 2, "tensor": 2}),
         ("longformer", {"sequence": 4, "tensor": 2}),
     ],
@@ -248,6 +253,69 @@ def test_each_layer_of_bigbird_has_blocks_of_its_own():
     np.testing.assert_allclose(short, same, atol=2e-5)
     long = apply(whole, tokens, params=random_params(config))
     assert np.abs(long - apply(config, tokens)).max() > 2e-4
+
+
+def test_global_tokens_in_front_of_blocks_see_all_and_are_seen():
+    config = dataclasses.replace(
+        CONFIGS["big_bird with globals"], num_layers=1, random_blocks="never"
+    )
+    run = jax.jit(functools.partial(apply, config, params=random_params(config)))
+
+    def changed(place, length=20):
+        """Which tokens see that the one at a place is another."""
+        tokens = random_tokens(1, length)
+        other = tokens.copy()
+        other[0, place] = (other[0, place] + 1) % 20 + 3
+        return np.flatnonzero(np.abs(run(other) - run(tokens)).max(-1)[0])
+
+    np.testing.assert_array_equal(changed(2), np.arange(20))
+    # Blocks behind three global tokens: (3, 4), ..., (9, 10), (11, 12), ..., (19,).
+    np.testing.assert_array_equal(changed(10), [0, 1, 2, *range(7, 13)])
+    np.testing.assert_array_equal(changed(3), [0, 1, 2, *range(3, 7)])
+    np.testing.assert_array_equal(changed(19), [0, 1, 2, *range(17, 20)])
+    # Two blocks see each other, three do not.
+    np.testing.assert_array_equal(changed(3, 7), np.arange(7))
+    np.testing.assert_array_equal(changed(3, 8), np.arange(7))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"num_globals": -1}, "num_globals is -1; expected 0 or more"),
+        ({"num_globals": 41}, "num_globals is 41; expected max_length, 40, or fewer"),
+    ],
+)
+def test_global_tokens_that_cannot_be_are_told(change, message):
+    config = dataclasses.replace(BIG_BIRD, **change)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(
+            lambda: apply(config, random_tokens(1, 4), params=random_params(BIG_BIRD))
+        )
+
+
+def test_labels_of_blocks_behind_globals_have_the_gradient_of_every_pair():
+    # The head reads a global token, so that blocks matter in the layer below.
+    config = dataclasses.replace(CONFIGS["big_bird with globals"], num_layers=2)
+    params = random_params(config, functools.partial(EncoderForLabels, num_labels=3))
+    tokens, ids = random_tokens(2, 19), np.ones((2, 19), np.int32)
+    ids[1, 15:] = 0
+    weight = np.random.default_rng(5).normal(size=(2, 3)).astype(np.float32)
+
+    def results(attention):
+        made = dataclasses.replace(config, attention=attention)
+        model = EncoderForLabels(made, 3)
+
+        def loss(params):
+            with jax.default_matmul_precision("highest"):
+                return jnp.sum(weight * model.apply({"params": params}, tokens, ids))
+
+        return jax.tree.leaves(jax.jit(jax.value_and_grad(loss))(params))
+
+    want = results("dense")
+    for a, b in zip(results("xla"), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * max(1, np.abs(b).max()))
+    # All but the bias of the keys, which moves no probability.
+    assert sum(np.abs(x).max() > 1e-3 for x in want) == len(want) - 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ import pytest
 
 from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
-from etc_jax.models.encoder import BertConfig, LongformerConfig, RobertaConfig
+from etc_jax.models.encoder import (
+    BertConfig,
+    BigBirdConfig,
+    LongformerConfig,
+    RobertaConfig,
+)
 from etc_jax.models.encoder_heads import EncoderForSpans
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives import finetuning
@@ -27,6 +32,7 @@ MODELS = {
     "bert": BertConfig(**SIZES),
     "roberta": RobertaConfig(**SIZES),
     "longformer": LongformerConfig(**SIZES, attention_window=(4,)),
+    "big_bird": BigBirdConfig(**SIZES, block_size=2, num_globals=3),
 }
 B, N = 3, 14
 STARTS = [[3, 7, -1], [5, -1, -1], [2, 4, 9]]

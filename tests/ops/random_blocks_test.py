@@ -10,7 +10,7 @@ import pytest
 from etc_jax.conversion import encoder as conversion
 from etc_jax.conversion import hugging_face
 from etc_jax.models.encoder import BigBirdConfig, EncoderForMaskedLm
-from etc_jax.ops.attention.random_blocks import draw
+from etc_jax.ops.attention.random_blocks import draw, draw_behind_globals
 
 SIZES = {"max_length": 4096, "block_size": 64, "num_random": 3}
 
@@ -40,6 +40,36 @@ def test_lengths_that_are_not_drawn_for_are_refused(length):
         draw(1, 1, length, **SIZES)
 
 
+def test_behind_globals_each_block_draws_others_that_it_does_not_see():
+    got = draw_behind_globals(2, 3, 9, 3)
+    assert got.shape == (2, 3, 9, 3) and got.dtype == np.int32
+    for layer in got:
+        for rows in layer:
+            for block, row in enumerate(rows):
+                assert len(set(row.tolist())) == 3
+                assert np.abs(row - block).min() > 1
+    assert not np.array_equal(got[0], got[1])
+    assert not np.array_equal(got[0, 0], got[0, 1])
+    np.testing.assert_array_equal(got, draw_behind_globals(2, 3, 9, 3))
+
+
+def test_behind_globals_all_that_may_be_drawn_are_drawn_alike():
+    got = draw_behind_globals(1, 4000, 6, 2)[0]
+    for block in range(6):
+        counts = np.bincount(got[:, block].ravel(), minlength=6)
+        far = np.abs(np.arange(6) - block) > 1
+        assert not counts[~far].any()
+        # Of a mean of 2,000 or more, five standard deviations are 224 at most.
+        np.testing.assert_allclose(counts[far], 8000 / far.sum(), atol=224)
+
+
+def test_where_fewer_may_be_drawn_all_are():
+    got = draw_behind_globals(1, 2, 4, 3)
+    far = [[-1, 2, 3], [-1, -1, 3], [-1, -1, 0], [-1, 0, 1]]
+    np.testing.assert_array_equal(np.sort(got), [[np.sort(far)] * 2])
+    assert draw_behind_globals(1, 2, 0, 3).shape == (1, 2, 0, 3)
+
+
 def _config(**changes):
     return BigBirdConfig(
         **{
@@ -66,21 +96,22 @@ def _params(config):
     )
 
 
-def test_they_are_drawn_when_the_config_says_so():
-    config = _config(max_length=256)
+@pytest.mark.parametrize("num_globals", [0, 24])
+def test_they_are_drawn_when_the_config_says_so(num_globals):
+    config = _config(max_length=256, num_globals=num_globals)
     params = _params(config)
     tokens = np.random.default_rng(1).integers(0, 19, (1, 250)).astype(np.int32)
 
     def logits(when, deterministic):
         made = dataclasses.replace(config, random_blocks=when)
         model = EncoderForMaskedLm(made, deterministic)
-        return np.asarray(model.apply({"params": params}, tokens))
+        return np.asarray(jax.jit(model.apply)({"params": params}, tokens))
 
-    drawn, first = logits("always", True), logits("never", True)
-    assert np.abs(drawn - first).max() > 1e-3
-    np.testing.assert_array_equal(logits("training", True), first)
+    drawn, other = logits("always", True), logits("never", True)
+    assert np.abs(drawn - other).max() > 1e-3
+    np.testing.assert_array_equal(logits("training", True), other)
     np.testing.assert_array_equal(logits("training", False), drawn)
-    np.testing.assert_array_equal(logits("never", False), first)
+    np.testing.assert_array_equal(logits("never", False), other)
 
 
 @pytest.mark.torch

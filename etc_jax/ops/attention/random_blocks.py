@@ -1,10 +1,11 @@
 """Which blocks a block of BigBird sees at random (Zaheer et al. 2020, appendix D).
 
-The released models were trained with one draw for each layer and head, whose generator
-starts from the number of the layer. The same draw is made here, with what is odd about
-it: only blocks near the beginning are drawn; of 1,024, 3,072 and 4,096 tokens the draw
-is that of the longest input, and the two blocks before its last may be given
-neighbours.
+The released models, of the internal form, were trained with one draw for each layer and
+head, whose generator starts from the number of the layer. The same draw is made here,
+with what is odd about it: only blocks near the beginning are drawn; of 1,024, 3,072 and
+4,096 tokens the draw is that of the longest input, and the two blocks before its last
+may be given neighbours. Behind global tokens, in the extended form, a block draws among
+all that it does not see.
 """
 
 from __future__ import annotations
@@ -94,3 +95,36 @@ def _of_other_lengths(rng, of_heads: np.ndarray, blocks: int, num_random: int) -
             # One is drawn for the last block too, which sees everything.
             if row < blocks - 1:
                 rows[row - 1] = [b for b in drawn if b not in seen][:num_random]
+
+
+@functools.lru_cache(maxsize=16)
+def draw_behind_globals(
+    num_layers: int, num_heads: int, num_blocks: int, num_random: int
+) -> np.ndarray:
+    """The blocks of each layer where the first tokens are global.
+
+    Each block draws different ones, all with the same chance, among those that are
+    neither itself nor one of its neighbours; where there are fewer than `num_random`,
+    all of these, and -1 in the places that are left. As in `draw`, each head has a draw
+    of its own, whose generator starts from the number of the layer.
+
+    Args:
+      num_layers: of the model.
+      num_heads: of each layer.
+      num_blocks: of the tokens behind the global ones.
+      num_random: blocks drawn for each block.
+
+    Returns:
+      int32 `[num_layers, num_heads, num_blocks, num_random]`, not to be written to.
+    """
+    made = np.full((num_layers, num_heads, num_blocks, num_random), -1, np.int32)
+    blocks = np.arange(num_blocks)
+    for layer, of_heads in enumerate(made):
+        rng = np.random.RandomState(layer)
+        for rows in of_heads:
+            for block, row in enumerate(rows):
+                far = blocks[np.abs(blocks - block) > 1]
+                drawn = rng.permutation(far)[:num_random]
+                row[: len(drawn)] = drawn
+    made.flags.writeable = False
+    return made
