@@ -5,7 +5,8 @@
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
 that etc_jax.convert wrote, or a run, a model of the same kind. --format=native makes
-such a model of a folder of Hugging Face too; an ETC is always one.
+such a model of a folder of Hugging Face too; an ETC, and a BigBird with --num_globals,
+which transformers does not know, are always one.
 
 Positions go on with copies of those of the source, block by block; global projections
 begin as copies of the local ones. The result is compared with the source on short
@@ -64,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--block_size", type=int, help="of big_bird; default: 64")
     add(
+        "--num_globals",
+        type=int,
+        help="tokens in front that are global, of big_bird; default: 0, its first and "
+        "last block are",
+    )
+    add(
         "--positions",
         choices=("copy", "new"),
         default="copy",
@@ -105,9 +112,12 @@ def _is_hf(args: argparse.Namespace, source: _Source) -> bool:
             f"--format=hf, but {args.source} is a model of etc_jax; leave it out, and "
             "write the result for transformers with --to_hf"
         )
-    if args.format == "hf" and args.to == "etc":
-        raise ValueError("--format=hf, but transformers has no ETC; leave it out")
-    return source.is_hf and args.format != "native" and args.to != "etc"
+    ours = "ETC" if args.to == "etc" else None
+    if args.num_globals:
+        ours = "BigBird with global tokens in front"
+    if args.format == "hf" and ours:
+        raise ValueError(f"--format=hf, but transformers has no {ours}; leave it out")
+    return source.is_hf and args.format != "native" and ours is None
 
 
 def run(args: argparse.Namespace) -> str:
@@ -129,6 +139,7 @@ def run(args: argparse.Namespace) -> str:
         args.max_length,
         args.window,
         args.block_size,
+        args.num_globals,
         args.positions,
         args.copy_global,
         args.seed,

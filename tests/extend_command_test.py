@@ -91,6 +91,22 @@ def test_it_becomes_a_model_of_ours(bert, tmp_path, to, kind):
     assert about["largest_difference"] < 1e-5 and about["options"]["max_length"] == 64
 
 
+def test_a_bigbird_with_global_tokens_is_a_model_of_ours(bert, tmp_path, capsys):
+    args = (f"--from={bert}", "--to=bigbird", "--max_length=64", "--num_globals=3")
+    out = tmp_path / "long"
+    assert run(*args, "--block_size=4", f"--out={out}") == 0
+    params, config = native.load(out)
+    assert (config.num_globals, config.block_size) == (3, 4)
+    want = random_params(BertConfig(**SIZES))["mlm_dense"]["kernel"]
+    np.testing.assert_array_equal(params["mlm_dense"]["kernel"], want)
+    capsys.readouterr()
+    assert run(*args, "--format=hf", f"--out={tmp_path / 'theirs'}") == 2
+    assert "transformers has no BigBird with global" in capsys.readouterr().err
+    assert convert.main([f"--to_hf={out}", f"--out={tmp_path / 'theirs'}"]) == 2
+    assert "num_globals is 3, but transformers'" in capsys.readouterr().err
+    assert not (tmp_path / "theirs").exists()
+
+
 def test_a_model_of_ours_becomes_one_with_its_vocabulary(bert, tmp_path):
     ours, out = tmp_path / "ours", tmp_path / "long"
     assert convert.main([f"--hf={bert}", f"--out={ours}"]) == 0

@@ -161,6 +161,11 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
     if isinstance(config, RobertaConfig):
         values["pad_token_id"] = config.pad_id
     if isinstance(config, BigBirdConfig):
+        if config.num_globals:
+            raise ValueError(
+                f"num_globals is {config.num_globals}, but transformers' BigBird has "
+                "no global tokens in front of its blocks; keep this model here"
+            )
         theirs = {ours: name for name, ours in _ATTENTIONS.items()}
         values["attention_type"] = theirs[config.pattern]
         for name in ("block_size", "num_random_blocks", "rescale_embeddings"):

@@ -37,6 +37,7 @@ TARGETS = tuple(_SOURCES)
 _READERS = {
     "window": ("longformer", "etc"),
     "block_size": ("big_bird",),
+    "num_globals": ("big_bird",),
     "copy_global": ("longformer",),
 }
 

@@ -20,6 +20,7 @@ from etc_jax.conversion.extend_parts import (
     positions_of,
     rows_fn,
 )
+from etc_jax.layers.self_attention import Sparse, Window
 from etc_jax.models.encoder_config import (
     BigBirdConfig,
     EncoderConfig,
@@ -68,8 +69,9 @@ def _config(config: EncoderConfig, asked: Extension) -> EncoderConfig:
     changes: dict[str, Any] = {"max_length": length_of(config, asked)}
     if asked.window is not None:
         changes |= {"attention_window": (asked.window,), "attention_dilation": ()}
-    if asked.block_size is not None:
-        changes["block_size"] = asked.block_size
+    for name in ("block_size", "num_globals"):
+        if (value := getattr(asked, name)) is not None:
+            changes[name] = value
     made = dataclasses.replace(made, **changes)
     if problems := [f"{field} {message}" for field, message in made.problems()]:
         raise ValueError("the long model:\n  " + "\n  ".join(problems))
@@ -119,18 +121,20 @@ def _global_projections(weights, *, again: bool) -> dict[str, np.ndarray]:
 
 
 def _differences(before, after, config: EncoderConfig, target: EncoderConfig):
-    if not isinstance(target, LongformerConfig):
-        yield largest_difference(before, after, config)
-        return
-    longformers = [c for c in (config, target) if isinstance(c, LongformerConfig)]
-    window = min(_all_seen(c) for c in longformers)
+    reaches = [_all_seen(p) for c in (config, target) for p in c.patterns]
+    window = min((x for x in reaches if x is not None), default=None)
     yield largest_difference(before, after, config, window)
-    if len(longformers) == 1:
+    become = isinstance(target, LongformerConfig)
+    if become and not isinstance(config, LongformerConfig):
         # Projections of global tokens are those of the others now.
         inputs = {"global_index": np.zeros((2, 1), np.int32)}
         yield largest_difference(before, after, config, window, inputs)
 
 
-def _all_seen(config: LongformerConfig) -> int:
-    """How far to each side every token sees all others, in every layer."""
-    return min(p.radius if p.dilation == 1 else 0 for p in config.patterns)
+def _all_seen(pattern: Window | Sparse | None) -> int | None:
+    """How far to each side every token of a layer sees all others; None: any length."""
+    if pattern is None:
+        return None
+    if isinstance(pattern, Sparse):
+        return pattern.whole_length - 1
+    return pattern.radius if pattern.dilation == 1 else 0

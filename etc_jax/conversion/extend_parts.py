@@ -31,6 +31,8 @@ class Extension:
       window: tokens that a token sees on both sides together, in Longformer and ETC;
         None: the source's, or 512.
       block_size: of BigBird; None: the source's, or 64.
+      num_globals: tokens in front of a BigBird's blocks that are global; None: the
+        source's, or 0.
       positions: "copy" those of the source block by block, or begin "new" ones behind
         them at random.
       copy_global: the global projections of a Longformer become copies of the local
@@ -42,6 +44,7 @@ class Extension:
     max_length: int | None = None
     window: int | None = None
     block_size: int | None = None
+    num_globals: int | None = None
     positions: Literal["copy", "new"] = "copy"
     copy_global: bool = False
     seed: int = 0
@@ -139,7 +142,7 @@ def largest_difference(
       before: the source.
       after: the long model.
       config: of the source.
-      window: tokens that the long model sees on one side; None: all.
+      window: tokens that both models see on one side; None: all.
       inputs: further ones of the long model.
     """
     n = min(_CHECKED_LENGTH, config.max_length)

@@ -131,6 +131,14 @@ def test_what_transformers_cannot_compute_is_not_written():
         encoder_config.config_to_hf(config)
 
 
+def test_global_tokens_in_front_of_blocks_are_not_written(tmp_path):
+    config = dataclasses.replace(CONFIGS["big_bird"], num_globals=5)
+    folder = tmp_path / "model"
+    with pytest.raises(ValueError, match="num_globals is 5, but transformers' BigBird"):
+        hugging_face.save(folder, random_params(config), config)
+    assert not folder.exists()
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("length, padding", [(1, 0), (7, 0), (21, 6), (48, 0)])
 @pytest.mark.parametrize("left", [False, True])
