@@ -1,6 +1,7 @@
 """Positions of a model made long: copied block by block, or begun anew.
 
     python -m benchmarks.position_extension --paths="books/*.jsonl.gz" --out=extend.json
+    python -m benchmarks.position_extension --paths=books.txt --source=bytes
 
 Trains a small RoBERTa on masked tokens of a text at 128 positions, makes of it a
 Longformer of eight times as many (`etc_jax.convert extend`), once with the learnt
@@ -50,6 +51,8 @@ SIZES = {
 # Tokens of a step, whatever the length.
 TOKENS = 4096
 KINDS = ("copy", "new")
+# Ids of bytes, and those of what is masked and filled up with.
+BYTES = 320
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,13 +94,14 @@ def config_of(
     config = config_lib.default_config(family)
     config.model.update(SIZES)
     config.objective.name = "masked_lm"
+    vocab_size = BYTES if args.source == "bytes" else args.vocab_size
     config.data.update(
-        source="jsonl",
+        source=args.source,
         paths=tuple(sorted(glob.glob(args.paths))) or (args.paths,),
         cache_dir=str(args.workdir / "cache"),
-        vocab_size=args.vocab_size,
+        vocab_size=vocab_size,
     )
-    config.model.vocab_size = args.vocab_size
+    config.model.vocab_size = vocab_size
     config.optimizer.update(learning_rate=1e-3, b2=0.98, weight_decay=0.01)
     config.train.update(seed=seed, log_every_steps=50)
     config.checkpoint.update(keep=1)
@@ -166,9 +170,10 @@ def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
         asked = Extension("longformer", length, args.window, positions=kind, seed=seed)
         made = extend(params, short.model, asked)
         model = folder / f"model_{kind}"
-        tokenizer = (folder / "short" / TOKENIZER).read_bytes()
+        tokenizer = folder / "short" / TOKENIZER
         about = {"made_from": str(folder / "short")}
-        files = {TOKENIZER: tokenizer}
+        # Bytes have none.
+        files = {TOKENIZER: tokenizer.read_bytes()} if tokenizer.is_file() else {}
         native.save(model, made.params, made.config, about, files=files, overwrite=True)
         window = {"model": {**sections["model"], "attention_window": (args.window,)}}
         init = {"checkpoint": {"init_from": str(model), "keep": 1}}
@@ -209,13 +214,19 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--paths", required=True, help="JSONL files with a field text; a glob")
+    add("--paths", required=True, help="files, a glob")
+    add(
+        "--source",
+        choices=("jsonl", "bytes"),
+        default="jsonl",
+        help="JSONL with a field text, in tokens of its own, or files as they are",
+    )
     add("--seeds", type=report.integers, default=(0, 1, 2))
     add("--steps", type=int, default=2000, help="of the short model")
     add("--more_steps", type=int, default=200, help="of the long one")
     add("--short_length", type=int, default=SHORT_LENGTH)
     add("--window", type=int, default=WINDOW)
-    add("--vocab_size", type=int, default=4096)
+    add("--vocab_size", type=int, default=4096, help="of the tokens of text")
     add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/extension"))
     add("--out", type=pathlib.Path, help="JSON file to write")
     return parser.parse_known_args(argv)
@@ -232,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
     args, changes = _parse(argv)
     args.workdir = args.workdir.absolute()
-    about = {"steps": args.steps, "more_steps": args.more_steps}
+    about = {"steps": args.steps, "more_steps": args.more_steps, "source": args.source}
     about["options"] = list(changes)
     return report.collect(
         "benchmarks.position_extension",
