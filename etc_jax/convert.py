@@ -32,6 +32,11 @@
 
         A BERT or RoBERTa made long; see `etc_jax.convert extend --help`.
 
+    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+        --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
+
+        More tokens in the vocabulary of an encoder; see `etc_jax.convert grow --help`.
+
     python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
         --config=configs/reformer_enwik8.py --config.model.vocab_size=320
 
@@ -63,7 +68,7 @@ import jax
 from absl import flags
 from ml_collections import config_flags
 
-from etc_jax import extend
+from etc_jax import extend, grow
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.conversion import (
     bert,
@@ -400,6 +405,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv[:1] == ["extend"]:
         return extend.main(argv[1:])
+    if argv[:1] == ["grow"]:
+        return grow.main(argv[1:])
     args, config_argv = _parse(argv)
     return carry_out("etc_jax.convert", lambda: _convert(args, config_argv), args.out)
 

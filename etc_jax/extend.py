@@ -22,26 +22,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import pathlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
+from etc_jax import encoder_source
 from etc_jax.conversion import hf_tokenizer, hugging_face, native
-from etc_jax.conversion.config_file import HF_CONFIG
 from etc_jax.conversion.encoder_config import family_of
 from etc_jax.conversion.extend import TARGETS, Extended, Extension, extend
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.model_commands import carry_out, home_path, saved_tokenizer
+from etc_jax.encoder_source import EncoderSource
+from etc_jax.model_commands import carry_out
 from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.training.saved_params import read_params
 
 _NAMES = {"bigbird": "big_bird"}
-
-
-class _Source(NamedTuple):
-    params: dict[str, Any]
-    config: EncoderConfig
-    is_hf: bool
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,11 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    encoder_source.add_flags(parser)
     add = parser.add_argument
-    add("--from", dest="source", metavar="FOLDER", type=home_path, required=True)
-    add("--step", type=int, help="of a run; default: the newest checkpoint")
-    add("--out", required=True, type=home_path, help="folder to write")
-    add("--overwrite", action="store_true", help="replace a model that --out holds")
     add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
     add("--max_length", type=int, help="tokens; default: 4096")
     add(
@@ -90,18 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read(args: argparse.Namespace) -> _Source:
-    folder = pathlib.Path(args.source)
-    if (folder / HF_CONFIG).is_file() and not native.exists(folder):
-        read = hugging_face.read(folder)
-        return _Source(read.params, read.config, is_hf=True)
-    if native.exists(folder):
-        return _Source(*native.load(folder), is_hf=False)
-    saved = read_params(folder, args.step)
-    return _Source(saved.params, saved.config.model, is_hf=False)
-
-
-def _is_hf(args: argparse.Namespace, source: _Source) -> bool:
+def _is_hf(args: argparse.Namespace, source: EncoderSource) -> bool:
     """Whether the result is a folder of Hugging Face.
 
     Raises:
@@ -127,12 +104,7 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = _read(args)
-    if not isinstance(source.config, EncoderConfig):
-        raise ValueError(
-            f"{args.source} is a {type(source.config).__name__.removesuffix('Config')};"
-            " what can be made long are Bert, Roberta, Longformer and BigBird"
-        )
+    source = encoder_source.read(args.source, args.step, "made long")
     is_hf = _is_hf(args, source)
     asked = Extension(
         args.to,
@@ -162,7 +134,7 @@ def run(args: argparse.Namespace) -> str:
             made.params,
             made.config,
             about,
-            files=_native_tokenizer(args.source, source.is_hf),
+            files=source.tokenizer(),
             overwrite=args.overwrite,
         )
     return _told(source.config, made, length)
@@ -171,14 +143,6 @@ def run(args: argparse.Namespace) -> str:
 def _length(made: Extended) -> int:
     config = made.config
     return getattr(config, "max_length", None) or config.max_positions
-
-
-def _native_tokenizer(folder: str, is_hf: bool) -> dict[str, bytes]:
-    """The tokenizer in the folder as etc_jax saves it; {} if there is none."""
-    if not is_hf:
-        path = pathlib.Path(folder) / TOKENIZER
-        return {TOKENIZER: path.read_bytes()} if path.is_file() else {}
-    return saved_tokenizer(folder)
 
 
 def _told(source: EncoderConfig, made: Extended, length: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import sys
-import tempfile
 from collections.abc import Callable
 
 import jax
@@ -34,10 +33,7 @@ def saved_tokenizer(folder: str) -> dict[str, bytes]:
     except ValueError as error:
         print(f"the model is written without a vocabulary: {error}", file=sys.stderr)
         return {}
-    with tempfile.TemporaryDirectory() as place:
-        path = pathlib.Path(place) / TOKENIZER
-        tokenizer.save(path)
-        return {TOKENIZER: path.read_bytes()}
+    return {TOKENIZER: tokenizer.saved()}
 
 
 def carry_out(name: str, work: Callable[[], str], out: str) -> int:

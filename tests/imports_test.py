@@ -135,9 +135,11 @@ ALLOWED = {
     "model_commands": {"data", "training"},
     "convert": (
         OBJECTIVES
-        | {"objectives", "conversion", "prediction", "extend", "model_commands"}
+        | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
     ),
-    "extend": OBJECTIVES | {"conversion", "model_commands"},
+    "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
+    "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
+    "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
     "generate": OBJECTIVES | {"conversion"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},

@@ -14,7 +14,12 @@ from typing import Any
 
 from etc_jax.conversion import extend_encoder, extend_etc
 from etc_jax.conversion.encoder_config import family_of
-from etc_jax.conversion.extend_parts import Extended, Extension, length_of
+from etc_jax.conversion.extend_parts import (
+    Extended,
+    Extension,
+    check_difference,
+    length_of,
+)
 from etc_jax.models.encoder_config import (
     BertConfig,
     BigBirdConfig,
@@ -22,9 +27,6 @@ from etc_jax.models.encoder_config import (
     LongformerConfig,
     RobertaConfig,
 )
-
-# Largest difference of rows on short inputs.
-TOLERANCE = 1e-4
 
 # Target -> what it can be made of.
 _SOURCES = {
@@ -59,12 +61,7 @@ def extend(
     _check(config, asked)
     to = extend_etc if asked.to == "etc" else extend_encoder
     made = to.extend(params, dataclasses.replace(config, dtype="float32"), asked)
-    if not made.difference <= TOLERANCE:
-        raise ValueError(
-            f"short inputs differ by {made.difference:.3g} between the model and the "
-            f"long one made of it, expected at most {TOLERANCE}; the weights are not "
-            "finite, or too large for float32"
-        )
+    check_difference(made.difference, "the model and the long one")
     return made
 
 

@@ -1,4 +1,7 @@
-"""What making encoders long has in common: what is asked, positions, short inputs."""
+"""What making encoders long has in common: what is asked, positions, short inputs.
+
+That source and result agree on short inputs is checked of larger vocabularies too.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from etc_jax.models.encoder_heads import EncoderWithoutHead
 
 MAX_LENGTH, WINDOW = 4096, 512
 _CHECKED_LENGTH = 24
+# Largest difference of rows on short inputs.
+TOLERANCE = 1e-4
 
 # (tokens, mask, **inputs) -> rows `[b, n, e]`.
 RowsFn = Callable[..., Any]
@@ -155,3 +160,21 @@ def largest_difference(
         want = np.asarray(before(tokens, mask))
         got = np.asarray(after(tokens, mask, **(inputs or {})))
     return float(np.abs(got - want)[mask > 0].max())
+
+
+def check_difference(difference: float, between: str) -> None:
+    """Refuses a result that does not compute what its source does.
+
+    Args:
+      difference: of `largest_difference`.
+      between: the two models, for the error.
+
+    Raises:
+      ValueError: if it is above `TOLERANCE`, or no number.
+    """
+    if not difference <= TOLERANCE:
+        raise ValueError(
+            f"short inputs differ by {difference:.3g} between {between} made of it, "
+            f"expected at most {TOLERANCE}; the weights are not finite, or too large "
+            "for float32"
+        )

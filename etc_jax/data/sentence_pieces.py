@@ -130,15 +130,15 @@ class SentencePieceTokenizer(Tokenizer):
             found.append((ids, spelled(self._model, text, pieces)))
         return found
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the model and the options as JSON, whatever the file's name."""
+    def saved(self) -> bytes:
+        """The model and the options as JSON."""
         saved = {
             "kind": self.kind,
             "split_digit_commas": self.split_digit_commas,
             "special": dataclasses.asdict(self.special),
             "model_base64": base64.b64encode(self._model_bytes).decode("ascii"),
         }
-        pathlib.Path(path).write_text(json.dumps(saved), encoding="ascii")
+        return json.dumps(saved).encode("ascii")
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return self._model.Encode(texts, out_type=int) if texts else []

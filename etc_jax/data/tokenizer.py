@@ -4,7 +4,8 @@
     [(ids, word_starts)] = tokenizer.encode_batch(["Some text."])
 
 Each kind has a file of its own: `wordpiece`, `byte_bpe`, `sentence_pieces`. The special
-tokens that the models use are tables in `special_tokens`.
+tokens that the models use are tables in `special_tokens`; `grown_tokenizer` adds more
+to a tokenizer of any kind.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import pathlib
 
 from etc_jax.data.byte_bpe import ByteBpeTokenizer
+from etc_jax.data.grown_tokenizer import GrownTokenizer, grown
 from etc_jax.data.sentence_pieces import SentencePieceTokenizer
 from etc_jax.data.special_tokens import SpecialTokens, TokenIds
 from etc_jax.data.tokenizer_base import Encoded, Tokenizer
@@ -24,11 +26,13 @@ __all__ = [
     "SPECIAL_TOKENS",
     "ByteBpeTokenizer",
     "Encoded",
+    "GrownTokenizer",
     "SentencePieceTokenizer",
     "SpecialTokens",
     "TokenIds",
     "Tokenizer",
     "WordPieceTokenizer",
+    "grown",
     "open_tokenizer",
     "train",
 ]

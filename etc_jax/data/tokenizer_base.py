@@ -115,6 +115,11 @@ class Tokenizer(abc.ABC):
             )
         return self._roles[role]
 
+    @property
+    def added_ids(self) -> dict[str, int]:
+        """Ids of tokens that were added to the vocabulary; see `grown_tokenizer`."""
+        return {}
+
     @abc.abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
         """(ids `[t]`, word starts bool `[t]`) of each text, without special tokens.
@@ -159,9 +164,13 @@ class Tokenizer(abc.ABC):
         text = json.dumps(facts, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
-    @abc.abstractmethod
     def save(self, path: str | os.PathLike) -> None:
-        """Writes one JSON file, whatever its name, that `load` reads."""
+        """Writes one file, whatever its name, that `load` reads."""
+        pathlib.Path(path).write_bytes(self.saved())
+
+    @abc.abstractmethod
+    def saved(self) -> bytes:
+        """The JSON that `save` writes."""
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Tokenizer:
@@ -171,20 +180,40 @@ class Tokenizer(abc.ABC):
           ValueError: if the file is not one.
           OSError: if it cannot be read.
         """
-        text = pathlib.Path(path).read_bytes()
+        return cls.from_bytes(pathlib.Path(path).read_bytes(), os.fspath(path))
+
+    @classmethod
+    def from_bytes(cls, saved: bytes, name: str) -> Tokenizer:
+        """As `load`, of what is in a file.
+
+        Args:
+          saved: of it.
+          name: of the file, for the error.
+
+        Raises:
+          ValueError: if it is no tokenizer.
+        """
         try:
-            saved = json.loads(text)
-            kind = saved["kind"] if "kind" in saved else saved["model"]["type"]
-            loaded = registry.lookup("tokenizer", kind)._from_saved(saved)
+            loaded = cls.from_json(json.loads(saved))
         except (ValueError, KeyError, TypeError) as e:
             raise ValueError(
-                f"{path} is not a tokenizer saved by etc_jax ({e}); train it again, or "
+                f"{name} is not a tokenizer saved by etc_jax ({e}); train it again, or "
                 "give the standard files: vocab.txt, vocab.json with merges.txt, or a "
                 "sentencepiece .model"
             ) from e
         if not isinstance(loaded, cls):
-            raise ValueError(f"{path} is a {loaded.kind} tokenizer, not a {cls.kind}")
+            raise ValueError(f"{name} is a {loaded.kind} tokenizer, not a {cls.kind}")
         return loaded
+
+    @staticmethod
+    def from_json(saved: dict[str, Any]) -> Tokenizer:
+        """The tokenizer of a saved file's JSON, of any kind.
+
+        Raises:
+          ValueError, KeyError, TypeError: if it is none.
+        """
+        kind = saved["kind"] if "kind" in saved else saved["model"]["type"]
+        return registry.lookup("tokenizer", kind)._from_saved(saved)
 
     @abc.abstractmethod
     def _decode(self, ids: list[int]) -> str:
@@ -197,7 +226,7 @@ class Tokenizer(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def _from_saved(cls, saved: dict[str, Any]) -> Tokenizer:
-        """The tokenizer of a saved file's JSON."""
+        """The tokenizer of a saved file's JSON, of this kind."""
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         ids = [int(i) for i in ids]
@@ -214,9 +243,9 @@ class PackageTokenizer(Tokenizer):
 
     _tokenizer: tokenizers.Tokenizer  # set by subclasses
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the JSON file of the `tokenizers` package, whatever its name."""
-        self._tokenizer.save(os.fspath(path))
+    def saved(self) -> bytes:
+        """The JSON of the `tokenizers` package."""
+        return self._tokenizer.to_str(pretty=True).encode()
 
     def encode_with_offsets(
         self, texts: Sequence[str]

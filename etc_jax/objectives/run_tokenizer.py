@@ -1,8 +1,6 @@
 """The tokenizer of a run lies in its folder, for what goes on from there."""
 
 import os
-import pathlib
-import tempfile
 
 from etils import epath
 
@@ -15,11 +13,8 @@ def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
     path = epath.Path(workdir) / TOKENIZER
     if path.exists():
         return
-    with tempfile.TemporaryDirectory() as folder:
-        made = pathlib.Path(folder) / TOKENIZER
-        tokenizer.save(made)
-        part = path.with_name(f".{TOKENIZER}-{os.getpid()}")
-        part.write_bytes(made.read_bytes())
+    part = path.with_name(f".{TOKENIZER}-{os.getpid()}")
+    part.write_bytes(tokenizer.saved())
     part.replace(path)
 
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import pathlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.training.data_set import task_module
 from etc_jax.training.errors import UserError
 
 
 def tokenizer_of(saved: bytes) -> Tokenizer:
     """The tokenizer that saved itself as these bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / TOKENIZER
-        path.write_bytes(saved)
-        return open_tokenizer(path)
+    return Tokenizer.from_bytes(saved, TOKENIZER)
 
 
 @dataclasses.dataclass(frozen=True)

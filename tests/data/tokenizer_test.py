@@ -21,6 +21,7 @@ from tokenizers import models
 from etc_jax.data import tokenizer
 from etc_jax.data.tokenizer import open_tokenizer
 
+ADDED = ("[q]", "[/q]")
 SAMPLES = {
     "wordpiece": wordpiece(),
     "cased wordpiece": wordpiece(lower_case=False, max_word_chars=5),
@@ -30,6 +31,9 @@ SAMPLES = {
     "official sentencepiece": sentence_pieces(
         official_model(), split_digit_commas=True
     ),
+    "grown WordPiece": tokenizer.grown(wordpiece(), ADDED),
+    "grown BPE": tokenizer.grown(byte_bpe(), ADDED),
+    "grown sentencepiece": tokenizer.grown(sentence_pieces(t5_model()), ADDED),
 }
 TEXTS = [*SENTENCES[:3], "", "The Cat <mask> [MASK] 1,"]
 VOCABULARY = {piece: i for i, piece in enumerate(BPE_PIECES)}

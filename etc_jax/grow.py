@@ -1,0 +1,102 @@
+"""Adds tokens to the vocabulary of an encoder, to be learnt in fine-tuning.
+
+    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+        --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
+
+The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run;
+--out is a model of etc_jax with its tokenizer. New tokens stand behind the old ones,
+whose ids stay. No text becomes one of them: a task puts them into its inputs. Their
+rows begin at random, and the old rows are as they were: on short inputs the result is
+compared with the source before anything is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from etc_jax import encoder_source
+from etc_jax.conversion import native
+from etc_jax.conversion.grow import grow
+from etc_jax.data.cache import TOKENIZER
+from etc_jax.data.tokenizer import GrownTokenizer, Tokenizer, grown
+from etc_jax.encoder_source import EncoderSource
+from etc_jax.model_commands import carry_out
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m etc_jax.convert grow",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    encoder_source.add_flags(parser)
+    add = parser.add_argument
+    add(
+        "--tokens",
+        required=True,
+        type=lambda text: text.split(","),
+        help="names joined by commas, in the order of their ids",
+    )
+    add("--seed", type=int, default=0, help="of the new rows; default: 0")
+    return parser
+
+
+def run(args: argparse.Namespace) -> str:
+    """The command; what to tell about it.
+
+    Raises:
+      ValueError, OSError, RunError: if something does not fit.
+    """
+    native.check_free(args.out, overwrite=args.overwrite)
+    source = encoder_source.read(args.source, args.step, "given more tokens")
+    tokenizer = _grown(source, args.tokens)
+    made = grow(source.params, source.config, len(args.tokens), seed=args.seed)
+    about = {
+        "made_from": {"grow": args.source},
+        "tokens": tokenizer.added_ids,
+        "seed": args.seed,
+        "largest_difference": made.difference,
+    }
+    native.save(
+        args.out,
+        made.params,
+        made.config,
+        about,
+        files={TOKENIZER: tokenizer.saved()},
+        overwrite=args.overwrite,
+    )
+    new = ", ".join(f"{t} {tokenizer.added_ids[t]}" for t in args.tokens)
+    return (
+        f"{source.config.vocab_size} tokens became {made.config.vocab_size}: {new}\n"
+        f"short inputs: rows differ by {made.difference:.2g} at most"
+    )
+
+
+def _grown(source: EncoderSource, tokens: Sequence[str]) -> GrownTokenizer:
+    """The tokenizer of a model with new tokens.
+
+    Raises:
+      ValueError: if there is none, it is not that of the model, or has such a token.
+    """
+    files, rows = source.tokenizer(), source.config.vocab_size
+    if not files:
+        raise ValueError(
+            f"no tokenizer in {source.folder}, which is needed to number new tokens; "
+            "put the vocabulary files of the model there"
+        )
+    tokenizer = Tokenizer.from_bytes(files[TOKENIZER], f"{source.folder}/{TOKENIZER}")
+    if tokenizer.vocab_size != rows:
+        raise ValueError(
+            f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "
+            f"the model's table has {rows} rows, so that an id behind the pieces is "
+            "not one behind the rows; give the vocabulary of the model"
+        )
+    return grown(tokenizer, tokens)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
+    args = _parser().parse_args(argv)
+    return carry_out("etc_jax.convert grow", lambda: run(args), args.out)

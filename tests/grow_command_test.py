@@ -1,0 +1,121 @@
+"""`etc_jax.convert grow`, of folders of Hugging Face and of this project."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from etc_jax import convert
+from etc_jax.conversion import encoder as conversion
+from etc_jax.conversion import hugging_face, native
+from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.models.encoder import BertConfig, EncoderForMaskedLm
+from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.reformer import ReformerConfig
+
+SIZES = {
+    "vocab_size": 19,
+    "embed_dim": 12,
+    "num_layers": 1,
+    "num_heads": 3,
+    "mlp_dim": 10,
+    "max_length": 16,
+    "attention": "dense",
+}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklm", "q"]
+
+
+def random_params(config):
+    rng = np.random.default_rng(0)
+    return jax.tree.map(
+        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32),
+        conversion.shapes(EncoderForMaskedLm(config)),
+    )
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A folder of Hugging Face with a vocabulary."""
+    config = BertConfig(**SIZES)
+    files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS).encode()}
+    folder = tmp_path / "bert"
+    hugging_face.save(folder, random_params(config), config, files=files)
+    return folder
+
+
+def run(*args):
+    return convert.main(["grow", *map(str, args)])
+
+
+def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys):
+    out = tmp_path / "more"
+    assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={out}") == 0
+    told = capsys.readouterr().out
+    assert "19 tokens became 21: [q] 19, [/q] 20" in told and "rows differ by" in told
+    made = native.load(out)
+    assert made.config.vocab_size == 21
+    assert made.params["mlm_bias"].shape == (21,)
+    tokenizer = open_tokenizer(out)
+    assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20}
+    [(ids, _)] = tokenizer.encode_batch(["[q] a"])
+    assert tokenizer.pieces(ids) == ["[UNK]", "q", "[UNK]", "a"]
+    native.read_file(out, "tokenizer.json")
+    about = json.loads((out / "report.json").read_text())
+    assert about["tokens"] == {"[q]": 19, "[/q]": 20}
+    assert about["largest_difference"] < 1e-5 and about["seed"] == 0
+
+
+def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={once}", "--seed=3") == 0
+    assert run(f"--from={once}", "--tokens=[ent]", f"--out={twice}") == 0
+    tokenizer = open_tokenizer(twice)
+    assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20, "[ent]": 21}
+    a, b = (
+        native.load(path).params["encoder"]["embeddings"]["token_embedder"]["embedding"]
+        for path in (once, twice)
+    )
+    np.testing.assert_array_equal(b[:21], a)
+    assert b.shape == (22, 12)
+    # It can be made long as any other, and keeps its tokens.
+    out = tmp_path / "long"
+    args = ("extend", f"--from={twice}", "--to=longformer", f"--out={out}")
+    assert convert.main([*args, "--max_length=32", "--window=8"]) == 0
+    assert isinstance(native.read_config(out), LongformerConfig)
+    assert open_tokenizer(out).fingerprint() == tokenizer.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "tokens, message",
+    [
+        ("[q],[MASK]", "has [MASK] already; leave that out"),
+        ("[q],[q]", "name each once"),
+        ("", "token '' is blank"),
+    ],
+)
+def test_what_cannot_be_is_told_and_nothing_written(
+    bert, tmp_path, tokens, message, capsys
+):
+    out = tmp_path / "more"
+    assert run(f"--from={bert}", f"--tokens={tokens}", f"--out={out}") == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_source_without_its_vocabulary_is_refused(bert, tmp_path, capsys):
+    args = ("--tokens=[q]", f"--out={tmp_path / 'more'}")
+    vocabulary = bert / "vocab.txt"
+    vocabulary.write_text("".join(f"{word}\n" for word in WORDS[:-1]))
+    assert run(f"--from={bert}", *args) == 2
+    assert "has 18 pieces, but the model's table has 19 rows" in capsys.readouterr().err
+    vocabulary.unlink()
+    assert run(f"--from={bert}", *args) == 2
+    assert f"no tokenizer in {bert}" in capsys.readouterr().err
+
+
+def test_models_of_another_kind_are_refused(tmp_path, capsys):
+    native.save(tmp_path / "other", {"a": np.zeros(1)}, ReformerConfig(), {})
+    args = (f"--from={tmp_path / 'other'}", "--tokens=[q]")
+    assert run(*args, f"--out={tmp_path / 'more'}") == 2
+    assert "is a Reformer; what can be given more tokens" in capsys.readouterr().err
