@@ -63,12 +63,7 @@ def get_config(arg: str = ""):
     config.optimizer.weight_decay = 0.01
     config.checkpoint.update(best_metric="span_accuracy", best_is="highest")
     if short:
-        config.optimizer.learning_rate = 1e-3
-        config.schedule.update(name="linear", warmup_steps=50)
-        config.train.update(
-            num_steps=1000, batch_size=16, log_every_steps=50, eval_every_steps=250
-        )
-        config.checkpoint.every_steps = 250
-    if short or "from_scratch" in chosen:
+        recipes.scale_down(config, num_steps=1000)
+    if "from_scratch" in chosen:
         config.checkpoint.init_from_only = ()
     return config

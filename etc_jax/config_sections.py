@@ -123,6 +123,7 @@ _OWN_FIELDS = {
     "openkp": ("keyphrase_loss", "visual_features"),
     "triviaqa": (),
     "wikihop": ("final_layer", "label_smoothing"),
+    "wikihop_longformer": (),
 }
 # Objectives that learn a task, from its prepared inputs.
 _PRETRAINING = ("mlm_cpc", "causal_lm", "masked_lm")

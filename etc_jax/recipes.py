@@ -89,6 +89,24 @@ class Finetuning:
         return config
 
 
+def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
+    """Changes a config to a run of a small model from nothing, on a laptop.
+
+    Args:
+      config: of `Finetuning.config`.
+      num_steps: of the run, a multiple of 4.
+    """
+    config.optimizer.learning_rate = 1e-3
+    config.schedule.update(name="linear", warmup_steps=50)
+    config.train.update(
+        num_steps=num_steps,
+        batch_size=16,
+        log_every_steps=50,
+        eval_every_steps=num_steps // 4,
+    )
+    config.checkpoint.update(every_steps=num_steps // 4, init_from_only=())
+
+
 def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:
     """Every combination of a grid, in its order; the last name changes fastest.
 

@@ -15,10 +15,16 @@ from collections.abc import Iterator, Sequence
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
-from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.answers import exact_match
-from tasks import hotpotqa, natural_questions, openkp, triviaqa, wikihop
-from tasks.ceiling_report import Ceiling, Loss
+from tasks import (
+    hotpotqa,
+    natural_questions,
+    openkp,
+    triviaqa,
+    wikihop,
+    wikihop_longformer,
+)
+from tasks.ceiling_report import Ceiling, Loss, ceiling_of
 from tasks.hotpotqa_records import existing_support
 from tasks.multihop import Sizes
 from tasks.natural_questions_ceiling import natural_questions_ceiling
@@ -81,17 +87,16 @@ def wikihop_ceiling(
       ValueError: if there is no record, or one has no gold answer.
       OSError: if a file cannot be read.
     """
-    problems, losses, gold = Problems(), [], []
-    predictions: dict[str, str] = {}
-    for record in wikihop.read(paths, problems):
-        try:
-            windows = wikihop.features(record, tokenizer, sizes)
-        except BadRecordError as e:
-            losses.append(Loss(record.id, str(e)))
-            windows = []
-        predictions |= wikihop.decode(wikihop.gold_outputs(windows), windows)
-        gold.append({"id": record.id, "answer": record.answer})
-    return Ceiling(wikihop_scoring.score(gold, predictions), tuple(losses), problems)
+    return ceiling_of(wikihop.TASK, wikihop.gold_outputs, paths, tokenizer, sizes)
+
+
+def wikihop_longformer_ceiling(
+    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
+) -> Ceiling:
+    """The ceiling of WikiHop files as Longformer reads them; see `wikihop_ceiling`."""
+    task = wikihop_longformer.TASK
+    outputs_fn = wikihop_longformer.gold_outputs
+    return ceiling_of(task, outputs_fn, paths, tokenizer, sizes)
 
 
 TASKS = {
@@ -100,6 +105,7 @@ TASKS = {
     "openkp": (openkp_ceiling, openkp.SIZES),
     "triviaqa": (triviaqa_ceiling, triviaqa.SIZES),
     "wikihop": (wikihop_ceiling, wikihop.SIZES),
+    "wikihop_longformer": (wikihop_longformer_ceiling, wikihop_longformer.SIZES),
 }
 
 

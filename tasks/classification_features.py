@@ -120,5 +120,5 @@ def _window(
         labels={"label": np.array(number, np.int32)},
         unusable=None if has_label else "no gold label",
         num_chars=num_chars,
-        **parts_of(sizes, ids, num_global=1),
+        **parts_of(sizes, ids, range(1)),
     )

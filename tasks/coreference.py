@@ -16,8 +16,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from tasks import coreference_json, coreference_records
 from tasks.coreference_decoding import (
     decode,
@@ -32,7 +30,7 @@ from tasks.coreference_explained import explain, pool_explained
 from tasks.coreference_records import Lines, Record
 from tasks.coreference_windows import SIZES, CoreferenceWindow, Options, features
 from tasks.json_lines import read_lines
-from tasks.one_sequence import model_inputs as sequence_inputs
+from tasks.one_sequence import model_inputs
 from tasks.records import Note, Problems, read_records
 from tasks.task import Task
 
@@ -93,23 +91,6 @@ def parse(value: Any, note: Note) -> Record:
     if isinstance(value, Lines):
         return coreference_records.parse(value, note)
     return coreference_json.parse(value, note)
-
-
-def model_inputs(windows: Sequence[CoreferenceWindow]) -> dict[str, Any]:
-    """What a model takes of some windows; see `one_sequence.model_inputs`.
-
-    Returns:
-      Also `spans` int32 `[b, m, 2]` and `num_words` int32 `[b]`.
-
-    Raises:
-      ValueError: if there is no window.
-    """
-    inputs = sequence_inputs(windows)
-    extra = {
-        name: np.stack([window.extra[name] for window in windows])
-        for name in ("spans", "num_words")
-    }
-    return {**inputs, **extra}
 
 
 TASK = Task(

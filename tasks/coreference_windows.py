@@ -176,7 +176,7 @@ def _window(
     spans[:number, 1] = mine.last_tokens - before
     clusters[:number] = mine.clusters
     rows = slice(parts.start, parts.stop)
-    fields = parts_of(sizes, document.tokens[rows].reshape(-1), num_global=0)
+    fields = parts_of(sizes, document.tokens[rows].reshape(-1), ())
     example_ids = np.zeros(sizes.long_length, np.int32)
     example_ids[: len(parts) * length] = document.example_ids[rows].reshape(-1)
     structure = dataclasses.replace(fields["structure"], long_example_ids=example_ids)

@@ -125,6 +125,15 @@ def _wikihop(record: wikihop.Record, tokenizer: Tokenizer) -> int:
     return _pieces([*candidates, record.query, *record.documents], tokenizer)
 
 
+def _wikihop_longformer(record: wikihop.Record, tokenizer: Tokenizer) -> int:
+    documents = [text for text in record.documents if text.strip()]
+    texts = [record.query, *record.candidates, *documents]
+    # [CLS], tokens around the query and around candidates, and behind documents.
+    special = 3 + tokenizer.special.pair_separators
+    special += 2 * len(record.candidates) + len(documents)
+    return special + _pieces((" ".join(text.split()) for text in texts), tokenizer)
+
+
 def _natural_questions(record: natural_questions.Record, tokenizer: Tokenizer) -> int:
     tags, texts = 0, [record.question]
     for _, (start, stop) in top_spans(record):
@@ -166,4 +175,5 @@ _WHOLE: dict[str, Callable[[Any, Tokenizer], int]] = {
     "imdb": _text,
     "hyperpartisan": _text,
     "coreference": _coreference,
+    "wikihop_longformer": _wikihop_longformer,
 }

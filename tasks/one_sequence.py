@@ -33,14 +33,17 @@ class SequenceWindow(Window):
 
 
 def parts_of(
-    sizes: Sizes, ids: Sequence[int], num_global: int, types: np.ndarray | None = None
+    sizes: Sizes,
+    ids: Sequence[int],
+    global_places: Sequence[int],
+    types: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Tokens, types, structure and `extra` of a window.
 
     Args:
       sizes: tokens of the sequence, and places for those of them that are global.
       ids: of the sequence, at most `sizes.long_length`.
-      num_global: how many of the first tokens are global.
+      global_places: of the tokens that are global, ascending.
       types: int32 `[sizes.long_length]`; None: 0.
     """
     n, none = sizes.long_length, np.zeros(0, np.int32)
@@ -52,7 +55,7 @@ def parts_of(
             global_example_ids=none,
             links=np.zeros((n, 0), st.LINK_DTYPE),
         ),
-        "extra": {GLOBAL_INDEX: filled(sizes.global_length, -1, range(num_global))},
+        "extra": {GLOBAL_INDEX: filled(sizes.global_length, -1, global_places)},
     }
 
 
@@ -69,11 +72,14 @@ def model_inputs(windows: Sequence[SequenceWindow]) -> dict[str, Any]:
     """What a model takes of some windows; see `multihop.model_inputs`.
 
     Returns:
-      Also `global_index` int32 `[b, sizes.global_length]`.
+      Also what windows have in `extra`, with a first axis for them.
 
     Raises:
       ValueError: if there is no window.
     """
     inputs = multihop.model_inputs(windows)
-    index = np.stack([window.extra[GLOBAL_INDEX] for window in windows])
-    return {**inputs, GLOBAL_INDEX: index}
+    extra = {
+        name: np.stack([window.extra[name] for window in windows])
+        for name in windows[0].extra
+    }
+    return {**inputs, **extra}

@@ -25,6 +25,7 @@ NAMES = (
     "imdb",
     "hyperpartisan",
     "coreference",
+    "wikihop_longformer",
 )
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.

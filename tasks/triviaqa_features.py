@@ -192,7 +192,7 @@ def _window(
         unusable=_why_unusable(record, occurrences),
         document=filled(n, -1, text.document, before),
         characters=filled((n, 2), -1, text.characters, before),
-        **parts_of(sizes, [*head, *text.ids, sep], num_global, types),
+        **parts_of(sizes, [*head, *text.ids, sep], range(num_global), types),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from tasks.multihop import Window
 from tasks.wikihop_features import WikihopWindow
 from tasks.wikihop_records import Record
 
@@ -56,15 +57,34 @@ def candidate_logits(
     Raises:
       ValueError: see `decode`.
     """
-    expected = (len(windows), len(windows[0].tokens.global_) if windows else 0)
+    is_candidate = [w.types.global_ == GLOBAL_CANDIDATE_TYPE for w in windows]
+    return chosen_logits(logits, windows, is_candidate)
+
+
+def chosen_logits(
+    logits: np.ndarray, windows: Sequence[Window], is_candidate: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Of each window the logits of its candidates, in their order, as float64.
+
+    Args:
+      logits: `[b, m]`.
+      windows: they are of.
+      is_candidate: bool `[m]` of each window.
+
+    Raises:
+      ValueError: see `decode`.
+    """
+    expected = (len(windows), len(is_candidate[0]) if windows else 0)
     if windows and tuple(logits.shape) != expected:
         raise ValueError(
             f"logits have shape {tuple(logits.shape)}, expected {expected}: give the "
             "outputs of these windows, in their order"
         )
     rows = []
-    for row, window in zip(np.float64(logits), windows, strict=True):
-        rows.append(row[window.types.global_ == GLOBAL_CANDIDATE_TYPE])
+    for row, window, chosen in zip(
+        np.float64(logits), windows, is_candidate, strict=True
+    ):
+        rows.append(row[chosen])
         if not np.isfinite(rows[-1]).all():
             raise ValueError(
                 f"logits of {window.record.id!r} hold NaN or infinity; expected numbers"
@@ -90,9 +110,17 @@ def gold_outputs(windows: Sequence[WikihopWindow]) -> np.ndarray:
     Raises:
       ValueError: if a window has no gold answer.
     """
+    return sure_logits(windows, len(windows[0].tokens.global_) if windows else 0)
+
+
+def sure_logits(windows: Sequence[Window], width: int) -> np.ndarray:
+    """Logits `[b, width]` that are large at the label `candidate` of each window.
+
+    Raises:
+      ValueError: if a window has no gold answer.
+    """
     for window in windows:
         if window.record.label is None:
             raise ValueError(f"{window.record.id!r} has no gold answer")
-    g = len(windows[0].tokens.global_) if windows else 0
     labels = np.array([w.labels["candidate"] for w in windows]).reshape(-1, 1)
-    return _SURE * (np.arange(g) == labels)
+    return _SURE * (np.arange(width) == labels)

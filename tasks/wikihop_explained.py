@@ -9,7 +9,7 @@ import numpy as np
 from tasks.explained import Candidate, Document, Explained, Passage, Wording
 from tasks.mentions import by_words
 from tasks.offsets import Pieces
-from tasks.wikihop_decoding import candidate_logits, decode_each
+from tasks.wikihop_decoding import candidate_logits
 from tasks.wikihop_features import WikihopWindow
 from tasks.wikihop_records import Record
 
@@ -29,20 +29,28 @@ def explain(
     Raises:
       ValueError: if the logits are not of these windows.
     """
-    chosen = decode_each(logits, windows, (setting,))
-    return [
-        Explained(
-            window.record.id,
-            window.record.query,
-            answer,
-            _documents(window.record, answer),
-            _candidates(window.record, row),
-            wording=WORDING,
-        )
-        for window, row, [answer] in zip(
-            windows, candidate_logits(logits, windows), chosen, strict=True
-        )
-    ]
+    del setting
+    rows = candidate_logits(logits, windows)
+    return [explained(w.record, row) for w, row in zip(windows, rows, strict=True)]
+
+
+def explained(record: Record, logits: np.ndarray) -> Explained:
+    """The candidates of a record, and its documents with mentions of the best one.
+
+    Args:
+      record: the query.
+      logits: float64 `[c]`, of its candidates.
+    """
+    candidates = _candidates(record, logits)
+    answer = candidates[0].text
+    return Explained(
+        record.id,
+        record.query,
+        answer,
+        _documents(record, answer),
+        candidates,
+        wording=WORDING,
+    )
 
 
 def _candidates(record: Record, logits: np.ndarray) -> tuple[Candidate, ...]:

@@ -16,11 +16,13 @@ from etc_jax.models.encoder import Encoder, EncoderConfig
 _NO_ANSWER = 1e6
 
 
-def _out(config: EncoderConfig, features: int, name: str) -> Dense:
+def out_layer(config: EncoderConfig, features: int, name: str) -> Dense:
+    """The last layer of a head, with logits in float32."""
     return Dense((features,), config.initializer_range, jnp.float32, name=name)
 
 
-def _dropout(config: EncoderConfig, deterministic: bool) -> nn.Dropout:
+def dropout_layer(config: EncoderConfig, deterministic: bool) -> nn.Dropout:
+    """Dropout at the rate of the encoder."""
     return nn.Dropout(config.dropout_rate, deterministic=deterministic)
 
 
@@ -67,7 +69,7 @@ class EncoderForLabels(nn.Module):
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, num_labels]`; arguments as of `Encoder`."""
         c = self.config
-        dropout = _dropout(c, self.deterministic)
+        dropout = dropout_layer(c, self.deterministic)
         pooler = self.with_pooler or c.label_activation is None
         encoder = Encoder(c, self.deterministic, pooler, name="encoder")
         x = encoder(tokens, example_ids, **inputs)
@@ -77,7 +79,7 @@ class EncoderForLabels(nn.Module):
             sizes = ((c.embed_dim,), c.initializer_range, c.compute_dtype)
             x = Dense(*sizes, name="label_dense")(dropout(x[:, 0]))
             x = ACTIVATIONS[c.label_activation](x)
-        return _out(c, self.num_labels, "label_out")(dropout(x))
+        return out_layer(c, self.num_labels, "label_out")(dropout(x))
 
 
 class EncoderForTokenLabels(nn.Module):
@@ -101,8 +103,8 @@ class EncoderForTokenLabels(nn.Module):
         c = self.config
         encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
         x = encoder(tokens, example_ids, **inputs)
-        x = _dropout(c, self.deterministic)(x)
-        return _out(c, self.num_labels, "token_label_out")(x)
+        x = dropout_layer(c, self.deterministic)(x)
+        return out_layer(c, self.num_labels, "token_label_out")(x)
 
 
 class EncoderForChoices(nn.Module):
@@ -138,8 +140,8 @@ class EncoderForChoices(nn.Module):
         }
         encoder = Encoder(self.config, self.deterministic, True, name="encoder")
         x = encoder(tokens.reshape(b * choices, -1), **own, **drawn)
-        x = _dropout(self.config, self.deterministic)(encoder.pooled(x))
-        return _out(self.config, 1, "choice_out")(x).reshape(b, choices)
+        x = dropout_layer(self.config, self.deterministic)(encoder.pooled(x))
+        return out_layer(self.config, 1, "choice_out")(x).reshape(b, choices)
 
 
 class SpanLogits(NamedTuple):
@@ -180,14 +182,14 @@ class EncoderForSpans(nn.Module):
         x = encoder(tokens, example_ids, **inputs)
         if c.answer_mlp:
             x = self._block(x)
-        logits = _out(c, 2, "answer_span")(x)
+        logits = out_layer(c, 2, "answer_span")(x)
         if answerable is not None:
             logits = logits - jnp.where(answerable, 0.0, _NO_ANSWER)[..., None]
         return SpanLogits(logits[..., 0], logits[..., 1])
 
     def _block(self, x: jax.Array) -> jax.Array:
         c = self.config
-        dropout = _dropout(c, self.deterministic)
+        dropout = dropout_layer(c, self.deterministic)
         sizes = (c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype)
         y = dropout(Mlp(*sizes, name="answer_mlp")(dropout(x)))
         norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="answer_norm")

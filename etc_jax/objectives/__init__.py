@@ -3,6 +3,7 @@
 from etc_jax.objectives import (  # noqa: F401  (they register)
     causal_lm_job,
     encoder_finetuning,
+    encoder_multihop,
     finetuning_job,
     inputs,
     masked_lm_job,

@@ -47,6 +47,16 @@ def wrong_places(batch: Batch, name: str, into: str) -> Iterator[str]:
         yield f"{name} holds places from {low} to {high}, but {into} has {length}"
 
 
+def wrong_padded_places(batch: Batch, name: str, into: str) -> Iterator[str]:
+    """A message if places, of which -1 is none, lie beyond the row they point into."""
+    low, high, n = batch[name].min(), batch[name].max(), batch[into].shape[1]
+    if low < -1 or high >= n:
+        yield (
+            f"{name} holds places {low} to {high}, expected -1 for none, or 0 to "
+            f"{n - 1}; prepare the files again"
+        )
+
+
 def wrong_structure(batch: Batch, name: str, model: EtcConfig) -> Iterator[str]:
     """A message if a structure breaks the rules of the model."""
     try:

@@ -23,7 +23,11 @@ from etc_jax.models.encoder_heads import (
     SpanLogits,
 )
 from etc_jax.objectives.alias_spans import alias_spans
-from etc_jax.objectives.batch_checks import missing_entries, wrong_ids
+from etc_jax.objectives.batch_checks import (
+    missing_entries,
+    wrong_ids,
+    wrong_padded_places,
+)
 from etc_jax.objectives.coreference_loss import (
     marginal_loss,
     mention_loss,
@@ -69,12 +73,7 @@ class EncoderFinetuning(Finetuning):
         if missing := missing_entries(batch, [GLOBAL_INDEX]):
             yield from missing
             return
-        index, n = batch[GLOBAL_INDEX], batch["long_tokens"].shape[1]
-        if index.min() < -1 or index.max() >= n:
-            yield (
-                f"{GLOBAL_INDEX} holds places {index.min()} to {index.max()}, expected "
-                f"-1 for none, or 0 to {n - 1}; prepare the files again"
-            )
+        yield from wrong_padded_places(batch, GLOBAL_INDEX, "long_tokens")
 
 
 @registry.register("finetuning", "hyperpartisan")

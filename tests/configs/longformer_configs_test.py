@@ -24,26 +24,29 @@ def load(name, arg):
 
 
 @pytest.mark.parametrize(
-    "name, arg, task",
+    "name, arg, task, added",
     [
-        ("longformer_triviaqa", "", "triviaqa"),
-        ("longformer_triviaqa", "from_scratch", "triviaqa"),
-        ("longformer_classification", "", "imdb"),
-        ("longformer_classification", "hyperpartisan", "hyperpartisan"),
-        ("longformer_coreference", "", "coreference"),
-        ("longformer_coreference", "litbank", "coreference"),
+        ("longformer_triviaqa", "", "triviaqa", 0),
+        ("longformer_triviaqa", "from_scratch", "triviaqa", 0),
+        ("longformer_classification", "", "imdb", 0),
+        ("longformer_classification", "hyperpartisan", "hyperpartisan", 0),
+        ("longformer_coreference", "", "coreference", 0),
+        ("longformer_coreference", "litbank", "coreference", 0),
+        ("longformer_wikihop", "", "wikihop_longformer", 4),
+        ("longformer_wikihop", "from_scratch", "wikihop_longformer", 4),
     ],
 )
-def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task):
+def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task, added):
     config = load(name, arg)
     assert config.objective.name == task
     assert config.data.long_length == config.model.max_length == 4096
     chosen = finetuning.find(config.model, config.objective)
     shapes = jax.eval_shape(chosen.init, jax.random.key(0))
     # 148,659,456 in transformers, of which 590,592 are the pooler; in BERT's head there
-    # is one layer of that size again.
+    # is one layer of that size again. Tokens that were added have rows of 768.
     encoder = sum(x.size for x in jax.tree.leaves(shapes["encoder"]))
-    assert encoder == 148_659_456 - 590_592
+    assert encoder == 148_659_456 - 590_592 + 768 * added
+    assert config.data.vocab_size == config.model.vocab_size == 50_265 + added
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,7 @@ def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task):
         ("longformer_classification", "hyperpartisan,short"),
         ("longformer_coreference", "short"),
         ("longformer_coreference", "litbank,short"),
+        ("longformer_wikihop", "short"),
     ],
 )
 def test_short_ones_are_small_and_start_from_nothing(name, arg):

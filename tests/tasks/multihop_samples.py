@@ -3,7 +3,8 @@
 import json
 import pathlib
 
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
+from tasks import wikihop_longformer
 
 _WORDS = """
 the mill old was built by its first owner ann lee a baker she owned it burned who . ,
@@ -15,8 +16,17 @@ PIECES = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]
 PIECES += ["[MASK]", *_WORDS, *_LETTERS, *("##" + c for c in _LETTERS), "_"]
 
 
+# Tokens that inputs of some tasks need besides.
+ADDED = {"wikihop_longformer": wikihop_longformer.TOKENS}
+
+
 def tokenizer() -> WordPieceTokenizer:
     return WordPieceTokenizer(list(dict.fromkeys(PIECES)))
+
+
+def tokenizer_for(task: str) -> Tokenizer:
+    """The same with what a task adds to it."""
+    return grown(tokenizer(), ADDED[task]) if task in ADDED else tokenizer()
 
 
 HOTPOT = {

@@ -15,7 +15,7 @@ import natural_questions_samples as articles
 import numpy as np
 import openkp_samples
 import pytest
-from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
+from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_json
 
 from etc_jax.data import parts
 from etc_jax.data.windows import WindowCache, WindowReader
@@ -72,6 +72,8 @@ def made_up(tmp_path_factory):
     files["triviaqa"] = path
     stories = synthetic_coreference.records(40, seed=1)
     path = synthetic_coreference.write_release(folder, stories, split="train")
+    # Other inputs of the same files.
+    files["wikihop_longformer"] = files["wikihop"]
     return {**files, "coreference": path}
 
 
@@ -109,7 +111,7 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
     [*((name, False) for name in task_lib.NAMES), *((name, True) for name in OFFICIAL)],
 )
 def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, quirks):
-    task, model = task_lib.find(name), tokenizer()
+    task, model = task_lib.find(name), tokenizer_for(name)
     if name == "natural_questions":
         model = articles.tokenizer()
     sizes = LENGTHS.get(name, Sizes(4096, 430))

@@ -34,14 +34,16 @@ SYNTHETIC = {
     "openkp": synthetic_openkp,
     "triviaqa": synthetic_triviaqa,
     "imdb": synthetic_imdb,
+    "wikihop_longformer": synthetic_wikihop,
 }
 # Nothing of a made-up record is cut off.
 AMPLE = Sizes(1 << 14, 1 << 10)
 
 
 def tokenizer_of(name):
-    samples = articles if name == "natural_questions" else multihop_samples
-    return samples.tokenizer()
+    if name == "natural_questions":
+        return articles.tokenizer()
+    return multihop_samples.tokenizer_for(name)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from tasks import (
     triviaqa,
     wikihop,
     wikihop_features,
+    wikihop_longformer,
 )
 from tasks.explained import Explained, Passage
 from tasks.multihop import Sizes, batch
@@ -44,6 +45,7 @@ VALUES = {
     "imdb": {**classification_samples.REVIEW, "label": 1},
     "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
     "coreference": coreference_samples.VALUE,
+    "wikihop_longformer": WIKIHOP,
 }
 ID = {
     "hotpotqa": "_id",
@@ -54,6 +56,7 @@ ID = {
     "imdb": "id",
     "hyperpartisan": "id",
     "coreference": "doc_key",
+    "wikihop_longformer": "id",
 }
 GOLD = {
     "hotpotqa": "answer",
@@ -64,6 +67,7 @@ GOLD = {
     "imdb": "label",
     "hyperpartisan": "label",
     "coreference": "clusters",
+    "wikihop_longformer": "answer",
 }
 
 
@@ -73,6 +77,7 @@ OTHERS = {
     "imdb": classification,
     "hyperpartisan": classification,
     "coreference": coreference,
+    "wikihop_longformer": wikihop_longformer,
 }
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
 
@@ -93,7 +98,8 @@ def windows_of(found, **changes):
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
         return found.features(record, natural_questions_samples.tokenizer(), SHORT)
-    return found.features(record, multihop_samples.tokenizer(), SIZES)
+    tokenizer = multihop_samples.tokenizer_for(found.name)
+    return found.features(record, tokenizer, SIZES)
 
 
 def gold_outputs(found, windows):
