@@ -1,4 +1,4 @@
-"""Longformer on WikiHop (Beltagy et al. 2020, section 6 and appendix).
+"""Longformer on WikiHop (Beltagy et al. 2020, section 6).
 
     python -m etc_jax.convert grow --from=longformer-base-4096 \
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop

@@ -117,6 +117,7 @@ _OWN_FIELDS = {
         *("head_dropout_rate", "top_ratio", "max_antecedents"),
     ),
     "hotpotqa": (),
+    "hotpotqa_longformer": (),
     "hyperpartisan": (),
     "imdb": (),
     "natural_questions": (),

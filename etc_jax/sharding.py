@@ -72,7 +72,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(long|global)_labels/embedding", ("labels", "heads", "head_dim")),
     (r"(long_|global_|answer_)?mlp/wi/kernel", ("embed", "mlp")),
     (r"(long_|global_|answer_)?mlp/wo/kernel", ("mlp", "embed")),
-    (r"(mlm_dense|label_dense|pooler)/kernel", ("embed", _OWN)),
+    (r"((mlm|label|paragraph|sentence|type)_dense|pooler)/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
     (r"logits/kernel", (_OWN, "vocab")),
     (r"looks_in/kernel", (_OWN, _OWN)),
@@ -81,7 +81,8 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     # Heads of a few columns each.
     (r"ngram_\d_logit/kernel", REPLICATED),
     (r"(support|answer_type|answer_span|candidate)/kernel", REPLICATED),
-    (r"(next_sentence|(token_)?label_out|choice_out)/kernel", REPLICATED),
+    (r"next_sentence/kernel", REPLICATED),
+    (r"((token_)?label|choice|paragraph|sentence|type)_out/kernel", REPLICATED),
     (r"(width|distance)_embedder/embedding", REPLICATED),
     (r"(head_attention|coarse)/kernel", REPLICATED),
     (r"(mention|antecedent)/ffnn/wi/kernel", (_OWN, "mlp")),

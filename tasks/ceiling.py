@@ -11,71 +11,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.scoring import hotpotqa as hotpotqa_scoring
-from etc_jax.scoring.answers import exact_match
 from tasks import (
     hotpotqa,
+    hotpotqa_longformer,
     natural_questions,
     openkp,
     triviaqa,
     wikihop,
     wikihop_longformer,
 )
-from tasks.ceiling_report import Ceiling, Loss, ceiling_of
-from tasks.hotpotqa_records import existing_support
+from tasks.ceiling_report import Ceiling, ceiling_of
+from tasks.hotpotqa_ceiling import hotpotqa_ceiling, hotpotqa_longformer_ceiling
 from tasks.multihop import Sizes
 from tasks.natural_questions_ceiling import natural_questions_ceiling
 from tasks.openkp_ceiling import openkp_ceiling
-from tasks.records import BadRecordError, Problems
 from tasks.triviaqa_ceiling import triviaqa_ceiling
-
-
-def hotpotqa_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
-) -> Ceiling:
-    """The ceiling of HotpotQA files.
-
-    Raises:
-      ValueError: if there is no record, or one has no gold answer.
-      OSError: if a file cannot be read.
-    """
-    problems, losses = Problems(), []
-    gold, predictions = [], hotpotqa.Predictions()
-    for record in hotpotqa.read(paths, problems):
-        try:
-            windows = hotpotqa.features(record, tokenizer, sizes)
-        except BadRecordError as e:
-            losses.append(Loss(record.id, str(e)))
-            windows = []
-        got = hotpotqa.decode(hotpotqa.gold_outputs(windows), windows)
-        gold.append(hotpotqa.official_gold(record))
-        predictions.answer |= got.answer
-        predictions.support |= got.support
-        losses += [
-            Loss(record.id, reason) for w in windows for reason in _hotpotqa(w, got)
-        ]
-    scores = hotpotqa_scoring.score(gold, predictions.official())
-    return Ceiling(scores, tuple(losses), problems)
-
-
-def _hotpotqa(window, predictions) -> Iterator[str]:
-    """Why this window does not give the gold answer and facts back."""
-    record = window.record
-    facts = set(predictions.support[record.id])
-    for fact in sorted(set(record.support) - facts):
-        there = fact in existing_support(record)
-        yield (
-            f"supporting fact {fact} "
-            + ("did not fit into the input" if there else "points nowhere")
-        )
-    if record.support and not facts:
-        yield "without a supporting fact there is no answer"
-    text = predictions.answer[record.id]
-    if not exact_match(text, record.answer):
-        yield f"answer {record.answer!r}: {window.unusable or f'tokens say {text!r}'}"
 
 
 def wikihop_ceiling(
@@ -93,7 +46,7 @@ def wikihop_ceiling(
 def wikihop_longformer_ceiling(
     paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
 ) -> Ceiling:
-    """The ceiling of WikiHop files as Longformer reads them; see `wikihop_ceiling`."""
+    """As `wikihop_ceiling`, of files as Longformer reads them."""
     task = wikihop_longformer.TASK
     outputs_fn = wikihop_longformer.gold_outputs
     return ceiling_of(task, outputs_fn, paths, tokenizer, sizes)
@@ -101,6 +54,7 @@ def wikihop_longformer_ceiling(
 
 TASKS = {
     "hotpotqa": (hotpotqa_ceiling, hotpotqa.SIZES),
+    "hotpotqa_longformer": (hotpotqa_longformer_ceiling, hotpotqa_longformer.SIZES),
     "natural_questions": (natural_questions_ceiling, natural_questions.SIZES),
     "openkp": (openkp_ceiling, openkp.SIZES),
     "triviaqa": (triviaqa_ceiling, triviaqa.SIZES),

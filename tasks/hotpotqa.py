@@ -17,11 +17,12 @@ from tasks.hotpotqa_decoding import (
     Outputs,
     Predictions,
     best_threshold,
-    collected,
     decode,
     decode_each,
     gold_outputs,
     joint_f1,
+    known_gold,
+    official_content,
     official_gold,
     write,
 )
@@ -52,13 +53,6 @@ __all__ = [
 ]
 
 
-def _gold(record: Record) -> dict | None:
-    """In the official form; None without a gold answer and supporting facts."""
-    if record.answer is None or record.support is None:
-        return None
-    return official_gold(record)
-
-
 TASK = Task(
     "hotpotqa",
     sizes=SIZES,
@@ -71,8 +65,8 @@ TASK = Task(
     measure="joint_f1",
     decode=decode_each,
     no_answer={"answer": "", "support": []},
-    official=lambda predictions: collected(predictions).official(),
-    gold=_gold,
+    official=official_content,
+    gold=known_gold,
     score=scoring.score,
     explain=explain,
 )

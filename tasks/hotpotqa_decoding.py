@@ -15,6 +15,7 @@ from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa_features import NO, SPAN, YES, HotpotWindow
 from tasks.hotpotqa_records import Record
+from tasks.multihop import Window
 
 # Best on the development set in the paper (appendix C.2).
 THRESHOLD = 0.4
@@ -136,6 +137,11 @@ def collected(predictions: Mapping[str, Prediction]) -> Predictions:
     )
 
 
+def official_content(predictions: Mapping[str, Prediction]) -> dict[str, dict]:
+    """What the official file holds; see `Predictions.official`."""
+    return collected(predictions).official()
+
+
 def check_outputs(outputs: Outputs, windows: Sequence[HotpotWindow]) -> None:
     """Raises ValueError unless there is a row of finite logits for each window."""
     b = len(windows)
@@ -248,8 +254,7 @@ def joint_f1(windows: Sequence[HotpotWindow]) -> Callable[[Predictions], float]:
     Raises:
       ValueError: if a window has no gold answer.
     """
-    for window in windows:
-        _require_gold(window)
+    require_gold(windows)
     gold = [official_gold(w.record) for w in windows]
     return lambda predictions: scoring.score(gold, predictions.official()).metrics[
         "joint_f1"
@@ -260,6 +265,13 @@ def official_gold(record: Record) -> dict:
     """What scoring needs of a record, in the official form."""
     facts = [list(fact) for fact in record.support]
     return {"_id": record.id, "answer": record.answer, "supporting_facts": facts}
+
+
+def known_gold(record: Record) -> dict | None:
+    """The same; None without a gold answer and supporting facts."""
+    if record.answer is None or record.support is None:
+        return None
+    return official_gold(record)
 
 
 def best_threshold(
@@ -302,8 +314,7 @@ def gold_outputs(windows: Sequence[HotpotWindow]) -> Outputs:
     Raises:
       ValueError: if a window has no gold answer.
     """
-    for window in windows:
-        _require_gold(window)
+    require_gold(windows)
     labels = [w.labels for w in windows]
     n = len(windows[0].offsets) if windows else 0
     at = np.array([[x["begin"], x["end"]] for x in labels]).reshape(-1, 1, 2)
@@ -316,9 +327,11 @@ def gold_outputs(windows: Sequence[HotpotWindow]) -> Outputs:
     )
 
 
-def _require_gold(window: HotpotWindow) -> None:
-    if window.record.answer is None or window.record.support is None:
-        raise ValueError(
-            f"{window.record.id!r} has no gold answer; give records of a training or "
-            "development file"
-        )
+def require_gold(windows: Sequence[Window]) -> None:
+    """Raises ValueError if a window's record has no gold answer."""
+    for window in windows:
+        if known_gold(window.record) is None:
+            raise ValueError(
+                f"{window.record.id!r} has no gold answer; give records of a training "
+                "or development file"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,10 @@ from tasks.hotpotqa_decoding import (
     support_probability,
 )
 from tasks.hotpotqa_features import SPAN, HotpotWindow
+from tasks.hotpotqa_records import Record
+
+# (paragraph of the record, sentence of the paragraph)
+Sentence = tuple[int, int]
 
 WORDING = Wording(
     places="Supporting sentences",
@@ -25,7 +29,7 @@ WORDING = Wording(
 )
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where an answer stands: a title has the sentence -1."""
 
     paragraph: int
@@ -33,7 +37,7 @@ class _Place(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
 
-_NOWHERE = _Place(-1, -1, ())
+NOWHERE = Place(-1, -1, ())
 
 
 def explain(
@@ -49,51 +53,62 @@ def explain(
     told = []
     for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
         probability = support_probability(outputs.support[i])
-        place = _NOWHERE
+        place = NOWHERE
         if int(np.argmax(outputs.answer_type[i])) == SPAN:
             place = _place(outputs.span[i], window, probability >= threshold)
-        record = window.record
-        documents = _documents(window, probability, threshold, place)
-        told.append(
-            Explained(
-                record.id,
-                record.question,
-                prediction["answer"],
-                documents,
-                wording=WORDING,
+        found = {
+            (int(window.paragraph[at]), int(window.sentence[at])): float(
+                probability[at]
             )
+            for at in np.flatnonzero(window.sentence >= 0).tolist()
+        }
+        support = {sentence for sentence, p in found.items() if p >= threshold}
+        told.append(
+            explained(window.record, prediction["answer"], found, support, place)
         )
     return told
 
 
-def _place(logits: np.ndarray, window: HotpotWindow, support: np.ndarray) -> _Place:
-    span = best_span(logits, window, support, MAX_ANSWER_TOKENS)
-    if span is None:
-        return _NOWHERE
-    first, last = span
-    at = window.structure.links[first, 0]
-    return _Place(
-        int(window.paragraph[at]),
-        int(window.sentence[at]),
-        ((int(window.offsets[first, 0]), int(window.offsets[last, 1])),),
-    )
+def explained(
+    record: Record,
+    answer: str,
+    found: Mapping[Sentence, float],
+    support: Collection[Sentence],
+    place: Place,
+) -> Explained:
+    """The paragraphs of a record with the support of each sentence, and the answer.
 
-
-def _documents(window, probability, threshold: float, place: _Place):
-    shown = {
-        (int(window.paragraph[at]), int(window.sentence[at])): float(probability[at])
-        for at in np.flatnonzero(window.sentence >= 0).tolist()
-    }
+    Args:
+      record: the question.
+      answer: to it.
+      found: probability that a sentence supports the answer, of those in the input.
+      support: sentences that are taken as supporting.
+      place: where the answer stands.
+    """
 
     def passage(paragraph: int, sentence: int, text: str) -> Passage:
-        found = shown.get((paragraph, sentence))
-        marks = place.marks if place[:2] == (paragraph, sentence) else ()
-        return Passage(text, found, found is not None and found >= threshold, marks)
+        at = (paragraph, sentence)
+        marks = place.marks if place[:2] == at else ()
+        return Passage(text, found.get(at), at in support, marks)
 
-    return tuple(
+    documents = tuple(
         Document(
             passage(p, -1, paragraph.title),
             tuple(passage(p, s, x) for s, x in enumerate(paragraph.sentences)),
         )
-        for p, paragraph in enumerate(window.record.paragraphs)
+        for p, paragraph in enumerate(record.paragraphs)
+    )
+    return Explained(record.id, record.question, answer, documents, wording=WORDING)
+
+
+def _place(logits: np.ndarray, window: HotpotWindow, support: np.ndarray) -> Place:
+    span = best_span(logits, window, support, MAX_ANSWER_TOKENS)
+    if span is None:
+        return NOWHERE
+    first, last = span
+    at = window.structure.links[first, 0]
+    return Place(
+        int(window.paragraph[at]),
+        int(window.sentence[at]),
+        ((int(window.offsets[first, 0]), int(window.offsets[last, 1])),),
     )

@@ -98,7 +98,7 @@ class _Builder:
             for role in ("cls", "question", "paragraph", "sentence")
         }
         self._layout = Layout(sizes)
-        self._pieces = iter(encode(tokenizer, list(_texts(record))))
+        self._pieces = iter(encode(tokenizer, list(texts_of(record))))
         self._answer = (record.answer or "") if official_quirks else _stripped(record)
         self._support = _facts(record, official_quirks)
         self._paragraphs: list[int] = []
@@ -226,8 +226,8 @@ class _Builder:
         return {"support": support, **labels}, unusable
 
 
-def _texts(record: Record) -> Iterator[str]:
-    """In the order in which they are added."""
+def texts_of(record: Record) -> Iterator[str]:
+    """Question, titles and sentences, in the order of an input."""
     yield record.question
     for paragraph in record.paragraphs:
         yield paragraph.title

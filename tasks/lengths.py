@@ -119,6 +119,13 @@ def _hotpotqa(record: hotpotqa.Record, tokenizer: Tokenizer) -> int:
     return 1 + _pieces(texts, tokenizer)  # [CLS]
 
 
+def _hotpotqa_longformer(record: hotpotqa.Record, tokenizer: Tokenizer) -> int:
+    # Around the question and the titles, and behind sentences; [CLS] and the last one.
+    sentences = sum(len(paragraph.sentences) for paragraph in record.paragraphs)
+    special = 3 + 2 * len(record.paragraphs) + sentences
+    return special + _hotpotqa(record, tokenizer)
+
+
 def _wikihop(record: wikihop.Record, tokenizer: Tokenizer) -> int:
     # Sentences end at white space, where pieces end too.
     candidates = (candidate.strip() for candidate in record.candidates)
@@ -175,5 +182,6 @@ _WHOLE: dict[str, Callable[[Any, Tokenizer], int]] = {
     "imdb": _text,
     "hyperpartisan": _text,
     "coreference": _coreference,
+    "hotpotqa_longformer": _hotpotqa_longformer,
     "wikihop_longformer": _wikihop_longformer,
 }

@@ -25,6 +25,7 @@ NAMES = (
     "imdb",
     "hyperpartisan",
     "coreference",
+    "hotpotqa_longformer",
     "wikihop_longformer",
 )
 

@@ -3,13 +3,17 @@
 What is chosen from has a token before or behind it, whose row tells of it.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import sharding
+from etc_jax.layers.common import ACTIVATIONS, Dense
 from etc_jax.models.encoder import Encoder, EncoderConfig
 from etc_jax.models.encoder_heads import dropout_layer, out_layer
+from etc_jax.models.heads import HOTPOTQA_TYPES
 from etc_jax.ops import sequence
 
 
@@ -44,6 +48,77 @@ class EncoderForCandidates(nn.Module):
         x = rows_at(encoder(tokens, example_ids, **inputs), candidates)
         x = dropout_layer(c, self.deterministic)(x)
         return out_layer(c, 1, "candidate")(x)[..., 0]
+
+
+class EvidenceLogits(NamedTuple):
+    """Logits of an answer and of what supports it, float32.
+
+    Attributes:
+      paragraph: `[b, p]`, whether a paragraph has a supporting sentence.
+      sentence: `[b, s]`, whether a sentence supports the answer.
+      answer_type: `[b, 3]`: span, yes, no.
+      start: `[b, n]`, whether the answer begins at a token.
+      end: `[b, n]`, whether it ends there.
+    """
+
+    paragraph: jax.Array
+    sentence: jax.Array
+    answer_type: jax.Array
+    start: jax.Array
+    end: jax.Array
+
+
+class EncoderForEvidence(nn.Module):
+    """The encoder with an answer and what supports it: paragraphs and sentences.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(
+        self,
+        tokens: jax.Array,
+        example_ids: jax.Array,
+        paragraphs: jax.Array,
+        sentences: jax.Array,
+        **inputs,
+    ) -> EvidenceLogits:
+        """Looks for an answer and for evidence.
+
+        Args:
+          tokens: as of `Encoder`.
+          example_ids: likewise.
+          paragraphs: int `[b, p]`, places of their tokens; -1 for none.
+          sentences: int `[b, s]`, likewise.
+          **inputs: as of `Encoder`.
+
+        Returns:
+          Logits, without a meaning where there is no paragraph or sentence. The type is
+          read off the first token.
+        """
+        c = self.config
+        encoder = Encoder(c, self.deterministic, name="encoder")
+        x = dropout_layer(c, self.deterministic)(encoder(tokens, example_ids, **inputs))
+        span = out_layer(c, 2, "answer_span")(x)
+        return EvidenceLogits(
+            paragraph=self._head(rows_at(x, paragraphs), "paragraph", 1)[..., 0],
+            sentence=self._head(rows_at(x, sentences), "sentence", 1)[..., 0],
+            answer_type=self._head(x[:, 0], "type", HOTPOTQA_TYPES),
+            start=span[..., 0],
+            end=span[..., 1],
+        )
+
+    def _head(self, x: jax.Array, name: str, features: int) -> jax.Array:
+        """Two layers."""
+        c = self.config
+        sizes = ((c.embed_dim,), c.initializer_range, c.compute_dtype)
+        x = ACTIVATIONS[c.activation](Dense(*sizes, name=f"{name}_dense")(x))
+        return out_layer(c, features, f"{name}_out")(x)
 
 
 def rows_at(x: jax.Array, places: jax.Array) -> jax.Array:

@@ -150,13 +150,13 @@ class Hotpotqa(HeadFinetuning):
         spans = weights * (kind == _SPAN)
         return total, {
             **figures,
-            "answer_type_accuracy": _accuracy(outputs.answer_type, kind, weights),
+            "answer_type_accuracy": accuracy(outputs.answer_type, kind, weights),
             "span_accuracy": _span_accuracy(outputs.span, places, spans),
-            "support_f1": _support_f1(outputs.support, labels["support"], weights),
+            "support_f1": support_f1(outputs.support, labels["support"], weights),
         }
 
 
-def _accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array):
+def accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     """(right, all) of classes: `[b, c]`, `[b]`, `[b]`."""
     right = jnp.argmax(logits, axis=-1) == targets
     return jnp.sum(right * weights), jnp.sum(weights)
@@ -168,7 +168,7 @@ def _span_accuracy(logits: jax.Array, places: jax.Array, weights: jax.Array):
     return jnp.sum(right * weights), jnp.sum(weights)
 
 
-def _support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
+def support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     """(numerator, denominator) of F1 over the global tokens of a batch."""
     given = jax.nn.sigmoid(logits) >= _SUPPORT_THRESHOLD
     targets = targets > 0
@@ -199,7 +199,7 @@ class NaturalQuestions(HeadFinetuning):
             weights=weights,
         )
         figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
-        figures["answer_type_accuracy"] = _accuracy(outputs.answer_type, kind, weights)
+        figures["answer_type_accuracy"] = accuracy(outputs.answer_type, kind, weights)
         for name, ends in (("short", slice(0, 2)), ("long", slice(2, 4))):
             whole = weights * jnp.all(places[:, ends] > 0, axis=-1)
             figures[f"{name}_accuracy"] = _span_accuracy(

@@ -8,15 +8,20 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax.objectives import finetuning
+from tasks import hotpotqa_longformer, wikihop_longformer
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 
 
-def load(name, arg):
+def values_of(name, arg):
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    values = module.get_config(arg)
+    return module.get_config(arg)
+
+
+def load(name, arg):
+    values = values_of(name, arg)
     values.data.update(paths=("train",), held_back_paths=("dev",))
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/longformer"
@@ -32,6 +37,8 @@ def load(name, arg):
         ("longformer_classification", "hyperpartisan", "hyperpartisan", 0),
         ("longformer_coreference", "", "coreference", 0),
         ("longformer_coreference", "litbank", "coreference", 0),
+        ("longformer_hotpotqa", "", "hotpotqa_longformer", 5),
+        ("longformer_hotpotqa", "from_scratch", "hotpotqa_longformer", 5),
         ("longformer_wikihop", "", "wikihop_longformer", 4),
         ("longformer_wikihop", "from_scratch", "wikihop_longformer", 4),
     ],
@@ -57,6 +64,7 @@ def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task, added)
         ("longformer_classification", "hyperpartisan,short"),
         ("longformer_coreference", "short"),
         ("longformer_coreference", "litbank,short"),
+        ("longformer_hotpotqa", "short"),
         ("longformer_wikihop", "short"),
     ],
 )
@@ -67,3 +75,23 @@ def test_short_ones_are_small_and_start_from_nothing(name, arg):
     chosen = finetuning.find(config.model, config.objective)
     shapes = jax.eval_shape(chosen.init, jax.random.key(0))
     assert sum(x.size for x in jax.tree.leaves(shapes)) < 2.5e6
+
+
+def test_the_vocabulary_has_room_for_the_tokens_of_the_task():
+    for name, tokens in (
+        ("longformer_hotpotqa", hotpotqa_longformer.TOKENS),
+        ("longformer_wikihop", wikihop_longformer.TOKENS),
+    ):
+        text = (FOLDER / f"{name}.py").read_text()
+        assert f"--tokens='{','.join(tokens)}'" in text
+        assert load(name, "").model.vocab_size == 50_265 + len(tokens)
+        # The model that the vocabulary is of can be started from.
+        other = values_of("longformer_mlm", "short").model
+        other.update(vocab_size=other.vocab_size + len(tokens), logits_chunk_length=0)
+        assert values_of(name, "short").model.to_dict() == other.to_dict()
+
+
+def test_the_number_of_inputs_decides_the_steps():
+    assert load("longformer_wikihop", "").train.num_steps == 20_502
+    config = load("longformer_wikihop", "windows=64000")
+    assert config.train.num_steps == 30_000

@@ -1,14 +1,17 @@
 """Questions over several documents in one sequence: losses, figures, wrong inputs."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import structure
+from etc_jax import sharding, structure
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
+from etc_jax.models.encoder_multihop import EvidenceLogits
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives import finetuning
 
@@ -54,6 +57,25 @@ def wikihop(weights=(1, 1, 1)):
         **common(weights),
         "candidates": np.array(places, np.int32),
         "labels": {"candidate": np.array([1, 0, 3], np.int32)},
+    }
+
+
+STARTS, ENDS = [[5, 9, -1], [-1] * 3, [6, -1, -1]], [[6, 9, -1], [-1] * 3, [7, -1, -1]]
+
+
+def hotpotqa(weights=(1, 1, 1)):
+    labels = {
+        "relevant": [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]],
+        "support": [[0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]],
+        "answer_type": [0, 2, 0],
+        "starts": STARTS,
+        "ends": ENDS,
+    }
+    return {
+        **common(weights),
+        "paragraphs": np.array([[2, 4, -1, -1], [1, 2, 5, -1], [3, 4, -1, -1]]),
+        "sentences": np.array([[6, 8, -1, -1], [3, 4, 6, -1], [5, 7, 8, 9]]),
+        "labels": {name: np.array(x, np.int32) for name, x in labels.items()},
     }
 
 
@@ -112,7 +134,9 @@ def test_a_candidate_that_is_none_changes_nothing():
     assert a == pytest.approx(float(b), rel=1e-6)
 
 
-@pytest.mark.parametrize("name, make", [("wikihop_longformer", wikihop)])
+@pytest.mark.parametrize(
+    "name, make", [("wikihop_longformer", wikihop), ("hotpotqa_longformer", hotpotqa)]
+)
 def test_rows_of_weight_0_change_nothing(name, make):
     chosen = task(name)
     run, params = gradients(chosen), params_of(chosen)
@@ -142,6 +166,97 @@ def test_wrong_inputs_of_wikihop_are_named(change, message):
     assert message in said
 
 
-def test_models_of_another_kind_are_refused():
+@pytest.mark.parametrize("name", ["wikihop_longformer", "hotpotqa_longformer"])
+def test_models_of_another_kind_are_refused(name):
     with pytest.raises(ValueError, match="trains Encoder, not Etc"):
-        finetuning.find(EtcConfig(), ObjectiveConfig(name="wikihop_longformer"))
+        finetuning.find(EtcConfig(), ObjectiveConfig(name=name))
+
+
+# --- HotpotQA -------------------------------------------------------------------------
+
+
+def two_layers(params, name, rows):
+    """gelu between two maps, in float64."""
+    inner, outer = (
+        {k: np.asarray(x, np.float64) for k, x in params[f"{name}_{part}"].items()}
+        for part in ("dense", "out")
+    )
+    x = rows @ inner["kernel"] + inner["bias"]
+    x = x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    return x @ outer["kernel"] + outer["bias"]
+
+
+def log_sum(x):
+    return np.log(np.exp(x).sum())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_loss_of_evidence_is_the_sum_of_its_parts(model):
+    chosen, given = task("hotpotqa_longformer", model), hotpotqa(weights=(1, 1, 0))
+    params = params_of(chosen)
+    rows = rows_of(model, params, given)
+    want = dict.fromkeys(("paragraph", "support", "answer_type", "start", "end"), 0.0)
+    for b, (paragraphs, sentences, kind) in enumerate(
+        [([2, 4], [6, 8], 0), ([1, 2, 5], [3, 4, 6], 2)]
+    ):
+        for part, name, label, places in (
+            ("paragraph", "paragraph", "relevant", paragraphs),
+            ("support", "sentence", "support", sentences),
+        ):
+            logits = two_layers(params, name, rows[b, places])[:, 0]
+            p = 1 / (1 + np.exp(-logits))
+            right = given["labels"][label][b, : len(places)] > 0
+            want[part] -= np.log(np.where(right, p, 1 - p)).mean()
+        types = two_layers(params, "type", rows[b, 0])
+        want["answer_type"] += log_sum(types) - types[kind]
+    span = jax.tree.map(lambda x: np.asarray(x, np.float64), params["answer_span"])
+    # The second example is answered by "no".
+    logits = (rows[0] @ span["kernel"] + span["bias"])[:12]
+    for side, (name, places) in enumerate((("start", [5, 9]), ("end", [6, 9]))):
+        x = logits[:, side]
+        want[name] = log_sum(x) - log_sum(x[places])
+    loss, figures = chosen.loss(params, given, None, True)
+    total = sum(want.values()) - (want["start"] + want["end"]) / 2
+    np.testing.assert_allclose(loss, total / 2, rtol=1e-5)
+    for part, value in want.items():
+        np.testing.assert_allclose(figures[f"{part}_loss"][0], value, rtol=1e-5)
+    assert figures["start_loss"][1] == figures["span_accuracy"][1] == 1
+    assert figures["answer_type_accuracy"][1] == 2
+
+
+def test_figures_of_evidence_count_what_is_there():
+    chosen, given = task("hotpotqa_longformer"), hotpotqa()
+    g = given["sentences"].shape[1]
+    sure = {name: given["labels"][name] * 40.0 - 20 for name in ("relevant", "support")}
+    # Sentences that are none do not count, whatever is said of them.
+    sure["support"][given["sentences"] < 0] = 20.0
+    start, end = (
+        np.any(np.array(places)[:, :, None] == np.arange(N), axis=1) * 20.0
+        for places in (STARTS, ENDS)
+    )
+    types = np.eye(3)[given["labels"]["answer_type"]] * 20.0
+    outputs = EvidenceLogits(sure["relevant"], sure["support"], types, start, end)
+    total, figures = chosen.losses(outputs, given)
+    assert figures["support_f1"] == (8.0, 8.0) and sure["support"].shape == (B, g)
+    assert figures["span_accuracy"] == (2, 2)
+    assert figures["answer_type_accuracy"] == (3, 3)
+    # Of two places that are as likely, each has a half: together they are sure.
+    assert total < 1e-3
+
+
+@pytest.mark.parametrize("name", ["paragraphs", "sentences"])
+def test_wrong_inputs_of_hotpotqa_are_named(name):
+    chosen, given = task("hotpotqa_longformer"), hotpotqa()
+    assert list(chosen.wrong_inputs(given)) == []
+    [said] = chosen.wrong_inputs({**given, name: np.full((B, 4), N)})
+    assert f"{name} holds places 14 to 14, expected -1 for none" in said
+    del given[name]
+    [said] = chosen.wrong_inputs(given)
+    assert f"the batch lacks {name}" in said
+
+
+def test_every_parameter_has_its_place_on_a_mesh():
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=1), jax.devices()[:1])
+    for name in ("wikihop_longformer", "hotpotqa_longformer"):
+        shapes = jax.eval_shape(task(name).init, jax.random.key(0))
+        sharding.tree_shardings(shapes, mesh)

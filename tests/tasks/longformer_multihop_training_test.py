@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from multihop_samples import WIKIHOP, tokenizer_for
+from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models.encoder import LongformerConfig
@@ -101,3 +101,30 @@ def test_a_candidate_is_found_in_documents_far_behind_it():
     assert len(windows) == 16
     assert losses[0] > 1.0 and losses[-1] < 0.75, losses
     assert figures_of(chosen, data, windows, params) == {"accuracy": 1.0}
+
+
+def test_answers_and_evidence_are_found():
+    names = ("Ann Lee", "Norland", "Sudland", "York")
+    values = [
+        HOTPOT
+        | {
+            "_id": f"h{i}",
+            "question": "who owned it",
+            "answer": "yes" if i == 7 else names[i % 4],
+            "supporting_facts": [["mill", i % 2], ["film", 0]],
+            "context": [
+                ["ton", ["it is a town.", "in a country."]],
+                ["mill", ["it burned.", "it stands."][:: 1 - 2 * (i % 2)]],
+                ["film", [f"{names[i % 4]} owned it.", "it is old."]],
+            ],
+        }
+        for i in range(8)
+    ]
+    values[7]["question"] = "is it old"
+    chosen, data, windows, params, losses = trained(
+        "hotpotqa_longformer", values, Sizes(60, 24), steps=100, rate=0.02
+    )
+    assert len(windows) == 8 and not any(w.unusable for w in windows)
+    assert losses[0] > 5.0 and losses[-1] < 0.05, losses
+    figures = figures_of(chosen, data, windows, params)
+    assert figures["joint_em"] == 1.0

@@ -73,7 +73,8 @@ def made_up(tmp_path_factory):
     stories = synthetic_coreference.records(40, seed=1)
     path = synthetic_coreference.write_release(folder, stories, split="train")
     # Other inputs of the same files.
-    files["wikihop_longformer"] = files["wikihop"]
+    for name in ("hotpotqa", "wikihop"):
+        files[f"{name}_longformer"] = files[name]
     return {**files, "coreference": path}
 
 

@@ -34,6 +34,7 @@ SYNTHETIC = {
     "openkp": synthetic_openkp,
     "triviaqa": synthetic_triviaqa,
     "imdb": synthetic_imdb,
+    "hotpotqa_longformer": synthetic_hotpotqa,
     "wikihop_longformer": synthetic_wikihop,
 }
 # Nothing of a made-up record is cut off.

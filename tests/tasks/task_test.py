@@ -20,6 +20,7 @@ from tasks import (
     classification,
     coreference,
     hotpotqa,
+    hotpotqa_longformer,
     natural_questions,
     openkp,
     task,
@@ -45,6 +46,7 @@ VALUES = {
     "imdb": {**classification_samples.REVIEW, "label": 1},
     "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
     "coreference": coreference_samples.VALUE,
+    "hotpotqa_longformer": HOTPOT,
     "wikihop_longformer": WIKIHOP,
 }
 ID = {
@@ -56,6 +58,7 @@ ID = {
     "imdb": "id",
     "hyperpartisan": "id",
     "coreference": "doc_key",
+    "hotpotqa_longformer": "_id",
     "wikihop_longformer": "id",
 }
 GOLD = {
@@ -67,6 +70,7 @@ GOLD = {
     "imdb": "label",
     "hyperpartisan": "label",
     "coreference": "clusters",
+    "hotpotqa_longformer": "answer",
     "wikihop_longformer": "answer",
 }
 
@@ -77,6 +81,7 @@ OTHERS = {
     "imdb": classification,
     "hyperpartisan": classification,
     "coreference": coreference,
+    "hotpotqa_longformer": hotpotqa_longformer,
     "wikihop_longformer": wikihop_longformer,
 }
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
