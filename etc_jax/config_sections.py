@@ -35,7 +35,8 @@ class ObjectiveConfig:
 
     Attributes:
       name: "mlm_cpc", pre-training (paper, section 3.5); the name of a task,
-        fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop";
+        fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop",
+        or one of `objectives/encoder_finetuning.py` and `encoder_multihop.py`;
         "causal_lm", a language model; "masked_lm", masked tokens of a flat sequence.
       mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
       similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has

@@ -10,7 +10,7 @@ et al. 2020, appendix on question answering).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -180,7 +180,11 @@ class _Layout:
         return len(self.ids) - 1
 
     def add_paragraph(
-        self, number: int, title: Pieces, sentences: Sequence[Pieces], added
+        self,
+        number: int,
+        title: Pieces,
+        sentences: Sequence[Pieces],
+        added: Mapping[str, int],
     ) -> None:
         """Adds a title and its sentences, those that fit."""
         if not self.fits(2 + len(title), 1):
@@ -265,7 +269,9 @@ def _labels(
     }, unusable
 
 
-def _occurrences(layout: _Layout, answer: str, units) -> list[Span]:
+def _occurrences(
+    layout: _Layout, answer: str, units: Collection[tuple[int, int]]
+) -> list[Span]:
     """(first, last) token of each place of an answer in some units, in order."""
     found = []
     for unit, (pieces, before) in zip(layout.units, layout.pieces, strict=True):
