@@ -73,10 +73,11 @@ class Study:
         return task_lib.find(self.args.task)
 
     def options(self, row: str) -> dict[str, Any]:
-        """How inputs are made, and what the objective is told of it."""
+        """How inputs are made, as far as the objective is told of it."""
         if self.task.name != "coreference":
             return {}
         found = {"singletons": self.args.singletons}
+        found["span_tokens"] = self.args.span_tokens
         if row == "cut":
             found["part_length"] = self.args.short_length
         return found
@@ -109,8 +110,11 @@ class Study:
           row: of `ROWS`.
           part: "train" or "held_back".
         """
+        options = self.options(row)
+        if options:
+            options["candidates"] = self.args.candidates
         return prepare.prepare(
-            self.task.with_options(self.options(row)),
+            self.task.with_options(options),
             self.files(part),
             open_tokenizer(self.args.bert),
             self.folder / f"{part}_{row}",
@@ -224,6 +228,8 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add("--short_length", type=int, default=512, help="tokens of row cut")
     add("--window", type=int, default=512, help="of row long, both sides together")
     add("--singletons", action="store_true", help="of coreference, as in LitBank")
+    add("--span_tokens", type=int, default=30, help="of the longest mention")
+    add("--candidates", type=int, default=49_152, help="room for spans of a text")
     add("--steps", type=int, default=150, help="of a run")
     add("--batch_size", type=int, default=16)
     add("--learning_rate", type=float, default=1e-4)
