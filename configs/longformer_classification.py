@@ -23,7 +23,7 @@ guess within what is usual. Variants:
 
     imdb            25,000 reviews, 2 epochs
     hyperpartisan   516 articles, 15 epochs
-    short           2 layers of 64 for 512 tokens, windows of 64, without a model to
+    short           4 layers of 128 for 512 tokens, windows of 64, without a model to
                     start from, to see that everything works
 """
 
@@ -31,7 +31,6 @@ import dataclasses
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models.encoder_config import LongformerConfig
 
 IMDB = recipes.Finetuning(
     "imdb", num_examples=25_000, epochs=2, batch_size=32, learning_rate=3e-5
@@ -42,34 +41,17 @@ SETTINGS = {
         IMDB, task="hyperpartisan", num_examples=516, epochs=15
     ),
 }
-SHORT = {
-    "vocab_size": 8192,
-    "embed_dim": 64,
-    "num_layers": 2,
-    "num_heads": 2,
-    "mlp_dim": 128,
-    "max_length": 512,
-    "attention_window": (64,),
-}
 
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     chosen = config_lib.variants(arg, tuple(SETTINGS), flags=("short",))
     name = next((n for n in SETTINGS if n in chosen), "imdb")
-    short = "short" in chosen
-    large = {"dtype": "bfloat16", "remat_policy": "attention"}
-    model = LongformerConfig(**(SHORT if short else large))
-    config = SETTINGS[name].config(
-        model, long_length=model.max_length, global_length=1, family="longformer"
+    return recipes.longformer(
+        SETTINGS[name],
+        chosen,
+        global_length=1,
+        short_global_length=1,
+        best_metric="accuracy",
+        short_steps=200,
     )
-    config.optimizer.weight_decay = 0.01
-    config.checkpoint.update(best_metric="accuracy", best_is="highest")
-    if short:
-        config.optimizer.learning_rate = 1e-3
-        config.schedule.warmup_steps = 20
-        config.train.update(
-            num_steps=200, batch_size=16, log_every_steps=20, eval_every_steps=100
-        )
-        config.checkpoint.update(every_steps=100, init_from_only=())
-    return config

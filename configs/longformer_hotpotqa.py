@@ -40,10 +40,7 @@ how they weighed the parts of the loss is not told, and here they are summed.
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models.encoder_config import LongformerConfig
 
-# RoBERTa's, and [q] [/q] <t> </t> [s].
-VOCAB_SIZE = 50_265 + 5
 SETTING = recipes.Finetuning(
     "hotpotqa_longformer",
     num_examples=90_447,
@@ -51,39 +48,16 @@ SETTING = recipes.Finetuning(
     batch_size=32,
     learning_rate=5e-5,
 )
-SHORT = {
-    "vocab_size": 8192 + 5,
-    "embed_dim": 128,
-    "num_layers": 4,
-    "num_heads": 4,
-    "mlp_dim": 256,
-    "max_length": 512,
-    "attention_window": (64,),
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-}
-LARGE = {
-    "vocab_size": VOCAB_SIZE,
-    "dtype": "bfloat16",
-    "remat_policy": "attention",
-}
 
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
-    chosen = config_lib.variants(arg, flags=("short", "from_scratch"))
-    short = "short" in chosen
-    model = LongformerConfig(**(SHORT if short else LARGE))
-    config = SETTING.config(
-        model,
-        long_length=model.max_length,
-        global_length=128 if short else 256,
-        family="longformer",
+    return recipes.longformer(
+        SETTING,
+        config_lib.variants(arg, flags=("short", "from_scratch")),
+        global_length=256,
+        short_global_length=128,
+        best_metric="loss",
+        short_steps=2000,
+        added_tokens=5,
     )
-    config.optimizer.weight_decay = 0.01
-    config.checkpoint.update(best_metric="loss", best_is="lowest")
-    if short:
-        recipes.scale_down(config, num_steps=2000)
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config

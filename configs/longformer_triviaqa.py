@@ -30,40 +30,21 @@ of the authors' runs, unchecked.
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models.encoder_config import LongformerConfig
 
 SETTING = recipes.Finetuning(
     "triviaqa", num_examples=61_888, epochs=5, batch_size=32, learning_rate=3e-5
 )
-SHORT = {
-    "vocab_size": 8192,
-    "embed_dim": 128,
-    "num_layers": 4,
-    "num_heads": 4,
-    "mlp_dim": 512,
-    "max_length": 512,
-    "attention_window": (64,),
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-}
+SHORT = recipes.SHORT_LONGFORMER | {"mlp_dim": 512}
 
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
-    chosen = config_lib.variants(arg, flags=("short", "from_scratch"))
-    short = "short" in chosen
-    large = {"dtype": "bfloat16", "remat_policy": "attention"}
-    model = LongformerConfig(**(SHORT if short else large))
-    config = SETTING.config(
-        model,
-        long_length=model.max_length,
-        global_length=32 if short else 128,
-        family="longformer",
+    return recipes.longformer(
+        SETTING,
+        config_lib.variants(arg, flags=("short", "from_scratch")),
+        global_length=128,
+        short_global_length=32,
+        best_metric="span_accuracy",
+        short_steps=1000,
+        short_model=SHORT,
     )
-    config.optimizer.weight_decay = 0.01
-    config.checkpoint.update(best_metric="span_accuracy", best_is="highest")
-    if short:
-        recipes.scale_down(config, num_steps=1000)
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config

@@ -41,10 +41,7 @@ learnt input by input; in the paper its rows are averaged in training too.
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models.encoder_config import LongformerConfig
 
-# RoBERTa's, and [q] [/q] [ent] [/ent].
-VOCAB_SIZE = 50_265 + 4
 SETTING = recipes.Finetuning(
     "wikihop_longformer",
     num_examples=43_738,
@@ -52,40 +49,17 @@ SETTING = recipes.Finetuning(
     batch_size=32,
     learning_rate=3e-5,
 )
-SHORT = {
-    "vocab_size": 8192 + 4,
-    "embed_dim": 128,
-    "num_layers": 4,
-    "num_heads": 4,
-    "mlp_dim": 256,
-    "max_length": 512,
-    "attention_window": (64,),
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-}
-LARGE = {
-    "vocab_size": VOCAB_SIZE,
-    "dtype": "bfloat16",
-    "remat_policy": "attention",
-}
 
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     names, setting = recipes.given_windows(arg, SETTING)
-    chosen = config_lib.variants(names, flags=("short", "from_scratch"))
-    short = "short" in chosen
-    model = LongformerConfig(**(SHORT if short else LARGE))
-    config = setting.config(
-        model,
-        long_length=model.max_length,
-        global_length=128 if short else 512,
-        family="longformer",
+    return recipes.longformer(
+        setting,
+        config_lib.variants(names, flags=("short", "from_scratch")),
+        global_length=512,
+        short_global_length=128,
+        best_metric="accuracy",
+        short_steps=2000,
+        added_tokens=4,
     )
-    config.optimizer.weight_decay = 0.01
-    config.checkpoint.update(best_metric="accuracy", best_is="highest")
-    if short:
-        recipes.scale_down(config, num_steps=2000)
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config

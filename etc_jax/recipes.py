@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import ml_collections
 
 from etc_jax import config as config_lib
+from etc_jax.models.encoder_config import LongformerConfig
 
 # Of the updates; the official code's default.
 WARMUP_SHARE = 0.1
@@ -105,6 +106,64 @@ def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
         eval_every_steps=num_steps // 4,
     )
     config.checkpoint.update(every_steps=num_steps // 4, init_from_only=())
+
+
+# A Longformer for a laptop, that of `configs/longformer_mlm.py:short`.
+SHORT_LONGFORMER = {
+    "vocab_size": 8192,
+    "embed_dim": 128,
+    "num_layers": 4,
+    "num_heads": 4,
+    "mlp_dim": 256,
+    "max_length": 512,
+    "attention_window": (64,),
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+}
+_LONGFORMER = {"dtype": "bfloat16", "remat_policy": "attention"}
+
+
+def longformer(
+    setting: Finetuning,
+    chosen: Collection[str],
+    *,
+    global_length: int,
+    short_global_length: int,
+    best_metric: str,
+    short_steps: int,
+    added_tokens: int = 0,
+    short_model: Mapping[str, Any] = SHORT_LONGFORMER,
+) -> ml_collections.ConfigDict:
+    """The config of a Longformer on a task: longformer-base-4096, or a short one.
+
+    Args:
+      setting: of the task.
+      chosen: variants; those that are read are "short" and "from_scratch".
+      global_length: places of global tokens.
+      short_global_length: the same of the short one.
+      best_metric: that the best checkpoint is kept by: "loss", or one that is best when
+        it is highest.
+      short_steps: of the short one.
+      added_tokens: by which the vocabulary grew.
+      short_model: fields of the short one's `LongformerConfig`.
+    """
+    short = "short" in chosen
+    model = LongformerConfig(**(short_model if short else _LONGFORMER))
+    model = dataclasses.replace(model, vocab_size=model.vocab_size + added_tokens)
+    config = setting.config(
+        model,
+        long_length=model.max_length,
+        global_length=short_global_length if short else global_length,
+        family="longformer",
+    )
+    config.optimizer.weight_decay = 0.01
+    best_is = "lowest" if best_metric == "loss" else "highest"
+    config.checkpoint.update(best_metric=best_metric, best_is=best_is)
+    if short:
+        scale_down(config, num_steps=short_steps)
+    if "from_scratch" in chosen:
+        config.checkpoint.init_from_only = ()
+    return config
 
 
 def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:

@@ -120,7 +120,7 @@ ALLOWED = {
     "config_fields": BASE,
     "config_sections": BASE | {"config_fields"},
     "config": CONFIG,
-    "recipes": {"config"},
+    "recipes": MODELS | {"config", "models"},
     "data": BASE | {"structure"},
     "training": TRAINING,
     "objectives": OBJECTIVES,
