@@ -48,8 +48,6 @@ SIZES = {
     "dropout_rate": 0.0,
     "attention_dropout_rate": 0.0,
 }
-# Tokens of a step, whatever the length.
-TOKENS = 4096
 KINDS = ("copy", "new")
 # Ids of bytes, and those of what is masked and filled up with.
 BYTES = 320
@@ -110,15 +108,17 @@ def config_of(
     return finetuning_runs.changed(config, changes)
 
 
-def _lengths(length: int, steps: int, warmup: int) -> dict[str, dict[str, Any]]:
-    """Sections of a run at a length."""
+def _lengths(
+    args: argparse.Namespace, length: int, steps: int, warmup: int
+) -> dict[str, dict[str, Any]]:
+    """Sections of a run at a length, with as many tokens a step at every length."""
     return {
         "model": {"max_length": length},
         "data": {"long_length": length},
         "schedule": {"name": "linear", "warmup_steps": warmup},
         "train": {
             "num_steps": steps,
-            "batch_size": max(1, TOKENS // length),
+            "batch_size": max(1, args.tokens // length),
             "eval_every_steps": steps,
         },
     }
@@ -157,14 +157,14 @@ def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
       RunError: see `finetuning_runs.train`.
     """
     folder = args.workdir / f"seed{seed}"
-    sections = _lengths(args.short_length, args.steps, args.steps // 10)
+    sections = _lengths(args, args.short_length, args.steps, args.steps // 10)
     short = config_of(args, "roberta", seed, changes, **sections)
     cpu_secs = finetuning_runs.train(short, folder / "short").cpu_secs
     params = jax.tree.map(np.asarray, read_params(folder / "short").params)
     aside = folder / "evaluation"
     before, entropy = evaluate(short, aside, params)
     length = TIMES * args.short_length
-    sections = _lengths(length, args.more_steps, 0)
+    sections = _lengths(args, length, args.more_steps, 0)
     start, later = {}, {}
     for kind in KINDS:
         asked = Extension("longformer", length, args.window, positions=kind, seed=seed)
@@ -224,6 +224,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add("--seeds", type=report.integers, default=(0, 1, 2))
     add("--steps", type=int, default=2000, help="of the short model")
     add("--more_steps", type=int, default=200, help="of the long one")
+    add("--tokens", type=int, default=4096, help="of a step, at every length")
     add("--short_length", type=int, default=SHORT_LENGTH)
     add("--window", type=int, default=WINDOW)
     add("--vocab_size", type=int, default=4096, help="of the tokens of text")
@@ -243,7 +244,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
     args, changes = _parse(argv)
     args.workdir = args.workdir.absolute()
-    about = {"steps": args.steps, "more_steps": args.more_steps, "source": args.source}
+    names = ("source", "tokens", "steps", "more_steps", "short_length", "window")
+    about = {name: getattr(args, name) for name in names}
     about["options"] = list(changes)
     return report.collect(
         "benchmarks.position_extension",
