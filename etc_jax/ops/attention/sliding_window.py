@@ -143,9 +143,7 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
     b, n = example_ids.shape
     place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
     if globals_ is None:
-        none = jnp.zeros((b, 0), jnp.int32)
-        tokens = Tokens(example_ids, place, jnp.zeros((b, n), bool))
-        return tokens, Tokens(none, none, none > 0)
+        return Tokens(example_ids, place, jnp.zeros((b, n), bool)), _no_tokens(b)
     index = globals_.index.astype(jnp.int32)
     example = jnp.take_along_axis(example_ids, jnp.maximum(index, 0), axis=1)
     example = jnp.where(index >= 0, example, 0)
@@ -158,6 +156,11 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
         Tokens(example_ids, place, is_global),
         Tokens(example, index, jnp.ones_like(index, bool)),
     )
+
+
+def _no_tokens(b: int) -> Tokens:
+    none = jnp.zeros((b, 0), jnp.int32)
+    return Tokens(none, none, none > 0)
 
 
 def _rows_at(x: Array, index: Array, axis_name: str | None) -> Array:
@@ -311,10 +314,25 @@ def _split(axis_name: str, arrays, options) -> Array:
     in_specs = (long, long, long, global_specs, long, everywhere, everywhere)
     radius, steps, causal, dropout, sizes = options
 
-    def body(*args):
-        *arrays, rng = args
+    if globals_ is None:
+        # Made inside: XLA of jax 0.11 ends the process at arrays without elements here.
+        side = None
+
+    def body(query, key, value, globals_, tokens, side, side_rows, rng):
         return _attend(
-            *arrays, radius, steps, causal, dropout._replace(rng=rng), sizes, place
+            query,
+            key,
+            value,
+            globals_,
+            tokens,
+            _no_tokens(len(query)) if side is None else side,
+            side_rows,
+            radius,
+            steps,
+            causal,
+            dropout._replace(rng=rng),
+            sizes,
+            place,
         )
 
     body = sequence.split(body, axis_name, (*in_specs, everywhere), long)
