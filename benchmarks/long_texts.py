@@ -30,7 +30,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks import finetuning_runs, report
+from benchmarks import finetuning_runs, report, rows
 from benchmarks.rows import Run
 from etc_jax import config as config_lib
 from etc_jax import recipes
@@ -165,21 +165,15 @@ class Study:
         """Trains and scores, unless that was done before.
 
         Raises:
-          RunError: see `finetuning_runs.train` and `official_scores`.
+          RunError: see `rows.train_and_score`.
         """
-        made = self.config(row, seed)
-        folder = self.folder / f"{row}_seed{seed}"
-        spent = finetuning_runs.train(made, folder)
-        scores = finetuning_runs.official_scores(
-            folder, folder / "evaluation", *self.files("held_back")
+        return rows.train_and_score(
+            self.config(row, seed),
+            self.folder / f"{row}_seed{seed}",
+            *self.files("held_back"),
+            row=row,
+            figure=_FIGURES.get(self.task.name, "accuracy"),
         )
-        figure = _FIGURES.get(self.task.name, "accuracy")
-        curve = tuple(
-            (line["step"], 100 * line[figure])
-            for line in finetuning_runs.evaluations(folder)
-        )
-        percent = {name: 100 * share for name, share in scores.items()}
-        return Run(row, seed, percent, curve, spent)
 
     def runs(self) -> Iterator[Run]:
         """All that are asked for, seed by seed."""

@@ -124,8 +124,7 @@ def config(
 def train_and_score(
     made: Config,
     folder: pathlib.Path,
-    records: pathlib.Path,
-    *,
+    *records: str | pathlib.Path,
     row: str,
     figure: str,
     threshold: float | None = None,
@@ -136,7 +135,7 @@ def train_and_score(
     Args:
       made: its config.
       folder: of the run.
-      records: official ones, held back.
+      *records: files of official ones, held back.
       row: its name.
       figure: of the evaluations during training.
       threshold: of decoding; None: the best one, where there is a choice.
@@ -147,7 +146,7 @@ def train_and_score(
     """
     spent = finetuning_runs.train(made, folder)
     scores = finetuning_runs.official_scores(
-        folder, folder / "evaluation", records, threshold=threshold
+        folder, folder / "evaluation", *records, threshold=threshold
     )
     curve = tuple(
         (line["step"], 100 * line[figure])

@@ -58,8 +58,6 @@ def make_task(
         parse=parse,
         features=features,
         inputs=model_inputs,
-        settings=(None,),
-        setting=None,
         measure=measure,
         decode=decode_each,
         no_answer=NO_LABEL,

@@ -121,8 +121,6 @@ class Task:
     parse: Callable[[Any, Note], Any]
     features: Callable[..., list[Window]]
     inputs: Callable[[Sequence[Window]], dict[str, Any]]
-    settings: tuple[Setting, ...]
-    setting: Setting
     measure: str
     decode: Callable[[Any, Sequence[Window], Sequence[Setting]], list[list[Decoded]]]
     no_answer: Prediction
@@ -130,6 +128,8 @@ class Task:
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
+    settings: tuple[Setting, ...] = (None,)
+    setting: Setting = None
     options: InputOptions = InputOptions()
     drawn_by: tuple[str, ...] = ()
     pool: Callable[[Sequence[Decoded]], Prediction] = only
