@@ -18,7 +18,7 @@ import numpy as np
 from etc_jax.data.tokenizer_base import Tokenizer
 from tasks.multihop import Sizes
 from tasks.offsets import encode
-from tasks.one_sequence import SequenceWindow, parts_of
+from tasks.one_sequence import SequenceWindow, parts_of, refuse_quirks
 from tasks.records import BadRecordError
 
 SIZES = Sizes(long_length=4096, global_length=1)
@@ -81,11 +81,7 @@ def features(
       ValueError: if the sequence has no room for one, the tokenizer lacks a special
         token, or quirks are asked for.
     """
-    if official_quirks:
-        raise ValueError(
-            "there are no official inputs of texts to be classified: leave "
-            "official_quirks out"
-        )
+    refuse_quirks("a text to be classified", official_quirks)
     room = sizes.long_length - _NUM_SPECIAL
     if room < 1:
         raise ValueError(

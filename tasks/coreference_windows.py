@@ -21,7 +21,7 @@ from tasks import coreference_features
 from tasks.coreference_features import Candidates, Document
 from tasks.coreference_records import Record
 from tasks.multihop import Sizes
-from tasks.one_sequence import GLOBAL_PLACES, SequenceWindow, parts_of
+from tasks.one_sequence import GLOBAL_PLACES, SequenceWindow, parts_of, refuse_quirks
 from tasks.records import BadRecordError
 from tasks.task import InputOptions
 
@@ -114,10 +114,7 @@ def features(
       ValueError: if the sequence is not a number of whole parts, the tokenizer lacks a
         special token, or quirks are asked for.
     """
-    if official_quirks:
-        raise ValueError(
-            "coreference has no official inputs to follow: leave official_quirks out"
-        )
+    refuse_quirks("coreference", official_quirks)
     length = options.part_length or sizes.long_length
     if sizes.long_length % length:
         raise ValueError(

@@ -23,7 +23,13 @@ from tasks.hotpotqa_features import SPAN, WORDS, Span, find_answer, texts_of
 from tasks.hotpotqa_records import Record, existing_support
 from tasks.multihop import Sizes
 from tasks.offsets import Pieces, encode
-from tasks.one_sequence import GLOBAL_PLACES, SequenceWindow, filled, parts_of
+from tasks.one_sequence import (
+    GLOBAL_PLACES,
+    SequenceWindow,
+    filled,
+    parts_of,
+    refuse_quirks,
+)
 from tasks.records import BadRecordError
 
 SIZES = Sizes(long_length=4096, global_length=256)
@@ -113,11 +119,7 @@ def features(
       BadRecordError: if the question alone does not fit, or no text is left.
       ValueError: if the tokenizer lacks a token, or quirks are asked for.
     """
-    if official_quirks:
-        raise ValueError(
-            "hotpotqa_longformer has no official inputs to follow: leave "
-            "official_quirks out"
-        )
+    refuse_quirks("hotpotqa_longformer", official_quirks)
     added = added_ids(tokenizer, TOKENS, "hotpotqa_longformer")
     pieces = iter(encode(tokenizer, list(texts_of(record))))
     layout = _Layout(sizes)

@@ -20,7 +20,13 @@ from etc_jax.data.window_fields import Placed
 from etc_jax.scoring.triviaqa import normalize
 from tasks.multihop import Sizes
 from tasks.offsets import Pieces, encode
-from tasks.one_sequence import GLOBAL_PLACES, SequenceWindow, filled, parts_of
+from tasks.one_sequence import (
+    GLOBAL_PLACES,
+    SequenceWindow,
+    filled,
+    parts_of,
+    refuse_quirks,
+)
 from tasks.records import BadRecordError
 from tasks.triviaqa_names import Names, Span, words_of
 from tasks.triviaqa_records import Record
@@ -86,10 +92,7 @@ def features(
         room, or the documents have no token.
       ValueError: if the tokenizer lacks a special token, or quirks are asked for.
     """
-    if official_quirks:
-        raise ValueError(
-            "triviaqa has no official inputs to follow: leave official_quirks out"
-        )
+    refuse_quirks("triviaqa", official_quirks)
     sep = tokenizer.special_id("sep")
     question = _pieces(tokenizer, record.question).ids
     separators = [sep] * tokenizer.special.pair_separators

@@ -23,7 +23,13 @@ from etc_jax.data.window_fields import Placed
 from tasks.added_tokens import added_ids
 from tasks.multihop import Sizes
 from tasks.offsets import encode
-from tasks.one_sequence import GLOBAL_PLACES, SequenceWindow, filled, parts_of
+from tasks.one_sequence import (
+    GLOBAL_PLACES,
+    SequenceWindow,
+    filled,
+    parts_of,
+    refuse_quirks,
+)
 from tasks.records import BadRecordError
 from tasks.wikihop_records import Record
 
@@ -69,11 +75,7 @@ def features(
         leave no room, a candidate has none, or the documents have none.
       ValueError: if the tokenizer lacks a token, or quirks are asked for.
     """
-    if official_quirks:
-        raise ValueError(
-            "wikihop_longformer has no official inputs to follow: leave "
-            "official_quirks out"
-        )
+    refuse_quirks("wikihop_longformer", official_quirks)
     added = added_ids(tokenizer, TOKENS, "wikihop_longformer")
     texts = [record.query, *record.candidates, *record.documents]
     pieces = [p.ids for p in encode(tokenizer, [" ".join(t.split()) for t in texts])]
