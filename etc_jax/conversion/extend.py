@@ -87,8 +87,10 @@ def _check(config: EncoderConfig, asked: Extension) -> None:
             "already; ask for as many or more"
         )
     for name, readers in _READERS.items():
-        if getattr(asked, name) not in (None, False) and asked.to not in readers:
+        value = getattr(asked, name)
+        # Not `in`: 0 is asked for, and equals False.
+        given = value is not None and value is not False
+        if given and asked.to not in readers:
             raise ValueError(
-                f"{name} is {getattr(asked, name)}, which is not asked of a {asked.to};"
-                " leave it out"
+                f"{name} is {value}, which is not asked of a {asked.to}; leave it out"
             )

@@ -200,6 +200,7 @@ def test_the_head_of_the_next_sentence_is_told_where_it_has_no_place():
         (Extension("big_bird", 32, 8), "window is 8, which is not asked of a big_bird"),
         (Extension("etc", 32, block_size=8), "block_size is 8, which is not asked"),
         (Extension("longformer", 32, num_globals=2), "num_globals is 2, which is not"),
+        (Extension("longformer", 32, num_globals=0), "num_globals is 0, which is not"),
         (
             Extension("big_bird", 32, num_globals=33),
             "num_globals is 33; expected",
