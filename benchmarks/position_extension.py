@@ -11,6 +11,9 @@ of the masked tokens themselves, which a model has that knows no more than how o
 each one comes. The paper's finding of the base model (Beltagy et al. 2020, table 5), in
 bits a token: 10.3 with random positions, 1.96 with copied ones, 1.85 for RoBERTa.
 
+The RoBERTa begins as one that sees --near_window tokens around each (--near_steps):
+among 128 a small model takes millions of tokens to find that the next one tells most.
+
 Runs that are finished are not trained again. Arguments of the form --config.A.B=VALUE
 go to all runs.
 """
@@ -47,8 +50,16 @@ SIZES = {
     "mlp_dim": 512,
     "dropout_rate": 0.0,
     "attention_dropout_rate": 0.0,
+    "initializer_range": 0.05,
 }
 KINDS = ("copy", "new")
+# Learning rates: of a model that sees little, and of what is made of it.
+NEAR_RATE, RATE = 3e-3, 1e-3
+# What a RoBERTa has not of a Longformer's parameters.
+_GLOBAL = tuple(
+    f"encoder/stack/layers/period/layer_0/attention/{kind}_global"
+    for kind in ("query", "key", "value")
+)
 # Ids of bytes, and those of what is masked and filled up with.
 BYTES = 320
 
@@ -100,7 +111,9 @@ def config_of(
         vocab_size=vocab_size,
     )
     config.model.vocab_size = vocab_size
-    config.optimizer.update(learning_rate=1e-3, b2=0.98, weight_decay=0.01)
+    config.optimizer.update(
+        learning_rate=RATE, b2=0.98, weight_decay=0.01, clip_norm=1.0
+    )
     config.train.update(seed=seed, log_every_steps=50)
     config.checkpoint.update(keep=1)
     for section, fields in sections.items():
@@ -150,6 +163,21 @@ def evaluate(
     return total / weight, float(-(shares * np.log(shares)).sum())
 
 
+def _train_short(
+    seed: int, args: argparse.Namespace, changes: Sequence[str], folder: pathlib.Path
+) -> tuple[config_lib.Config, float]:
+    """(config, CPU seconds) of the short model, which is trained in two parts."""
+    sections = _lengths(args, args.short_length, args.near_steps, args.near_steps // 10)
+    sections["model"]["attention_window"] = (args.near_window,)
+    rate = {"learning_rate": NEAR_RATE}
+    near = config_of(args, "longformer", seed, changes, optimizer=rate, **sections)
+    cpu_secs = finetuning_runs.train(near, folder / "near").cpu_secs
+    sections = _lengths(args, args.short_length, args.steps, args.steps // 10)
+    init = {"init_from": str(folder / "near"), "init_from_partial": _GLOBAL}
+    short = config_of(args, "roberta", seed, changes, checkpoint=init, **sections)
+    return short, cpu_secs + finetuning_runs.train(short, folder / "short").cpu_secs
+
+
 def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
     """Trains, unless that was done before, extends and trains on.
 
@@ -157,14 +185,13 @@ def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
       RunError: see `finetuning_runs.train`.
     """
     folder = args.workdir / f"seed{seed}"
-    sections = _lengths(args, args.short_length, args.steps, args.steps // 10)
-    short = config_of(args, "roberta", seed, changes, **sections)
-    cpu_secs = finetuning_runs.train(short, folder / "short").cpu_secs
+    short, cpu_secs = _train_short(seed, args, changes, folder)
     params = jax.tree.map(np.asarray, read_params(folder / "short").params)
     aside = folder / "evaluation"
     before, entropy = evaluate(short, aside, params)
     length = TIMES * args.short_length
     sections = _lengths(args, length, args.more_steps, 0)
+    sections["model"]["attention_window"] = (args.window,)
     start, later = {}, {}
     for kind in KINDS:
         asked = Extension("longformer", length, args.window, positions=kind, seed=seed)
@@ -175,10 +202,10 @@ def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
         # Bytes have none.
         files = {TOKENIZER: tokenizer.read_bytes()} if tokenizer.is_file() else {}
         native.save(model, made.params, made.config, about, files=files, overwrite=True)
-        window = {"model": {**sections["model"], "attention_window": (args.window,)}}
-        init = {"checkpoint": {"init_from": str(model), "keep": 1}}
-        more = {**sections, **window, **init}
-        config = config_of(args, "longformer", seed, changes, **more)
+        init = {"init_from": str(model)}
+        config = config_of(
+            args, "longformer", seed, changes, checkpoint=init, **sections
+        )
         start[kind] = evaluate(config, aside, made.params)[0]
         cpu_secs += finetuning_runs.train(config, folder / kind).cpu_secs
         trained = jax.tree.map(np.asarray, read_params(folder / kind).params)
@@ -222,9 +249,13 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         help="JSONL with a field text, in tokens of its own, or files as they are",
     )
     add("--seeds", type=report.integers, default=(0, 1, 2))
-    add("--steps", type=int, default=2000, help="of the short model")
+    add(
+        "--near_steps", type=int, default=1500, help="of the short model, seeing little"
+    )
+    add("--near_window", type=int, default=8, help="tokens, both sides together")
+    add("--steps", type=int, default=1000, help="of the short model, seeing all")
     add("--more_steps", type=int, default=200, help="of the long one")
-    add("--tokens", type=int, default=4096, help="of a step, at every length")
+    add("--tokens", type=int, default=2048, help="of a step, at every length")
     add("--short_length", type=int, default=SHORT_LENGTH)
     add("--window", type=int, default=WINDOW)
     add("--vocab_size", type=int, default=4096, help="of the tokens of text")
@@ -244,7 +275,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
     args, changes = _parse(argv)
     args.workdir = args.workdir.absolute()
-    names = ("source", "tokens", "steps", "more_steps", "short_length", "window")
+    names = ("source", "tokens", "near_steps", "near_window", "steps")
+    names += ("more_steps", "short_length", "window")
     about = {name: getattr(args, name) for name in names}
     about["options"] = list(changes)
     return report.collect(

@@ -28,7 +28,14 @@ def argv(tmp_path):
         f"--paths={tmp_path}/*.jsonl",
         f"--workdir={tmp_path / 'runs'}",
         f"--vocab_size={tiny_text.VOCAB_SIZE}",
-        *("--steps=2", "--more_steps=1", "--short_length=64", "--window=32"),
+        *(
+            "--near_steps=2",
+            "--near_window=4",
+            "--steps=2",
+            "--more_steps=1",
+            "--short_length=64",
+            "--window=32",
+        ),
         *("--seeds=0", *TINY),
     ]
 
