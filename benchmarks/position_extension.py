@@ -53,8 +53,8 @@ SIZES = {
     "initializer_range": 0.05,
 }
 KINDS = ("copy", "new")
-# Learning rates: of a model that sees little, and of what is made of it.
-NEAR_RATE, RATE = 3e-3, 1e-3
+# Learning rates: of the short model, and of the long ones, which go on from it.
+RATE, MORE_RATE = 3e-3, 1e-3
 # What a RoBERTa has not of a Longformer's parameters.
 _GLOBAL = tuple(
     f"encoder/stack/layers/period/layer_0/attention/{kind}_global"
@@ -169,8 +169,7 @@ def _train_short(
     """(config, CPU seconds) of the short model, which is trained in two parts."""
     sections = _lengths(args, args.short_length, args.near_steps, args.near_steps // 10)
     sections["model"]["attention_window"] = (args.near_window,)
-    rate = {"learning_rate": NEAR_RATE}
-    near = config_of(args, "longformer", seed, changes, optimizer=rate, **sections)
+    near = config_of(args, "longformer", seed, changes, **sections)
     cpu_secs = finetuning_runs.train(near, folder / "near").cpu_secs
     sections = _lengths(args, args.short_length, args.steps, args.steps // 10)
     init = {"init_from": str(folder / "near"), "init_from_partial": _GLOBAL}
@@ -192,6 +191,7 @@ def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
     length = TIMES * args.short_length
     sections = _lengths(args, length, args.more_steps, 0)
     sections["model"]["attention_window"] = (args.window,)
+    sections["optimizer"] = {"learning_rate": MORE_RATE}
     start, later = {}, {}
     for kind in KINDS:
         asked = Extension("longformer", length, args.window, positions=kind, seed=seed)

@@ -28,9 +28,9 @@ one 73.2 on the test set. Not trained here at this size. Variants:
     python -m etc_jax.convert grow --from=runs/mlm \
         --tokens='[q],[/q],<t>,</t>,[s]' --out=models/short
     python -m tasks.synthetic --task=hotpotqa --count=4000 --contexts=5 --facts=2 \
-        --out=made/train.json
+        --out=train.json
     python -m tasks.synthetic --task=hotpotqa --count=200 --start=4000 --contexts=5 \
-        --facts=2 --out=made/dev.json
+        --facts=2 --out=dev.json
 
 make a vocabulary, in models/short, and questions. The number of steps is that of 90,447
 questions; `python -m tasks.prepare` says how many have an answer in their input.

@@ -22,18 +22,8 @@ Variants:
 import dataclasses
 
 from etc_jax import config as config_lib
+from etc_jax import recipes
 from etc_jax.models.encoder_config import LongformerConfig
-
-SHORT = {
-    "embed_dim": 128,
-    "num_layers": 4,
-    "num_heads": 4,
-    "mlp_dim": 256,
-    "max_length": 512,
-    "attention_window": (64,),
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-}
 
 
 def get_config(arg: str = ""):
@@ -47,7 +37,7 @@ def get_config(arg: str = ""):
     config.schedule.update(name="linear", warmup_steps=500)
     config.train.update(num_steps=3000, batch_size=64, eval_every_steps=500)
     if "short" in chosen:
-        changes |= SHORT | {"vocab_size": 8192}
+        changes |= recipes.SHORT_LONGFORMER
         config.optimizer.learning_rate = 1e-3
         config.schedule.warmup_steps = 100
         config.train.update(num_steps=1000, batch_size=16, eval_every_steps=250)

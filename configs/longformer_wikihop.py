@@ -30,9 +30,9 @@ size. Variants:
     python -m etc_jax.convert grow --from=runs/mlm \
         --tokens='[q],[/q],[ent],[/ent]' --out=models/short
     python -m tasks.synthetic --task=wikihop --count=4000 --contexts=5 --candidates=5 \
-        --facts=2 --out=made/train.json
+        --facts=2 --out=train.json
     python -m tasks.synthetic --task=wikihop --count=200 --start=4000 --contexts=5 \
-        --candidates=5 --facts=2 --out=made/dev.json
+        --candidates=5 --facts=2 --out=dev.json
 
 make a vocabulary, in models/short, and records. Learning rate, epochs and batch are
 those that are told of the authors' runs, unchecked. A record of several inputs is

@@ -111,6 +111,8 @@ def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
 # A Longformer for a laptop, that of `configs/longformer_mlm.py:short`.
 SHORT_LONGFORMER = {
     "vocab_size": 8192,
+    # Its vocabulary tells two texts apart as BERT's does.
+    "num_types": 2,
     "embed_dim": 128,
     "num_layers": 4,
     "num_heads": 4,

@@ -72,6 +72,8 @@ def test_short_ones_are_small_and_start_from_nothing(name, arg):
     config = load(name, arg)
     assert config.checkpoint.init_from is None
     assert config.data.long_length == config.model.max_length == 512
+    # The vocabularies that are made on the way are BERT's kind.
+    assert config.model.num_types == 2
     chosen = finetuning.find(config.model, config.objective)
     shapes = jax.eval_shape(chosen.init, jax.random.key(0))
     assert sum(x.size for x in jax.tree.leaves(shapes)) < 2.5e6
