@@ -114,7 +114,11 @@ def config_of(
     config.optimizer.update(
         learning_rate=RATE, b2=0.98, weight_decay=0.01, clip_norm=1.0
     )
-    config.train.update(seed=seed, log_every_steps=50)
+    config.train.update(
+        seed=seed,
+        log_every_steps=50,
+        compile_cache_dir=str(args.workdir / "compile_cache"),
+    )
     config.checkpoint.update(keep=1)
     for section, fields in sections.items():
         config[section].update(fields)
@@ -189,7 +193,7 @@ def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
     aside = folder / "evaluation"
     before, entropy = evaluate(short, aside, params)
     length = TIMES * args.short_length
-    sections = _lengths(args, length, args.more_steps, 0)
+    sections = _lengths(args, length, args.more_steps, args.more_steps // 10)
     sections["model"]["attention_window"] = (args.window,)
     sections["optimizer"] = {"learning_rate": MORE_RATE}
     start, later = {}, {}

@@ -1,10 +1,12 @@
 """XLA's flags for tests: simulated devices, and compiling that is quick."""
 
-# Compiling is most of what the tests take. On CPU these leave a sixth of it for the
-# pre-training loss and its gradient.
+# Compiling is most of what the tests take. On CPU the first two leave a sixth of it for
+# the pre-training loss and its gradient. The programs are small: cut in 32 parts, as by
+# default, the tests of the encoders take a tenth more.
 _QUICK = (
     "--xla_backend_optimization_level=0",
     "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 
 
