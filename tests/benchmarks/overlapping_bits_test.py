@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import overlapping_bits
 from etc_jax import config as config_lib
+from etc_jax.data.byte_stream import Part
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 from etc_jax.training.checkpoint import Checkpointer
 from etc_jax.training.state import TrainState
@@ -94,6 +95,64 @@ def test_each_byte_counts_once_with_what_stands_before_it(part, config, file):
     np.testing.assert_allclose(found, want, rtol=1e-4)
 
 
+def adapting_by_hand(model, stream, start, stop, rate):
+    """As `one_at_a_time`, with a step down the gradient after each window."""
+    module, params = EncoderForCausalLm(model), random_params(model)
+
+    @functools.partial(jax.jit, static_argnames="count")
+    def step(params, tokens, true, count):
+        """-ln p of the last bytes, and parameters that have seen them."""
+
+        def mean(params):
+            logits = module.apply({"params": params}, tokens[None])[0]
+            chances = jax.nn.log_softmax(logits)[-count:]
+            nats = -jnp.take_along_axis(chances, true[-count:, None], axis=-1)[:, 0]
+            return nats.mean(), nats
+
+        slope, nats = jax.grad(mean, has_aux=True)(params)
+        return nats, jax.tree.map(lambda x, g: x - rate * g, params, slope)
+
+    found, known = [], start
+    while known < stop:
+        end = min(known + (SCORED if found else LENGTH), stop)
+        first = end - LENGTH  # never 0: the training bytes stand before
+        tokens, true = (jnp.int32(stream[i : i + LENGTH]) for i in (first - 1, first))
+        nats, params = step(params, tokens, true, count=end - known)
+        found.extend(nats.tolist())
+        known = end
+    return np.float64(found)
+
+
+def test_the_model_learns_from_what_it_has_foretold(config, file):
+    stream = np.frombuffer(file.read_bytes(), np.uint8)
+    part = overlapping_bits.part_of(config, "test")
+    nats = {
+        rate: overlapping_bits.nats_of(
+            random_params(config.model),
+            config,
+            part,
+            length=LENGTH,
+            scored=SCORED,
+            adapt=rate,
+        )
+        for rate in (0.0, 0.3)
+    }
+    want = adapting_by_hand(config.model, stream, part.start, part.stop, 0.3)
+    np.testing.assert_allclose(nats[0.3], want, rtol=1e-4)
+    np.testing.assert_allclose(nats[0.3][:LENGTH], nats[0.0][:LENGTH], rtol=1e-5)
+    assert (abs(nats[0.3] - nats[0.0])[LENGTH:] > 1e-3).all()
+
+
+@pytest.mark.parametrize("repeated, low, high", [(False, 7.9, 8.1), (True, 0.0, 1.0)])
+def test_xz_knows_the_bytes_that_were_trained_on(repeated, low, high):
+    noise = np.frombuffer(np.random.default_rng(0).bytes(2500), np.uint8)
+    stream = np.concatenate(
+        [noise[:2000], noise[300:800] if repeated else noise[2000:]]
+    )
+    train, part = (Part(stream, *ends) for ends in ((0, 2000), (2000, 2500)))
+    assert low < overlapping_bits.xz_bits(part, train) < high
+
+
 def save_run(folder, config, **changes):
     values = config_lib.to_dict(config)
     values["data"] |= changes
@@ -109,12 +168,16 @@ def test_the_command_tells_the_bits_of_a_run(config, tmp_path, capsys, monkeypat
     folder = save_run(tmp_path, config)
     part = overlapping_bits.part_of(config, "test")
     want = one_at_a_time(config.model, part.stream, part.start, part.stop)
-    argv = [f"--model={folder}", "--part=test", f"--length={LENGTH}"]
+    argv = [f"--model={folder}", "--part=test", f"--length={LENGTH}", "--xz"]
     assert overlapping_bits.main([*argv, f"--scored={SCORED}"]) == 0
-    *progress, last = capsys.readouterr().out.splitlines()
+    *progress, last, xz = capsys.readouterr().out.splitlines()
     assert len(progress) == 1 and progress[0].startswith("batch 4 of 6: ")
-    bits = re.fullmatch(r"test: (\d+\.\d{4}) bits a byte of 40", last)[1]
-    assert float(bits) == pytest.approx(want.mean() / np.log(2), abs=1e-3)
+    bits = float(re.fullmatch(r"test: (\d+\.\d{4}) bits a byte of 40", last)[1])
+    assert bits == pytest.approx(want.mean() / np.log(2), abs=1e-3)
+    found = re.fullmatch(
+        r"xz: (\d+\.\d{4}) bits a byte; the model needs (\d\.\d{3}) of them", xz
+    )
+    assert float(found[2]) == pytest.approx(bits / float(found[1]), abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +186,10 @@ def test_the_command_tells_the_bits_of_a_run(config, tmp_path, capsys, monkeypat
         ([], "--length is 32256, more than the model's max_length = 16"),
         ([f"--length={LENGTH}"], "scored_length is 512, expected 1..16"),
         ([f"--length={LENGTH}", "--step=4"], "no finished checkpoint of step 4"),
+        (
+            [f"--length={LENGTH}", f"--scored={SCORED}", "--adapt=-1"],
+            "--adapt is -1.0; expected a number from 0 on",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_told(argv, message, config, tmp_path, capsys):
