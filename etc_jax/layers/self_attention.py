@@ -145,7 +145,9 @@ class SelfAttention(nn.Module):
             )
         n = rows[0].shape[1]
         if self.pattern is None or n <= self.pattern.whole_length:
-            return full.attend(*rows, **options)
+            # As transformers: what counts sees no padding, but a loss over all places,
+            # as of spans there, depends on its rows.
+            return full.attend(*rows, padding_sees=True, **options)
         if random_blocks is None:
             random_blocks = self.pattern.undrawn(n)
         return block_sparse.attend(

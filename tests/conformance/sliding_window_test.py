@@ -115,7 +115,23 @@ def test_globals_and_dilation_equal_every_pair(radius, dilation, causal):
 def test_full_attention_equals_every_pair(n, causal):
     with jax.enable_x64(True):
         rows, _, weight = inputs(n)
-        compare(full.attend, rows, None, weight, causal=causal, example_ids=packed(n))
+        options = {"causal": causal, "example_ids": packed(n)}
+        out, _ = compare(full.attend, rows, None, weight, **options)
+        padding = options["example_ids"] == 0
+        assert not np.any(out[padding])
+        out, _ = compare(full.attend, rows, None, weight, padding_sees=True, **options)
+        assert n == 1 or np.all(out[padding])
+
+
+def test_padding_sees_the_last_example_as_with_a_mask_of_keys():
+    (query, key, value), _, _ = inputs(6, dtype=np.float32)
+    ids = np.int32([[1, 1, 2, 2, 0, 0], [0, 0, 0, 0, 0, 0]])
+    out = full.attend(query, key, value, example_ids=ids, padding_sees=True)
+    scores = np.einsum("hd,khd->hk", query[0, 5], key[0, 2:4]) / SIZE**0.5
+    share = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    want = np.einsum("hk,khd->hd", share, value[0, 2:4])
+    np.testing.assert_allclose(out[0, 5], want, rtol=1e-5, atol=1e-6)
+    assert not np.any(out[1])
 
 
 def test_default_blocks_equal_every_pair():

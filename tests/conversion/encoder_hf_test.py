@@ -169,5 +169,6 @@ def test_transformers_computes_the_same(name, length, padding, left, tmp_path):
         ).logits.numpy()
     with jax.default_matmul_precision("highest"):
         got = EncoderForMaskedLm(config).apply({"params": params}, tokens, mask, **more)
-    real = mask > 0
+    # Blocks of BigBird make something else of padding.
+    real = mask > (0 if isinstance(config, BigBirdConfig) else -1)
     np.testing.assert_allclose(np.asarray(got)[real], want[real], atol=1e-4, rtol=1e-4)

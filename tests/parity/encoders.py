@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
 from etc_jax.conversion.bert import BertWeights
 from etc_jax.conversion.encoder import export_hf, model_of, read_hf
@@ -44,6 +45,23 @@ def _global_index(peer: Peer, config, tokens, mask):
     return {"global_index": index.reshape(*tokens.shape[:-1], -1)}
 
 
+def _padding_learns_nothing(config, values):
+    """For `nn.intercept_methods`: rows looked up for padding get no gradient, as torch.
+
+    The same row may get one as an output.
+    """
+    tables = ["token_embedder"] + ["position_embedder"] * bool(config.position_offset)
+
+    def interceptor(call, args, kwargs, context):
+        out = call(*args, **kwargs)
+        if context.method_name != "__call__" or context.module.name not in tables:
+            return out
+        padding = (args[0] == values["pad_token_id"])[..., None]
+        return jnp.where(padding, jax.lax.stop_gradient(out), out)
+
+    return interceptor
+
+
 def _run(case: Case, targets_fn, loss_fn, outputs_fn) -> float:
     peer = Peer(case)
     config = config_from_hf(peer.values)
@@ -77,29 +95,23 @@ def _run(case: Case, targets_fn, loss_fn, outputs_fn) -> float:
         )
 
     def loss(params):
-        return loss_fn(model.apply({"params": params}, tokens, mask, **inputs), targets)
+        with nn.intercept_methods(_padding_learns_nothing(config, peer.values)):
+            out = model.apply({"params": params}, tokens, mask, **inputs)
+        return loss_fn(out, targets)
 
     out, found = run(params)
-    # What becomes of padding is defined where it sees nothing: in windows.
-    windows = isinstance(config, LongformerConfig)
-    mask = mask.reshape(-1, mask.shape[-1])
-    compared = np.ones_like(mask) if windows else mask
-    compare = Comparison(peer.outputs, compared)
+    # BigBird's blocks make something else of padding than transformers'.
+    real = mask.reshape(-1, mask.shape[-1])
+    if not isinstance(config, BigBirdConfig):
+        real = np.ones_like(real)
+    compare = Comparison(peer.outputs, real)
     for i, x in enumerate(_hidden(config, found["intermediates"])):
         compare.rows(f"hidden_states.{i}", x)
     for name, x in outputs_fn(out).items():
-        (compare.rows if x.shape[:2] == mask.shape else compare.value)(name, x)
+        (compare.rows if x.shape[:2] == real.shape else compare.value)(name, x)
     got, gradients = value_and_grad(loss, params)
     compare.value("loss", got)
-    gradients = jax.tree.map(np.array, export_hf(gradients, config))
-    # torch gives the rows of padding no gradient, though a loss over all places, as of
-    # spans, depends on them.
-    for name, array in gradients.items():
-        of_tokens = name.endswith("word_embeddings.weight")
-        if of_tokens or (
-            config.position_offset and name.endswith("position_embeddings.weight")
-        ):
-            array[peer.values["pad_token_id"]] = 0
+    gradients = jax.tree.map(np.asarray, export_hf(gradients, config))
     compare.gradient_norms(gradients)
     return compare.finish()
 

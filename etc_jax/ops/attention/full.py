@@ -78,6 +78,7 @@ def attend(
     *,
     causal: bool = False,
     example_ids: Array | None = None,
+    padding_sees: bool = False,
     implementation: str = "auto",
     dropout_rate: float = 0.0,
     dropout_rng: Array | None = None,
@@ -90,8 +91,10 @@ def attend(
       key: likewise.
       value: likewise.
       causal: no key behind the query.
-      example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
+      example_ids: int `[b, n]`; 0 is padding, which nothing sees, and packed examples
         do not see each other; None: one example.
+      padding_sees: whether the rows of padding see the example of the highest number,
+        as with a mask of keys alone; otherwise they are zero.
       implementation: "xla" (memory linear in n), "dense" (the oracle), "auto".
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
@@ -111,6 +114,10 @@ def attend(
         return query
     if example_ids is None:
         example_ids = jnp.ones((b, n), jnp.int32)
+    query_ids = example_ids
+    if padding_sees:
+        last = jnp.max(example_ids, axis=1, keepdims=True)
+        query_ids = jnp.where(example_ids > 0, example_ids, last)
     if implementation == "dense":
         return inline_dense.attend(
             query,
@@ -120,6 +127,7 @@ def attend(
             dilation=(1,) * query.shape[2],
             causal=causal,
             example_ids=example_ids,
+            query_ids=query_ids,
             globals_=None,
             dropout=dropout.dense(),
         )
@@ -129,7 +137,7 @@ def attend(
         query,
         key,
         value,
-        tokens,
+        tokens._replace(example=query_ids),
         tokens,
         causal=causal,
         dropout=dropout,

@@ -21,7 +21,17 @@ def _softmax(query, key, value, mask, dropout):
 
 
 def attend(
-    query, key, value, *, radius, dilation, causal, example_ids, globals_, dropout=None
+    query,
+    key,
+    value,
+    *,
+    radius,
+    dilation,
+    causal,
+    example_ids,
+    globals_,
+    dropout=None,
+    query_ids=None,
 ):
     """Windows and inline global tokens; arguments as of `sliding_window.attend`.
 
@@ -35,6 +45,7 @@ def attend(
       example_ids: int `[b, n]`.
       globals_: `sliding_window.Globals` or None.
       dropout: function of `[b, h, q, k]` probabilities, or None.
+      query_ids: of the queries; None: example_ids.
 
     Returns:
       `[b, n, h, d]`.
@@ -46,7 +57,8 @@ def attend(
     near = jnp.ones((1, n, n), bool)
     if radius is not None:
         near = (jnp.abs(offset)[None] <= radius * step) & (offset[None] % step == 0)
-    allowed = (example_ids[:, :, None] == example_ids[:, None, :]) & (
+    query_ids = example_ids if query_ids is None else query_ids
+    allowed = (query_ids[:, :, None] == example_ids[:, None, :]) & (
         example_ids[:, None, :] > 0
     )
     if causal:
