@@ -21,6 +21,8 @@ from parity import (
 from parity.cases import Case, find_cases
 
 TOLERANCE = 2e-5
+# However badly conditioned a case is.
+LARGEST_TOLERANCE = 1e-4
 
 RUNNERS = {
     **{
@@ -93,12 +95,19 @@ def _run(case: Case) -> float:
         return RUNNERS[case.kind](case)
 
 
+def _tolerance(case: Case) -> float:
+    """More where a peer's own float32 is off: two roundings may lie on both sides."""
+    rounding = case.description.get("float32_vs_float64_max_abs_diff") or {}
+    twice = 2 * max(rounding.values(), default=0.0)
+    return min(max(TOLERANCE, twice), LARGEST_TOLERANCE)
+
+
 def test_golden_case(case, request, record_property):
     """The largest difference from the official values is within the tolerance."""
     golden_cases.require(case, golden_folder(request.config))
     difference = _run(case)
     record_property("largest_difference", difference)
-    assert difference <= TOLERANCE
+    assert difference <= _tolerance(case)
 
 
 def test_a_kind_is_either_built_or_listed_as_not_built():
