@@ -62,6 +62,14 @@ _DEFAULTS_OF_BIGBIRD = {
     "block_size": 64,
     "num_random_blocks": 3,
     "rescale_embeddings": False,
+    "use_bias": True,
+}
+# What BigBird alone has: key of config.json -> field.
+_SAME_OF_BIGBIRD = {
+    "block_size": "block_size",
+    "num_random_blocks": "num_random_blocks",
+    "rescale_embeddings": "rescale_embeddings",
+    "use_bias": "projection_bias",
 }
 # Key -> the value that these models have a counterpart of.
 _ONLY = {
@@ -69,7 +77,6 @@ _ONLY = {
     "is_decoder": False,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
-    "use_bias": True,
 }
 
 
@@ -107,8 +114,8 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
         fields["attention_window"] = shortest_run(windows)
     if family == "big_bird":
         fields["pattern"] = _ATTENTIONS[values["attention_type"]]
-        for name in ("block_size", "num_random_blocks", "rescale_embeddings"):
-            fields[name] = values[name]
+        for theirs, ours in _SAME_OF_BIGBIRD.items():
+            fields[ours] = values[theirs]
     fields["max_length"] = values["max_position_embeddings"] - offset
     config = CONFIGS[family](**fields)
     if problems := [f"{field} {message}" for field, message in config.problems()]:
@@ -168,8 +175,8 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
             )
         theirs = {ours: name for name, ours in _ATTENTIONS.items()}
         values["attention_type"] = theirs[config.pattern]
-        for name in ("block_size", "num_random_blocks", "rescale_embeddings"):
-            values[name] = getattr(config, name)
+        for key, field in _SAME_OF_BIGBIRD.items():
+            values[key] = getattr(config, field)
     if isinstance(config, LongformerConfig):
         if config.positions != "learnt":
             raise ValueError(

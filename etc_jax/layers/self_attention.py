@@ -88,6 +88,7 @@ class SelfAttention(nn.Module):
       num_heads, head_dim: of every projection.
       pattern: what tokens see; None: each other, and none is global.
       stddev: of the kernels' truncated normal.
+      projection_bias: queries, keys and values have one; what comes out always has.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.sliding_window.attend`.
     """
@@ -96,6 +97,7 @@ class SelfAttention(nn.Module):
     head_dim: int
     pattern: Window | Sparse | None = None
     stddev: float = 0.02
+    projection_bias: bool = True
     dropout_rate: float = 0.0
     implementation: str = "auto"
     deterministic: bool = True
@@ -105,7 +107,12 @@ class SelfAttention(nn.Module):
     def _project(self, name: str, x: jax.Array) -> jax.Array:
         features = (self.num_heads, self.head_dim)
         dense = Dense(
-            features, self.stddev, self.dtype, param_dtype=self.param_dtype, name=name
+            features,
+            self.stddev,
+            self.dtype,
+            param_dtype=self.param_dtype,
+            use_bias=self.projection_bias,
+            name=name,
         )
         return dense(x)
 

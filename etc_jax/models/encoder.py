@@ -56,6 +56,7 @@ def _layer(config: EncoderConfig, deterministic: bool, i: int, pattern):
             head_dim=c.attention_head_dim,
             pattern=pattern,
             stddev=c.initializer_range,
+            projection_bias=c.projection_bias,
             dropout_rate=c.attention_dropout_rate,
             implementation=c.attention,
             deterministic=deterministic,

@@ -67,6 +67,8 @@ class EncoderConfig:
     # Dropout before the norm of the embeddings.
     dropout_first: ClassVar[bool] = False
     answer_mlp: ClassVar[bool] = False
+    # Whether queries, keys and values have one.
+    projection_bias: ClassVar[bool] = True
 
     @property
     def label_activation(self) -> str | None:
@@ -248,6 +250,7 @@ class BigBirdConfig(EncoderConfig):
         block, so many times, and with num_globals none. Where they are given with an
         input, they are those.
       rescale_embeddings: rows of the token table are multiplied by sqrt(embed_dim).
+      projection_bias: queries, keys and values have a bias, as all other maps do.
     """
 
     dropout_first: ClassVar[bool] = True
@@ -263,6 +266,7 @@ class BigBirdConfig(EncoderConfig):
     num_random_blocks: int = 3
     random_blocks: str = "training"
     rescale_embeddings: bool = False
+    projection_bias: bool = True
 
     @property
     def label_activation(self) -> str:

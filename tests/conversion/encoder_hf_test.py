@@ -33,7 +33,9 @@ CONFIGS = {
     "longformer": LongformerConfig(**SIZES, attention_window=(4, 8)),
     "longformer of one window": LongformerConfig(**SIZES, attention_window=(8,)),
     "big_bird": BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1),
-    "big_bird of all": BigBirdConfig(**SIZES, pattern="full", rescale_embeddings=True),
+    "big_bird of all": BigBirdConfig(
+        **SIZES, pattern="full", rescale_embeddings=True, projection_bias=False
+    ),
 }
 
 
