@@ -248,7 +248,9 @@ def test_causal_windows_leak_nothing():
     n = 12
     rows, globals_, _ = inputs(n, index=INDEX, dtype=np.float32)
 
-    def seen(value, place):
+    @jax.jit
+    @jax.grad
+    def gradient_of(value, place):
         out = sliding_window.attend(
             *rows[:2],
             value,
@@ -260,7 +262,7 @@ def test_causal_windows_leak_nothing():
         return jnp.sum(out[:, place])
 
     for place in (0, 4, 8):
-        gradient = jax.grad(seen)(rows[2], place)
+        gradient = gradient_of(rows[2], place)
         np.testing.assert_array_equal(gradient[:, place + 1 :], 0)
         assert np.any(gradient[:, place])
 
@@ -286,6 +288,7 @@ def test_dropout_keeps_the_mean_and_is_the_same_in_both_passes():
     rows = (rows[0], rows[1], np.ones_like(rows[2]))
     globals_ = globals_._replace(value=np.ones_like(globals_.value))
 
+    @jax.jit
     def out(value, global_value, seed):
         return sliding_window.attend(
             *rows[:2],
@@ -306,7 +309,7 @@ def test_dropout_keeps_the_mean_and_is_the_same_in_both_passes():
     # Linear in the values, so that the gradient must give the output back.
     values = (rows[2], globals_.value)
     got, pull = jax.vjp(lambda *v: out(*v, 0), *values)
-    back = pull(weight)
+    back = jax.jit(pull)(weight)
     same = sum(jnp.vdot(v, g) for v, g in zip(values, back, strict=True))
     np.testing.assert_allclose(same, jnp.vdot(got, weight), rtol=1e-4)
 

@@ -146,9 +146,14 @@ def test_losses_are_those_of_the_logits(name):
     positions = np.array([[0, 3, 5, 6, 16], [2, 2, 4, 0, 0]], np.int32)
     targets = random_tokens(2, 5, seed=2)
     model, variables = EncoderForMaskedLm(config), {"params": random_params(config)}
-    args = (tokens, ids, positions, targets)
-    losses, hits = model.apply(variables, *args, method=model.masked_losses)
-    logits = model.apply(variables, tokens, ids)
+
+    @jax.jit
+    def both(variables):
+        args = (tokens, ids, positions, targets)
+        found = model.apply(variables, *args, method=model.masked_losses)
+        return found, model.apply(variables, tokens, ids)
+
+    (losses, hits), logits = both(variables)
     chosen = np.take_along_axis(np.asarray(logits), positions[..., None], 1)
     chances = jax.nn.log_softmax(chosen)
     want = -np.take_along_axis(np.asarray(chances), targets[..., None], -1)[..., 0]
@@ -222,7 +227,9 @@ def test_a_split_sequence_is_refused_where_all_see_all():
 def test_spans_have_two_logits_for_each_token():
     config = CONFIGS["roberta"]
     params = random_params(config, EncoderForSpans)
-    out = EncoderForSpans(config).apply({"params": params}, random_tokens(2, 9))
+    out = jax.jit(EncoderForSpans(config).apply)(
+        {"params": params}, random_tokens(2, 9)
+    )
     assert out.start.shape == out.end.shape == (2, 9)
     assert np.abs(out.start - out.end).max() > 0
 
