@@ -239,7 +239,8 @@ def test_padding_changes_nothing_and_is_zero():
         globals_ = globals_._replace(
             index=np.where(globals_.index < 0, n + 1, globals_.index)
         )
-        got = sliding_window.attend(*rows, radius=2, globals_=globals_, example_ids=ids)
+        attend = jax.jit(functools.partial(sliding_window.attend, radius=2))
+        got = attend(*rows, globals_=globals_, example_ids=ids)
         np.testing.assert_allclose(got[:, :n], want[0], rtol=0, atol=1e-12)
         np.testing.assert_array_equal(got[:, n:], 0)
 
@@ -276,6 +277,7 @@ def test_causal_windows_leak_nothing():
 )
 def test_bfloat16_is_near_float32(attend):
     rows, _, _ = inputs(40, dtype=np.float32)
+    attend = jax.jit(attend)
     want = attend(*rows)
     got = attend(*(jnp.asarray(x, jnp.bfloat16) for x in rows))
     assert got.dtype == jnp.bfloat16

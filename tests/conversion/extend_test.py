@@ -73,8 +73,9 @@ def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
     assert made.config.max_length == 64 and made.difference < 1e-5
     tokens = np.random.default_rng(1).integers(2, 19, (2, 9)).astype(np.int32)
     with jax.default_matmul_precision("highest"):
-        want = EncoderForMaskedLm(config).apply({"params": params}, tokens)
-        got = EncoderForMaskedLm(made.config).apply({"params": made.params}, tokens)
+        want = jax.jit(EncoderForMaskedLm(config).apply)({"params": params}, tokens)
+        apply = jax.jit(EncoderForMaskedLm(made.config).apply)
+        got = apply({"params": made.params}, tokens)
         np.testing.assert_allclose(got, want, atol=1e-4)
         # Positions are those of 16 tokens before: of 9 tokens that stand there.
         later = np.zeros((2, 41), np.int32)
@@ -82,9 +83,7 @@ def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
         mask = np.zeros_like(later)
         mask[:, 32:] = 1
         places = np.broadcast_to(np.arange(41), later.shape)
-        got = EncoderForMaskedLm(made.config).apply(
-            {"params": made.params}, later, mask, positions=places
-        )
+        got = apply({"params": made.params}, later, mask, positions=places)
     np.testing.assert_allclose(np.asarray(got)[:, 32:], want, atol=1e-4)
 
 
@@ -149,8 +148,8 @@ def test_etc_computes_the_same_on_short_inputs(family):
     structure = Structure(np.ones_like(tokens), none, np.zeros((2, 9, 0), np.int16))
     places = np.broadcast_to(np.arange(9), tokens.shape)
     with jax.default_matmul_precision("highest"):
-        want = EncoderForMaskedLm(config).apply({"params": params}, tokens)
-        _, got = EtcForPretraining(made.config).apply(
+        want = jax.jit(EncoderForMaskedLm(config).apply)({"params": params}, tokens)
+        _, got = jax.jit(EtcForPretraining(made.config).apply)(
             {"params": made.params}, tokens, none, structure, places
         )
     np.testing.assert_allclose(got, want, atol=1e-4)

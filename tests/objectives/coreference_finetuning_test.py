@@ -69,13 +69,13 @@ def params_of(chosen):
 def test_the_loss_is_that_of_each_document(model, singletons):
     chosen, given = task(model, singletons=singletons), batch(weights=(1, 0))
     params = params_of(chosen)
-    outputs = chosen.outputs(params, given)
+    outputs = jax.jit(chosen.outputs)(params, given)
     first = jax.tree.map(lambda x: x[0], outputs)
     clusters = given["labels"]["clusters"][0]
     want, kept = marginal_loss(first, clusters)
     if singletons:
         want += mention_loss(first, clusters)
-    loss, figures = chosen.loss(params, given, None, True)
+    loss, figures = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     assert set(figures) == {"loss", "antecedent_accuracy", "mention_recall"}
     assert figures["antecedent_accuracy"][1] == kept
@@ -127,7 +127,8 @@ def test_parts_do_not_see_each_other():
     other = {**given, "long_tokens": given["long_tokens"].copy()}
     other["long_tokens"][:, 8:] = 7  # no span is there
     for chosen, changes in ((whole, True), (parted, False)):
-        a, b = (chosen.outputs(params, x).mention_scores for x in (given, other))
+        outputs = jax.jit(chosen.outputs)
+        a, b = (outputs(params, x).mention_scores for x in (given, other))
         assert (np.abs(np.asarray(a) - b).max() > 1e-4) == changes
 
 

@@ -74,7 +74,7 @@ def test_the_loss_is_that_of_the_logits_of_the_model(name):
     chosen = task(model)
     params = params_of(chosen)
     more = {"global_index": given["global_index"]} if name == "longformer" else {}
-    logits = EncoderForSpans(model).apply(
+    logits = jax.jit(EncoderForSpans(model).apply)(
         {"params": params},
         given["long_tokens"],
         given["structure"].long_example_ids,
@@ -85,7 +85,7 @@ def test_the_loss_is_that_of_the_logits_of_the_model(name):
         for x, places in ((logits.start, STARTS[row]), (logits.end, ENDS[row])):
             p = np.exp(np.asarray(x[row, :12], np.float64))
             want -= np.log(sum(p[i] for i in places if i >= 0) / p.sum()) / 2
-    loss, figures = chosen.loss(params, given, None, True)
+    loss, figures = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert set(figures) == {"loss", "start_loss", "end_loss", "span_accuracy"}
     assert figures["loss"][1] == 2
