@@ -2,7 +2,9 @@
 
 A release is `qa/*.json`, one object with the questions in `Data`, and beside it the
 texts, `evidence/wikipedia` and `evidence/web`. In the Wikipedia track a question is a
-record with all of its documents; in the web track it is one with each of them.
+record with all of its documents; in the web track it is one with each of them. Of a
+verified set, such as `qa/verified-web-dev.json`, what nobody has verified is passed
+over, as by the official measure.
 """
 
 from __future__ import annotations
@@ -150,29 +152,38 @@ def _values(
     path: str | os.PathLike, evidence: str | os.PathLike | None
 ) -> Iterator[tuple[int, Any]]:
     """(number of the question, what `parse` takes) of each record of a file."""
-    track = _track(path)
+    track, verified = _head(path)
     folder = _evidence_of(path) if evidence is None else pathlib.Path(evidence)
     if not folder.is_dir():
         raise NotADirectoryError(
             f"no evidence for {os.fspath(path)}: there is no folder {folder}; unpack "
             "the release so that `evidence` is beside `qa`"
         )
-    split = _questions if track == WIKIPEDIA else _pairs
     questions = (value for name, value in read_members(path) if name == "Data")
     for number, question in enumerate(questions, start=1):
         try:
-            for value in split(question, folder):
+            if verified and not Fields(question).get(scoring.VERIFIED_QUESTION, bool):
+                raise _not_verified(Fields(question).text("QuestionId"))
+            if track == WIKIPEDIA:
+                values = _questions(question, folder)
+            else:
+                values = _pairs(question, folder, verified)
+            for value in values:
                 yield number, value
         except BadRecordError as e:
             yield number, e
+
+
+def _not_verified(name: str) -> PassedOverError:
+    return PassedOverError("not verified", repr(name))
 
 
 def _evidence_of(path: str | os.PathLike) -> pathlib.Path:
     return pathlib.Path(path).absolute().parent.parent / "evidence"
 
 
-def _track(path: str | os.PathLike) -> str:
-    """The domain of a file.
+def _head(path: str | os.PathLike) -> tuple[str, bool]:
+    """The domain of a file, and whether it is of a verified set.
 
     Raises:
       BadRecordError: if it is no release of a known one, with questions.
@@ -190,7 +201,8 @@ def _track(path: str | os.PathLike) -> str:
             "unknown domain",
             f"{name}: 'Domain' is {track!r}, expected {WIKIPEDIA!r} or {WEB!r}",
         )
-    return track
+    verified = Fields({"VerifiedEval": False, **found}).get("VerifiedEval", bool)
+    return track, verified
 
 
 def _heads(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
@@ -201,36 +213,40 @@ def _heads(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
 
 def _questions(question: Any, folder: pathlib.Path) -> Iterator[dict[str, Any]]:
     """The question with its documents: a record of the Wikipedia track."""
-    documents = [_read(*file, folder) for file in _files(question)]
+    documents = [_read(kind, file, folder) for kind, file, _ in _pages(question)]
     yield {**question, "Documents": documents}
 
 
-def _pairs(question: Any, folder: pathlib.Path) -> Iterator[Any]:
+def _pairs(question: Any, folder: pathlib.Path, verified: bool) -> Iterator[Any]:
     """The question with each of its documents: records of the web track."""
     name = Fields(question).text("QuestionId")
-    files = _files(question)
-    if not files:
+    pages = _pages(question)
+    if not pages:
         raise BadRecordError("no document", f"{name!r} has none")
     seen = set()
-    for kind, file in files:
-        if file in seen:
+    for kind, file, page in pages:
+        pair = f"{name}--{file}"
+        if verified and not page.get(scoring.VERIFIED_DOCUMENT, bool):
+            yield _not_verified(pair)
+        elif file in seen:
             # The official measure knows the pair by its name too, and so only once.
             yield PassedOverError("document twice", f"{name!r}, {file!r}")
-            continue
-        seen.add(file)
-        documents = [_read(kind, file, folder)]
-        yield {**question, "QuestionId": f"{name}--{file}", "Documents": documents}
+        else:
+            seen.add(file)
+            documents = [_read(kind, file, folder)]
+            yield {**question, "QuestionId": pair, "Documents": documents}
 
 
-def _files(question: Any) -> list[tuple[str, str]]:
-    """(folder, name) of the documents of a question, in the order of the measure."""
+def _pages(question: Any) -> list[tuple[str, str, Fields]]:
+    """(folder, name, value) of a question's documents, in the order of the measure."""
     fields = Fields(question)
-    return [
-        (folder, Fields(page).text("Filename"))
+    pages = [
+        (folder, Fields(page))
         for field, folder in _FOLDERS.items()
         if field in fields
         for page in fields.get(field, list)
     ]
+    return [(folder, page.text("Filename"), page) for folder, page in pages]
 
 
 def _read(kind: str, file: str, folder: pathlib.Path) -> dict[str, Any]:

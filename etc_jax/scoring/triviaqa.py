@@ -15,6 +15,10 @@ from etc_jax.scoring.squad import check_predictions
 # To spaces, where SQuAD leaves nothing: "AC/DC" is "ac dc" here.
 _SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+# Of a release with `VerifiedEval` only what has these counts, and of documents only
+# those of the web domain are asked.
+VERIFIED_QUESTION = "QuestionPartOfVerifiedEval"
+VERIFIED_DOCUMENT = "DocPartOfVerifiedEval"
 
 
 def normalize(text: str) -> str:
@@ -32,9 +36,13 @@ def truths_of(release: Any, where: str = "gold") -> dict[str, list[str]]:
       ValueError: naming `where` and the question, if the value is not such.
     """
     domain = files.field(files.typed(release, dict, where), "Domain", str, where)
+    flag = release.get("VerifiedEval", False)
+    verified = files.typed(flag, bool, f"{where}, field 'VerifiedEval'")
     found: dict[str, list[str]] = {}
     data = files.field(release, "Data", list, where)
     for question, at in files.identified(data, "QuestionId", where):
+        if verified and not files.field(question, VERIFIED_QUESTION, bool, at):
+            continue
         answer = files.field(question, "Answer", dict, at)
         keys = [question["QuestionId"]]
         if domain != "Wikipedia":
@@ -42,7 +50,11 @@ def truths_of(release: Any, where: str = "gold") -> dict[str, list[str]]:
                 *question.get("EntityPages", ()),
                 *question.get("SearchResults", ()),
             ]
-            names = [files.field(page, "Filename", str, at) for page in pages]
+            names = [
+                files.field(page, "Filename", str, at)
+                for page in pages
+                if not verified or files.field(page, VERIFIED_DOCUMENT, bool, at)
+            ]
             keys = [f"{question['QuestionId']}--{name}" for name in names]
         found |= dict.fromkeys(keys, answer_names(answer, at))
     return found

@@ -68,6 +68,44 @@ def test_the_web_track_has_a_record_for_each_document(tmp_path):
     assert not problems.counts
 
 
+def verified_release(folder, domain, verified=True):
+    """Two questions, of which the first is verified, as one of its documents is."""
+    flags = ("QuestionPartOfVerifiedEval", "DocPartOfVerifiedEval")
+    pages = [
+        {"Filename": MILL, flags[1]: False},
+        {"Filename": LEE, flags[1]: True},
+    ]
+    questions = [
+        question(EntityPages=pages, QuestionId=name, **{flags[0]: name == "tc_1"})
+        for name in ("tc_1", "tc_2")
+    ]
+    return release(folder, questions, domain, VerifiedEval=verified)
+
+
+@pytest.mark.parametrize(
+    "domain, want",
+    [("Wikipedia", {"tc_1": [MILL, LEE]}), ("Web", {f"tc_1--{LEE}": [LEE]})],
+)
+def test_of_a_verified_set_the_rest_is_passed_over(tmp_path, domain, want):
+    path = verified_release(tmp_path, domain)
+    got, problems = read_all(path)
+    assert {r.id: [d.name for d in r.documents] for r in got} == want
+    assert set(scoring.truths_of(json.loads(path.read_text()))) == set(want)
+    assert set(problems.counts) == {"not verified"} and not problems.lost
+    # Elsewhere the flags mean nothing.
+    path = verified_release(tmp_path, domain, verified=False)
+    assert len(read_all(path)[0]) == len(want) * (2 if domain == "Wikipedia" else 4)
+
+
+def test_a_verified_set_has_to_say_what_is_verified(tmp_path):
+    path = release(tmp_path, [question()], VerifiedEval=True)
+    _, problems = read_all(path)
+    [message] = problems.messages["missing field"]
+    assert "no 'QuestionPartOfVerifiedEval'" in message
+    with pytest.raises(ValueError, match="no field 'QuestionPartOfVerifiedEval'"):
+        scoring.truths_of(json.loads(path.read_text()))
+
+
 def test_evidence_may_lie_elsewhere(tmp_path):
     path = release(tmp_path / "there", [question()])
     moved = tmp_path / "moved"
