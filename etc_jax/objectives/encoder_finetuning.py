@@ -155,11 +155,7 @@ class Coreference(EncoderFinetuning):
                 f"texts have {n} tokens, which are no whole parts of "
                 f"objective.part_length = {length}; make data.long_length a multiple"
             )
-        if batch["spans"].max() >= n:
-            yield (
-                f"spans reach token {batch['spans'].max()} of {n}; prepare the files "
-                "again"
-            )
+        yield from wrong_padded_places(batch, "spans", "long_tokens")
 
     def losses(self, outputs: SpanPairs, batch: Any) -> tuple[jax.Array, Sums]:
         clusters, weights = batch["labels"]["clusters"], batch["weights"]

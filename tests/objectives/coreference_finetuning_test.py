@@ -160,7 +160,7 @@ def test_rows_of_weight_0_change_nothing():
     "change, message",
     [
         ({"spans": None}, "the batch lacks spans"),
-        ({"spans": np.full((B, M, 2), N)}, "spans reach token 16 of 16; prepare"),
+        ({"spans": np.full((B, M, 2), N)}, "spans holds places 16 to 16, expected"),
         (
             {"long_tokens": np.ones((B, 12)), "global_index": np.full((B, 1), -1)},
             "no whole parts of objective.part_length = 8",
