@@ -193,9 +193,8 @@ def _restore_or_init(
         plan.state, check_fn=lambda data: _check_saved(plan.config, folder, data)
     )
     if restored is None:
-        state = init_state(
-            plan.job.init_params, plan.tx, plan.mesh, plan.rules, _rngs(plan.config)[0]
-        )
+        rng, _ = _rngs(plan.config)
+        state = init_state(plan.job.init_params, plan.tx, plan.state, rng)
         if plan.config.checkpoint.init_from is not None:
             state = warm_start.start_from(plan, state)
         return Restored(state, {"step": 0, "skipped_steps": 0, "skipped_in_row": 0})

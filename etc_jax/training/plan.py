@@ -54,7 +54,6 @@ class Plan:
       job: what is trained.
       mesh: where.
       tx: the optimizer.
-      rules: logical axis -> mesh axes, of the state.
       state: the train state, as shapes with shardings.
       batch: of one step over all devices, likewise.
     """
@@ -63,7 +62,6 @@ class Plan:
     job: Job
     mesh: jax.sharding.Mesh
     tx: optax.GradientTransformation
-    rules: Rules
     state: TrainState
     batch: Any
 
@@ -211,7 +209,7 @@ def make_plan(
     count = sum(x.size for x in jax.tree.leaves(state.params))
     _LOG.info("%d parameters on mesh %s", count, dict(mesh.shape))
     shapes = _abstract_batch(batch, mesh, config.train.batch_size)
-    return Plan(config, job, mesh, tx, rules, state, shapes)
+    return Plan(config, job, mesh, tx, state, shapes)
 
 
 def optimizer_for(config: Config) -> optax.GradientTransformation:

@@ -57,8 +57,7 @@ def abstract_state(
 def init_state(
     init_params_fn: Callable[[jax.Array], Any],
     tx: optax.GradientTransformation,
-    mesh: jax.sharding.Mesh,
-    rules: Rules,
+    layout: TrainState,
     rng: jax.Array,
 ) -> TrainState:
     """A fresh state, each device making its own shards.
@@ -66,11 +65,8 @@ def init_state(
     Args:
       init_params_fn: rng -> params.
       tx: the optimizer.
-      mesh: from `make_mesh`.
-      rules: logical axis -> mesh axes.
+      layout: of `abstract_state`, for these two.
       rng: PRNG key.
     """
-    shardings = jax.tree.map(
-        lambda a: a.sharding, abstract_state(init_params_fn, tx, mesh, rules)
-    )
+    shardings = jax.tree.map(lambda a: a.sharding, layout)
     return jax.jit(_init_fn(init_params_fn, tx), out_shardings=shardings)(rng)

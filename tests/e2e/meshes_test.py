@@ -18,7 +18,7 @@ from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.training.optimizer import make_optimizer
 from etc_jax.training.plan import on_mesh
 from etc_jax.training.schedule import make_schedule
-from etc_jax.training.state import init_state
+from etc_jax.training.state import abstract_state, init_state
 from etc_jax.training.step import make_train_step
 
 STEPS = 20
@@ -70,8 +70,8 @@ def losses(axes: tuple[tuple[str, int], ...]) -> np.ndarray:
     tx = make_optimizer(OptimizerConfig(), schedule)
     found = []
     with on_mesh(mesh), jax.default_matmul_precision("highest"):
-        rules = sharding.DEFAULT_RULES
-        state = init_state(TASK.init, tx, mesh, rules, jax.random.key(0))
+        layout = abstract_state(TASK.init, tx, mesh)
+        state = init_state(TASK.init, tx, layout, jax.random.key(0))
         step = jax.jit(make_train_step(TASK.loss, tx), donate_argnums=0)
         for i in range(STEPS):
             rows = reader().batch_at(i, sharding.local_rows(BATCH_SIZE, mesh))

@@ -29,8 +29,7 @@ def init_params(rng, **sizes):
 
 
 def make_state(mesh=None):
-    mesh = mesh or make_mesh(MeshConfig())
-    return init_state(init_params, optimizer(), mesh, RULES, jax.random.key(3))
+    return init_state(init_params, optimizer(), wanted(mesh), jax.random.key(3))
 
 
 def wanted(mesh=None, **sizes):

@@ -108,7 +108,7 @@ def trained(policy):
     losses = []
     with plan.on_mesh(p.mesh):
         key = jax.random.key(0)
-        state = init_state(p.job.init_params, p.tx, p.mesh, p.rules, key)
+        state = init_state(p.job.init_params, p.tx, p.state, key)
         for i in range(STEPS):
             batch = p.job.train_batch(i % 4, np.arange(ROWS))
             state, metrics = step(state, batch, jax.random.key(1))

@@ -5,7 +5,6 @@ import pytest
 import toy_job
 
 from etc_jax.sharding import (
-    DEFAULT_RULES,
     MeshConfig,
     batch_shardings,
     make_mesh,
@@ -39,7 +38,8 @@ def losses_on(mesh_config, devices, steps=20):
     mesh = make_mesh(mesh_config, jax.devices()[:devices])
     tx = tx_for(toy_job.config(train__num_steps=20))
     with jax.set_mesh(mesh):
-        state = init_state(toy_init, tx, mesh, DEFAULT_RULES, jax.random.key(0))
+        layout = abstract_state(toy_init, tx, mesh)
+        state = init_state(toy_init, tx, layout, jax.random.key(0))
         batch = toy_job.rows_at(MODEL, 0, np.arange(8))
         shardings = jax.tree.map(lambda x: x.sharding, state)
         step = jax.jit(
@@ -70,8 +70,8 @@ def test_eight_devices_compute_what_one_computes(one_device, sizes):
 def test_state_is_made_in_shards():
     mesh = make_mesh(MeshConfig(data=1, fsdp=4, tensor=2))
     tx = tx_for(toy_job.config())
-    abstract = abstract_state(toy_init, tx, mesh, DEFAULT_RULES)
-    state = init_state(toy_init, tx, mesh, DEFAULT_RULES, jax.random.key(0))
+    abstract = abstract_state(toy_init, tx, mesh)
+    state = init_state(toy_init, tx, abstract, jax.random.key(0))
     for leaf, want in zip(
         jax.tree.leaves(state), jax.tree.leaves(abstract), strict=True
     ):
@@ -103,7 +103,7 @@ def start(config=None):
     def init(rng):
         return {"mlp": {"wi": {"kernel": jnp.full(shape, 2.0)}}}
 
-    state = init_state(init, tx, mesh, DEFAULT_RULES, jax.random.key(0))
+    state = init_state(init, tx, abstract_state(init, tx, mesh), jax.random.key(0))
     return tx, state, jax.jit(make_train_step(quadratic, tx))
 
 
