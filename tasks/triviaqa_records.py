@@ -159,16 +159,16 @@ def _values(
             f"no evidence for {os.fspath(path)}: there is no folder {folder}; unpack "
             "the release so that `evidence` is beside `qa`"
         )
+    if track == WIKIPEDIA:
+        split = _questions
+    else:
+        split = functools.partial(_pairs, verified=verified)
     questions = (value for name, value in read_members(path) if name == "Data")
     for number, question in enumerate(questions, start=1):
         try:
             if verified and not Fields(question).get(scoring.VERIFIED_QUESTION, bool):
                 raise _not_verified(Fields(question).text("QuestionId"))
-            if track == WIKIPEDIA:
-                values = _questions(question, folder)
-            else:
-                values = _pairs(question, folder, verified)
-            for value in values:
+            for value in split(question, folder):
                 yield number, value
         except BadRecordError as e:
             yield number, e

@@ -160,7 +160,10 @@ def test_rows_of_weight_0_change_nothing():
     "change, message",
     [
         ({"spans": None}, "the batch lacks spans"),
-        ({"spans": np.full((B, M, 2), N)}, "spans holds places 16 to 16, expected"),
+        (
+            {"spans": np.full((B, M, 2), N)},
+            "spans holds places 16 to 16, expected -1 for none, or 0 to 15; prepare",
+        ),
         (
             {"long_tokens": np.ones((B, 12)), "global_index": np.full((B, 1), -1)},
             "no whole parts of objective.part_length = 8",
