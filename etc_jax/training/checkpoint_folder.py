@@ -10,6 +10,7 @@ process alone may change anything here.
 
 import json
 import logging
+import re
 import time
 from typing import Any
 
@@ -27,6 +28,16 @@ _DOOMED = ".deleting"
 _UNFINISHED = ".orbax-checkpoint-tmp"
 # Where checkpoint_orbax.py has the JSON put.
 DATA_ITEM, DATA_FILE = "data", "metadata"
+
+
+# No leading zero, as the folder's name is made of the number again; no other digits
+# than these, of which Unicode has hundreds; and no more than 64 bits.
+_STEP = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def is_step(name: str) -> bool:
+    """Whether a folder of this name is the checkpoint of a step."""
+    return _STEP.fullmatch(name) is not None
 
 
 def read_data(folder: epath.Path) -> dict[str, Any]:
@@ -53,7 +64,7 @@ class CheckpointFolder:
         """Steps that have a folder, the newest first, whole or not."""
         if not self.root.exists():
             return []
-        names = [path.name for path in self.root.iterdir() if path.name.isdigit()]
+        names = [path.name for path in self.root.iterdir() if is_step(path.name)]
         return sorted(map(int, names), reverse=True)
 
     def prepare(self) -> None:

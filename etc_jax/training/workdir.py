@@ -31,6 +31,7 @@ from etc_jax.config import (
     to_dict,
 )
 from etc_jax.training import distributed
+from etc_jax.training.checkpoint_folder import is_step
 from etc_jax.training.errors import UserError
 from etc_jax.training.manifest import write_atomically
 
@@ -51,7 +52,7 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
             raise NotADirectoryError("it is a file")
         record = folder / _RECORD
         if record.exists():
-            _check_same_run(json.loads(record.read_text()), config, folder)
+            _check_same_run(_read_record(record), config, folder)
         _write_something(_nearest(folder))
     except OSError as error:
         raise UserError(
@@ -63,6 +64,25 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
             "choose another --workdir"
         ) from error
     return folder
+
+
+def _read_record(path: epath.Path) -> dict[str, Any]:
+    """What `record` wrote, so far as its kind goes.
+
+    Raises:
+      ValueError: if it is something else.
+    """
+    try:
+        values = json.loads(path.read_text())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"it holds a {type(values).__name__}, expected an object")
+    for name in ("config", "identity"):
+        if not isinstance(values.get(name, {}), dict):
+            kind = type(values[name]).__name__
+            raise ValueError(f"{name} is a {kind}, expected an object")
+    return values
 
 
 def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
@@ -193,7 +213,7 @@ def check_space(
     root = folder / "checkpoints"
     names = [path.name for path in root.iterdir()] if root.exists() else []
     keep = section.most_kept(num_steps)
-    there = min(keep, sum(name.isdigit() for name in names))
+    there = min(keep, sum(map(is_step, names)))
     needed = (keep + 1 - there) * checkpoint_bytes
     free = shutil.disk_usage(_nearest(folder)).free
     if free < needed:

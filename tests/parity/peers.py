@@ -11,6 +11,8 @@ import numpy as np
 from etc_jax.conversion.safetensors_io import SafetensorsFiles
 from parity.cases import Case, largest_difference
 
+GRADIENT_NORMS = ("grad_norm.names", "grad_norm.values")
+
 
 class Peer:
     """A case's folder.
@@ -55,28 +57,51 @@ def check_export(exported: Mapping[str, np.ndarray], weights) -> None:
 class Comparison:
     """Outputs of a case, struck off as they are compared.
 
+    A case need not have every output. `finish` refuses one that has an output which
+    nothing was compared with, or none at all.
+
     Args:
       outputs: of the case.
       mask: int `[b, n]`, 0 for rows that are not compared.
+      start: of the names that are compared; other tests read the rest.
     """
 
-    def __init__(self, outputs: Mapping[str, np.ndarray], mask: np.ndarray):
-        self.outputs, self.mask, self.worst = outputs, mask, 0.0
-        self.open = {n for n in outputs if not n.startswith(("exact.", "generate."))}
+    def __init__(
+        self, outputs: Mapping[str, np.ndarray], mask: np.ndarray, start: str = ""
+    ):
+        self.mask, self.worst, self.compared = mask, 0.0, 0
+        others = () if start else ("exact.", "generate.")
+        self.outputs = {
+            name.removeprefix(start): x
+            for name, x in outputs.items()
+            if name.startswith(start) and not name.startswith(others)
+        }
+        self.open = set(self.outputs)
 
-    def rows(self, name: str, got, kind: str = "") -> None:
-        """Rows of one output; it may go on with padding behind them."""
-        n, keep, got = self.mask.shape[1], self.mask > 0, np.asarray(got)
-        want = self.outputs[f"{kind}{name}"]
-        self._found(name, got[:, :n][keep], want[:, :n][keep])
+    def has(self, *names: str) -> bool:
+        """Whether the case has one of some outputs."""
+        return not self.outputs.keys().isdisjoint(names)
+
+    def rows(self, name: str, got) -> None:
+        """Rows of one output; it may go on with padding after them."""
+        if self.has(name):
+            n, keep, got = self.mask.shape[1], self.mask > 0, np.asarray(got)
+            want = self.outputs[name]
+            self._found(name, got[:, :n][keep], want[:, :n][keep])
 
     def value(self, name: str, got) -> None:
         """A whole output."""
-        self._found(name, got, self.outputs[name])
+        if self.has(name):
+            self._found(name, got, self.outputs[name])
 
     def _found(self, name: str, got, want) -> None:
         self.worst = max(self.worst, largest_difference(got, want))
-        self.open.discard(name)
+        self.strike_off(name)
+
+    def strike_off(self, *names: str) -> None:
+        """Counts outputs as compared."""
+        self.open.difference_update(names)
+        self.compared += 1
 
     def gradient_norms(
         self, gradients: Mapping[str, Any], unused: tuple[str, ...] = ()
@@ -87,6 +112,8 @@ class Comparison:
           gradients: name -> array.
           unused: names that may have no gradient there.
         """
+        if not self.has(*GRADIENT_NORMS):
+            return
         norms = {name: np.linalg.norm(x) for name, x in gradients.items()}
         names = self.outputs["grad_norm.names"]
         wanted = self.outputs["grad_norm.values"]
@@ -98,11 +125,12 @@ class Comparison:
                 continue
             got, allowed = norms[str(name)], 1e-3 * want + rounding
             assert abs(got - want) <= allowed, f"{name}: {got}, expected {want}"
-        self.open -= {"grad_norm.names", "grad_norm.values"}
+        self.strike_off(*GRADIENT_NORMS)
 
     def finish(self) -> float:
-        """The largest difference; everything must have been compared."""
-        assert not self.open, f"not compared: {sorted(self.open)}"
+        """The largest difference; everything that there is must have been compared."""
+        assert not self.open, f"unknown outputs: {sorted(self.open)}"
+        assert self.compared, "the case has no outputs"
         return self.worst
 
 

@@ -179,3 +179,10 @@ def test_the_next_save_removes_what_a_failed_one_wrote_after_it_failed(workdir):
     CheckpointFolder(epath.Path(workdir)).finish(6, Retention(keep=3))
     assert sorted(path.name for path in root.iterdir()) == ["2", "4", "6"]
     assert choose(workdir) == 6
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "007", "1" * 5000, "1_0", "6~", ".6"])
+def test_a_folder_of_another_name_is_no_checkpoint(tmp_path, name):
+    for folder in ("0", "60", name[:200]):
+        (tmp_path / "checkpoints" / folder).mkdir(parents=True)
+    assert CheckpointFolder(epath.Path(tmp_path)).steps() == [60, 0]
