@@ -187,8 +187,13 @@ def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             out.update(flat_items(value, f"{path}."))
         else:
-            out[path] = list(value) if isinstance(value, tuple) else value
+            out[path] = _listed(value)
     return out
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, as JSON has them."""
+    return [_listed(x) for x in value] if isinstance(value, tuple | list) else value
 
 
 def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set[str]:

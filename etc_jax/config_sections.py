@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -331,7 +332,10 @@ class OptimizerConfig:
       b1, b2, eps: decay of the two moments and what is added to the root, of all but
         Adafactor.
       weight_decay: of matrices and tables, times the learning rate.
-      clip_norm: largest global norm of the gradient.
+      clip_norm: largest global norm of the gradient of all that is learnt.
+      groups: (pattern, factor) rows: the learning rate of the parameters whose path
+        ends so is the factor times that of the run; 0 freezes them. The first row that
+        matches counts; see `training/optimizer_groups.py`.
       shard_state: split the optimizer's arrays over mesh axis data too (ZeRO, stage 1):
         less memory, the same updates. May change between a run and its continuation.
       adafactor: fields of that optimizer alone.
@@ -344,6 +348,7 @@ class OptimizerConfig:
     eps: float = 1e-6
     weight_decay: float = 0.01
     clip_norm: float = 1.0
+    groups: tuple[tuple[str, float], ...] = ()
     shard_state: bool = False
     adafactor: AdafactorConfig = AdafactorConfig()
 
@@ -356,7 +361,17 @@ class OptimizerConfig:
         for field in ("b1", "b2"):
             if not 0 <= getattr(self, field) < 1:
                 yield field, f"is {getattr(self, field)}; expected 0 <= {field} < 1"
+        yield from self._group_problems()
         yield from self._unused()
+
+    def _group_problems(self) -> Iterator[Problem]:
+        for pattern, factor in self.groups:
+            if not factor >= 0:
+                yield "groups", f"gives {pattern!r} {factor}; expected 0 or more"
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                yield "groups", f"has {pattern!r}, no regular expression: {error}"
 
     def _unused(self) -> Iterator[Problem]:
         """A value that would be left out in silence."""

@@ -27,6 +27,7 @@ from etc_jax.training.adafactor import (
     scale_by_layer_rms_of_parameter,
     stacked_axes,
 )
+from etc_jax.training.optimizer_groups import with_groups
 
 Mask = Callable[[Any], Any]
 
@@ -59,8 +60,12 @@ def decay_mask(params: Any) -> Any:
 
 
 def make_optimizer(config, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """The optimizer that `config` (an `OptimizerConfig`) names, in float32."""
-    return in_float32(registry.lookup("optimizer", config.name)(config, schedule))
+    """The optimizer that `config` (an `OptimizerConfig`) names, in float32.
+
+    Its `init` raises UserError where `config.groups` does not fit the parameters.
+    """
+    tx = in_float32(registry.lookup("optimizer", config.name)(config, schedule))
+    return with_groups(tx, config.groups)
 
 
 def in_float32(tx: optax.GradientTransformation) -> optax.GradientTransformation:

@@ -32,6 +32,7 @@ from etc_jax.training.errors import UserError
 from etc_jax.training.flops import matmul_flops
 from etc_jax.training.job import Job
 from etc_jax.training.optimizer import decay_mask, make_optimizer
+from etc_jax.training.optimizer_groups import trained_only
 from etc_jax.training.schedule import make_schedule
 from etc_jax.training.state import TrainState, abstract_state
 from etc_jax.training.step import make_train_step
@@ -319,6 +320,7 @@ def trace_step(plan: Plan) -> jax.stages.Traced:
             plan.job.loss_fn,
             plan.tx,
             accumulation_steps=plan.config.train.accumulation_steps,
+            trained_only=trained_only(plan.config.optimizer.groups),
         ),
         in_shardings=(*layout, whole),
         out_shardings=(layout[0], whole),

@@ -8,13 +8,17 @@ import jax.numpy as jnp
 import optax
 
 from etc_jax.training.accumulation import LossFn, loss_and_gradient
-from etc_jax.training.job import Batch, Sums
+from etc_jax.training.job import Batch, Params, Sums
 from etc_jax.training.optimizer import learning_rate_of
 from etc_jax.training.state import TrainState
 
 
 def make_train_step(
-    loss_fn: LossFn, tx: optax.GradientTransformation, *, accumulation_steps: int = 1
+    loss_fn: LossFn,
+    tx: optax.GradientTransformation,
+    *,
+    accumulation_steps: int = 1,
+    trained_only: Callable[[Params], Params] = lambda params: params,
 ) -> Callable:
     """`(state, batch, rng) -> (state, metrics)`.
 
@@ -26,6 +30,8 @@ def make_train_step(
       loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
       tx: the optimizer, clipping included.
       accumulation_steps: microbatches of a step; see `loss_and_gradient`.
+      trained_only: leaves frozen parameters out of a tree. No other gradients are
+        read, so that XLA computes no others.
 
     Returns:
       The step. Its metrics are scalars `loss`, `learning_rate`, `grad_norm` (before
@@ -39,7 +45,8 @@ def make_train_step(
         )
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        grad_norm, param_norm = optax.tree.norm(grads), optax.tree.norm(params)
+        grad_norm = optax.tree.norm(trained_only(grads))
+        param_norm = optax.tree.norm(params)
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(param_norm)
         keep = lambda new, old: jnp.where(good, new, old)  # noqa: E731
         new_state = TrainState(
