@@ -29,6 +29,15 @@ class Pretraining:
     def _module(self, deterministic: bool) -> EtcForPretraining:
         return EtcForPretraining(self.model, deterministic)
 
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """See `Job.loss_weights`. CPC's own loss depends on the rows of a batch all the
+        same: the other sentences of the batch are what it is told apart from."""
+        weights = {"mlm_loss": self.objective.mlm_weight}
+        if self.objective.cpc_weight:
+            weights["cpc_loss"] = self.objective.cpc_weight
+        return weights
+
     def init(self, rng: jax.Array, mlm_bias: np.ndarray | None = None) -> Any:
         """Parameters; sizes do not depend on the input's lengths.
 

@@ -1,7 +1,7 @@
 """What the training loop is told about a task: a few plain functions."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -19,7 +19,8 @@ class Job:
     Attributes:
       init_params: rng -> parameters; is traced, so it must not touch files.
       loss_fn: (params, batch, rng, deterministic) -> (loss, {name: (sum, weight)}).
-        A metric named "loss" replaces, in evaluation, the plain mean over batches.
+        A metric named "loss" replaces, in evaluation, the plain mean over batches; see
+        `loss_weights` for a loss of several parts.
         With `train.accumulation_steps` the batch is a microbatch; see
         `training.accumulation`.
       train_batch: (step, rows) -> the numpy rows `rows` of the batch of that step. A
@@ -34,6 +35,9 @@ class Job:
         in the traced step, that included.
       steps_per_epoch: steps that go once through the data; None if it has no end or
         no length.
+      loss_weights: {metric: weight} where the loss is a weighted sum of metrics, each a
+        mean over its own targets. The loss of an evaluation is then that of their means
+        over all of it, however its rows lie in batches. None: see `loss_fn`.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -45,3 +49,4 @@ class Job:
     final_report: Callable[[Params], dict[str, Any]] | None = None
     flops_per_step: float | None = None
     steps_per_epoch: float | None = None
+    loss_weights: Mapping[str, float] | None = None

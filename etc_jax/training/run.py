@@ -1,7 +1,6 @@
 """The loop itself: step, log, evaluate, save, until the end or a signal."""
 
 import dataclasses
-import itertools
 import logging
 import time
 from collections.abc import Callable
@@ -15,7 +14,8 @@ from etc_jax.sharding import local_rows, to_global
 from etc_jax.training import distributed, hardware
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
-from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError, UserError
+from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError
+from etc_jax.training.evaluation import Evaluator
 from etc_jax.training.job import Job
 from etc_jax.training.manifest import write_atomically
 from etc_jax.training.preemption import StopVote
@@ -96,7 +96,14 @@ class Run:
         self._saved_step = self._step or None
         self._evaluation: dict[str, float] = {}
         self._evaluated_step: int | None = None
-        self._evaluators: dict[tuple, Callable] = {}  # by shapes of the batch
+        self._evaluator = Evaluator(
+            job,
+            mesh,
+            steps.evaluate,
+            batch_size=config.train.batch_size,
+            max_batches=config.train.eval_steps,
+            ahead=config.train.prefetch_batches,
+        )
         self._began = time.perf_counter()
         self._waited = (0.0, 0.0)  # for data, for checkpoints; at the last report
         self._meter = metrics_lib.StepMetrics(
@@ -146,7 +153,7 @@ class Run:
             self._do_what_is_due(last=self._step == total)
         self._checkpointer.close()
         if not self._evaluation:  # nothing was left to do: the run had ended before
-            self._evaluation = self._evaluated()
+            self._evaluation = self._evaluator(self._state.params)
         return Result(
             DONE, self._step, self._state, self._evaluation, self._final_report()
         )
@@ -247,34 +254,11 @@ class Run:
     def _evaluate(self) -> None:
         self._meter.flush()
         began = time.perf_counter()
-        self._evaluation, self._evaluated_step = self._evaluated(), self._step
+        self._evaluation = self._evaluator(self._state.params)
+        self._evaluated_step = self._step
         secs = time.perf_counter() - began
         self._report("eval", {**self._evaluation, "eval_secs": secs})
         self._meter.exclude(secs)
-
-    def _evaluated(self) -> dict[str, float]:
-        sums: dict[str, tuple[float, float]] = {}
-        size = self._config.train.batch_size
-        batches = self._job.eval_batches(local_rows(size, self._mesh))
-        for batch in itertools.islice(batches, self._config.train.eval_steps):
-            batch = to_global(batch, self._mesh, size)
-            evaluate = self._compiled_evaluate(batch)
-            got = jax.device_get(evaluate(self._state.params, batch))
-            sums = metrics_lib.add_sums(sums, got)
-        if not sums:
-            raise UserError(
-                "there is nothing to evaluate on: the job gives no evaluation batch; "
-                "raise data.held_back_fraction or use more text"
-            )
-        return metrics_lib.means(sums)
-
-    def _compiled_evaluate(self, batch: Any) -> Callable:
-        """Compiled on all processes before any of them waits in a collective."""
-        shapes = tuple((x.shape, x.dtype) for x in jax.tree.leaves(batch))
-        if shapes not in self._evaluators:
-            lowered = self._steps.evaluate.lower(self._state.params, batch)
-            self._evaluators[shapes] = distributed.together(lowered.compile)
-        return self._evaluators[shapes]
 
     def _save(self, *, last: bool) -> None:
         self._meter.flush()

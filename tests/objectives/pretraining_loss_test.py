@@ -18,6 +18,9 @@ from etc_jax.data.pretraining import PretrainingReader
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.pretraining_job import check_batch
+from etc_jax.training import metrics
+from etc_jax.training.evaluation import figures
+from etc_jax.training.step import make_eval_step
 
 VOCAB_SIZE = 40
 IDS = token_ids(VOCAB_SIZE)
@@ -344,3 +347,29 @@ def test_negatives_of_the_same_document_can_be_left_out(params):
     assert float(sums["cpc_loss"][0]) == 0.0  # every candidate but one's own is out
     _, sums = loss_fn(params, BATCH, None, True)
     assert float(sums["cpc_loss"][0]) > 0.0
+
+
+@pytest.mark.parametrize("weights", [(0.8, 0.0), BOTH])
+def test_the_evaluation_loss_weighs_by_targets_not_by_batches(params, weights):
+    task = Pretraining(MODEL, ObjectiveConfig("mlm_cpc", *weights))
+    batch = BATCH
+    if not weights[1]:
+        batch = {k: v for k, v in BATCH.items() if not k.startswith("cpc_")}
+    evaluate = jax.jit(make_eval_step(task.loss))
+
+    def whole(size):
+        total = {}
+        for at in range(0, 4, size):
+            rows = jax.tree.map(lambda x, at=at: x[at : at + size], batch)
+            total = metrics.add_sums(total, evaluate(params, rows))
+        return figures(total, task.loss_weights)
+
+    at_once, halves = whole(4), whole(2)
+    # The rows have unlike numbers of masked words, and the last one has none.
+    assert halves["mlm_loss"] == pytest.approx(at_once["mlm_loss"], rel=1e-5)
+    if not weights[1]:
+        assert halves["loss"] == pytest.approx(at_once["loss"], rel=1e-5)
+        assert at_once["loss"] == pytest.approx(0.8 * at_once["mlm_loss"], rel=1e-6)
+    else:
+        parts = 0.8 * halves["mlm_loss"] + 0.2 * halves["cpc_loss"]
+        assert halves["loss"] == pytest.approx(parts, rel=1e-6)
