@@ -12,6 +12,7 @@ import re
 import numpy as np
 import pytest
 import toy_job
+from caches_before import without_checksums
 from etils import epath
 
 from etc_jax import config as config_lib
@@ -209,6 +210,7 @@ def small_cache(folder):
 @pytest.mark.parametrize("name", ["tokens", "word_bits", "sentence_offsets"])
 def test_arrays_of_objects_in_a_token_cache_are_refused(tmp_path, name):
     path = small_cache(tmp_path)
+    without_checksums(path)
     np.save(path / f"{name}.npy", np.array([Bomb(tmp_path / "ran")], dtype=object))
     with pytest.raises(ValueError, match=f"{name}.npy is damaged.*Python objects"):
         TokenCache.open(path)

@@ -31,7 +31,6 @@ from etc_jax.data.array_folder import (
     TOKENIZER,
     FolderFormat,
     GrowingArray,
-    map_array,
     new_folder,
 )
 from etc_jax.data.corpus import Document
@@ -39,8 +38,8 @@ from etc_jax.data.parts import work_folder
 from etc_jax.data.sentences import split_sentences
 from etc_jax.data.tokenizer import Tokenizer
 
-FORMAT_VERSION = 2
-_FORMAT = FolderFormat("token cache", FORMAT_VERSION)
+FORMAT_VERSION = 2  # of what the arrays hold; a part of every fingerprint
+_FORMAT = FolderFormat("token cache", 3, unsealed=2)
 OTHER_SOURCES = "(other sources)"
 _MAX_SOURCES = 1000
 _CHUNK_TOKENS = 1 << 22
@@ -60,6 +59,7 @@ class TokenCache:
       word_bits: `[ceil(tokens / 8)]` uint8; see `word_starts`.
       sentence_offsets: `[sentences + 1]` int64, in tokens.
       document_offsets: `[documents + 1]` int64, in sentences.
+      digest: of its contents, see `array_folder.Contents`; None: it is in memory.
     """
 
     path: pathlib.Path
@@ -68,6 +68,7 @@ class TokenCache:
     word_bits: np.ndarray
     sentence_offsets: np.ndarray
     document_offsets: np.ndarray
+    digest: str | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -131,7 +132,7 @@ class TokenCache:
 
     @classmethod
     def open(cls, path: str | os.PathLike, vocabulary: str | None = None) -> TokenCache:
-        """Maps a cache into memory and checks it whole.
+        """Maps a cache into memory and checks it whole, its checksums too.
 
         Args:
           path: folder that `build_cache` wrote.
@@ -145,9 +146,9 @@ class TokenCache:
         path = pathlib.Path(path)
         header = _FORMAT.read_header(path)
         array_folder.check_vocabulary(path, header, vocabulary)
-        lengths = _described_arrays(path, header)
-        arrays = {k: map_array(path / f"{k}.npy", *v) for k, v in lengths.items()}
-        cache = cls(path, header, **arrays)
+        kinds = _described_arrays(path, header)
+        contents = _FORMAT.open_files(path, header, kinds)
+        cache = cls(path, header, **contents.arrays, digest=contents.digest)
         _check_values(cache, header["vocab_size"])
         return cache
 
@@ -222,12 +223,13 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
     """Writes the arrays; returns the header's facts about them."""
     pending = np.zeros(0, bool)  # word starts that do not fill a byte yet
     sources: dict[str, collections.Counter[str]] = {}
-    with (
-        GrowingArray(folder / "tokens.npy", tokenizer.id_dtype) as tokens,
-        GrowingArray(folder / "word_bits.npy", np.uint8) as bits,
-        GrowingArray(folder / "sentence_offsets.npy", np.int64) as sentences,
-        GrowingArray(folder / "document_offsets.npy", np.int64) as borders,
-    ):
+    kinds = _kinds(tokenizer.id_dtype.name)
+    with contextlib.ExitStack() as stack:
+        arrays = {
+            name: stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))
+            for name, dtype in kinds.items()
+        }
+        tokens, bits, sentences, borders = arrays.values()
         sentences.append(np.zeros(1))
         borders.append(np.zeros(1))
         if progress_fn is not None:
@@ -259,6 +261,17 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
             "replaced_chars": counts["replaced_chars"],
         },
         "sources": sources,
+        "arrays": {name: array.described() for name, array in arrays.items()},
+    }
+
+
+def _kinds(token_dtype: str) -> dict[str, str]:
+    """{array: dtype}."""
+    return {
+        "tokens": token_dtype,
+        "word_bits": "uint8",
+        "sentence_offsets": "int64",
+        "document_offsets": "int64",
     }
 
 
@@ -284,12 +297,13 @@ def _described_arrays(path: pathlib.Path, header) -> dict[str, tuple[str, int]]:
             "ids does not fit into that, so that large ids would be others; tokenise "
             "the text again"
         )
-    return {
-        "tokens": (dtype, counts["tokens"]),
-        "word_bits": ("uint8", -(-counts["tokens"] // 8)),
-        "sentence_offsets": ("int64", counts["sentences"] + 1),
-        "document_offsets": ("int64", counts["documents"] + 1),
+    lengths = {
+        "tokens": counts["tokens"],
+        "word_bits": -(-counts["tokens"] // 8),
+        "sentence_offsets": counts["sentences"] + 1,
+        "document_offsets": counts["documents"] + 1,
     }
+    return {name: (kind, lengths[name]) for name, kind in _kinds(dtype).items()}
 
 
 def _check_values(cache: TokenCache, vocab_size: int) -> None:

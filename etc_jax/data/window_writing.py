@@ -20,7 +20,7 @@ from etc_jax.data.array_folder import TOKENIZER, GrowingArray, new_folder
 from etc_jax.data.parts import Part, work_folder
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.window_arrays import RAGGED, TaskWindow, WindowSchema, flatten
-from etc_jax.data.windows import FORMAT, WindowCache
+from etc_jax.data.windows import CONTENTS_VERSION, FORMAT, WindowCache
 
 # How many records are named of those that were left out for one reason.
 MOST_NAMES = 5
@@ -49,7 +49,7 @@ class WindowSource:
 
     def fingerprint(self, tokenizer: Tokenizer) -> str:
         """SHA-256, in hexadecimal, of all that the windows depend on."""
-        facts = [FORMAT.version, tokenizer.fingerprint(), dataclasses.asdict(self)]
+        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), dataclasses.asdict(self)]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -285,14 +285,7 @@ def _write(parts: Iterable[Part], tokenizer, folder, progress_fn) -> dict[str, A
                 progress_fn(records, windows)
     return {
         "schema": files.schema and files.schema.to_json(),
-        "arrays": {
-            name: {
-                "dtype": array.dtype.name,
-                "length": array.length,
-                "checksum": array.checksum,
-            }
-            for name, array in files.arrays.items()
-        },
+        "arrays": {name: array.described() for name, array in files.arrays.items()},
         "counts": {
             "records": records,
             "windows": windows,

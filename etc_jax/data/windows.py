@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data import array_folder
-from etc_jax.data.array_folder import FolderFormat, map_array
+from etc_jax.data.array_folder import FolderFormat
 from etc_jax.data.epochs import (
     BatchRows,
     Permutations,
@@ -44,7 +44,8 @@ from etc_jax.data.window_fields import Field
 from etc_jax.structure import flat
 from etc_jax.types import Rows
 
-FORMAT = FolderFormat("window cache", 1)
+FORMAT = FolderFormat("window cache", 2, unsealed=1)
+CONTENTS_VERSION = 1  # of what the arrays hold; a part of every fingerprint
 
 # What a header has beside what the arrays are opened with.
 _KEYS = {
@@ -73,12 +74,14 @@ class WindowCache:
       header: what `header.json` holds.
       schema: what its windows have in common.
       arrays: by name; see `window_arrays`.
+      digest: of its contents; see `array_folder.Contents`.
     """
 
     path: pathlib.Path
     header: Mapping[str, Any]
     schema: WindowSchema
     arrays: Mapping[str, np.ndarray]
+    digest: str
 
     @property
     def task(self) -> str:
@@ -170,20 +173,12 @@ class WindowCache:
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise FORMAT.damaged_header(path, e) from e
         array_folder.check_vocabulary(path, header, vocabulary)
-        arrays = {}
-        for name, (dtype, length, crc) in files.items():
-            file = path / f"{name}.npy"
-            arrays[name] = map_array(file, dtype, length)
-            if array_folder.checksum(arrays[name]) != crc:
-                raise ValueError(
-                    f"{file} is damaged (its checksum is not that of the header); "
-                    f"delete {path} and build the cache again"
-                )
-        return cls(path, header, schema, arrays)
+        arrays, digest = FORMAT.open_files(path, header, files)
+        return cls(path, header, schema, arrays, digest)
 
 
-def _described(header) -> tuple[WindowSchema, dict[str, tuple[str, int, int]]]:
-    """(schema, {array: (dtype, length, checksum)}) by a header."""
+def _described(header) -> tuple[WindowSchema, dict[str, tuple[str, int]]]:
+    """(schema, {array: (dtype, length)}) by a header."""
     schema = WindowSchema.from_json(header["schema"])
     kinds = {k: kind.dtype for k, kind in schema.arrays(header["id_dtype"]).items()}
     kinds |= {f"{axis}_offsets": "int64" for axis in RAGGED}
@@ -195,12 +190,10 @@ def _described(header) -> tuple[WindowSchema, dict[str, tuple[str, int, int]]]:
             raise TypeError(f"{key} is {header[key]!r}, expected {kind.__name__}")
     for side in ("long_length", "global_length"):
         int(header["sizes"][side])
+    for name in kinds:
+        int(saved[name]["checksum"])
     return schema, {
-        name: (
-            np.dtype(dtype).name,
-            int(saved[name]["length"]),
-            int(saved[name]["checksum"]),
-        )
+        name: (np.dtype(dtype).name, int(saved[name]["length"]))
         for name, dtype in kinds.items()
     }
 

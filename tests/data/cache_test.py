@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+from caches_before import without_checksums
 
 from etc_jax.data import cache, statistics, tokenizer
 from etc_jax.data.corpus import Document
@@ -139,6 +140,8 @@ def test_a_tokenizer_that_did_not_make_the_cache_is_named(built, documents):
     (built.path / "tokenizer.json").unlink()
     with pytest.raises(FileNotFoundError, match="tokenizer.json"):
         built.load_tokenizer()
+    with pytest.raises(ValueError, match="tokenizer.json is damaged .*No such file"):
+        cache.TokenCache.open(built.path)
 
 
 def test_missing_cache_is_an_error(tmp_path):
@@ -157,12 +160,14 @@ def test_truncated_file_is_named(built, trained, name):
 
 
 def test_file_of_another_length_is_named(built, trained):
+    without_checksums(built.path)
     np.save(built.path / "tokens.npy", np.zeros(3, np.uint16))
     with pytest.raises(ValueError, match=r"tokens.npy holds uint16\[3\], expected"):
         cache.TokenCache.open(built.path, trained.fingerprint())
 
 
 def test_id_out_of_range_is_named(built, trained):
+    without_checksums(built.path)
     tokens = np.array(built.tokens)
     tokens[5] = trained.vocab_size
     np.save(built.path / "tokens.npy", tokens)
@@ -172,6 +177,7 @@ def test_id_out_of_range_is_named(built, trained):
 
 @pytest.mark.parametrize("name", ["sentence_offsets", "document_offsets"])
 def test_offsets_that_do_not_rise_are_named(built, trained, name):
+    without_checksums(built.path)
     offsets = np.array(getattr(built, name))
     offsets[3], offsets[4] = offsets[4] + 1, offsets[3]
     np.save(built.path / f"{name}.npy", offsets)
@@ -183,9 +189,7 @@ def test_damaged_or_newer_header_is_named(built, trained):
     file = built.path / "header.json"
     header = json.loads(file.read_text())
     file.write_text(json.dumps(header | {"format_version": 99}))
-    with pytest.raises(
-        ValueError, match=f"format version 99, expected {cache.FORMAT_VERSION}"
-    ):
+    with pytest.raises(ValueError, match="format version 99, expected 3"):
         cache.TokenCache.open(built.path, trained.fingerprint())
     file.write_text("{")
     with pytest.raises(ValueError, match="header.json is damaged"):

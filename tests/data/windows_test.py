@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from caches_before import without_checksums
 from window_samples import (
     FILLS,
     OPTIONAL,
@@ -407,12 +408,14 @@ def test_a_damaged_file_is_named(rich_cache, name):
 
 
 def test_a_file_of_another_length_is_named(cache):
+    without_checksums(cache.path)
     np.save(cache.path / "long_ids.npy", np.zeros(3, np.uint16))
     with pytest.raises(ValueError, match=r"long_ids.npy holds uint16\[3\], expected"):
         WindowCache.open(cache.path)
 
 
 def test_arrays_of_objects_are_refused(cache):
+    without_checksums(cache.path)
     np.save(cache.path / "long_ids.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(ValueError, match="long_ids.npy is damaged .*Python objects"):
         WindowCache.open(cache.path)
@@ -421,7 +424,7 @@ def test_arrays_of_objects_are_refused(cache):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ('"format_version": 1', '"format_version": 99', "version 99, expected 1"),
+        ('"format_version": 1', '"format_version": 99', "version 99, expected 2"),
         ('"schema"', '"skema"', "header.json is damaged"),
         ('"kind": "global"', '"kind": "grobal"', "header.json is damaged.*grobal"),
         ('"links_0"', '"links_7"', "header.json is damaged.*links_7"),
@@ -438,6 +441,13 @@ def test_arrays_of_objects_are_refused(cache):
 )
 def test_a_damaged_header_is_named(cache, old, new, message):
     file = cache.path / "header.json"
+    whole = file.read_text()
+    file.write_text(whole.replace(old.replace(": 1", ": 2"), new, 1))
+    with pytest.raises(ValueError, match="header.json is damaged|version 99"):
+        WindowCache.open(cache.path)
+    # Of an earlier version, which nothing but its values can be checked by.
+    file.write_text(whole)
+    without_checksums(cache.path)
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))

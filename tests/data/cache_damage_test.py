@@ -1,0 +1,90 @@
+"""A flipped bit in any byte of a cache is found before anything is trained on."""
+
+import logging
+import shutil
+
+import numpy as np
+import pytest
+from caches_before import without_checksums
+from window_samples import SOURCE, make_rich_window, make_tokenizer, make_windows
+
+from etc_jax.data.cache import TokenCache, build_cache
+from etc_jax.data.corpus import Document
+from etc_jax.data.window_writing import write_windows
+from etc_jax.data.windows import WindowCache
+
+
+def _lines(paragraphs):
+    return list(paragraphs)
+
+
+def make_tokens(path, text="w2 w1"):
+    documents = [Document("d/0", ("w1 w2 w3", text)), Document("d/1", ("w3",))]
+    build_cache(documents, make_tokenizer(), path, made_by={}, split_fn=_lines)
+
+
+def make_window_cache(path, seed=0):
+    windows = make_windows(3, seed, make_fn=make_rich_window)
+    write_windows(windows, make_tokenizer(), path, SOURCE)
+
+
+KINDS = {
+    "tokens": (make_tokens, TokenCache),
+    "windows": (make_window_cache, WindowCache),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+@pytest.mark.parametrize(
+    "kind, every",
+    [("tokens", 1), ("windows", 9), pytest.param("windows", 1, marks=pytest.mark.slow)],
+)
+def test_a_flipped_bit_in_any_byte_of_any_file_is_named(kind, every, tmp_path):
+    make, opener = KINDS[kind]
+    make(tmp_path / "c")
+    opener.open(tmp_path / "c")
+    rng, tried, missed = np.random.default_rng(0), 0, []
+    for file in sorted((tmp_path / "c").iterdir()):
+        whole = file.read_bytes()
+        for place in range(0, len(whole), every):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << int(rng.integers(8))
+            file.write_bytes(damaged)
+            tried += 1
+            try:
+                opener.open(tmp_path / "c")
+                missed.append((file.name, place))
+            except ValueError as error:
+                assert file.name in str(error), (file.name, place, str(error))
+        file.write_bytes(whole + b"\0")
+        with pytest.raises(ValueError, match=file.name):
+            opener.open(tmp_path / "c")
+        file.write_bytes(whole)
+    print(f"{tried - len(missed)} of {tried} flipped bytes named")
+    assert not missed and tried > 500
+
+
+def test_the_digest_is_that_of_the_contents(kind, tmp_path):
+    make, opener = kind
+    make(tmp_path / "one")
+    make(tmp_path / "other")
+    shutil.copytree(tmp_path / "one", tmp_path / "before")
+    without_checksums(tmp_path / "before")
+    digests = {x: opener.open(tmp_path / x).digest for x in ("one", "other", "before")}
+    assert len(set(digests.values())) == 1
+    make(tmp_path / "edited", "w2 w3" if opener is TokenCache else 1)
+    assert opener.open(tmp_path / "edited").digest != digests["one"]
+
+
+def test_a_cache_of_before_checksums_is_read_and_says_so(kind, tmp_path, caplog):
+    make, opener = kind
+    make(tmp_path / "c")
+    without_checksums(tmp_path / "c")
+    with caplog.at_level(logging.WARNING):
+        opener.open(tmp_path / "c")
+    assert "without checksums of all its files" in caplog.text
+    make(tmp_path / "c")  # the same cache is asked for: it is not made again
