@@ -41,6 +41,7 @@ def get_config(arg: str = ""):
     length = next((x for x in GLOBAL_LENGTHS if x in chosen), "4096")
     config = config_lib.default_config()
     config.model.update(dtype="bfloat16", remat_policy="attention")
+    config.model.logits_chunk_length = 128
     config.data.update(
         source="jsonl",
         vocab_size=30522,

@@ -29,6 +29,7 @@ def get_config(arg: str = ""):
     config = config_lib.default_config()
     large = etc.large(vocab_size=vocab_size, dtype="bfloat16", remat_policy="attention")
     config.model.update(dataclasses.asdict(large))
+    config.model.logits_chunk_length = 128
     config.data.update(
         source="jsonl",
         vocab_size=vocab_size,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import sharding
+from etc_jax.ops import chunked_loss
 
 # Computed again in the backward pass: their intermediate values are as large as the
 # widest activation of a layer and cheap to have back.
@@ -54,6 +55,8 @@ class Dense(nn.Module):
       stddev: of the kernel's truncated normal.
       axes: how many last axes of the input are mapped.
       use_bias: whether something is added to the product.
+      wide: the result stays in float32, as it was summed: logits over a vocabulary, of
+        which several would be equal in bfloat16.
     """
 
     features: tuple[int, ...]
@@ -62,6 +65,7 @@ class Dense(nn.Module):
     axes: int = 1
     param_dtype: jnp.dtype = jnp.float32
     use_bias: bool = True
+    wide: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -72,14 +76,17 @@ class Dense(nn.Module):
             (*inputs, *self.features),
             self.param_dtype,
         )
-        matrix = kernel.reshape(math.prod(inputs), -1).astype(self.dtype)
+        matrix = kernel.reshape(math.prod(inputs), -1)
         rows = as_rows(x, self.axes).astype(self.dtype)
-        y = rows @ matrix
+        if self.wide:
+            y = chunked_loss.logits(rows, matrix)
+        else:
+            y = rows @ matrix.astype(self.dtype)
         if self.use_bias:
             bias = self.param(
                 "bias", nn.initializers.zeros, self.features, self.param_dtype
             )
-            y = y + _for_rows(bias, rows).astype(self.dtype)
+            y = y + _for_rows(bias, rows).astype(y.dtype)
         return y.reshape(*lead, *self.features)
 
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
+from etc_jax.ops import chunked_loss
 from etc_jax.types import Rows
 
 
@@ -123,5 +124,6 @@ class EtcEmbeddings(nn.Module):
         )
 
     def attend(self, x: jax.Array) -> jax.Array:
-        """Logits over the vocabulary by the token table: `[..., embedding_dim]`."""
-        return self.token_embedder.attend(x)
+        """`[..., embedding_dim]` -> float32 logits by the token table."""
+        table = self.token_embedder.embedding
+        return chunked_loss.logits(x.astype(self.dtype), table.T)

@@ -9,6 +9,7 @@ from flax import linen as nn
 
 from etc_jax.layers.common import LayerNorm, Mlp, truncated_normal
 from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
+from etc_jax.ops import chunked_loss
 from etc_jax.sharding import constrain
 
 
@@ -126,8 +127,9 @@ class TokenEmbeddings(nn.Module):
         return self.dropout(self.embed_norm(x), deterministic=self.deterministic)
 
     def attend(self, x: jax.Array) -> jax.Array:
-        """Logits over the vocabulary by the token table: `[..., e]`."""
-        return self.token_embedder.attend(x)
+        """`[..., e]` -> float32 logits over the vocabulary by the token table."""
+        table = self.token_embedder.embedding
+        return chunked_loss.logits(x.astype(self.dtype), table.T)
 
 
 class EncoderLayer(nn.Module):

@@ -218,7 +218,7 @@ class Encoder(nn.Module):
         return jnp.tanh(self.pooler(x[:, 0]))
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:
-        """`[..., embed_dim]` -> logits by the token table."""
+        """`[..., embed_dim]` -> float32 logits by the token table."""
         return self.embeddings.attend(x)
 
 
@@ -259,7 +259,7 @@ class EncoderForMaskedLm(nn.Module):
         x = self.encoder(tokens, example_ids, **inputs)
         if self.with_next_sentence and self.is_initializing():
             self.next_sentence(self.encoder.pooled(x))
-        logits = self.encoder.vocabulary_logits(self._features(x)).astype(jnp.float32)
+        logits = self.encoder.vocabulary_logits(self._features(x))
         return logits + self.mlm_bias[None, None]
 
     def next_sentence_logits(self, tokens, example_ids=None, **inputs) -> jax.Array:

@@ -1,7 +1,6 @@
 """A causal Longformer as a language model (Beltagy et al. 2020, section 4)."""
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import registry
@@ -34,12 +33,13 @@ class EncoderForCausalLm(nn.Module):
                 "them, which a language model foretells; set model.causal=True"
             )
         self.encoder = Encoder(c, self.deterministic)
-        self.logits = Dense((c.vocab_size,), c.initializer_range, c.compute_dtype)
+        sizes = (c.vocab_size,), c.initializer_range, c.compute_dtype
+        self.logits = Dense(*sizes, wide=True)
 
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, n, vocabulary]`; arguments as of `Encoder`."""
         x = self.encoder(tokens, example_ids, **inputs)
-        return self.logits(x).astype(jnp.float32)
+        return self.logits(x)
 
     def losses(self, tokens, targets, example_ids=None):
         """Cross entropy of each target, of `logits_chunk_length` tokens at once.

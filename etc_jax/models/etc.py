@@ -25,6 +25,7 @@ from etc_jax.models.config_problems import refuse
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import lsh
+from etc_jax.ops.chunked_loss import cross_entropy
 from etc_jax.types import Rows
 
 __all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "large"]
@@ -205,7 +206,7 @@ class Etc(nn.Module):
         )
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:
-        """`[..., token_dim]` -> logits by the token table."""
+        """`[..., token_dim]` -> float32 logits by the token table."""
         return self.embeddings.attend(x)
 
 
@@ -245,10 +246,29 @@ class EtcForPretraining(nn.Module):
         Returns:
           float32 `[b, p, vocabulary]`.
         """
+        logits = self.encoder.vocabulary_logits(self._mlm_rows(long_output, positions))
+        return logits + self.mlm_bias[None, None, :]
+
+    def mlm_losses(self, long_output, positions, targets):
+        """Cross entropy at chosen places, `logits_chunk_length` of a row at once.
+
+        Args:
+          long_output: `[b, n, e]`.
+          positions: int `[b, p]`.
+          targets: int `[b, p]`.
+
+        Returns:
+          (float32 `[b, p]` in nats, bool `[b, p]`: whether a target is the likeliest).
+        """
+        x = self._mlm_rows(long_output, positions)
+        table = self.encoder.embeddings.token_embedder.embedding
+        size = self.config.logits_chunk_length
+        return cross_entropy(x, table.T, self.mlm_bias, targets, size)
+
+    def _mlm_rows(self, long_output, positions) -> jax.Array:
+        """What the token table is multiplied with: `[b, p, token_dim]`."""
         x = sequence.take_rows(long_output, positions, sharding.sequence_axis())
-        x = ACTIVATIONS[self.config.activation](self.mlm_dense(x))
-        logits = self.encoder.vocabulary_logits(self.mlm_norm(x))
-        return logits.astype(jnp.float32) + self.mlm_bias[None, None, :]
+        return self.mlm_norm(ACTIVATIONS[self.config.activation](self.mlm_dense(x)))
 
     def temperature(self) -> jax.Array:
         """The divisor of CPC similarities, a positive scalar."""

@@ -67,6 +67,8 @@ class EtcConfig:
       attention: "auto", "xla" or "dense".
       attention_block_size, attention_chunk_blocks: see
         `ops.attention.global_local.attend`; None: chosen for the device.
+      logits_chunk_length: masked tokens of a row whose logits over the vocabulary are
+        computed at once in the loss; 0: all.
     """
 
     vocab_size: int = 30522
@@ -106,6 +108,7 @@ class EtcConfig:
     attention: str = "auto"
     attention_block_size: int | None = None
     attention_chunk_blocks: int | None = None
+    logits_chunk_length: int = 0
 
     @property
     def rules(self) -> st.Rules:
@@ -140,6 +143,7 @@ class EtcConfig:
         )
         yield from too_small(self, positive.split(), 1)
         yield from too_small(self, ("max_distance", "max_positions"), 0)
+        yield from too_small(self, ("logits_chunk_length",), 0, "all")
         yield from transformer_problems(self)
         yield from choice_problems(self, {"remat_policy": tuple(REMAT_POLICIES)})
         yield from pattern_problems(self, KINDS)

@@ -274,12 +274,13 @@ class ReformerLm(nn.Module):
     def setup(self):
         c = self.config
         self.encoder = Reformer(c, self.deterministic)
-        self.logits = Dense((c.vocab_size,), c.initializer_range, c.compute_dtype)
+        sizes = (c.vocab_size,), c.initializer_range, c.compute_dtype
+        self.logits = Dense(*sizes, wide=True)
 
     def __call__(self, tokens, example_ids=None, rotations=None) -> jax.Array:
         """float32 logits `[b, n, vocabulary]`; see `Reformer`."""
         x = self.encoder(tokens, example_ids, rotations)
-        return self.logits(x).astype(jnp.float32)
+        return self.logits(x)
 
     def losses(self, tokens, targets, example_ids=None, rotations=None):
         """Cross entropy of each target, of `logits_chunk_length` tokens at once.

@@ -78,7 +78,7 @@ class _Parts(NamedTuple):
     def logits(self, y1: jax.Array, y2: jax.Array) -> jax.Array:
         """Streams `[b, 1, e]` -> float32 `[b, vocabulary]`."""
         y = self.model.encoder.final_norm(jnp.concatenate([y1, y2], axis=-1))
-        return self.model.logits(y)[:, 0].astype(jnp.float32)
+        return self.model.logits(y)[:, 0]
 
 
 def _parts(params: Any, config: ReformerConfig, length: int) -> _Parts:

@@ -11,7 +11,6 @@ from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.cpc import contrastive, similarities
-from etc_jax.objectives.mlm import masked_lm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +104,16 @@ class Pretraining:
         return loss, sums
 
     def _mlm(self, module, params, batch, main):
-        logits = module.apply(
-            {"params": params}, main.long, batch["mlm_positions"], method="mlm_logits"
+        losses, hits = module.apply(
+            {"params": params},
+            main.long,
+            batch["mlm_positions"],
+            batch["mlm_targets"],
+            method="mlm_losses",
         )
-        losses, hits, places = masked_lm(
-            logits, batch["mlm_targets"], batch["mlm_weights"]
-        )
+        weights = batch["mlm_weights"].astype(jnp.float32)
+        losses, hits = jnp.sum(losses * weights), jnp.sum(hits * weights)
+        places = jnp.sum(weights)
         return losses / jnp.maximum(places, 1), {
             "mlm_loss": (losses, places),
             "mlm_accuracy": (hits, places),

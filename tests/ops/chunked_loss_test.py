@@ -1,0 +1,136 @@
+"""Logits in float32 from bfloat16, and their loss in chunks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax.ops import chunked_loss
+from etc_jax.sharding import DEFAULT_RULES, MeshConfig, logical_rules, make_mesh
+from etc_jax.training import collectives
+
+ROWS, WIDTH, VOCABULARY = 512, 64, 4096
+
+
+@pytest.fixture(scope="module")
+def wide_case():
+    """bfloat16 rows and table whose logits are near 0 to 30, and them in float64."""
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(1, ROWS, WIDTH)), jnp.bfloat16)
+    kernel = jnp.asarray(rng.normal(size=(WIDTH, VOCABULARY)), jnp.bfloat16)
+    exact = np.asarray(x, np.float64) @ np.asarray(kernel, np.float64)
+    return x, kernel, exact
+
+
+def ties(scores):
+    """Share of rows whose highest logit is there twice."""
+    top = np.sort(np.asarray(scores, np.float64), axis=-1)[..., -2:]
+    return np.mean(top[..., 0] == top[..., 1])
+
+
+def test_the_highest_logits_of_bfloat16_rows_do_not_tie(wide_case):
+    x, kernel, exact = wide_case
+    got = chunked_loss.logits(x, kernel)
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-4)
+    assert ties(exact) == ties(got) == 0
+    assert ties(x @ kernel) > 0.01  # what rounding the sums would give
+
+
+def test_gradients_of_bfloat16_logits_are_near_float64(wide_case):
+    x, kernel, _ = wide_case
+    grad = np.random.default_rng(1).normal(size=(1, ROWS, VOCABULARY))
+    grad = jnp.asarray(grad, jnp.bfloat16).astype(jnp.float32)
+    table = kernel.astype(jnp.float32)  # parameters are float32
+    got_x, got_kernel = jax.vjp(chunked_loss.logits, x, table)[1](grad)
+    assert got_x.dtype == jnp.bfloat16 and got_kernel.dtype == jnp.float32
+    grad, x, kernel = (np.asarray(a, np.float64) for a in (grad, x, kernel))
+    np.testing.assert_allclose(np.float64(got_x), grad @ kernel.T, rtol=8e-3, atol=0.5)
+    # Not rounded to bfloat16, whose step is 4e-3.
+    want = np.einsum("bne,bnv->ev", x, grad)
+    np.testing.assert_allclose(got_kernel, want, rtol=1e-4, atol=1e-3)
+
+
+B, N, E, V = 2, 11, 6, 13
+
+
+def arrays(dtype=np.float64):
+    rng = np.random.default_rng(2)
+    x, kernel, bias = (rng.normal(size=s) for s in ((B, N, E), (E, V), (V,)))
+    targets = rng.integers(0, V, (B, N))
+    weights = rng.random((B, N))
+    cast = functools.partial(jnp.asarray, dtype=dtype)
+    return cast(x), cast(kernel), cast(bias), jnp.asarray(targets), cast(weights)
+
+
+def total(x, kernel, bias, targets, weights, chunk_length):
+    losses, hits = chunked_loss.cross_entropy(x, kernel, bias, targets, chunk_length)
+    return jnp.sum(losses * weights), (losses, hits)
+
+
+def plain(x, kernel, bias, targets, weights):
+    logits = x @ kernel + bias[None, None]
+    log_p = jax.nn.log_softmax(logits)
+    losses = -jnp.sum(jax.nn.one_hot(targets, V) * log_p, axis=-1)
+    return jnp.sum(losses * weights), (losses, jnp.argmax(logits, axis=-1) == targets)
+
+
+@pytest.mark.parametrize("chunk_length", [0, 1, 4, 6, 10, 11, 64])
+def test_loss_and_gradients_are_those_of_all_logits_at_once(chunk_length):
+    with jax.enable_x64(True):
+        *inputs, targets, weights = arrays()
+        grads = functools.partial(jax.value_and_grad, argnums=(0, 1, 2), has_aux=True)
+        want = grads(plain)(*inputs, targets, weights)
+        got = grads(total)(*inputs, targets, weights, chunk_length)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12),
+            got,
+            want,
+        )
+
+
+def test_no_array_has_the_logits_of_all_tokens():
+    n, v = 1024, 512
+    shapes = [((2, n, 8), "f4"), ((8, v), "f4"), ((v,), "f4"), ((2, n), "i4")]
+    shapes = [jax.ShapeDtypeStruct(s, jnp.dtype(d)) for s, d in shapes]
+    weights = jax.ShapeDtypeStruct((2, n), jnp.float32)
+
+    def temporaries(chunk_length):
+        step = jax.grad(lambda *args: total(*args, chunk_length)[0], argnums=(0, 1, 2))
+        compiled = jax.jit(step).lower(*shapes, weights).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    everything = 2 * n * v * 4
+    assert temporaries(0) > everything
+    assert temporaries(64) < everything / 4
+
+
+def test_on_a_mesh_chunks_share_one_collection_and_one_reduction():
+    mesh = make_mesh(MeshConfig(data=2, fsdp=4))
+    b, n, v = 8, 64, 48
+    batch = jax.NamedSharding(mesh, jax.P(("data", "fsdp")))
+    table = jax.NamedSharding(mesh, jax.P(None, "fsdp"))
+    whole = jax.NamedSharding(mesh, jax.P())
+    rng = np.random.default_rng(3)
+    inputs = [rng.normal(size=s).astype("f4") for s in ((b, n, E), (E, v), (v,))]
+    inputs += [rng.integers(0, v, (b, n)), rng.random((b, n)).astype("f4")]
+    step = jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
+    want = jax.jit(step, static_argnums=5)(*inputs, 0)
+
+    with jax.set_mesh(mesh), logical_rules(DEFAULT_RULES):
+        run = jax.jit(
+            step,
+            static_argnums=5,
+            in_shardings=(batch, table, whole, batch, batch),
+            out_shardings=((whole, (batch, batch)), (batch, table, whole)),
+        )
+        compiled = run.lower(*inputs, 8).compile()
+    got = compiled(*inputs)
+    for a, b_ in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b_, rtol=2e-5, atol=2e-5)
+    traffic = collectives.count(compiled.as_text())
+    assert traffic["all-gather"].runs <= 2  # forward and backward pass
+    # Loss, bias and kernel; eight chunks would make it sixteen and more.
+    assert sum(traffic[k].runs for k in traffic if "reduce" in k) <= 4
