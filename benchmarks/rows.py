@@ -17,25 +17,12 @@ from typing import Any
 
 from benchmarks import finetuning_runs, report
 from benchmarks.finetuning_runs import Spent
+from configs import quickstart_wikihop
 from etc_jax.config import Config
 from etc_jax.data.windows import WindowCache
 from etc_jax.training.errors import RunError
 
-# Small enough to learn from scratch in minutes on a CPU.
-MODEL = {
-    "num_types": 16,
-    "embed_dim": 64,
-    "num_layers": 2,
-    "num_heads": 2,
-    "mlp_dim": 128,
-    "radius": 16,
-    "max_distance": 12,
-    "num_labels": 32,
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-    # That of BERT is for widths of 768: narrow layers would hardly begin to learn.
-    "initializer_range": 0.1,
-}
+MODEL = quickstart_wikihop.MODEL
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,8 @@ there is nothing to remember; the one who is asked about is the only person with
 name, which is not in the vocabulary: finding one of many names that are in it takes
 models as small as these longer than their runs last.
 
-WikiHop-like: a candidate is to be chosen, which is linked to its mentions.
+WikiHop-like: a candidate is to be chosen, which is linked to its mentions
+(`tasks.synthetic.teachers`).
 HotpotQA-like: a span is the answer, and the sentence that says so is asked for too. A
 sentence names its subject "she" or "he", so that who it is follows from its document
 alone, which holds sentences about other things as well.
@@ -30,7 +31,7 @@ from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
 from tasks import hotpotqa, prepare, wikihop
 from tasks.multihop import Sizes
 from tasks.synthetic import hotpotqa as invented_hotpotqa
-from tasks.synthetic import wikihop as invented_wikihop
+from tasks.synthetic import teachers
 from tasks.synthetic.__main__ import write_records
 from tasks.task import Task
 
@@ -115,40 +116,6 @@ class ItemSet:
         return caches[0], caches[1]
 
 
-# --- WikiHop --------------------------------------------------------------------------
-
-_WIKIHOP = invented_wikihop.WikiHopSizes(
-    hops=(1, 1),
-    contexts=4,
-    candidates=4,
-    facts=2,
-    kinds=("person",),
-    wordings=1,
-    pronouns=0.0,
-    through_candidates=True,
-    masked=True,
-)
-# If either relation is asked for, the structured model takes rival and teacher for
-# equally likely for longer than these runs last.
-_QUERY = "teacher "
-
-_MASK = re.compile(r"___MASK(\d+)___")
-
-
-def _wikihop(series: int) -> Iterator[Record]:
-    every = invented_wikihop.records(sys.maxsize, seed=series, sizes=_WIKIHOP)
-    for record in every:
-        if record["query"].startswith(_QUERY):
-            yield {name: _one_word(value) for name, value in record.items()}
-
-
-def _one_word(value: str | list[str]) -> str | list[str]:
-    """A mask as one word of the vocabulary."""
-    if isinstance(value, list):
-        return [_MASK.sub(r"Mask\1", text) for text in value]
-    return _MASK.sub(r"Mask\1", value)
-
-
 # --- HotpotQA -------------------------------------------------------------------------
 
 _HOTPOTQA = invented_hotpotqa.HotpotQaSizes(
@@ -191,7 +158,7 @@ def _masked(record: Record) -> Record:
 SETS = {
     "wikihop": ItemSet(
         wikihop.TASK,
-        _wikihop,
+        lambda series: teachers.records(sys.maxsize, seed=series),
         question="query",
         documents=lambda record: record["supports"],
         sizes=Sizes(long_length=128, global_length=32),

@@ -36,7 +36,7 @@ def get_config(arg: str = ""):
     config.train.update(
         num_steps=350,
         batch_size=8,
-        log_every_steps=25,
+        log_every_steps=10,
         eval_every_steps=100,
     )
     config.checkpoint.every_steps = 100

@@ -1,34 +1,32 @@
-"""Pre-trains a small ETC, fine-tunes it on questions over documents, and reports.
+"""Pre-trains a small ETC, shows what structure is worth on a task, and reports.
 
     python -m launch.quickstart [--workdir=FOLDER] [--config=FILE] [--config.A.B=VALUE]
         [--pretrain_only] [--finetuning.A.B=VALUE]
 
-Pre-training is stopped half-way as a cluster would stop it, and resumed. The model then
-learns to answer questions over several invented documents, and so does one without
-pre-training. So small a model learns in so few steps what an answer looks like, not yet
-to follow names from document to document: the report shows how far it comes.
+Pre-training (masked words, masked sentences) is stopped half-way as a cluster would
+stop it, and resumed. Then two models learn to answer the same questions over four
+documents, one with the paper's structure and one without. All commands are those that
+you would type; the report lists them.
 
 Arguments of the form --config.A.B=VALUE go to the command that pre-trains as they are,
-those of the form --finetuning.A.B=VALUE to the two that fine-tune. The report is
-printed and written to FOLDER/report.md. What is finished in FOLDER is not done again.
+those of the form --finetuning.A.B=VALUE to the two that learn to answer. The report is
+FOLDER/report.md; messages of the commands go to FOLDER/messages.txt and
+FOLDER/questions/messages.txt. What is finished in FOLDER is not done again.
 
 Exit codes: 0 every bar of the report holds; 1 one does not, or a command failed; 2
 wrong arguments; 130 interrupted, run it again.
 """
 
 import argparse
-import pathlib
 import signal
 import sys
 from collections.abc import Sequence
 
-from launch import quickstart_hotpotqa_report as hotpotqa_report
-from launch.quickstart_hotpotqa import CONFIG, Finetuning, fields
-from launch.quickstart_record import Workdir
-from launch.quickstart_report import checks, draw_curves, facts, report
-from launch.quickstart_runs import QuickstartError, say, train
+from launch import quickstart_report as reporting
+from launch.quickstart_questions import CONFIG, Questions, fields
+from launch.quickstart_runs import LOG, QuickstartError, Workdir, say, train
 
-REPORT = "report.md"
+REPORT, FOLDER = "report.md", "questions"
 _INTERRUPTED = 130
 _PRETRAINING, _FINETUNING = "--config.", "--finetuning."
 
@@ -58,36 +56,33 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return args, rest
 
 
-def run(command: Sequence[str], workdir: Workdir, half: Finetuning | None) -> int:
+def run(command: Sequence[str], workdir: Workdir, questions: Questions | None) -> int:
     """Does what is not done yet and writes the report; returns the exit code.
 
     Args:
       command: what pre-trains.
       workdir: where it writes.
-      half: what comes after it; None: nothing.
+      questions: what comes after it; None: nothing.
     """
     if workdir.final_report() is not None:
         say(f"{workdir.folder} holds a finished run; it is not trained again")
     else:
-        train(command, workdir, stop_half_way=True)
+        say("pre-training on the documentation that Python brings")
+        log = workdir.folder / LOG
+        train(command, workdir, name="pre-training", log=log, stop_half_way=True)
     if workdir.record()["facts"] is None:
-        workdir.note(facts=facts(workdir))
-    draw_curves(workdir)
-    done, more = checks(workdir), ""
-    if half is not None:
-        half.run()
-        figures = hotpotqa_report.figures(half)
-        hotpotqa_report.draw_curves(half)
-        done += hotpotqa_report.checks(half, figures)
-        more = hotpotqa_report.section(half, figures)
-    text = report(workdir, done, more)
-    (workdir.folder / REPORT).write_text(text)
-    print(text)
-    failed = [check for check in done if not check.passed]
-    for check in failed:
-        say(f"FAILED: {check.name}: {check.measured}; the bar: {check.bar}")
-    say(f"report: {workdir.folder / REPORT}")
-    return 1 if failed else 0
+        workdir.note(facts=reporting.facts(workdir))
+    if questions is not None:
+        questions.run()
+    done = reporting.checks(workdir, questions)
+    reporting.draw(workdir, questions)
+    path = workdir.folder / REPORT
+    path.write_text(reporting.report(workdir, questions, done))
+    print(reporting.summary(done))
+    if questions is not None:
+        print(f"answers, in their documents: {questions.page}")
+    print(f"report: {path}")
+    return 0 if all(check.passed for check in done) else 1
 
 
 def _plan(args: argparse.Namespace, rest: Sequence[str]):
@@ -103,8 +98,7 @@ def _plan(args: argparse.Namespace, rest: Sequence[str]):
         for x in rest
         if x.startswith(_FINETUNING)
     ]
-    folder = pathlib.Path(args.workdir) / "hotpotqa"
-    return command, workdir, Finetuning(folder, workdir, overrides)
+    return command, workdir, Questions(workdir.folder / FOLDER, workdir, overrides)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,12 +5,17 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import shlex
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from etc_jax.training.errors import PREEMPTED
-from launch.quickstart_record import Workdir, digest
+from launch.quickstart_questions import COUNTS, RUNS, Questions
+from launch.quickstart_runs import Workdir, digest
+from tasks.synthetic.teachers import TeachersSizes
 
 # Held-back MLM loss must be this much below the unigram entropy of the same text.
 MLM_BAR_NATS = 0.7
@@ -18,8 +23,10 @@ MLM_BAR_NATS = 0.7
 CPC_BAR = 0.04
 SHUFFLED_BAR = 0.01
 POOL_DOCUMENTS = 20
-CURVES, ATTENTION = "curves.png", "attention.png"
-_PICTURE_TOKENS = 48
+# Of questions, the model with structure must answer so many, and so many more.
+ACCURACY_BAR, LEAD_BAR = 0.9, 0.4
+CURVES, QUESTIONS_CURVES, STRUCTURE = "curves.png", "questions.png", "structure.png"
+_SHOWN = {"structured": "with structure", "flat": "flat"}
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -33,16 +40,16 @@ class Check:
     passed: bool
 
 
-def checks(workdir: Workdir) -> list[Check]:
+def checks(workdir: Workdir, questions: Questions | None) -> list[Check]:
     """The bars of a finished run, and whether it was resumed as it should be."""
-    figures, evaluation = workdir.final_report(), workdir.metrics("eval")[-1]
-    loss, entropy = evaluation["mlm_loss"], figures["unigram_entropy"]
-    found, chance = figures["cpc_pool_top1"], figures["cpc_pool_chance"]
-    shuffled = figures["cpc_pool_shuffled_top1"]
-    documents = figures["cpc_pool_documents"]
+    scores, evaluation = workdir.final_report(), workdir.metrics("eval")[-1]
+    loss, entropy = evaluation["mlm_loss"], scores["unigram_entropy"]
+    found, chance = scores["cpc_pool_top1"], scores["cpc_pool_chance"]
+    shuffled = scores["cpc_pool_shuffled_top1"]
+    documents = scores["cpc_pool_documents"]
     problems = resume_problems(workdir)
     stops = [x.saved_step for x in workdir.launches() if x.exit_code == PREEMPTED]
-    return [
+    made = [
         Check(
             "masked words: MLM loss on held-back documents",
             f"at least {MLM_BAR_NATS} nats below the unigram entropy, {entropy:.3f}",
@@ -51,27 +58,38 @@ def checks(workdir: Workdir) -> list[Check]:
         ),
         Check(
             "masked sentences: CPC finds the right one among "
-            f"{figures['cpc_pool_sentences']} of held-back documents",
+            f"{scores['cpc_pool_sentences']} of held-back documents",
             f"at least {CPC_BAR:.0%} (chance: {chance:.2%}), from {POOL_DOCUMENTS} "
             "documents or more",
             f"{found:.2%}, {found / chance:.1f} times chance; {documents} documents",
             found >= CPC_BAR and documents >= POOL_DOCUMENTS,
         ),
         Check(
-            "the same against targets in other orders, a check of the measure",
+            "the same with the targets in another order, a check of the metric",
             f"at most {SHUFFLED_BAR:.0%}",
             f"{shuffled:.2%}",
             shuffled <= SHUFFLED_BAR,
         ),
         Check(
             "stopped by SIGTERM and resumed",
-            "the record of steps goes on where it was stopped, none missing, none "
-            "twice",
+            "training goes on where it was stopped, no step is missing or done twice",
             "; ".join(problems)
             or f"stopped at step {', '.join(map(str, stops))}, went on from there",
             not problems,
         ),
     ]
+    return made if questions is None else [*made, _question_check(questions)]
+
+
+def _question_check(questions: Questions) -> Check:
+    structured, flat = (questions.accuracy(name) for name in RUNS)
+    return Check(
+        "questions over documents: right answers",
+        f"at least {ACCURACY_BAR:.0%} with structure, and {100 * LEAD_BAR:.0f} points "
+        "more than flat",
+        f"{structured:.1%} with structure, {flat:.1%} flat",
+        structured >= ACCURACY_BAR and structured - flat >= LEAD_BAR,
+    )
 
 
 def resume_problems(workdir: Workdir) -> list[str]:
@@ -100,10 +118,7 @@ def resume_problems(workdir: Workdir) -> list[str]:
 
 
 def facts(workdir: Workdir) -> dict[str, Any]:
-    """What a report says of the model, the text and the machine of a run that ended.
-
-    Writes the picture of the attention into the folder.
-    """
+    """What a report says of the model, the text and the machine of a run that ended."""
     import jax  # not before: on an accelerator it would take memory from the run
 
     from etc_jax import config as config_lib
@@ -122,7 +137,6 @@ def facts(workdir: Workdir) -> dict[str, Any]:
         "tokens": train.num_tokens,
         "held_back_documents": held_back.num_documents,
         "held_back_tokens": held_back.num_tokens,
-        "picture": _draw_attention(text, config, workdir.folder / ATTENTION),
         "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
@@ -130,45 +144,6 @@ def facts(workdir: Workdir) -> dict[str, Any]:
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
     }
-
-
-def _draw_attention(text, config, path: pathlib.Path) -> list[str]:
-    """Draws the first sentences of a held-back document; returns them as text."""
-    from etc_jax import drawing, inspect
-
-    start = inspect.first_sentences(text.held_back, text.tokenizer, _PICTURE_TOKENS)
-    names = (start.tokens, start.globals)
-    drawing.draw(start.structure, config.model.rules, *names, path)
-    return [" ".join(sentence) for sentence in start.sentences]
-
-
-def draw_curves(workdir: Workdir) -> None:
-    """Writes the picture of the losses and of CPC's accuracy over the steps."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    train, held_back = workdir.metrics("train"), workdir.metrics("eval")
-    figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
-    panels = (
-        ("mlm_loss", "masked words: loss, nats"),
-        ("cpc_loss", "masked sentences: loss, nats"),
-        ("cpc_accuracy", "masked sentences found in the batch"),
-    )
-    for ax, (name, title) in zip(axes, panels, strict=True):
-        for lines, label in ((train, "training"), (held_back, "held back")):
-            ax.plot([x["step"] for x in lines], [x[name] for x in lines], label=label)
-        ax.set(title=title, xlabel="step")
-    axes[0].axhline(
-        workdir.final_report()["unigram_entropy"],
-        color="grey",
-        linestyle="--",
-        label="unigram entropy",
-    )
-    axes[0].legend()
-    figure.savefig(workdir.folder / CURVES, dpi=100)
-    pyplot.close(figure)
 
 
 def _cpu_name() -> str:
@@ -179,33 +154,91 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def report(workdir: Workdir, done: Sequence[Check], more: str = "") -> str:
+# --- text -----------------------------------------------------------------------------
+
+
+def summary(done: Sequence[Check]) -> str:
+    """What was measured, a line each, for the end of the command."""
+    lines = [f"quickstart of etc_jax: {_verdict(done)}"]
+    for check in done:
+        mark = "ok" if check.passed else f"FAILED, the bar: {check.bar}"
+        lines.append(f"- {check.name}: {check.measured} [{mark}]")
+    return "\n".join(lines)
+
+
+def _verdict(done: Sequence[Check]) -> str:
+    return "passed" if all(check.passed for check in done) else "FAILED"
+
+
+def report(workdir: Workdir, questions: Questions | None, done: Sequence[Check]) -> str:
     """The report of a finished run, in Markdown, for someone new to the project.
 
     Args:
       workdir: of pre-training.
+      questions: what came after it; None: nothing.
       done: all that was checked.
-      more: sections on what came after it.
     """
-    passed = all(check.passed for check in done)
     rows = [(c.name, c.bar, c.measured, "yes" if c.passed else "**no**") for c in done]
-    parts = (
-        f"# Quickstart of etc_jax: {'passed' if passed else 'FAILED'}",
-        _about(workdir),
+    parts = [
+        f"# Quickstart of etc_jax: {_verdict(done)}",
         table(("", "bar", "measured", "holds"), rows),
-        "The unigram entropy is the loss of the best guess that knows how often each "
-        "token occurs and nothing of its surroundings. Losses are in nats.",
+        *(_questions(questions) if questions is not None else ()),
+        "## Pre-training",
+        _about(workdir),
         f"![losses and CPC accuracy over the steps]({CURVES})",
-        "## Held-back documents while training",
-        _curve(workdir),
-        "## What the model sees",
-        f"![who sees whom, under which label]({ATTENTION})",
-        _about_picture(workdir),
         "## Run",
         _run(workdir),
-        more,
-    )
-    return "\n\n".join(filter(None, parts)) + "\n"
+    ]
+    if questions is not None:
+        parts += [
+            *("\n".join(_question_run(questions, name)) for name in RUNS),
+            "The commands of the questions:",
+            _commands(questions),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _questions(questions: Questions) -> list[str]:
+    config = questions.workdir("structured").config()
+    model, train = config["model"], config["train"]
+    rows = [(_SHOWN[name], f"{questions.accuracy(name):.1%}") for name in RUNS]
+    folder = questions.folder.name
+    return [
+        "## What structure is worth",
+        "Four documents, one question: who taught somebody? Two models choose one of "
+        f"four persons. Both have {model['num_layers']} layers of width "
+        f"{model['embed_dim']}, start from the same random parameters, and see the "
+        f"same {COUNTS['train']:,} invented questions once, {train['batch_size']} a "
+        "step. One is given the structure of its input: which words belong to which "
+        "sentence and document, and which words mention which person. The flat one "
+        "reads the same tokens as one text with sentences.",
+        table(("", "right answers"), [*rows, ("by chance", "25.0%")]),
+        f"This is the official accuracy of WikiHop on {COUNTS['dev']} other questions.",
+        f"![accuracy and loss over the steps]({QUESTIONS_CURVES})",
+        "Who sees whom in the first question: a row is a token that attends, a column "
+        "one that it attends to. White pairs are not computed. Each token of the text "
+        "sees its neighbours and all global tokens. A global token sees the words of "
+        "its own sentence; with structure, those of the persons and the question see "
+        "all words, under a label of their own where a word mentions the person (red).",
+        f"![who sees whom, with structure and flat]({STRUCTURE})",
+        f"The first questions. [Their documents]({folder}/{questions.page.name}), with "
+        "the answers of the model with structure marked:",
+        table(
+            ("question", "right answer", *_SHOWN.values()),
+            [_example(questions, record) for record in questions.records()],
+        ),
+    ]
+
+
+def _example(questions: Questions, record: dict[str, Any]) -> tuple[str, ...]:
+    answers = [questions.predictions(name)[record["id"]] for name in RUNS]
+    return (record["query"], record["answer"], *answers)
 
 
 def _about(workdir: Workdir) -> str:
@@ -221,47 +254,11 @@ def _about(workdir: Workdir) -> str:
         f"{known['tokens']:,} tokens; "
         f"{known['held_back_documents']:,} more documents "
         f"({known['held_back_tokens']:,} tokens) were held back for evaluation.\n\n"
-        "Two things are learnt at once: to fill in masked words (MLM), and, where a "
-        "whole sentence is masked, to foresee its summary so well that it is told from "
-        "those of other sentences (CPC)."
-    )
-
-
-def _about_picture(workdir: Workdir) -> str:
-    sentences = workdir.record()["facts"]["picture"]
-    rows = [(f"g{i}", sentence) for i, sentence in enumerate(sentences)]
-    return (
-        "The first sentences of a held-back document. A row is a token that looks, a "
-        "column one that it sees; white: it may not. Global tokens g0, g1, ... stand "
-        "for the sentences: they see each other and the words of their own sentence, "
-        "while every word sees its neighbours and all global tokens. A colour is a "
-        "relative-position label.\n\n" + table(("global token", "sentence"), rows)
-    )
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _curve(workdir: Workdir) -> str:
-    rows = [
-        (
-            str(line["step"]),
-            f"{line['mlm_loss']:.3f}",
-            f"{line['mlm_accuracy']:.1%}",
-            f"{line['cpc_accuracy']:.1%}",
-        )
-        for line in workdir.metrics("eval")
-    ]
-    batches = workdir.config()["train"]["eval_steps"]
-    which = "All batches" if batches is None else f"The first {batches} batches"
-    head = ("step", "MLM loss", "MLM accuracy", "CPC accuracy")
-    return (
-        f"{table(head, rows)}\n\n{which} of the held-back documents. This CPC "
-        "accuracy is among the masked sentences of one batch, fewer than in the pool "
-        "above."
+        "Two things are learned at once: to fill in masked words (MLM), and, where a "
+        "whole sentence is masked, to predict its summary so well that it can be "
+        "picked out of many (CPC). Losses are in nats. The unigram entropy is the loss "
+        "of the best guess that knows how often each token occurs and nothing of its "
+        "surroundings."
     )
 
 
@@ -289,9 +286,136 @@ def _run(workdir: Workdir) -> str:
     known = workdir.record()["facts"]
     versions = ", ".join(f"{k} {v}" for k, v in known["versions"].items())
     lines = [
-        *run_lines(workdir),
         f"- hardware: {known['device']}; {known['cpu']}, {known['cores']} cores; "
         f"{known['system']}",
         f"- versions: {versions}",
+        "\nPre-training:\n",
+        *run_lines(workdir),
     ]
     return "\n".join(lines)
+
+
+def _question_run(questions: Questions, name: str) -> list[str]:
+    return [f"Questions, {_SHOWN[name]}:\n", *run_lines(questions.workdir(name))]
+
+
+def _commands(questions: Questions) -> str:
+    lines = (shlex.join(["python", *x[1:]]) for x in questions.commands())
+    return "\n".join(["```", *lines, "```"])
+
+
+# --- pictures -------------------------------------------------------------------------
+
+# Metric -> title of its panel.
+_PRETRAINING_PANELS = {
+    "mlm_loss": "masked words: loss, nats",
+    "cpc_loss": "masked sentences: loss, nats",
+    "cpc_accuracy": "masked sentences found in the batch",
+}
+_QUESTION_PANELS = {"accuracy": "right answers", "loss": "loss, nats"}
+_DOCUMENTS = TeachersSizes().contexts
+# Kinds of pairs in the picture of the structure.
+_KINDS = {
+    "not seen": "white",
+    "seen": "#e3e3e3",
+    "neighbours, by distance": "#6baed6",
+    "linked: unit and its words": "#35978f",
+    "linked: person and mentions": "#d7191c",
+}
+
+
+def draw(workdir: Workdir, questions: Questions | None) -> None:
+    """Writes all pictures of the report."""
+    runs = {"training": workdir.metrics("train"), "held back": workdir.metrics("eval")}
+    entropy = workdir.final_report()["unigram_entropy"]
+    path = workdir.folder / CURVES
+    _draw_curves(_PRETRAINING_PANELS, runs, path, unigram_entropy=entropy)
+    if questions is not None:
+        runs = {_SHOWN[x]: questions.workdir(x).metrics("eval") for x in RUNS}
+        _draw_curves(_QUESTION_PANELS, runs, workdir.folder / QUESTIONS_CURVES)
+        _draw_structure(questions, workdir.folder / STRUCTURE)
+
+
+def _figure(columns: int, width: float, height: float):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=100)
+    return figure, figure.subplots(1, columns)
+
+
+def _draw_curves(panels, runs, path: pathlib.Path, **levels: float) -> None:
+    figure, every = _figure(len(panels), 4 * len(panels), 3.5)
+    for ax, (metric, title) in zip(every, panels.items(), strict=True):
+        for name, lines in runs.items():
+            ax.plot([x["step"] for x in lines], [x[metric] for x in lines], label=name)
+        ax.set(title=title, xlabel="step")
+    for name, level in levels.items():
+        label = name.replace("_", " ")
+        every[0].axhline(level, color="grey", linestyle="--", label=label)
+    every[0].legend()
+    figure.savefig(path)
+
+
+def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
+    """Draws who sees whom in the first question, for both models."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    figure, every = _figure(len(RUNS), 13, 7.5)
+    colors = ListedColormap(list(_KINDS.values()))
+    edges, names = _groups(questions.example("structured")["structure"])
+    for ax, name in zip(every, RUNS, strict=True):
+        batch, rules = questions.example(name), questions.rules(name)
+        kinds = _kinds(batch["structure"], rules)
+        ax.imshow(kinds, colors, vmin=0, vmax=len(_KINDS) - 1, interpolation="nearest")
+        ax.set_title(f"{_SHOWN[name]}: {np.mean(kinds > 0):.1%} of pairs are seen")
+        middles = (edges[1:] + edges[:-1]) / 2
+        ax.set_xticks(middles, names, rotation=90)
+        ax.set_yticks(middles, names)
+        ax.tick_params(length=0)
+        for edge in edges[1:-1]:
+            ax.axhline(edge, color="black", linewidth=0.4)
+            ax.axvline(edge, color="black", linewidth=0.4)
+    patches = [Patch(fc=c, ec="grey", label=kind) for kind, c in _KINDS.items()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
+    figure.savefig(path)
+
+
+def _real(structure) -> np.ndarray:
+    """Which tokens are no padding, global ones first."""
+    ids = (structure.global_example_ids[0], structure.long_example_ids[0])
+    return np.concatenate(ids) > 0
+
+
+def _kinds(structure, rules) -> np.ndarray:
+    """Number of each pair's kind in `_KINDS`, for the tokens that are no padding."""
+    from etc_jax import drawing
+
+    n, g = structure.long_length, structure.global_length
+    labels = drawing.label_matrix(structure, rules, n, g)
+    kinds = np.where(labels == drawing.UNSEEN, 0, 1)
+    kinds[(labels >= 0) & (labels <= 2 * rules.max_distance)] = 2
+    kinds[labels == rules.linked_label] = 3
+    mentions = structure.links[0, :, 2:]  # none if flat
+    for token, column in zip(*np.nonzero(mentions >= 0), strict=True):
+        person = mentions[token, column]
+        kinds[person, g + token] = kinds[g + token, person] = 4
+    real = _real(structure)
+    return kinds[real][:, real]
+
+
+def _groups(structure) -> tuple[np.ndarray, list[str]]:
+    """Where the parts of an input begin and end in the picture, and their names."""
+    groups = np.concatenate([structure.order_ids[0], structure.long_segment_ids[0]])
+    groups = groups[_real(structure)]
+    num_globals = int(np.sum(structure.global_example_ids[0] > 0))
+    # One group for each person, then the question, then one for each document.
+    persons = int(groups.max()) - 1 - _DOCUMENTS
+    parts = np.clip(groups - persons, 0, None)
+    parts[:num_globals] = np.minimum(parts[:num_globals], 2)
+    starts = np.flatnonzero(np.diff(parts)) + 1
+    edges = np.array([0, *starts, len(parts)]) - 0.5
+    names = ["persons", "question", "documents"]
+    names += ["persons", "question", *(f"document {i + 1}" for i in range(_DOCUMENTS))]
+    names = [f"global: {x}" if i < 3 else x for i, x in enumerate(names)]
+    return edges, names

@@ -3,6 +3,7 @@
     python -m tasks.synthetic --task=hotpotqa --count=1000 --seed=0 --out=train.json
     python -m tasks.synthetic --task=wikihop --count=1000 --candidates=8 --out=w.json
     python -m tasks.synthetic --task=natural_questions --count=1000 --out=nq.jsonl.gz
+    python -m tasks.synthetic --task=teachers --count=1000 --out=teachers.json
 
 Records are written as they are made, so that any number fits in memory: in one array,
 or one a line where the data set has them so; gzipped if --out ends in .gz. The same
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple, TextIO
 
 import tqdm
 
-from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
+from tasks.synthetic import hotpotqa, natural_questions, openkp, teachers, wikihop
 from tasks.synthetic.schema import KINDS
 from tasks.whole_files import whole
 
@@ -51,6 +52,7 @@ TASKS = {
         natural_questions, natural_questions.NaturalQuestionsSizes, lines=True
     ),
     "openkp": Task(openkp, openkp.OpenkpSizes, lines=True),
+    "teachers": Task(teachers, teachers.TeachersSizes),
     "wikihop": Task(wikihop, wikihop.WikiHopSizes),
 }
 
@@ -156,7 +158,7 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     """Sizes of one task each."""
     add = parser.add_argument_group("hotpotqa alone").add_argument
     add("--comparisons", type=float, help="share of the questions")
-    add = parser.add_argument_group("wikihop alone").add_argument
+    add = parser.add_argument_group("wikihop and teachers").add_argument
     add("--candidates", type=int)
     for name, text in (
         ("through_candidates", "the way to the answer leads over candidates alone"),

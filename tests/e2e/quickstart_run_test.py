@@ -56,8 +56,8 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
         )
 
     first = start()
+    assert (tmp_path / "run" / "report.md").exists(), first.stderr
     report = (tmp_path / "run" / "report.md").read_text()
-    assert report.strip() == first.stdout.strip(), first.stderr
     bars = [
         row for row in report.splitlines() if row.endswith(("| yes |", "| **no** |"))
     ]
@@ -67,6 +67,8 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     assert held[0] and held[2] and held[3], report
     word = "passed" if all(held) else "FAILED"
     assert report.startswith(f"# Quickstart of etc_jax: {word}")
+    assert first.stdout.startswith(f"quickstart of etc_jax: {word}")
+    assert first.stdout.endswith("report.md\n")
     assert first.returncode == (0 if all(held) else 1)
     record = json.loads((tmp_path / "run" / "quickstart.json").read_text())
     assert [x["exit_code"] for x in record["launches"]] == [17, 0]

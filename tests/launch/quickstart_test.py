@@ -15,9 +15,8 @@ import time
 import pytest
 
 from launch import quickstart, quickstart_runs
-from launch.quickstart_record import Launch, Workdir, digest
 from launch.quickstart_report import checks, report, resume_problems
-from launch.quickstart_runs import QuickstartError
+from launch.quickstart_runs import Launch, QuickstartError, Workdir, digest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOTAL, EVERY = 20, 5
@@ -36,7 +35,6 @@ FACTS = {
     "tokens": 1900000,
     "held_back_documents": 50,
     "held_back_tokens": 70000,
-    "picture": ["First , a sentence .", "Then another one ."],
     "device": "1 x cpu",
     "cpu": "Some CPU",
     "cores": 2,
@@ -85,7 +83,7 @@ CHILD = """
         time.sleep(secs)
         step += 1
         if step % 5 == 0:
-            tell("train", tokens_per_s=1000.0)
+            tell("train", tokens_per_s=1000.0, mlm_loss=5.5)
     tell("eval", mlm_loss=5.0, mlm_accuracy=0.2, cpc_accuracy=0.5)
     save()
 """
@@ -99,7 +97,10 @@ def child_command(tmp_path, *faults, secs=0.06):
 
 
 def train(command, workdir):
-    quickstart_runs.train(command, workdir, stop_half_way=True)
+    log = workdir.folder.parent / "messages.txt"
+    quickstart_runs.train(
+        command, workdir, name="pre-training", log=log, stop_half_way=True
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +148,7 @@ def finished(tmp_path):
 
 
 def passed(workdir):
-    return [check.passed for check in checks(workdir)]
+    return [check.passed for check in checks(workdir, None)]
 
 
 def test_a_good_run_passes_and_is_not_trained_again(finished, capsys):
@@ -155,23 +156,22 @@ def test_a_good_run_passes_and_is_not_trained_again(finished, capsys):
     assert quickstart.run(["/nonexistent/command"], workdir, None) == 0
     out, err = capsys.readouterr()
     assert "holds a finished run" in err
-    assert out.startswith("# Quickstart of etc_jax: passed")
-    assert (workdir.folder / "report.md").read_text() in out
+    assert out.startswith("quickstart of etc_jax: passed\n- masked words: MLM loss on")
+    assert out.endswith(f"report: {workdir.folder / 'report.md'}\n")
+    text = (workdir.folder / "report.md").read_text()
+    assert text.startswith("# Quickstart of etc_jax: passed")
     assert (workdir.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_report_tells_what_was_measured(finished):
+def test_the_report_has_what_was_measured(finished):
     workdir = finished()
-    text = report(workdir, checks(workdir))
+    text = report(workdir, None, checks(workdir, None))
     for part in (
         "4,637,121 parameters",
         "900 documents, 1,900,000 tokens",
-        "| 20 | 5.700 | 21.0% | 55.0% |",
         "5.700, which is 0.800 below",
         "10.00%, 25.6 times chance; 80 documents",
         "at most 1% | 0.40% | yes",
-        "| g1 | Then another one . |",
-        "![who sees whom, under which label](attention.png)",
         "stopped at step 12, went on from there",
         "launch 1: exit code 17, stopped: half-way, saved step 12, 61 s",
         "wall time: 2.0 minutes",
@@ -194,11 +194,13 @@ def test_bars_are_where_they_are_said_to_be(finished):
     assert passed(shuffled) == [True, True, False, True]
 
 
-def test_a_missed_bar_is_exit_code_1_and_named(finished, capsys):
+def test_a_missed_bar_is_exit_code_1_and_named(finished, capsys, tmp_path):
     assert quickstart.run([], finished(loss=6.4), None) == 1
-    out, err = capsys.readouterr()
-    assert "FAILED" in out.splitlines()[0] and "| **no** |" in out
-    assert "FAILED: masked words" in err and "masked sentences" not in err
+    words, sentences, *_ = capsys.readouterr().out.splitlines()[1:]
+    assert "masked words" in words and "FAILED, the bar: at least 0.7 nats" in words
+    assert "masked sentences" in sentences and sentences.endswith("[ok]")
+    text = (tmp_path / "report.md").read_text()
+    assert "FAILED" in text.splitlines()[0] and "| **no** |" in text
 
 
 @pytest.mark.parametrize(
@@ -258,6 +260,14 @@ def test_a_run_that_does_not_go_on_where_it_was_is_found(tmp_path, fault):
     assert resume_problems(workdir)
 
 
+def test_progress_is_told_as_it_comes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(quickstart_runs, "_QUIET_SECS", 0.05)
+    train(child_command(tmp_path), Workdir(tmp_path / "run"))
+    told = capsys.readouterr().err
+    assert "quickstart: pre-training: at work for 0 s\n" in told
+    assert re.search(r"step 10 of 20, loss of masked words 5.50, \d.\d min left", told)
+
+
 def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
     workdir = Workdir(tmp_path / "run")
     train(child_command(tmp_path, "deaf"), workdir)
@@ -266,19 +276,23 @@ def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
     assert resume_problems(workdir)
 
 
-def test_a_failing_command_ends_with_its_exit_code(tmp_path):
+def test_a_failing_command_ends_with_its_exit_code_and_messages(tmp_path, capsys):
     workdir = Workdir(tmp_path / "run")
     with pytest.raises(QuickstartError, match="exit code 2, expected 0"):
         train(child_command(tmp_path, "fails"), workdir)
-    with pytest.raises(QuickstartError, match="exit code 1"):
-        train([sys.executable, "-c", "exit(1)"], Workdir(tmp_path / "no"))
+    complaint = "import sys; sys.exit('no such field')"
+    with pytest.raises(QuickstartError, match=f"exit code 1.*{tmp_path}/messages.txt"):
+        train([sys.executable, "-c", complaint], Workdir(tmp_path / "no"))
+    assert "no such field" in capsys.readouterr().err
 
 
 def test_an_old_metrics_file_does_not_stop_a_child_that_is_starting(tmp_path):
     workdir = Workdir(tmp_path / "run")
     train(child_command(tmp_path, secs=0.001), workdir)
     sleeper = [sys.executable, "-c", "import time; time.sleep(0.3)"]
-    launch = quickstart_runs.supervise(sleeper, workdir, stop_half_way=True)
+    launch = quickstart_runs.supervise(
+        sleeper, workdir, name="x", log=tmp_path / "log", stop_half_way=True
+    )
     assert (launch.exit_code, launch.stopped_by) == (0, None)
 
 
@@ -345,7 +359,7 @@ def planned(monkeypatch):
 
 
 def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
-    command, workdir, half = planned(
+    command, workdir, questions = planned(
         "--workdir=w",
         "--config=c.py:tiny",
         "--config.train.num_steps=7",
@@ -358,9 +372,9 @@ def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
         "--workdir=w",
         "--config.train.num_steps=7",
     ]
-    assert half.overrides == ["--config.train.num_steps=9"]
-    assert half.pretrained is workdir
-    assert half.folder == workdir.folder / "hotpotqa"
+    assert questions.overrides == ["--config.train.num_steps=9"]
+    assert questions.pretraining is workdir
+    assert questions.folder == workdir.folder / "questions"
 
 
 def test_fine_tuning_can_be_left_out(planned, capsys):
