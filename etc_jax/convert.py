@@ -25,7 +25,7 @@
 
         A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
         it has, and back: from a model that this command wrote, a run or one of its
-        checkpoints. No bit is lost.
+        checkpoints. No bit is lost. The tokenizer goes along, in each direction.
 
     python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
@@ -68,7 +68,7 @@ import jax
 from absl import flags
 from ml_collections import config_flags
 
-from etc_jax import extend, grow
+from etc_jax import encoder_source, extend, grow
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.conversion import (
     bert,
@@ -82,14 +82,21 @@ from etc_jax.conversion.engine import Report
 from etc_jax.conversion.etc_official import config_from_official, import_official
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
-from etc_jax.data.tokenizer import open_tokenizer
-from etc_jax.model_commands import carry_out, home_path, saved_tokenizer
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.model_commands import (
+    add_tokenizer_flag,
+    carry_out,
+    home_path,
+    hugging_face_files,
+    saved,
+    tokenizer_in,
+    told_of,
+)
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.prediction.export import export_run
-from etc_jax.training.saved_params import read_params
 
 T = TypeVar("T")
 
@@ -161,6 +168,8 @@ def _parser() -> argparse.ArgumentParser:
     lifting.add_argument("--seed", type=int, help="of what begins anew; default: 0")
     exporting = parser.add_argument_group("with --export and --to_hf")
     exporting.add_argument("--step", type=int, help="default: the newest checkpoint")
+    kept = parser.add_argument_group("with --lift, --hf and --to_hf")
+    add_tokenizer_flag(kept)
     return parser
 
 
@@ -169,10 +178,10 @@ _LIFT_ONLY = ("positions", "types", "activation", "epsilon", "special", "seed")
 # Flags of each mode.
 _FLAGS = {
     "official": ("etc_config", "verify", "head"),
-    "lift": ("config", *_LIFT_ONLY),
-    "hf": (),
+    "lift": ("config", "without_tokenizer", *_LIFT_ONLY),
+    "hf": ("without_tokenizer",),
     "trax": ("config",),
-    "to_hf": ("step",),
+    "to_hf": ("step", "without_tokenizer"),
     "export": ("step",),
 }
 
@@ -330,6 +339,7 @@ def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
         **{name: value for name, value in given.items() if value is not None},
     )
     config = lifted_config(source, asked, options)
+    tokenizer = _tokenizer(args, args.lift, config)
     seed = args.seed or 0
     params, report = lift(weights, source, _fresh(config, seed), config, options)
     about = {
@@ -343,10 +353,10 @@ def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
         params,
         config,
         about,
-        files=saved_tokenizer(args.lift),
+        files=saved(tokenizer),
         overwrite=args.overwrite,
     )
-    return "\n".join([report.text(), *_changed(asked, config)])
+    return "\n".join([report.text(), told_of(tokenizer), *_changed(asked, config)])
 
 
 def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
@@ -362,7 +372,16 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 def convert_hf(args: argparse.Namespace) -> str:
     """A model of Hugging Face -> a saved model; what to tell about it."""
     params, config, report = hugging_face.read(args.hf)
-    return _save(args, "hf", params, config, report, saved_tokenizer(args.hf))
+    tokenizer = _tokenizer(args, args.hf, config)
+    told = _save(args, "hf", params, config, report, saved(tokenizer))
+    return f"{told}\n{told_of(tokenizer)}"
+
+
+def _tokenizer(args: argparse.Namespace, folder: str, config) -> Tokenizer | None:
+    """Of a folder of Hugging Face, unless it is to be left out."""
+    if args.without_tokenizer:
+        return None
+    return tokenizer_in(folder, config.vocab_size)
 
 
 def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
@@ -391,13 +410,22 @@ def _save(
 
 def convert_to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; what to tell about it."""
-    if native.exists(args.to_hf):
-        params, config = native.load(args.to_hf)
-    else:
-        saved = read_params(args.to_hf, args.step)
-        params, config = saved.params, saved.config.model
-    count = hugging_face.save(args.out, params, config)
-    return f"{count} arrays of {type(config).__name__}"
+    params, config, tokenizer = encoder_source.read_own(
+        args.to_hf, args.step, with_tokenizer=not args.without_tokenizer
+    )
+    files = {}
+    if tokenizer is not None and hugging_face.is_known(config):
+        files = hugging_face_files(tokenizer, config.max_length)
+    count = hugging_face.save(args.out, params, config, files=files)
+    told = f"{count} arrays of {type(config).__name__}\n{told_of(tokenizer)}"
+    return told if files else f"{told}\n{_NO_TOKENIZER}"
+
+
+# What transformers does where a folder has none.
+_NO_TOKENIZER = (
+    "transformers would make up a tokenizer for the folder, with a vocabulary of five "
+    "tokens: put the files of the model's own there"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

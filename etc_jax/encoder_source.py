@@ -10,7 +10,8 @@ from typing import Any
 from etc_jax.conversion import hugging_face, native
 from etc_jax.conversion.config_file import HF_CONFIG
 from etc_jax.data.cache import TOKENIZER
-from etc_jax.model_commands import home_path, saved_tokenizer
+from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.model_commands import check_ids, home_path, tokenizer_in
 from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.training.saved_params import read_params
 
@@ -24,19 +25,14 @@ class EncoderSource:
       params: nested dict of arrays.
       config: of the model.
       is_hf: whether it is a folder of Hugging Face.
+      tokenizer: of the folder, if there is one.
     """
 
     folder: str
     params: dict[str, Any]
     config: EncoderConfig
     is_hf: bool
-
-    def tokenizer(self) -> dict[str, bytes]:
-        """The tokenizer in the folder as etc_jax saves it; {} if there is none."""
-        if self.is_hf:
-            return saved_tokenizer(self.folder)
-        path = pathlib.Path(self.folder) / TOKENIZER
-        return {TOKENIZER: path.read_bytes()} if path.is_file() else {}
+    tokenizer: Tokenizer | None
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -48,29 +44,64 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="replace a model that --out holds")
 
 
-def read(folder: str, step: int | None, purpose: str) -> EncoderSource:
+def read(
+    folder: str, step: int | None, purpose: str, *, with_tokenizer: bool = True
+) -> EncoderSource:
     """The encoder in a folder.
 
     Args:
       folder: of Hugging Face, of a saved model, or of a run or one of its checkpoints.
       step: of a run; None: the newest checkpoint.
       purpose: what is done to encoders alone, for the error.
+      with_tokenizer: whether its tokenizer is read.
 
     Raises:
       ValueError, OSError, RunError: if there is no model, or another kind of one.
     """
     place = pathlib.Path(folder)
     is_hf = (place / HF_CONFIG).is_file() and not native.exists(place)
+    tokenizer = None
     if is_hf:
         params, config, _ = hugging_face.read(place)
-    elif native.exists(place):
-        params, config = native.load(place)
+        if with_tokenizer:
+            tokenizer = tokenizer_in(folder, config.vocab_size)
     else:
-        saved = read_params(place, step)
-        params, config = saved.params, saved.config.model
+        params, config, tokenizer = read_own(
+            folder, step, with_tokenizer=with_tokenizer
+        )
     if not isinstance(config, EncoderConfig):
         raise ValueError(
             f"{folder} is a {type(config).__name__.removesuffix('Config')}; what can "
             f"be {purpose} are Bert, Roberta, Longformer and BigBird"
         )
-    return EncoderSource(folder, params, config, is_hf)
+    return EncoderSource(folder, params, config, is_hf, tokenizer)
+
+
+def read_own(
+    folder: str, step: int | None, *, with_tokenizer: bool = True
+) -> tuple[dict[str, Any], Any, Tokenizer | None]:
+    """(parameters, config, tokenizer if any) of a model or run of etc_jax.
+
+    Args:
+      folder: of a saved model, or of a run or one of its checkpoints.
+      step: of a run; None: the newest checkpoint.
+      with_tokenizer: whether its tokenizer is read.
+
+    Raises:
+      ValueError, OSError, RunError: if there is no model.
+    """
+    if native.exists(folder):
+        params, config = native.load(folder)
+        file = pathlib.Path(folder) / TOKENIZER
+        content = native.read_file(folder, TOKENIZER) if file.is_file() else None
+    else:
+        saved = read_params(folder, step)
+        params, config = saved.params, saved.config.model
+        # A checkpoint is two folders below the one of its run.
+        file = saved.folder.parent.parent / TOKENIZER
+        content = file.read_bytes() if file.exists() else None
+    if content is None or not with_tokenizer:
+        return params, config, None
+    tokenizer = Tokenizer.from_bytes(content, str(file))
+    check_ids(tokenizer, config.vocab_size, str(folder))
+    return params, config, tokenizer

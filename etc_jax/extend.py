@@ -25,11 +25,16 @@ import dataclasses
 from collections.abc import Sequence
 
 from etc_jax import encoder_source
-from etc_jax.conversion import hf_tokenizer, hugging_face, native
-from etc_jax.conversion.encoder_config import family_of
+from etc_jax.conversion import hugging_face, native
 from etc_jax.conversion.extend import TARGETS, Extended, Extension, extend
 from etc_jax.encoder_source import EncoderSource
-from etc_jax.model_commands import carry_out
+from etc_jax.model_commands import (
+    add_tokenizer_flag,
+    carry_out,
+    hugging_face_files,
+    saved,
+    told_of,
+)
 from etc_jax.models.encoder_config import EncoderConfig
 
 _NAMES = {"bigbird": "big_bird"}
@@ -75,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=("hf", "native"),
         help="of what is written; default: that of the source",
     )
+    add_tokenizer_flag(parser)
     return parser
 
 
@@ -104,7 +110,12 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(args.source, args.step, "made long")
+    source = encoder_source.read(
+        args.source,
+        args.step,
+        "made long",
+        with_tokenizer=not args.without_tokenizer,
+    )
     is_hf = _is_hf(args, source)
     asked = Extension(
         args.to,
@@ -119,8 +130,7 @@ def run(args: argparse.Namespace) -> str:
     made = extend(source.params, source.config, asked)
     length = asked.max_length or _length(made)
     if is_hf:
-        family = family_of(source.config)
-        files = hf_tokenizer.files_for(args.source, family, length)
+        files = hugging_face_files(source.tokenizer, length)
         hugging_face.save(args.out, made.params, made.config, files=files)
     else:
         about = {
@@ -134,10 +144,10 @@ def run(args: argparse.Namespace) -> str:
             made.params,
             made.config,
             about,
-            files=source.tokenizer(),
+            files=saved(source.tokenizer),
             overwrite=args.overwrite,
         )
-    return _told(source.config, made, length)
+    return f"{_told(source.config, made, length)}\n{told_of(source.tokenizer)}"
 
 
 def _length(made: Extended) -> int:

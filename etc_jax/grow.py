@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from etc_jax import encoder_source
 from etc_jax.conversion import native
 from etc_jax.conversion.grow import grow
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import GrownTokenizer, Tokenizer, grown
+from etc_jax.data.tokenizer import GrownTokenizer, grown
 from etc_jax.encoder_source import EncoderSource
-from etc_jax.model_commands import carry_out
+from etc_jax.model_commands import carry_out, saved
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> str:
         made.params,
         made.config,
         about,
-        files={TOKENIZER: tokenizer.saved()},
+        files=saved(tokenizer),
         overwrite=args.overwrite,
     )
     new = ", ".join(f"{t} {tokenizer.added_ids[t]}" for t in args.tokens)
@@ -80,13 +79,12 @@ def _grown(source: EncoderSource, tokens: Sequence[str]) -> GrownTokenizer:
     Raises:
       ValueError: if there is none, it is not that of the model, or has such a token.
     """
-    files, rows = source.tokenizer(), source.config.vocab_size
-    if not files:
+    tokenizer, rows = source.tokenizer, source.config.vocab_size
+    if tokenizer is None:
         raise ValueError(
             f"no tokenizer in {source.folder}, which is needed to number new tokens; "
             "put the vocabulary files of the model there"
         )
-    tokenizer = Tokenizer.from_bytes(files[TOKENIZER], f"{source.folder}/{TOKENIZER}")
     if tokenizer.vocab_size != rows:
         raise ValueError(
             f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import sys
 from collections.abc import Callable
@@ -9,8 +10,11 @@ from collections.abc import Callable
 import jax
 
 from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.hub_writing import files_of
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.training.errors import RunError, UserError
+
+_WITHOUT = "--without_tokenizer leaves it out"
 
 
 def home_path(text: str) -> str:
@@ -19,21 +23,77 @@ def home_path(text: str) -> str:
     return str(pathlib.Path(text).expanduser())
 
 
-def saved_tokenizer(folder: str) -> dict[str, bytes]:
-    """The vocabulary in a folder, as a file beside the model; {} if there is none.
+def tokenizer_in(folder: str, vocab_size: int | None = None) -> Tokenizer | None:
+    """The tokenizer in a folder, of Hugging Face or not; None if there is none.
 
     Data for the model is prepared with it, and a run that starts from the model
-    compares its own with it. Of one that cannot be read it is said so: some models have
-    a tokenizer.json of Hugging Face alone.
+    compares its own with it.
+
+    Args:
+      folder: of a model.
+      vocab_size: rows of the model's table, if it must have one for each id.
+
+    Raises:
+      ValueError: if there is one that cannot be kept, or that is not the model's.
     """
     try:
         tokenizer = open_tokenizer(folder)
     except FileNotFoundError:
-        return {}
+        return None
     except ValueError as error:
-        print(f"the model is written without a vocabulary: {error}", file=sys.stderr)
+        raise ValueError(f"{error}; {_WITHOUT}") from error
+    if vocab_size is not None:
+        check_ids(tokenizer, vocab_size, folder)
+    return tokenizer
+
+
+def check_ids(tokenizer: Tokenizer, vocab_size: int, place: str) -> None:
+    """Refuses a tokenizer with ids that the model has no rows for.
+
+    Raises:
+      ValueError: if there is such an id.
+    """
+    if tokenizer.vocab_size > vocab_size:
+        raise ValueError(
+            f"the tokenizer in {place} has {tokenizer.vocab_size} ids, but the table "
+            f"of the model {vocab_size} rows; give the vocabulary of the model, or "
+            f"{_WITHOUT}"
+        )
+
+
+def saved(tokenizer: Tokenizer | None) -> dict[str, bytes]:
+    """{name: content} of a tokenizer's file in a folder of etc_jax."""
+    return {} if tokenizer is None else {TOKENIZER: tokenizer.saved()}
+
+
+def hugging_face_files(
+    tokenizer: Tokenizer | None, max_length: int
+) -> dict[str, bytes]:
+    """{name: content} of a tokenizer's files in a folder of Hugging Face.
+
+    Raises:
+      ValueError: if transformers has no counterpart.
+    """
+    if tokenizer is None:
         return {}
-    return {TOKENIZER: tokenizer.saved()}
+    try:
+        return files_of(tokenizer, max_length)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_WITHOUT}") from error
+
+
+def told_of(tokenizer: Tokenizer | None) -> str:
+    """A line on what of the tokenizer was written."""
+    if tokenizer is None:
+        return "no tokenizer: none was there to be written"
+    return f"{tokenizer.kind} tokenizer of {tokenizer.vocab_size} ids"
+
+
+def add_tokenizer_flag(parser: argparse._ActionsContainer) -> None:
+    """Adds the flag that leaves a tokenizer out."""
+    parser.add_argument(
+        "--without_tokenizer", action="store_true", help="leave the vocabulary out"
+    )
 
 
 def carry_out(name: str, work: Callable[[], str], out: str) -> int:

@@ -136,6 +136,7 @@ ALLOWED = {
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
+        | {"encoder_source"}
     ),
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},

@@ -96,6 +96,11 @@ def _config(values: Mapping[str, Any]) -> tuple[Family, Mapping[str, Any], Any]:
     return FAMILIES[name], values, FAMILIES[name].config_from(values)
 
 
+def is_known(config: Any) -> bool:
+    """Whether transformers has a counterpart of a model's family."""
+    return any(type(config) is family.config_class for family in FAMILIES.values())
+
+
 def save(
     folder: str | os.PathLike,
     params: Mapping[str, Any],
@@ -115,8 +120,7 @@ def save(
       ValueError: if the family has no counterpart, or the folder holds something.
       OSError: if it cannot be written.
     """
-    found = [f for f in FAMILIES.values() if type(config) is f.config_class]
-    if not found:
+    if not is_known(config):
         raise ValueError(
             f"{type(config).__name__} has no counterpart in transformers; what has is "
             f"{', '.join(FAMILIES)}"
@@ -124,11 +128,12 @@ def save(
     folder = pathlib.Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty; name another folder")
-    weights = found[0].weights_to(params, config)
+    family = next(f for f in FAMILIES.values() if type(config) is f.config_class)
+    weights = family.weights_to(params, config)
     with native.whole_folder(folder) as part:
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
-        values = json.dumps(found[0].values_to(params, config), indent=2)
+        values = json.dumps(family.values_to(params, config), indent=2)
         (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
         for name, content in files.items():
             (part / name).write_bytes(content)

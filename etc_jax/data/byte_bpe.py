@@ -86,7 +86,7 @@ class ByteBpeTokenizer(PackageTokenizer):
           ValueError: if a file is not what it should be, or they do not fit together.
           OSError: if one cannot be read.
         """
-        pieces, pairs = _read_pieces(vocabulary), _read_merges(merges)
+        pieces, pairs = read_pieces(vocabulary), read_merges(merges)
         try:
             return cls(pieces, pairs, add_prefix_space=add_prefix_space)
         except ValueError as e:
@@ -99,6 +99,11 @@ class ByteBpeTokenizer(PackageTokenizer):
             (np.array(e.ids, self.id_dtype), _word_starts(e.word_ids))
             for e in encodings
         ]
+
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """Pairs of pieces, the one merged first first."""
+        return self._merges
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -133,7 +138,13 @@ def _word_starts(word_ids: list[int]) -> np.ndarray:
     return np.diff(np.array(word_ids, np.int64), prepend=-1) != 0
 
 
-def _read_pieces(path: str | os.PathLike) -> list[str]:
+def read_pieces(path: str | os.PathLike) -> list[str]:
+    """The pieces of a vocab.json, in the order of their ids.
+
+    Raises:
+      ValueError: if it is none.
+      OSError: if it cannot be read.
+    """
     expected = "expected a JSON object of pieces and their ids 0, 1, 2, ..."
     try:
         vocabulary = json.loads(pathlib.Path(path).read_bytes())
@@ -143,7 +154,7 @@ def _read_pieces(path: str | os.PathLike) -> list[str]:
         name = type(vocabulary).__name__
         raise ValueError(f"{path} is not a BPE vocabulary: a {name}; {expected}")
     ids = list(vocabulary.values())
-    numbers = all(isinstance(i, int) for i in ids)
+    numbers = all(type(i) is int for i in ids)
     if not ids or not numbers or sorted(ids) != list(range(len(ids))):
         raise ValueError(
             f"{path} is not a BPE vocabulary: {len(ids)} pieces do not have the ids "
@@ -152,7 +163,13 @@ def _read_pieces(path: str | os.PathLike) -> list[str]:
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def _read_merges(path: str | os.PathLike) -> list[tuple[str, str]]:
+def read_merges(path: str | os.PathLike) -> list[tuple[str, str]]:
+    """The pairs of a merges.txt, the one merged first first.
+
+    Raises:
+      ValueError: if it is none.
+      OSError: if it cannot be read.
+    """
     try:
         text = pathlib.Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as e:

@@ -44,10 +44,9 @@ class GrownTokenizer(Tokenizer):
     ) -> list[tuple[list[int], Offsets]]:
         return self.base.encode_with_offsets(texts)
 
-    def saved(self) -> bytes:
+    def _values(self) -> dict[str, Any]:
         base = json.loads(self.base.saved())
-        saved = {"kind": self.kind, "added": self._added, "base": base}
-        return json.dumps(saved).encode("ascii")
+        return {"kind": self.kind, "added": self._added, "base": base}
 
     def _decode(self, ids: list[int]) -> str:
         parts, start = [], 0

@@ -9,11 +9,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,15 +129,24 @@ class SentencePieceTokenizer(Tokenizer):
             found.append((ids, spelled(self._model, text, pieces)))
         return found
 
-    def saved(self) -> bytes:
-        """The model and the options as JSON."""
-        saved = {
+    @property
+    def model_file(self) -> bytes:
+        """What is in its .model file."""
+        return self._model_bytes
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether the model merges pairs (BPE), rather than being of Unigram."""
+        return _trained_as(self._model_bytes) == _BPE
+
+    def _values(self) -> dict[str, Any]:
+        """The model and the options."""
+        return {
             "kind": self.kind,
             "split_digit_commas": self.split_digit_commas,
             "special": dataclasses.asdict(self.special),
             "model_base64": base64.b64encode(self._model_bytes).decode("ascii"),
         }
-        return json.dumps(saved).encode("ascii")
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return self._model.Encode(texts, out_type=int) if texts else []
@@ -224,6 +232,42 @@ class SentencePieceTokenizer(Tokenizer):
 
 def _ends_in_digit_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+
+# Of sentencepiece's ModelProto: the field of the trainer's settings, in it that of the
+# kind of model, and the numbers of kinds.
+_TRAINER, _KIND, _UNIGRAM, _BPE = 2, 3, 1, 2
+
+
+def _trained_as(model: bytes) -> int:
+    """The number of the kind of model, which the package does not tell."""
+    (trainer,) = [v for number, v in _fields(model) if number == _TRAINER] or [b""]
+    return dict(_fields(trainer)).get(_KIND, _UNIGRAM)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """(field number, value) of a protocol buffer that sentencepiece has accepted."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        size = {1: 8, 5: 4}.get(tag & 7)
+        if tag & 7 == 0:
+            value, at = _varint(message, at)
+        else:
+            if size is None:
+                size, at = _varint(message, at)
+            value, at = message[at : at + size], at + size
+        yield tag >> 3, value
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, place after it) of a base-128 number."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
 
 
 def _read_model(model: bytes) -> sentencepiece.SentencePieceProcessor:

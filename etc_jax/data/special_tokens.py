@@ -136,6 +136,21 @@ BYTE_LEVEL = SpecialTokens(
 )
 
 
+# BigBird, whose sentencepiece model has the special tokens of BERT as well. There is no
+# ETC with it: sentence and CPC mask follow the table above.
+BIG_BIRD = SpecialTokens(
+    reserved=r"<(pad|s|/s|unk)>|\[(CLS|SEP|MASK)\]",
+    pad="<pad>",
+    sentence="</s>",
+    cpc_mask="<s>",
+    mask="[MASK]",
+    cls="[CLS]",
+    sep="[SEP]",
+    nq_cls="[CLS]",
+    nq_sep="[SEP]",
+)
+
+
 def resolve(special: SpecialTokens, pieces: Sequence[str]) -> dict[str, int]:
     """`{role: id}` of the roles that a vocabulary has.
 

@@ -3,9 +3,10 @@
     tokenizer = open_tokenizer("bert_base_uncased")   # a folder, or a file
     [(ids, word_starts)] = tokenizer.encode_batch(["Some text."])
 
-Each kind has a file of its own: `wordpiece`, `byte_bpe`, `sentence_pieces`. The special
-tokens that the models use are tables in `special_tokens`; `grown_tokenizer` adds more
-to a tokenizer of any kind.
+Each kind has a file of its own: `wordpiece`, `byte_bpe`, `sentence_pieces`, `packaged`.
+The special tokens that the models use are tables in `special_tokens`; `grown_tokenizer`
+adds more to a tokenizer of any kind. Folders of Hugging Face are read by
+`hub_tokenizer` and written by `hub_writing`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+from typing import Any
 
+from etc_jax.data import hub_tokenizer
 from etc_jax.data.byte_bpe import ByteBpeTokenizer
 from etc_jax.data.grown_tokenizer import GrownTokenizer, grown
 from etc_jax.data.sentence_pieces import SentencePieceTokenizer
@@ -43,8 +46,7 @@ _BPE_MERGES = ("merges.txt", "vocab.bpe")
 _SAVED = "tokenizer.json"
 _EXPECTED = (
     "vocab.txt (WordPiece), vocab.json or encoder.json with merges.txt or vocab.bpe "
-    "(byte-level BPE), a .model file (sentencepiece), or a tokenizer.json saved by "
-    "etc_jax"
+    "(byte-level BPE), a .model file (sentencepiece), or a tokenizer.json"
 )
 
 
@@ -53,14 +55,15 @@ def open_tokenizer(
 ) -> Tokenizer:
     """The tokenizer of a file or a folder, by what is there.
 
-    In a folder, standard vocabulary files come before a tokenizer.json, which models
-    of Hugging Face bring beside them. The options of a kind, other than lower-casing,
-    are those of its class.
+    A folder of Hugging Face, which has a config.json or tokenizer_config.json beside,
+    is read as transformers does (`hub_tokenizer`). In others, standard vocabulary files
+    come before a tokenizer.json; the options of a kind, other than lower-casing, are
+    those of its class.
 
     Args:
       path: a vocabulary file, or a folder with one.
       lower_case: for a vocab.txt, whether text is lower-cased; None: only if no piece
-        has a capital letter.
+        has a capital letter, or what a folder of Hugging Face says.
 
     Raises:
       FileNotFoundError: if there is no such path, or no vocabulary in the folder.
@@ -70,6 +73,8 @@ def open_tokenizer(
     path = pathlib.Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no tokenizer at {path}; expected {_EXPECTED}")
+    if lower_case is None and path.is_dir() and hub_tokenizer.is_hub_folder(path):
+        return hub_tokenizer.read(path)
     file = _file_in(path) if path.is_dir() else path
     if file.suffix == ".txt" and file.name not in _BPE_MERGES:
         return WordPieceTokenizer.from_vocab_file(file, lower_case=lower_case)
@@ -84,6 +89,8 @@ def open_tokenizer(
         file = _beside(file, _BPE_VOCABULARIES)
     if _is_bpe_vocabulary(file):
         return ByteBpeTokenizer.from_files(file, _beside(file, _BPE_MERGES))
+    if hub_tokenizer.is_hub_description(_json_object(file)):
+        return hub_tokenizer.read_description(file)
     return Tokenizer.load(file)
 
 
@@ -122,12 +129,14 @@ def _is_bpe_vocabulary(file: pathlib.Path) -> bool:
     """Whether a file that is not saved by etc_jax holds `{piece: id}`."""
     if file.name in _BPE_VOCABULARIES:
         return True
+    content = _json_object(file)
+    return bool(content) and all(type(i) is int for i in content.values())
+
+
+def _json_object(file: pathlib.Path) -> dict[str, Any]:
+    """What is in a file; {} for what is none: its reader tells what is wrong."""
     try:
         content = json.loads(file.read_bytes())
-    except ValueError:
-        return False  # whoever reads it next says what is wrong
-    return (
-        isinstance(content, dict)
-        and bool(content)
-        and all(isinstance(i, int) for i in content.values())
-    )
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,12 @@ from etc_jax.data.special_tokens import (
     resolve,
 )
 
+# The field of a saved file with `Tokenizer.hub`.
+HUB = "hugging_face"
+
+# What values of another shape than expected lead to.
+_OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+
 Encoded = tuple[np.ndarray, np.ndarray]
 Offsets = list[tuple[int, int]]
 
@@ -35,9 +42,12 @@ class Tokenizer(abc.ABC):
     Attributes:
       kind: name of the class in saved files; registered as a "tokenizer".
       special: where special tokens stand.
+      hub: what a folder of Hugging Face says beside what ids of a text depend on, to
+        be written back: see `hub_tokenizer`. Empty for all others.
     """
 
     kind: ClassVar[str]
+    hub: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -168,9 +178,12 @@ class Tokenizer(abc.ABC):
         """Writes one file, whatever its name, that `load` reads."""
         pathlib.Path(path).write_bytes(self.saved())
 
-    @abc.abstractmethod
     def saved(self) -> bytes:
         """The JSON that `save` writes."""
+        values = self._values()
+        if self.hub:
+            values[HUB] = dict(self.hub)
+        return json.dumps(values, indent=1).encode("ascii")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Tokenizer:
@@ -195,7 +208,7 @@ class Tokenizer(abc.ABC):
         """
         try:
             loaded = cls.from_json(json.loads(saved))
-        except (ValueError, KeyError, TypeError) as e:
+        except (*_OF_BAD_JSON, RecursionError) as e:
             raise ValueError(
                 f"{name} is not a tokenizer saved by etc_jax ({e}); train it again, or "
                 "give the standard files: vocab.txt, vocab.json with merges.txt, or a "
@@ -212,12 +225,20 @@ class Tokenizer(abc.ABC):
         Raises:
           ValueError, KeyError, TypeError: if it is none.
         """
+        saved = dict(saved)
+        hub = saved.pop(HUB, {})
         kind = saved["kind"] if "kind" in saved else saved["model"]["type"]
-        return registry.lookup("tokenizer", kind)._from_saved(saved)
+        loaded = registry.lookup("tokenizer", kind)._from_saved(saved)
+        loaded.hub = dict(hub)
+        return loaded
 
     @abc.abstractmethod
     def _decode(self, ids: list[int]) -> str:
         """The text of ids that are all in the vocabulary."""
+
+    @abc.abstractmethod
+    def _values(self) -> dict[str, Any]:
+        """What a saved file holds, as JSON values."""
 
     @abc.abstractmethod
     def _facts(self) -> dict[str, Any]:
@@ -243,9 +264,9 @@ class PackageTokenizer(Tokenizer):
 
     _tokenizer: tokenizers.Tokenizer  # set by subclasses
 
-    def saved(self) -> bytes:
+    def _values(self) -> dict[str, Any]:
         """The JSON of the `tokenizers` package."""
-        return self._tokenizer.to_str(pretty=True).encode()
+        return json.loads(self._tokenizer.to_str())
 
     def encode_with_offsets(
         self, texts: Sequence[str]

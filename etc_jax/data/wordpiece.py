@@ -37,13 +37,17 @@ class WordPieceTokenizer(PackageTokenizer):
         *,
         lower_case: bool = True,
         max_word_chars: int = MAX_WORD_CHARS,
+        strip_accents: bool | None = None,
+        chinese_chars: bool = True,
     ):
         """Takes the vocabulary.
 
         Args:
           pieces: in the order of ids.
-          lower_case: whether text is lower-cased and loses its accents.
+          lower_case: whether text is lower-cased.
           max_word_chars: longer words are unknown.
+          strip_accents: whether text loses its accents; None: if it is lower-cased.
+          chinese_chars: whether each Chinese character is a word.
 
         Raises:
           ValueError: if a piece stands there twice, or [UNK] is missing.
@@ -56,7 +60,11 @@ class WordPieceTokenizer(PackageTokenizer):
             )
         self.lower_case = lower_case
         self.max_word_chars = max_word_chars
-        self._tokenizer = bert_tokenizer(self._pieces, lower_case, max_word_chars)
+        self.strip_accents = strip_accents
+        self.chinese_chars = chinese_chars
+        self._tokenizer = bert_tokenizer(
+            self._pieces, lower_case, max_word_chars, strip_accents, chinese_chars
+        )
         self._starts = np.array([not p.startswith(CONTINUES) for p in self._pieces])
 
     @classmethod
@@ -109,19 +117,27 @@ class WordPieceTokenizer(PackageTokenizer):
         return [(x, self._starts[x]) for x in ids]
 
     def _facts(self) -> dict[str, Any]:
-        return {
+        facts = {
             "lower_case": self.lower_case,
             "max_word_chars": self.max_word_chars,
             "pieces": self._pieces,
         }
+        # Only where they differ from BERT's own: fingerprints of old caches stay.
+        if self.strip_accents not in (None, self.lower_case):
+            facts["strip_accents"] = self.strip_accents
+        if not self.chinese_chars:
+            facts["chinese_chars"] = False
+        return facts
 
     @classmethod
     def _from_package(cls, saved: dict[str, Any]) -> WordPieceTokenizer:
-        model = saved["model"]
+        model, normalizer = saved["model"], saved["normalizer"]
         return cls(
             sorted(model["vocab"], key=model["vocab"].__getitem__),
-            lower_case=saved["normalizer"]["lowercase"],
+            lower_case=normalizer["lowercase"],
             max_word_chars=model["max_input_chars_per_word"],
+            strip_accents=normalizer["strip_accents"],
+            chinese_chars=normalizer["handle_chinese_chars"],
         )
 
 
@@ -129,6 +145,8 @@ def bert_tokenizer(
     pieces: Sequence[str],
     lower_case: bool = True,
     max_word_chars: int = MAX_WORD_CHARS,
+    strip_accents: bool | None = None,
+    chinese_chars: bool = True,
 ) -> tokenizers.Tokenizer:
     """The package's tokenizer with BERT's basic tokenization."""
     model = models.WordPiece(
@@ -138,7 +156,11 @@ def bert_tokenizer(
         continuing_subword_prefix=CONTINUES,
     )
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=lower_case,
+        strip_accents=strip_accents,
+        handle_chinese_chars=chinese_chars,
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix=CONTINUES)
     return tokenizer

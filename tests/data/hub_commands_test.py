@@ -1,0 +1,145 @@
+"""The tokenizer of a model through the commands that convert it."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from hub_samples import BERT_PIECES, TEXTS, bert_json, roberta_json, spiece
+
+from etc_jax import convert
+from etc_jax.conversion import encoder, hugging_face, native, reformer
+from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.models.encoder import EncoderForMaskedLm
+from etc_jax.models.encoder_config import BertConfig, RobertaConfig
+from etc_jax.models.reformer_config import ReformerConfig
+
+SIZES = {
+    "vocab_size": 300,
+    "embed_dim": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "mlp_dim": 16,
+    "max_length": 16,
+}
+
+
+def command(*args) -> int:
+    return convert.main([str(arg) for arg in args])
+
+
+def _params(abstract):
+    rng = np.random.default_rng(0)
+    return jax.tree.map(
+        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32), abstract
+    )
+
+
+def model_folder(folder, tokenizer_fn, config):
+    """A model of transformers with its tokenizer."""
+    if isinstance(config, ReformerConfig):
+        params = _params(reformer.shapes(config))
+    else:
+        params = _params(encoder.shapes(EncoderForMaskedLm(config)))
+    beside = tokenizer_fn(folder.with_name("tokenizer"))
+    files = {p.name: p.read_bytes() for p in beside.iterdir()}
+    del files["config.json"]
+    hugging_face.save(folder, params, config, files=files)
+    return folder
+
+
+@pytest.fixture
+def bert(tmp_path):
+    sizes = SIZES | {"vocab_size": len(BERT_PIECES) + 3}
+    return model_folder(tmp_path / "bert", bert_json, BertConfig(**sizes))
+
+
+def ids_in(folder):
+    tokenizer = open_tokenizer(folder)
+    return [ids.tolist() for ids, _ in tokenizer.encode_batch(TEXTS)]
+
+
+@pytest.mark.parametrize(
+    "tokenizer_fn, config",
+    [
+        (bert_json, BertConfig(**SIZES)),
+        (roberta_json, RobertaConfig(**SIZES)),
+        (
+            lambda folder: spiece(folder, "bpe"),
+            ReformerConfig(
+                **SIZES | {"max_length": 64},
+                pattern=("local",),
+                axial_shape=None,
+                axial_dims=None,
+                local_chunk_length=8,
+            ),
+        ),
+    ],
+)
+def test_there_and_back(tmp_path, capsys, tokenizer_fn, config):
+    theirs = model_folder(tmp_path / "theirs", tokenizer_fn, config)
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert command(f"--hf={theirs}", f"--out={ours}") == 0
+    assert command(f"--to_hf={ours}", f"--out={back}") == 0
+    assert "tokenizer of" in capsys.readouterr().out
+    assert ids_in(theirs) == ids_in(ours) == ids_in(back)
+    values = json.loads((back / "tokenizer_config.json").read_text())
+    assert values["model_max_length"] == config.max_length
+
+
+def test_made_long_grown_and_back(bert, tmp_path):
+    long, more, back = tmp_path / "long", tmp_path / "more", tmp_path / "back"
+    assert command("extend", f"--from={bert}", "--to=longformer", f"--out={long}",
+                   "--max_length=64", "--window=8") == 0  # fmt: skip
+    assert ids_in(long) == ids_in(bert)
+    sized = model_folder(
+        tmp_path / "sized",
+        bert_json,
+        BertConfig(**SIZES | {"vocab_size": len(BERT_PIECES)}),
+    )
+    assert command("grow", f"--from={sized}", "--tokens=[q]", f"--out={more}") == 0
+    assert command(f"--to_hf={more}", f"--out={back}") == 0
+    assert open_tokenizer(back).added_ids == {"[q]": len(BERT_PIECES)}
+    assert ids_in(back) == ids_in(bert)
+
+
+def test_a_folder_without_a_tokenizer_gets_none(bert, tmp_path, capsys):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (bert / name).unlink()
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert command(f"--hf={bert}", f"--out={ours}") == 0
+    assert "no tokenizer" in capsys.readouterr().out
+    assert command(f"--to_hf={ours}", f"--out={back}") == 0
+    assert "transformers would make up a tokenizer" in capsys.readouterr().out
+    assert sorted(p.name for p in back.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+
+
+def test_one_that_cannot_be_kept_is_refused_or_left_out(bert, tmp_path, capsys):
+    path = bert / "tokenizer.json"
+    values = json.loads(path.read_text())
+    values["model"]["vocab"]["hello"] = 10**9
+    path.write_text(json.dumps(values))
+    for command_args in (["--hf"], ["extend", "--to=longformer", "--from"]):
+        *first, last = command_args
+        args = (*first, f"{last}={bert}", f"--out={tmp_path / 'ours'}")
+        assert command(*args) == 2
+        error = capsys.readouterr().err
+        assert "cannot be kept" in error and "--without_tokenizer" in error
+        assert not (tmp_path / "ours").exists()
+    assert command(*args[:-1], "--without_tokenizer", f"--out={tmp_path / 'ours'}") == 0
+    assert not (tmp_path / "ours" / "tokenizer.json").exists()
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused(tmp_path, capsys):
+    config = BertConfig(**SIZES | {"vocab_size": 30})
+    theirs = model_folder(tmp_path / "theirs", bert_json, config)
+    assert command(f"--hf={theirs}", f"--out={tmp_path / 'ours'}") == 2
+    assert f"has {len(BERT_PIECES)} ids, but the table of the model 30 rows" in (
+        capsys.readouterr().err
+    )
+    assert not native.exists(tmp_path / "ours")

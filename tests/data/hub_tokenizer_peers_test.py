@@ -1,0 +1,83 @@
+"""Tokenizers of folders beside transformers' own, which reads both ends."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from hub_samples import FOLDERS, TEXTS, WITH_SPECIAL
+from tokenizer_samples import byte_bpe, wordpiece
+
+from etc_jax.data.hub_writing import files_of
+from etc_jax.data.tokenizer import Tokenizer, grown, open_tokenizer
+
+pytestmark = pytest.mark.torch
+# transformers 5 leaves out what sentencepiece does at the ends of a text and between
+# its words, unlike transformers 4 and the programs that trained such models.
+_SPACES = ("", " ", "  Hello \t World\n", "the cat " * 300, "trailing ", "\u2581the")
+
+
+def peer(folder, **options):
+    transformers = pytest.importorskip("transformers")
+    return transformers.AutoTokenizer.from_pretrained(folder, **options)
+
+
+def rewritten(source, out, tokenizer):
+    out.mkdir()
+    for name, content in files_of(tokenizer, 64).items():
+        (out / name).write_bytes(content)
+    shutil.copy(source / "config.json", out)
+    return out
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_ids_are_those_of_transformers(tmp_path, name):
+    folder = FOLDERS[name](tmp_path / "hf")
+    theirs, ours = peer(folder, split_special_tokens=True), open_tokenizer(folder)
+    texts = TEXTS + (() if "big_bird" in name else WITH_SPECIAL)
+    if "spiece" in name:
+        texts = [text for text in texts if text not in _SPACES]
+    for text in texts:
+        want = theirs(text, add_special_tokens=False).input_ids
+        [(ids, _)] = ours.encode_batch([text])
+        assert ids.tolist() == want, text
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_is_written_is_the_same_to_transformers(tmp_path, name):
+    folder = FOLDERS[name](tmp_path / "hf")
+    kept = Tokenizer.from_bytes(open_tokenizer(folder).saved(), "tokenizer.json")
+    theirs, back = peer(folder), peer(rewritten(folder, tmp_path / "out", kept))
+    assert type(back) is type(theirs) and len(back) == len(theirs)
+    assert back.model_max_length == 64
+    assert back.special_tokens_map == theirs.special_tokens_map
+    for text in TEXTS + WITH_SPECIAL:
+        assert back(text).input_ids == theirs(text).input_ids, text
+        assert back(text, "the cat") == theirs(text, "the cat"), text
+
+
+@pytest.mark.parametrize("name", ["bert vocab.txt", "roberta tokenizer.json"])
+def test_new_tokens_have_their_ids(tmp_path, name):
+    folder = FOLDERS[name](tmp_path / "hf")
+    more = grown(open_tokenizer(folder), ["[q]", "[/q]"])
+    back = peer(rewritten(folder, tmp_path / "out", more))
+    ids = [more.added_ids["[q]"], more.added_ids["[/q]"]]
+    assert back.convert_tokens_to_ids(["[q]", "[/q]"]) == ids
+    assert len(back) == more.vocab_size
+    for text in TEXTS:
+        assert back(text).input_ids == peer(folder)(text).input_ids
+
+
+@pytest.mark.parametrize(
+    "make, family", [(wordpiece, "bert"), (byte_bpe, "roberta"), (byte_bpe, "big_bird")]
+)
+def test_a_tokenizer_made_here_is_read(tmp_path, make, family):
+    (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
+    ours = make()
+    back = peer(rewritten(tmp_path, tmp_path / "out", ours), split_special_tokens=True)
+    for role in ("pad", "mask", "cls", "sep"):
+        assert getattr(back, f"{role}_token_id") == ours.special_id(role)
+    for text in TEXTS + WITH_SPECIAL:
+        [(ids, _)] = ours.encode_batch([text])
+        want = [ours.special_id("cls"), *ids.tolist(), ours.special_id("sep")]
+        assert back(text).input_ids == want, text
