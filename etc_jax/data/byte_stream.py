@@ -47,16 +47,26 @@ def open_bytes(patterns: Sequence[str]) -> np.ndarray:
         byte at all.
       OSError: if a file cannot be read.
     """
-    files = []
-    for pattern in patterns:
-        if not (found := sorted(glob.glob(pattern, recursive=True))):
-            raise ValueError(f"{pattern!r} in data.paths matches no file")
-        files += map(pathlib.Path, found)
+    files = files_of(patterns)
     parts = [_bytes_of(file) for file in files]
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if not len(whole):
         raise ValueError(f"no byte in {', '.join(map(str, files))}")
     return whole
+
+
+def files_of(patterns: Sequence[str]) -> list[pathlib.Path]:
+    """The files that `open_bytes` reads, in order.
+
+    Raises:
+      ValueError: if a pattern matches no file.
+    """
+    files = []
+    for pattern in patterns:
+        if not (found := sorted(glob.glob(pattern, recursive=True))):
+            raise ValueError(f"{pattern!r} in data.paths matches no file")
+        files += map(pathlib.Path, found)
+    return files
 
 
 def _bytes_of(file: pathlib.Path) -> np.ndarray:

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import glob
 import gzip
-import hashlib
 import itertools
 import json
 import os
@@ -26,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from etc_jax.data.corpus import Document
+from etc_jax.data.digests import of_files
 
 READER_VERSION = "1"  # raise it with every change to what this file makes of a source
 FORMATS = ("auto", "text", "jsonl")
@@ -66,11 +66,6 @@ class TextFile:
     label: str
     format: str
 
-    def sha256(self) -> str:
-        """Of its bytes as they are stored, in hexadecimal."""
-        with open(self.path, "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-
 
 @dataclasses.dataclass(eq=False)
 class TextSource:
@@ -101,13 +96,14 @@ class TextSource:
         A file is known by its label, size and SHA-256: where it lies and when it was
         written do not matter.
         """
+        digests = of_files({f.label: f.path for f in self.files})
         return {
             "reader": READER_VERSION,
             "text_field": self.text_field,
             "name_field": self.name_field,
             "document_border": self.document_border,
             "files": [
-                [f.label, f.format, f.path.stat().st_size, f.sha256()]
+                [f.label, f.format, f.path.stat().st_size, digests[f.label]]
                 for f in self.files
             ],
         }

@@ -14,7 +14,7 @@ from etils import epath
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
-from etc_jax.data import byte_images, duplication
+from etc_jax.data import byte_images, digests, duplication
 from etc_jax.objectives import reader_job
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids
 from etc_jax.objectives.causal_lm import CausalLm
@@ -36,7 +36,10 @@ def _of_images(config: Config) -> Readers:
     evaluation = byte_images.ImageReader(
         byte_images.open_images(held_back), evaluation=True, **sizes
     )
-    return Readers(train, evaluation, evaluation.steps, train.num_examples)
+    inputs = digests.shortened(
+        digests.of_files({path: path, held_back: held_back}), "images"
+    )
+    return Readers(train, evaluation, evaluation.steps, train.num_examples, inputs)
 
 
 def _of_duplication(config: Config) -> Readers:
@@ -50,7 +53,7 @@ def _of_duplication(config: Config) -> Readers:
         )
         for flag in (False, True)
     )
-    return Readers(train, evaluation, ENDLESS_EVAL_STEPS, None)
+    return Readers(train, evaluation, ENDLESS_EVAL_STEPS, None, {})
 
 
 # Of `config_sections.BYTE_SOURCES`.

@@ -41,6 +41,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     run_tokenizer.save(tokenizer, folder)
     reader = _reader(config, train, evaluation=False)
     evaluation = _reader(config, held_back, evaluation=True)
+    paths = [*config.data.paths, *config.data.held_back_paths]
+    caches = zip(paths, [*train, *held_back], strict=True)
 
     return Job(
         init_params=task.init,
@@ -50,6 +52,10 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, task),
         steps_per_epoch=reader.num_examples / config.train.batch_size,
+        inputs={
+            "tokenizer": tokenizer.fingerprint(),
+            **{f"window cache {path}": cache.digest for path, cache in caches},
+        },
     )
 
 

@@ -88,6 +88,7 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
         masked_rows.MaskedTokens(held_back),
         held_back.steps_per_epoch,
         sum(counts.windows for counts in train.source_counts),
+        corpora.inputs,
     )
 
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -10,6 +11,7 @@ from etc_jax.config_sections import DataConfig, ObjectiveConfig
 from etc_jax.data import prepare as prepare_lib
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.corpus import BuiltInSource
+from etc_jax.data.digests import shortened
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.masking import MaskingShares
 from etc_jax.data.mixture import Mixture
@@ -38,12 +40,14 @@ class Corpora:
       train: the training text, one cache a source.
       weights: how often each source is drawn from.
       held_back: text for evaluation alone.
+      inputs: digests of all this and of the files that it was made of; see `Job`.
     """
 
     tokenizer: Tokenizer
     train: tuple[TokenCache, ...]
     weights: tuple[float, ...]
     held_back: TokenCache
+    inputs: Mapping[str, str]
 
 
 def prepare(data: DataConfig, workdir: epath.PathLike) -> Corpora:
@@ -65,7 +69,21 @@ def prepare(data: DataConfig, workdir: epath.PathLike) -> Corpora:
         report_fn=_LOG.info,
     )
     _check_size(data, made.tokenizer)
-    return Corpora(made.tokenizer, (made.train,), (1.0,), made.held_back)
+    inputs = {
+        "tokenizer": made.tokenizer.fingerprint(),
+        "training tokens": made.train.digest,
+        "held-back tokens": made.held_back.digest,
+        **_files_of(made.train.header["made_by"]),
+    }
+    return Corpora(made.tokenizer, (made.train,), (1.0,), made.held_back, inputs)
+
+
+def _files_of(made_by: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of text files, which have been read to find the cache."""
+    described = [made_by["corpus"], made_by["held_back"]]
+    files = [x.get("files", []) for x in described if isinstance(x, Mapping)]
+    digests = {label: digest for side in files for label, _, _, digest in side}
+    return shortened(digests, "text")
 
 
 def _source(data: DataConfig, paths: Sequence[str]) -> prepare_lib.Source:
@@ -104,7 +122,13 @@ def _open_caches(data: DataConfig) -> Corpora:
     train = tuple(TokenCache.open(path, known) for path in data.paths)
     weights = data.weights or tuple(float(cache.num_tokens) for cache in train)
     held_back = TokenCache.open(data.held_back_paths[0], known)
-    return Corpora(tokenizer, train, weights, held_back)
+    paths = [*data.paths, data.held_back_paths[0]]
+    caches = zip(paths, [*train, held_back], strict=True)
+    inputs = {
+        "tokenizer": known,
+        **{f"token cache {path}": cache.digest for path, cache in caches},
+    }
+    return Corpora(tokenizer, train, weights, held_back, inputs)
 
 
 def _check_size(data: DataConfig, tokenizer: Tokenizer) -> None:

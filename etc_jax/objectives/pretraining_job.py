@@ -75,6 +75,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         final_report=_make_report(config, held_back_text, ids, examples, task),
         steps_per_epoch=sum(c.windows for c in train.source_counts)
         / config.train.batch_size,
+        inputs=corpora.inputs,
         loss_weights=task.loss_weights,
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from etc_jax.config import Config
-from etc_jax.data import byte_stream
+from etc_jax.data import byte_stream, digests
 from etc_jax.data.workers import ahead
 from etc_jax.training.job import Batch, Job
 
@@ -21,12 +21,14 @@ class Readers(NamedTuple):
       evaluation: another one.
       eval_steps: its batches.
       num_examples: of an epoch of training; None if it has no end.
+      inputs: digests of what both read; see `Job`.
     """
 
     train: Any
     evaluation: Any
     eval_steps: int
     num_examples: int | None
+    inputs: Mapping[str, str]
 
 
 def of_bytes(config: Config) -> Readers:
@@ -46,7 +48,9 @@ def of_bytes(config: Config) -> Readers:
     evaluation = byte_stream.ByteEvaluation(
         valid, length=length, scored=scored, batch_size=rows
     )
-    return Readers(reader, evaluation, evaluation.steps, reader.num_examples)
+    files = {str(file): file for file in byte_stream.files_of(config.data.paths)}
+    inputs = digests.shortened(digests.of_files(files), "bytes")
+    return Readers(reader, evaluation, evaluation.steps, reader.num_examples, inputs)
 
 
 def eval_batches(reader: Any, steps: int) -> Callable[[np.ndarray], Iterator[Batch]]:
@@ -77,4 +81,5 @@ def make(
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=check_batch,
         steps_per_epoch=examples and examples / config.train.batch_size,
+        inputs=readers.inputs,
     )

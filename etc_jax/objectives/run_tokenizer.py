@@ -6,12 +6,16 @@ from etils import epath
 
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.training.workdir import is_recorded
 
 
 def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
-    """Writes it there, unless it is there."""
+    """Writes it there, unless a run has begun there with the one that is there.
+
+    Whether it is that of the data still is seen by its digest beside each checkpoint.
+    """
     path = epath.Path(workdir) / TOKENIZER
-    if path.exists():
+    if path.exists() and is_recorded(epath.Path(workdir)):
         return
     part = path.with_name(f".{TOKENIZER}-{os.getpid()}")
     part.write_bytes(tokenizer.saved())

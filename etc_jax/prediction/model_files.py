@@ -90,9 +90,16 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
             f"{path} is missing: a fine-tuning run has its tokenizer there. Name the "
             "folder of such a run, or a checkpoint that lies where the run left it"
         )
-    return TrainedModel(
+    model = TrainedModel(
         saved.params, saved.config, path.read_bytes(), str(saved.folder), saved.step
     )
+    there, known = model.tokenizer.fingerprint(), saved.inputs.get("tokenizer")
+    if known not in (None, there):
+        raise UserError(
+            f"{path} is vocabulary {there[:12]}, but the model was trained with "
+            f"{known[:12]}; restore the file, which is {TOKENIZER} of the data too"
+        )
+    return model
 
 
 def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:

@@ -45,6 +45,20 @@ def read_data(folder: epath.Path) -> dict[str, Any]:
     return json.loads((folder / DATA_ITEM / DATA_FILE).read_text())
 
 
+def _of_another_step(folder: epath.Path) -> str | None:
+    """What is wrong with a folder's name: a copy or a new name would be the newest.
+
+    Files that cannot be read are left to the list of checksums.
+    """
+    try:
+        step = read_data(folder).get("step", folder.name)
+    except (OSError, ValueError, AttributeError):
+        return None
+    if str(step) == folder.name:
+        return None
+    return f"holds step {step}: the folder is a copy, or was renamed"
+
+
 class CheckpointFolder:
     """The checkpoints of one workdir.
 
@@ -66,6 +80,15 @@ class CheckpointFolder:
             return []
         names = [path.name for path in self.root.iterdir() if is_step(path.name)]
         return sorted(map(int, names), reverse=True)
+
+    def finished(self) -> list[int]:
+        """Steps whose saves came to an end, the newest first; they may be damaged."""
+        return [
+            step
+            for step in self.steps()
+            if manifest.exists(self.path(step))
+            and _of_another_step(self.path(step)) is None
+        ]
 
     def prepare(self) -> None:
         """Makes the folder and removes what a crash has left half written or deleted.
@@ -125,8 +148,7 @@ class CheckpointFolder:
     def _delete_old(self, retention: Retention) -> None:
         metrics = {
             step: retention.metric_in(read_data(self.path(step)))
-            for step in self.steps()
-            if manifest.exists(self.path(step))
+            for step in self.finished()
         }
         for step in retention.dispensable(metrics):
             self._delete(step)
@@ -152,7 +174,8 @@ class CheckpointFolder:
     def choose(self) -> int | None:
         """The newest whole checkpoint; None if none was ever finished.
 
-        Damaged ones are named in the log and set aside; those that were cut short
+        Those that are damaged or not of the step that their folder is named by are
+        named in the log and set aside; those that were cut short
         while they were saved are removed.
 
         Raises:
@@ -171,6 +194,7 @@ class CheckpointFolder:
             self.path(step).rmtree()
         for step in [step for step in steps if step not in cut_short]:
             wrong = manifest.verify(self.path(step))
+            wrong = wrong or _of_another_step(self.path(step))
             if wrong is None:
                 self._take(step, faults, note_is_bad=fault is not None)
                 return step

@@ -38,6 +38,9 @@ class Job:
       loss_weights: {metric: weight} where the loss is a weighted sum of metrics, each a
         mean over its own targets. The loss of an evaluation is then that of their means
         over all of it, however its rows lie in batches. None: see `loss_fn`.
+      inputs: {name: digest} of all that the batches are made of (files, caches, the
+        tokenizer), equal for equal contents. They are kept with each checkpoint and
+        compared between processes and when a run goes on.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -50,3 +53,4 @@ class Job:
     flops_per_step: float | None = None
     steps_per_epoch: float | None = None
     loss_weights: Mapping[str, float] | None = None
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -18,11 +18,11 @@ from etils import epath
 
 from etc_jax.config import Config, config_hash, flat_items, to_dict
 from etc_jax.sharding import make_mesh, replicated
-from etc_jax.training import distributed, warm_start
+from etc_jax.training import distributed, fingerprints, warm_start
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
 from etc_jax.training.checkpoint_retention import check_best_metric
-from etc_jax.training.errors import UserError
+from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.job import Job
 from etc_jax.training.plan import (
     Plan,
@@ -148,7 +148,7 @@ def _check_same_data(job: Job) -> None:
     if distributed.several():
         distributed.check_same(
             "their data",
-            {"digest of the first row": distributed.together(look)},
+            {**job.inputs, "digest of the first row": distributed.together(look)},
             advice="give all of them the same files, or one data.cache_dir",
         )
 
@@ -189,15 +189,22 @@ def _check_saved(config: Config, folder: epath.Path, data: dict[str, Any]) -> No
 def _restore_or_init(
     plan: Plan, checkpointer: Checkpointer, folder: epath.Path
 ) -> Restored:
-    restored = checkpointer.restore(
-        plan.state, check_fn=lambda data: _check_saved(plan.config, folder, data)
-    )
+    def check(data: dict[str, Any]) -> None:
+        _check_saved(plan.config, folder, data)
+        fingerprints.check_same(data, plan.job.inputs)
+
+    restored = checkpointer.restore(plan.state, check_fn=check)
     if restored is None:
         rng, _ = _rngs(plan.config)
         state = init_state(plan.job.init_params, plan.tx, plan.state, rng)
         if plan.config.checkpoint.init_from is not None:
             state = warm_start.start_from(plan, state)
         return Restored(state, {"step": 0, "skipped_steps": 0, "skipped_in_row": 0})
+    if (inner := int(restored.state.step)) != restored.data["step"]:
+        raise CorruptCheckpointError(
+            f"the checkpoint of step {restored.data['step']} in {folder} has the state "
+            f"of step {inner}; move it away: the one before it is used then"
+        )
     _LOG.info("continuing from step %d", restored.data["step"])
     return restored
 

@@ -125,9 +125,8 @@ def find(place: epath.PathLike, *, named: str) -> ParameterSource:
     if manifest.exists(path):
         return RunCheckpoint(path)
     there = CheckpointFolder(path)
-    for step in there.steps():
-        if manifest.exists(there.path(step)):
-            return RunCheckpoint(there.path(step))
+    if finished := there.finished():
+        return RunCheckpoint(there.path(finished[0]))
     raise UserError(
         f"{named} is {place!s}, but there is no finished checkpoint, neither "
         f"{path / manifest.NAME} nor {path / FOLDER}/STEP/{manifest.NAME}, and no "

@@ -11,7 +11,7 @@ from etils import epath
 
 from etc_jax.config import Config, config_hash, identity, to_dict
 from etc_jax.sharding import local_rows, to_global
-from etc_jax.training import distributed, hardware
+from etc_jax.training import distributed, fingerprints, hardware
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
 from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError
@@ -276,6 +276,7 @@ class Run:
             "config": to_dict(self._config),
             "identity": identity(self._config),
             "evaluation": evaluation,
+            fingerprints.FIELD: dict(self._job.inputs),
         }
         self._checkpointer.save(self._state, data, step=self._step, last=last)
         self._saved_step = self._step

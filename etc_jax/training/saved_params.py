@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from etils import epath
 
 from etc_jax.config import Config, ConfigError, from_config_dict
 from etc_jax.conversion.engine import unflatten
-from etc_jax.training import manifest
+from etc_jax.training import fingerprints, manifest
 from etc_jax.training.checkpoint_folder import FOLDER, CheckpointFolder, read_data
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.parameter_source import RunCheckpoint
@@ -26,12 +27,14 @@ class SavedParams(NamedTuple):
       config: of the run.
       step: after which they were saved.
       folder: of the checkpoint.
+      inputs: digests of what they were trained on; see `training.job.Job`.
     """
 
     params: dict[str, Any]
     config: Config
     step: int
     folder: epath.Path
+    inputs: Mapping[str, str]
 
 
 def read_params(folder: epath.PathLike, step: int | None = None) -> SavedParams:
@@ -57,7 +60,8 @@ def read_params(folder: epath.PathLike, step: int | None = None) -> SavedParams:
             f"checkpoint {chosen} was saved with a config that this version cannot "
             f"read: {error}"
         ) from error
-    return SavedParams(_read(chosen), config, int(data["step"]), chosen)
+    inputs = data.get(fingerprints.FIELD, {})
+    return SavedParams(_read(chosen), config, int(data["step"]), chosen, inputs)
 
 
 def _chosen(path: epath.Path, step: int | None) -> epath.Path:
@@ -69,7 +73,7 @@ def _chosen(path: epath.Path, step: int | None) -> epath.Path:
             )
         return _whole([path], path)
     run = CheckpointFolder(path)
-    there = [s for s in run.steps() if manifest.exists(run.path(s))]
+    there = run.finished()
     if not there:
         raise UserError(
             f"no finished checkpoint at {path}: neither {manifest.NAME} nor "

@@ -14,6 +14,7 @@ from etc_jax import config as config_lib
 from etc_jax import evaluate
 from etc_jax.conversion import native
 from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.data.windows import WindowCache
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.training import errors, loop
@@ -116,6 +117,10 @@ def test_batches_are_the_windows_of_the_files(caches, task, tmp_path):
             np.testing.assert_array_equal(found, want)
     assert [job.check_batch(x) for x in got] == [[], []]
     assert (job.tokens_per_step, job.steps_per_epoch) == (4 * 64, 1.5)
+    assert job.inputs == {
+        "tokenizer": TOKENIZER.fingerprint(),
+        f"window cache {caches[task]}": WindowCache.open(caches[task]).digest,
+    }
 
 
 def test_the_flat_ablation_has_one_segment_and_no_exemption(caches, tmp_path):

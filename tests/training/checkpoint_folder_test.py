@@ -14,6 +14,7 @@ from checkpoint_states import (
     empty,
     files_of,
     flip_a_bit,
+    kept,
     restore,
     saved_fixture,  # noqa: F401
     states_fixture,  # noqa: F401
@@ -66,6 +67,32 @@ def test_the_checkpoint_before_a_damaged_one_is_used(workdir, states, caplog, da
         got = restore(workdir)
     assert toy_job.digest(got.state) == toy_job.digest(states[4])
     assert "step 6" in caplog.text and bad.name in caplog.text
+
+
+def test_a_copy_under_another_step_is_set_aside(workdir, states, caplog):
+    shutil.copytree(workdir / "checkpoints" / "2", workdir / "checkpoints" / "9999")
+    folder = CheckpointFolder(epath.Path(workdir))
+    assert folder.finished() == [6, 4, 2]  # what others may read
+    restored = restore(workdir)
+    assert restored.data["step"] == 6
+    assert toy_job.digest(restored.state) == toy_job.digest(states[6])
+    assert "step 9999: holds step 2" in caplog.text
+    (aside,) = (workdir / "bad_checkpoints").iterdir()
+    assert aside.name.startswith("9999-") and kept(workdir) == ["2", "4", "6"]
+
+
+def test_a_copy_that_comes_while_a_run_saves_pushes_nothing_out(workdir, states):
+    shutil.copytree(workdir / "checkpoints" / "2", workdir / "checkpoints" / "9999")
+    CheckpointFolder(epath.Path(workdir)).finish(6, Retention(keep=2))
+    assert kept(workdir) == ["4", "6", "9999"]
+
+
+def test_a_renamed_checkpoint_alone_is_an_error(workdir):
+    for step in (2, 4):
+        shutil.rmtree(workdir / "checkpoints" / str(step))
+    (workdir / "checkpoints" / "6").rename(workdir / "checkpoints" / "7")
+    with pytest.raises(CorruptCheckpointError, match="step 7: holds step 6"):
+        choose(workdir)
 
 
 def test_what_was_set_aside_is_kept_for_a_look(workdir):

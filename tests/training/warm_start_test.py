@@ -12,9 +12,12 @@ from training_runs import MESH
 from etc_jax import config as config_lib
 from etc_jax.training import errors, loop, manifest
 from etc_jax.training.errors import CorruptCheckpointError, UserError
-from etc_jax.training.run import Run
+from etc_jax.training.run import Run, Steps
 
 ALL = 6  # parameter arrays of the toy
+
+
+NO_STEPS = Steps(None, None, None, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +48,7 @@ def begin(monkeypatch, tmp_path):
             raise UserError("seen enough")
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "_compile", lambda plan: None)
+            patch.setattr(loop, "_compile", lambda plan: NO_STEPS)
             patch.setattr(Run, "to_the_end", stop_here)
             config = toy_job.config(checkpoint__init_from=str(folder), **changes)
             with pytest.raises(UserError, match="seen enough"):

@@ -1,0 +1,47 @@
+"""Digests of what a run learns from, by name: they are kept with its checkpoints."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+
+# Of these, each is named; of more, all together: a checkpoint keeps the list.
+MOST_NAMED = 100
+_THREADS = 8  # reading and hashing both release the interpreter's lock
+
+
+def sha256_of(file: str | os.PathLike) -> str:
+    """Of the bytes of a file as they are stored, in hexadecimal (1.8 GB/s)."""
+    with open(file, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def of_files(files: Mapping[str, str | os.PathLike]) -> dict[str, str]:
+    """{name: SHA-256} of the files {name: path}; each is read whole.
+
+    Nothing is remembered beside path, size and time: a file can be changed and keep all
+    three (`rsync --times`, a restored copy, a clock of one second).
+
+    Raises:
+      OSError: if one cannot be read.
+    """
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        digests = list(pool.map(sha256_of, files.values()))
+    return dict(zip(files, digests, strict=True))
+
+
+def shortened(named: Mapping[str, str], what: str) -> dict[str, str]:
+    """The digests, or one of them all if they are many.
+
+    Args:
+      named: {name: digest}.
+      what: name of them all, such as "text".
+    """
+    if len(named) <= MOST_NAMED:
+        return {f"{what} {name}": digest for name, digest in named.items()}
+    text = json.dumps(sorted(named.items()))
+    whole = hashlib.sha256(text.encode()).hexdigest()
+    return {f"{what} ({len(named)} files)": whole}

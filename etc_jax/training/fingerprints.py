@@ -1,0 +1,54 @@
+"""Whether the inputs of a run are still those that its checkpoint was trained on."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from etc_jax.training.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+
+FIELD = "inputs"  # of the JSON beside a checkpoint
+_SHOWN = 10
+_DIGITS = 12  # of a digest in a message
+
+
+def check_same(data: Mapping[str, Any], now: Mapping[str, str]) -> None:
+    """Refuses to go on from a checkpoint with other inputs.
+
+    Args:
+      data: the JSON beside the checkpoint; those of earlier versions have no digests,
+        and are taken as they are.
+      now: `Job.inputs`.
+
+    Raises:
+      UserError: naming each input that is another one, was added or is gone.
+    """
+    step = data["step"]
+    if FIELD not in data:
+        _LOG.warning(
+            "the checkpoint of step %d was saved by an earlier version, without digests"
+            " of its inputs: whether the data is still the same cannot be compared",
+            step,
+        )
+        return
+    then = data[FIELD]
+    changed = [
+        f"{name}: {_shown(then.get(name))} then, {_shown(now.get(name))} now"
+        for name in sorted(then.keys() | now.keys())
+        if then.get(name) != now.get(name)
+    ]
+    if not changed:
+        return
+    more = f"\n  ... and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    raise UserError(
+        f"{len(changed)} inputs of this run are not what they were when step {step} was"
+        " saved:\n  " + "\n  ".join(changed[:_SHOWN]) + f"{more}\nRestore them (files, "
+        "or the versions of the packages that make tokens of them) and give the same "
+        "command again; or choose another --workdir, where checkpoint.init_from can "
+        "take over the parameters"
+    )
+
+
+def _shown(digest: str | None) -> str:
+    return "absent" if digest is None else digest[:_DIGITS]

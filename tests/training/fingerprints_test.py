@@ -1,0 +1,87 @@
+"""A run goes on with the inputs that it was begun with, or not at all."""
+
+import dataclasses
+import logging
+
+import pytest
+import toy_job
+
+from etc_jax import registry
+from etc_jax.data.digests import MOST_NAMED, of_files, shortened
+from etc_jax.training import fingerprints
+from etc_jax.training.errors import UserError
+from etc_jax.training.loop import train_and_evaluate
+
+NAME = "toy_with_inputs"
+FILES: list = []  # that the job reads
+
+
+@registry.register("objective", NAME)
+def make_job(config, workdir):
+    inputs = of_files({file.name: file for file in FILES})
+    return dataclasses.replace(toy_job.make_job(config, workdir), inputs=inputs)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Trains to a step in one and the same folder."""
+    FILES[:] = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for file in FILES:
+        file.write_text(f"text of {file.name}")
+    config = toy_job.config(
+        objective__name=NAME, train__compile_cache_dir=str(tmp_path / "cache")
+    )
+
+    def to_the_end():
+        return train_and_evaluate(config, tmp_path / "run")
+
+    return to_the_end
+
+
+def test_an_edited_input_is_named_and_nothing_is_lost(run, tmp_path):
+    whole = run()
+    newest = tmp_path / "run" / "checkpoints" / "12"
+    newest.rename(tmp_path / "12")
+    (tmp_path / "run" / "last_checkpoint.json").unlink()
+    FILES[0].write_text("another text")
+    with pytest.raises(UserError) as caught:
+        run()
+    assert "1 inputs of this run are not what they were when step 8" in str(
+        caught.value
+    )
+    assert "a.txt: " in str(caught.value) and "b.txt" not in str(caught.value)
+    assert (tmp_path / "run" / "checkpoints" / "8").exists()
+    FILES[0].write_text("text of a.txt")
+    assert toy_job.digest(run().state) == toy_job.digest(whole.state)
+
+
+def test_a_checkpoint_of_before_digests_goes_on_and_says_so(run, monkeypatch, caplog):
+    monkeypatch.setattr(fingerprints, "FIELD", "of_another_name")
+    run()
+    monkeypatch.undo()
+    FILES[0].write_text("another text")
+    with caplog.at_level(logging.WARNING):
+        assert run().step == 12
+    assert "saved by an earlier version, without digests" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "then, now, message",
+    [
+        ({"a": "1" * 64}, {"a": "2" * 64}, f"a: {'1' * 12} then, {'2' * 12} now"),
+        ({"a": "1" * 64}, {}, f"a: {'1' * 12} then, absent now"),
+        ({}, {"a": "2" * 64}, f"a: absent then, {'2' * 12} now"),
+        ({f"{i:02}": "x" for i in range(15)}, {}, "15 inputs .*and 5 more"),
+    ],
+)
+def test_what_differs_is_named(then, now, message):
+    fingerprints.check_same({"step": 3, "inputs": then}, then)
+    with pytest.raises(UserError, match=f"(?s){message}"):
+        fingerprints.check_same({"step": 3, "inputs": then}, now)
+
+
+def test_many_files_have_one_digest():
+    named = {str(i): f"{i:064x}" for i in range(MOST_NAMED + 1)}
+    (name,) = whole = shortened(named, "text")
+    assert name == f"text ({MOST_NAMED + 1} files)"
+    assert shortened(named | {"7": "0" * 64}, "text") != whole
