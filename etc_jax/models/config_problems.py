@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.layers.common import ACTIVATIONS
-from etc_jax.ops.attention.checks import IMPLEMENTATIONS
+from etc_jax.ops.attention.checks import IMPLEMENTATIONS, dropout_rate_problem
 from etc_jax.ops.attention.lsh_hashing import factors_of
 
 Problems = Iterator[tuple[str, str]]
@@ -53,8 +53,8 @@ def too_small(
 def transformer_problems(config: Any) -> Problems:
     """Fields that every transformer here has."""
     for name in ("dropout_rate", "attention_dropout_rate"):
-        if not 0 <= getattr(config, name) < 1:
-            yield name, f"is {getattr(config, name)}; expected at least 0, below 1"
+        if problem := dropout_rate_problem(getattr(config, name)):
+            yield name, problem
     for name in ("initializer_range", "layer_norm_epsilon"):
         if not getattr(config, name) > 0:
             yield name, f"is {getattr(config, name)}; expected more than 0"

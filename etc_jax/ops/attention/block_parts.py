@@ -159,8 +159,9 @@ def _taken(x: Array, ids: Array) -> Array:
     """`[b, h, blocks, s, d]` at `[h, C, r]` -> `[b, h, C, r * s, d]`."""
     h, c, r = ids.shape
     b, size, d = x.shape[0], x.shape[3], x.shape[4]
-    taken = x[:, jnp.arange(h)[:, None], ids.reshape(h, -1)]
-    return taken.reshape(b, h, c, r * size, d)
+    # Mapped over heads, not indexed by them: so they stay split over devices.
+    take = jax.vmap(lambda x, ids: x[:, ids], in_axes=(1, 0), out_axes=1)
+    return take(x, ids.reshape(h, -1)).reshape(b, h, c, r * size, d)
 
 
 def add_part(
@@ -186,4 +187,5 @@ def add_part(
     ids = inputs.drawn_ids(options, index)
     h, c, r = ids.shape
     parts = gradient.reshape(*gradient.shape[:2], c * r, -1, gradient.shape[-1])
-    return total.at[:, jnp.arange(h)[:, None], ids.reshape(h, -1)].add(parts)
+    add = jax.vmap(lambda x, ids, y: x.at[:, ids].add(y), (1, 0, 1), out_axes=1)
+    return add(total, ids.reshape(h, -1), parts)

@@ -28,6 +28,7 @@ from etc_jax.ops.attention.checks import check_implementation, check_rows
 from etc_jax.ops.attention.full import Dropout
 from etc_jax.ops.attention.inline_pairs import Tokens
 from etc_jax.ops.attention.pairs import Place
+from etc_jax.ops.attention.sizes import even_chunk
 
 Array = jax.Array
 
@@ -194,9 +195,8 @@ def _inner_rows(
     b, _, h, d = rows[0].shape
     _, drawing, r = drawn.shape
     if chunk_blocks is None:
-        seen = BAND + len(common) + r
-        logits = 4 * -(-b * h // shards) * block_size**2 * seen
-        chunk_blocks = max(1, blocking.step_bytes() // logits)
+        keys = (BAND + len(common) + r) * block_size
+        chunk_blocks = even_chunk(drawing, b * h, block_size, keys, shards)
     options = BlockOptions(
         d**-0.5,
         block_size,

@@ -4,6 +4,27 @@ import jax
 
 IMPLEMENTATIONS = ("auto", "dense", "xla")
 
+# Dropout has 16 random bits a pair of tokens: from this rate on, all are dropped.
+DROPOUT_RATE_LIMIT = 1 - 2**-17
+
+
+def dropout_rate_problem(rate: float) -> str | None:
+    """What is wrong with a rate: it is outside of [0, 1), or would round to 1."""
+    if not 0.0 <= rate < 1.0:
+        return f"must be in [0, 1), got {rate}"
+    if rate >= DROPOUT_RATE_LIMIT:
+        return (
+            f"must be below 1 - 2**-17, got {rate}: dropout of attention has 16 random "
+            "bits a pair and would keep nothing"
+        )
+    return None
+
+
+def check_dropout_rate(rate: float) -> None:
+    """Raises ValueError if there is a `dropout_rate_problem`."""
+    if problem := dropout_rate_problem(rate):
+        raise ValueError(f"dropout_rate {problem}")
+
 
 def check_implementation(name: str) -> None:
     """Raises ValueError for a name that is not among `IMPLEMENTATIONS`."""

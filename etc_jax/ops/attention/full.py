@@ -15,7 +15,11 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import inline_dense
-from etc_jax.ops.attention.checks import check_implementation, check_rows
+from etc_jax.ops.attention.checks import (
+    check_dropout_rate,
+    check_implementation,
+    check_rows,
+)
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
 from etc_jax.ops.attention.pairs import Place
@@ -41,10 +45,9 @@ class Dropout(NamedTuple):
         """Without a key if the rate is 0.
 
         Raises:
-          ValueError: for a rate outside of [0, 1).
+          ValueError: see `check_dropout_rate`.
         """
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"dropout_rate must be in [0, 1), got {rate}")
+        check_dropout_rate(rate)
         return cls(rate, rng if rate else None)
 
     def stream(self, number: int) -> Dropout:

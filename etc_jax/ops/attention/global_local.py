@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from etc_jax import structure as st
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense
-from etc_jax.ops.attention.checks import check_implementation
+from etc_jax.ops.attention.checks import check_dropout_rate, check_implementation
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
@@ -70,8 +70,7 @@ def attend(
     _check(query, key, value, tables, structure, rules, implementation)
     if dropout_rng is None:
         dropout_rate = 0.0
-    elif not 0.0 <= dropout_rate < 1.0:
-        raise ValueError(f"dropout_rate must be in [0, 1), got {dropout_rate}")
+    check_dropout_rate(dropout_rate)
     if not dropout_rate:
         dropout_rng = None
     if implementation == "dense":

@@ -20,8 +20,13 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import chunk_dense
-from etc_jax.ops.attention.checks import check_implementation, check_rows
+from etc_jax.ops.attention.checks import (
+    check_dropout_rate,
+    check_implementation,
+    check_rows,
+)
 from etc_jax.ops.attention.chunk_rows import ChunkOptions, Order, chunk_rows
+from etc_jax.ops.attention.sizes import even_chunk
 from etc_jax.ops.attention.softmax import Draws, dropout_factors
 
 # A key that a query meets in several rounds counts so often (trax from 2020-04 on,
@@ -103,6 +108,7 @@ def attend(
     dropout_rate: float = 0.0,
     dropout_rng: jax.Array | None = None,
     chunks_at_once: int | None = None,
+    shards: int = 1,
 ) -> jax.Array:
     """LSH attention with shared queries and keys.
 
@@ -125,7 +131,8 @@ def attend(
       implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
-      chunks_at_once: of a step; default by the size of their logits.
+      chunks_at_once: of a step; default by the size of their logits on one device.
+      shards: devices that batch and heads are split over.
 
     Returns:
       `[b, n, h, d]`.
@@ -166,6 +173,7 @@ def attend(
         implementation=implementation,
         dropout=(dropout_rate, dropout_rng),
         chunks_at_once=chunks_at_once,
+        shards=shards,
     )
 
 
@@ -181,6 +189,7 @@ def local(
     dropout_rate: float = 0.0,
     dropout_rng: jax.Array | None = None,
     chunks_at_once: int | None = None,
+    shards: int = 1,
 ) -> jax.Array:
     """Attention over the chunks around one's own, in the order of the sequence.
 
@@ -197,7 +206,8 @@ def local(
       implementation: as for `attend`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
-      chunks_at_once: of a step; default by the size of their logits.
+      chunks_at_once: of a step; default by the size of their logits on one device.
+      shards: devices that batch and heads are split over.
 
     Returns:
       `[b, n, h, d]`.
@@ -221,6 +231,7 @@ def local(
         implementation=implementation,
         dropout=(dropout_rate, dropout_rng),
         chunks_at_once=chunks_at_once,
+        shards=shards,
     )
 
 
@@ -248,9 +259,17 @@ def inverse(order: jax.Array) -> jax.Array:
     place = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
 
     def by_scatter(order, place):
-        return jnp.put_along_axis(
-            jnp.zeros_like(order), order, place, axis=-1, inplace=False
-        )
+        def one(order, place):
+            empty = jnp.zeros_like(order)
+            return empty.at[order].set(
+                place, unique_indices=True, mode="promise_in_bounds"
+            )
+
+        # Axes that a scatter is mapped over stay split over devices. With indices into
+        # them, as `put_along_axis` has, each device gathers the whole batch.
+        for _ in order.shape[:-1]:
+            one = jax.vmap(one)
+        return one(order, place)
 
     def by_sort(order, place):
         return jax.lax.sort((order, place), num_keys=1)[1]
@@ -276,6 +295,7 @@ def _attend(
     implementation,
     dropout,
     chunks_at_once,
+    shards,
 ):
     check_implementation(implementation)
     check_rows(query, key, value, example_ids)
@@ -285,8 +305,7 @@ def _attend(
     if example_ids is None:
         example_ids = jnp.ones((b, n), jnp.int32)
     rate, rng = dropout
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"dropout_rate must be in [0, 1), got {rate}")
+    check_dropout_rate(rate)
     rng = rng if rate else None
 
     extra = look.padded(n) - n
@@ -318,7 +337,7 @@ def _attend(
     options = ChunkOptions(
         scale,
         look.chunk_length,
-        _chunks_at_once(order, look, b * h, chunks_at_once),
+        _chunks_at_once(order, look, b * h, chunks_at_once, shards),
         rate if rng is not None else 0.0,
         before=look.before,
         after=look.after,
@@ -340,15 +359,13 @@ def _met(order: Order, look: Look) -> jax.Array:
     return chunk_dense.meetings(places, look.chunk_length, look.before, look.after)
 
 
-def _chunks_at_once(order: Order, look: Look, rows: int, given: int | None) -> int:
+def _chunks_at_once(
+    order: Order, look: Look, rows: int, given: int | None, shards: int
+) -> int:
     if given is not None and given < 1:
         raise ValueError(f"chunks_at_once must be at least 1, got {given}")
     chunks = order.num_places // look.chunk_length
-    if given is None:
-        window = look.chunk_length * (1 + look.before + look.after)
-        logits = 4 * rows * look.chunk_length * window
-        given = max(1, blocking.step_bytes() // logits)
-        # Steps of one size, with nothing to fill up the last one, if that is near.
-        whole = max(k for k in range(1, min(given, chunks) + 1) if chunks % k == 0)
-        given = whole if 2 * whole > given else given
-    return min(given, chunks)
+    if given is not None:
+        return min(given, chunks)
+    keys = look.chunk_length * (1 + look.before + look.after)
+    return even_chunk(chunks, rows, look.chunk_length, keys, shards)

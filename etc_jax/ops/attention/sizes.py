@@ -32,8 +32,33 @@ def block_sizes(
     if block_size is None:
         block_size = 64 if radius <= 128 else 128
     block_size = min(block_size, max(n, 1))
+    count = max(1, -(-n // block_size))
     if chunk_blocks is None:
-        rows = -(-rows // shards)
-        logits = 4 * rows * block_size * (block_size + 2 * radius + g)
-        chunk_blocks = max(1, blocking.step_bytes() // logits)
-    return block_size, min(chunk_blocks, max(1, -(-n // block_size)))
+        keys = block_size + 2 * radius + g
+        return block_size, even_chunk(count, rows, block_size, keys, shards)
+    return block_size, min(chunk_blocks, count)
+
+
+def even_chunk(count: int, rows: int, block_size: int, keys: int, shards: int) -> int:
+    """Blocks at once, so that chunks of one size hold them with little padding.
+
+    The logits of a chunk, in float32, have at most the bytes that a step should have,
+    but for one block that alone has more. Of the numbers of chunks from the least
+    possible to just below twice that, the one with the least padding; to just below
+    four times that, if otherwise more than a sixteenth were padding.
+
+    Args:
+      count: blocks in all, at least 1.
+      rows: batch times heads.
+      block_size: queries of a block.
+      keys: that each of them sees.
+      shards: devices that the rows are split over.
+    """
+    logits = 4 * -(-rows // shards) * block_size * keys
+    least = -(-count // max(1, blocking.step_bytes() // logits))
+    for reach in (2, 4):
+        steps = range(least, min(reach * least, count + 1))
+        chunk = min((-(-count // s) * s, s, -(-count // s)) for s in steps)[2]
+        if -count % chunk <= count / 16:
+            break
+    return chunk

@@ -8,12 +8,12 @@ whole sequence, by projections of its own. Windows may be dilated, by heads, and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full, inline_dense
@@ -147,10 +147,9 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
     index = globals_.index.astype(jnp.int32)
     example = jnp.take_along_axis(example_ids, jnp.maximum(index, 0), axis=1)
     example = jnp.where(index >= 0, example, 0)
-    rows = jnp.arange(b)[:, None]
-    # Behind the last place, where nothing is set: -1 would be that place.
+    # After the last place, where nothing is set: -1 would be that place.
     at = jnp.where(index >= 0, index, n)
-    is_global = jnp.zeros((b, n), bool).at[rows, at].set(True, mode="drop")
+    is_global = _with_rows(jnp.zeros((b, n), bool), at, jnp.ones_like(at, bool))
     is_global &= example_ids > 0
     return (
         Tokens(example_ids, place, is_global),
@@ -186,15 +185,20 @@ def _attend(
     place,
 ) -> Array:
     """The tokens here, which are all or a device's part."""
+    # Heads side by side with windows of one dilation: (dilation, first, end).
+    runs, start = [], 0
+    for step, same in itertools.groupby(dilation):
+        stop = start + len(list(same))
+        runs.append((step, start, stop))
+        start = stop
     parts: dict[int, Array] = {}
     for stream, step in enumerate(dict.fromkeys(dilation)):
-        heads = np.flatnonzero([x == step for x in dilation])
+        own = [(start, stop) for of, start, stop in runs if of == step]
 
-        def of_heads(x, heads=heads):
-            if len(heads) == len(dilation):
-                return x
-            # Not a gather, which XLA cannot split over heads beside two other axes.
-            return jnp.stack([x[:, :, i] for i in heads], axis=2)
+        def of_heads(x, own=own):
+            # Slices, not a gather, which XLA cannot split over heads beside two other
+            # axes.
+            return _joined([x[:, :, start:stop] for start, stop in own])
 
         out = _windows(
             *map(of_heads, (query, key, value)),
@@ -208,9 +212,11 @@ def _attend(
             sizes,
             place,
         )
-        parts |= {int(head): out[:, :, i] for i, head in enumerate(heads)}
-    if len(set(dilation)) > 1:
-        out = jnp.stack([parts[i] for i in range(len(dilation))], axis=2)
+        done = 0
+        for start, stop in own:
+            parts[start] = out[:, :, done : done + stop - start]
+            done += stop - start
+    out = _joined([parts[start] for _, start, _ in runs])
     if globals_ is None:
         return out
     found = full.some_rows(
@@ -224,10 +230,20 @@ def _attend(
     )
     n = query.shape[1]
     index = side.position - place.first(n)
-    # Not real, or of another device: behind the last place, where nothing is set.
+    # Not real, or of another device: after the last place, where nothing is set.
     here = (index >= 0) & (index < n) & (side.example > 0)
-    index = jnp.where(here, index, n)
-    return out.at[jnp.arange(len(out))[:, None], index].set(found, mode="drop")
+    return _with_rows(out, jnp.where(here, index, n), found)
+
+
+def _joined(heads: list[Array]) -> Array:
+    """`[b, n, some heads, d]` side by side."""
+    return heads[0] if len(heads) == 1 else jnp.concatenate(heads, axis=2)
+
+
+def _with_rows(x: Array, index: Array, rows: Array) -> Array:
+    """`[b, n, ...]` with `rows` `[b, g, ...]` at int `[b, g]`; n is nowhere."""
+    # Mapped over the batch, not indexed by it: so it stays split over devices.
+    return jax.vmap(lambda x, i, rows: x.at[i].set(rows, mode="drop"))(x, index, rows)
 
 
 def _fold(x: Array, step: int) -> Array:

@@ -141,12 +141,18 @@ def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array:
     """0 or 1/(1 - rate) for each pair.
 
     Sixteen random bits a pair, two pairs a word: half the cost of a float each, and the
-    rate is exact to 1/65536.
+    rate is exact to 1/65536. The words are of one half of the keys and of the other: a
+    last axis of the two would be padded from 2 to 128 places on a TPU.
+
+    Args:
+      rng: key.
+      rate: below `checks.DROPOUT_RATE_LIMIT`.
+      shape: `[..., keys, q]`.
+      dtype: of the factors.
     """
     dropped = round(rate * 2**16)
-    *lead, last = shape
-    words = jax.random.bits(rng, (*lead, -(-last // 2)), jnp.uint32)
-    bits = jnp.stack([words & 0xFFFF, words >> 16], axis=-1)
-    bits = bits.reshape(*lead, -1)[..., :last]
+    *lead, keys, q = shape
+    words = jax.random.bits(rng, (*lead, -(-keys // 2), q), jnp.uint32)
+    bits = jnp.concatenate([words & 0xFFFF, words >> 16], axis=-2)[..., :keys, :]
     keep = 2**16 / (2**16 - dropped)
     return jnp.where(bits >= dropped, jnp.asarray(keep, dtype), 0)

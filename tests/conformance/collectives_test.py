@@ -1,0 +1,247 @@
+"""What devices tell each other inside attention, forward and backward: next to nothing.
+
+Batch and heads are split over devices, and no row of either needs another. Only the
+gradient of label tables, which all rows of the batch share, is summed over the batch.
+With `-s` the table of all of them is printed.
+"""
+
+import functools
+from typing import NamedTuple
+
+import attention_cases
+import jax
+import jax.numpy as jnp
+import pytest
+
+from etc_jax import sharding
+from etc_jax.ops import sequence
+from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
+from etc_jax.ops.attention.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.sliding_window import Globals
+from etc_jax.structure import Rules
+from etc_jax.training.collectives import count
+
+B, H, D, N, G, BLOCK = 8, 8, 4, 42, 3, 4
+LABELS = 8
+MESHES = {
+    "data": {"data": 8},
+    "tensor": {"data": 1, "tensor": 8},
+    "data x tensor": {"data": 2, "tensor": 4},
+}
+SHARDS = 8
+DROPOUT = {"dropout_rate": 0.25, "dropout_rng": jax.random.key(0)}
+
+
+class Split(NamedTuple):
+    """An array that an op is given: its shape and the mesh axes of its dimensions."""
+
+    shape: tuple[int, ...]
+    axes: tuple[str | None, ...]
+    dtype: type = jnp.float32
+
+
+def rows(length=N, width=D):
+    return Split((B, length, H, width), ("data", None, "tensor", None))
+
+
+def ids(*shape):
+    return Split((B, *shape), ("data", *(None for _ in shape)), jnp.int32)
+
+
+def of_rows(attend, **options):
+    """A case: query, key and value, and ids of examples."""
+
+    def run(floats, example_ids):
+        return attend(*floats, example_ids=example_ids, **options, **DROPOUT)
+
+    return run, (rows(),) * 3, ids(N)
+
+
+def windows(dilation=1, num_globals=0):
+    def run(floats, ints):
+        example_ids, index = ints
+        globals_ = Globals(index, *floats[3:]) if num_globals else None
+        return sliding_window.attend(
+            *floats[:3],
+            radius=3,
+            dilation=dilation,
+            example_ids=example_ids,
+            globals_=globals_,
+            block_size=BLOCK,
+            shards=SHARDS,
+            **DROPOUT,
+        )
+
+    floats = (rows(),) * 3
+    if num_globals:
+        floats += (rows(num_globals), rows(), rows())
+    return run, floats, (ids(N), ids(num_globals))
+
+
+def global_local_case(labels):
+    structure = attention_cases.random_structure(N, G, batch=B)
+    leaves, tree = jax.tree.flatten(structure)
+
+    def run(floats, ints):
+        structure = jax.tree.unflatten(tree, ints)
+        rules = Rules(radius=3, max_distance=2 if labels else 0, hard_g2l=True)
+        sizes = {"block_size": BLOCK, "shards": SHARDS}
+        return global_local.attend(*floats, structure, rules, **sizes, **DROPOUT)
+
+    def split(x):
+        if x.ndim == 4:
+            return rows(x.shape[1])
+        # Of label tables, by heads.
+        return Split(x.shape, (None, "tensor", None)[: x.ndim])
+
+    inputs = attention_cases.random_inputs(
+        N, G, LABELS if labels else None, batch=B, heads=H, size=D
+    )
+    floats = jax.tree.map(split, inputs.differentiable())
+    return run, floats, [ids(*x.shape[1:]) for x in leaves]
+
+
+def lsh_case(**options):
+    def run(floats, ints):
+        query_key, value = floats
+        example_ids, rotations = ints
+        return lsh.attend(
+            query_key,
+            value,
+            hash_vectors(query_key, rotations, (2, 4)),
+            num_buckets=8,
+            look=lsh.Look(BLOCK),
+            example_ids=example_ids,
+            shards=SHARDS,
+            **options,
+            **DROPOUT,
+        )
+
+    rotations = Split((H, D, 2, 3), ("tensor", None, None, None))
+    return run, (rows(), rows()), (ids(N), rotations)
+
+
+def sparse(num_globals=0, per_head=False):
+    drawing = block_sparse.drawing_blocks(N, BLOCK, num_globals)
+
+    def run(floats, ints):
+        example_ids, drawn = ints
+        return block_sparse.attend(
+            *floats,
+            block_size=BLOCK,
+            num_globals=num_globals,
+            random_blocks=drawn % drawing,
+            example_ids=example_ids,
+            shards=SHARDS,
+            **DROPOUT,
+        )
+
+    drawn = Split((H if per_head else 1, drawing, 2), (None,) * 3, jnp.int32)
+    return run, (rows(),) * 3, (ids(N), drawn)
+
+
+def taken_rows():
+    def run(x, positions):
+        return sequence.take_rows(x, positions)
+
+    return run, Split((B, N, D), ("data", None, None)), ids(5)
+
+
+CASES = {
+    "global-local": functools.partial(global_local_case, False),
+    "global-local, labels": functools.partial(global_local_case, True),
+    "windows": windows,
+    "windows, globals": functools.partial(windows, num_globals=G),
+    "windows, dilated by heads, globals": functools.partial(
+        windows, (1,) * (H // 2) + (2,) * (H // 2), G
+    ),
+    "full": functools.partial(of_rows, full.attend, shards=SHARDS),
+    "blocks": sparse,
+    "blocks, drawn by heads": functools.partial(sparse, per_head=True),
+    "blocks behind globals": functools.partial(sparse, G, True),
+    "lsh": lsh_case,
+    "lsh, once": functools.partial(lsh_case, duplicates="once", causal=True),
+    "local chunks": functools.partial(
+        of_rows, lsh.local, look=lsh.Look(BLOCK), shards=SHARDS
+    ),
+    "rows taken": taken_rows,
+}
+
+
+# The gradients of both label tables, which all rows of the batch share: 8 labels of 8
+# heads of 4 numbers and a bias, in float32.
+TABLES = {"all-reduce": 2 * LABELS * H * (D + 1) * 4}
+# Heads of one dilation are computed together, and half of the heads do not lie on all
+# devices: at most so many bytes travel. An op alone moves 14 arrays of its rows' size
+# here, of 43,008 bytes each on all devices together.
+DILATED = {
+    "tensor": {"all-to-all": 17_000, "collective-permute": 40_000},
+    "data x tensor": {"all-to-all": 11_000, "collective-permute": 110_000},
+}
+
+
+def expected(case, mesh):
+    """Most bytes of results on one device, by kind; nothing else may be there."""
+    if case == "global-local, labels" and mesh != "tensor":
+        return {"all-reduce": TABLES["all-reduce"] // MESHES[mesh].get("tensor", 1)}
+    if case == "windows, dilated by heads, globals":
+        return DILATED.get(mesh, {})
+    return {}
+
+
+def compiled(case, mesh):
+    """The text of an op's compiled forward and backward pass."""
+    run, floats, ints = CASES[case]()
+
+    def abstract(x):
+        layout = jax.NamedSharding(mesh, jax.P(*x.axes))
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
+
+    floats, ints = jax.tree.map(
+        abstract, (floats, ints), is_leaf=lambda x: isinstance(x, Split)
+    )
+
+    def both(floats, ints, cotangent):
+        out, back = jax.vjp(lambda x: run(x, ints), floats)
+        return out, back(cotangent)[0]
+
+    def like_rows(x):
+        axes = ("data", None, "tensor", None) if x.ndim == 4 else ("data", None, None)
+        return abstract(Split(x.shape, axes, x.dtype))
+
+    out = jax.tree.map(like_rows, jax.eval_shape(run, floats, ints))
+    layouts = jax.tree.map(lambda x: x.sharding, (out, floats))
+    with jax.set_mesh(mesh):
+        made = jax.jit(both, out_shardings=layouts).lower(floats, ints, out)
+        return made.compile().as_text()
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("case", CASES)
+def test_devices_that_share_batch_and_heads_tell_each_other_nothing(case, mesh):
+    devices = sharding.make_mesh(sharding.MeshConfig(**MESHES[mesh]))
+    found = count(compiled(case, devices))
+    told = [f"{k}: {x.runs}, {x.result_bytes:,} bytes" for k, x in found.items()]
+    print(f"\n| {case} | {mesh} | {'; '.join(told) or 'none'} |", end="")
+    most = expected(case, mesh)
+    assert set(found) == set(most)
+    assert all(found[kind].result_bytes <= most[kind] for kind in most)
+
+
+def test_a_row_that_is_indexed_by_the_batch_would_be_found():
+    # The scatter that the ops had: with indices into the batch, all of it is gathered.
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=8))
+    layout = jax.NamedSharding(mesh, jax.P("data"))
+    order = jax.ShapeDtypeStruct((B, N), jnp.int32, sharding=layout)
+
+    def by_index(order):
+        place = jax.lax.broadcasted_iota(jnp.int32, order.shape, 1)
+        return jnp.put_along_axis(jnp.zeros_like(order), order, place, 1, inplace=False)
+
+    with jax.set_mesh(mesh):
+        found = [
+            count(jax.jit(f, out_shardings=layout).lower(order).compile().as_text())
+            for f in (by_index, lsh.inverse)
+        ]
+    assert found[0]["all-gather"].result_bytes >= B * N * 4
+    assert found[1] == {}
