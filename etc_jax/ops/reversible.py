@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 # (params, x, rng, shared, kept) -> (y, kept): a stream of arrays to one of the same
 # shapes, and integers that it must find again when it is computed anew, such as buckets
@@ -38,7 +40,7 @@ def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=(None, None
       halves: f and g.
       params: of f, of g.
       rngs: key of f, of g.
-      shared: what every half reads beside its stream; no gradient flows there.
+      shared: arrays that every half reads beside its stream.
       x1: a stream: arrays, which are float.
       x2: of the same shapes.
       kept: of f, of g, or None for each.
@@ -53,23 +55,54 @@ def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=(None, None
     return y1, _add(x2, change), (kept_f, kept_g)
 
 
+def _floats(shared) -> list:
+    """The leaves that gradients flow to."""
+    return [x for x in jax.tree.leaves(shared) if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+
+def _with_floats(shared, floats, other=lambda x: x):
+    """`shared` with other floats; its other leaves, such as integers, as `other`s."""
+    floats = iter(floats)
+
+    def leaf(x):
+        return next(floats) if jnp.issubdtype(x.dtype, jnp.inexact) else other(x)
+
+    return jax.tree.map(leaf, shared)
+
+
+def _no_gradient(x) -> np.ndarray:
+    """What stands for the gradient of integers, bools and keys."""
+    return np.zeros(x.shape, jax.dtypes.float0)
+
+
 def _undo(halves, params, rngs, shared, kept, outputs, gradients):
-    """(inputs, their gradients, gradients of params) of a layer, from its outputs."""
+    """A layer backward, from its outputs.
+
+    Returns:
+      (inputs, their gradients, gradients of params, gradients of the floats of `shared`
+      by each half).
+    """
     (y1, y2), (d1, d2) = outputs, gradients
+    floats = _floats(shared)
 
     def again(i):
-        """Half i, as a function of params and stream, replayed."""
-        return lambda p, x: halves[i](p, x, rngs[i], shared, kept[i])[0]
+        """Half i, as a function of params, stream and what is shared, replayed."""
 
-    change, back = jax.vjp(again(1), params[1], y1)
+        def half(params, x, floats):
+            mine = _with_floats(shared, floats)
+            return halves[i](params, x, rngs[i], mine, kept[i])[0]
+
+        return half
+
+    change, back = jax.vjp(again(1), params[1], y1, floats)
     x2 = _subtract(y2, change)
-    d_params_g, extra = back(_like(d2, change))
+    d_params_g, extra, d_floats_g = back(_like(d2, change))
     d1 = _add(d1, extra)
-    change, back = jax.vjp(again(0), params[0], x2)
+    change, back = jax.vjp(again(0), params[0], x2, floats)
     x1 = _subtract(y1, change)
-    d_params_f, extra = back(_like(d1, change))
+    d_params_f, extra, d_floats_f = back(_like(d1, change))
     d2 = _add(d2, extra)
-    return (x1, x2), (d1, d2), (d_params_f, d_params_g)
+    return (x1, x2), (d1, d2), (d_params_f, d_params_g), (d_floats_f, d_floats_g)
 
 
 def _like(x: Any, y: Any) -> Any:
@@ -115,10 +148,11 @@ def stack(layers: Sequence[Sequence[Half]], params, rngs, shared, x1, x2):
 
     Args:
       layers: (f, g) of each layer of a repeat; functions, not arrays in disguise: what
-        they read beside their arguments must not be traced.
+        they read beside their arguments must not be traced, and jax refuses to
+        differentiate by it.
       params: for each layer (of f, of g), with a leading axis of repeats.
       rngs: likewise, keys.
-      shared: see `layer`.
+      shared: see `layer`; its gradient is summed over all halves.
       x1: the first stream; its dtype is that of the sums, whatever the halves compute
         in. In bfloat16 the inputs found again are not those that were given.
       x2: the second.
@@ -142,21 +176,30 @@ def _stack_function(layers):
     def backward(saved, gradients):
         params, rngs, shared, outputs, kept = saved
 
+        floats = _floats(shared)
+
         def body(carry, inputs):
-            outputs, gradients = carry
+            outputs, gradients, d_floats = carry
             params, rngs, kept = inputs
             found = []
             for i in reversed(range(len(layers))):
-                outputs, gradients, mine = _undo(
+                outputs, gradients, mine, by_half = _undo(
                     layers[i], params[i], rngs[i], shared, kept[i], outputs, gradients
                 )
                 found.insert(0, mine)
-            return (outputs, gradients), tuple(found)
+                for more in by_half:
+                    d_floats = _add(d_floats, more)
+            return (outputs, gradients, d_floats), tuple(found)
 
-        (_, gradients), d_params = jax.lax.scan(
-            body, (outputs, gradients), (params, rngs, kept), reverse=True
+        # Sums over all layers have the digits of float32 at least.
+        zeros = [
+            jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in floats
+        ]
+        (_, gradients, d_floats), d_params = jax.lax.scan(
+            body, (outputs, gradients, zeros), (params, rngs, kept), reverse=True
         )
-        return d_params, None, None, *gradients
+        d_shared = _with_floats(shared, _like(d_floats, floats), _no_gradient)
+        return d_params, jax.tree.map(_no_gradient, rngs), d_shared, *gradients
 
     run.defvjp(forward, backward)
     return run

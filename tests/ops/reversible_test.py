@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from etc_jax.ops import reversible
 
@@ -69,6 +70,79 @@ def test_gradients_are_those_of_plain_autodiff_with_dropout():
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
+def sharing_half(params, x, rng, shared, kept):
+    """Reads floats, in two precisions, integers and a key that all layers share."""
+    keep = jax.random.bernoulli(shared["rng"], 0.8, x["a"].shape)
+    mixed = jnp.take(x["a"] @ shared["mix"], shared["order"], axis=-1)
+    gain = shared["gain"].astype(mixed.dtype).reshape(1, 1, -1)
+    return tanh_half(params, {"a": mixed * gain}, rng, keep, kept)
+
+
+def test_what_all_layers_share_gets_the_gradient_of_plain_autodiff():
+    with jax.enable_x64(True):
+        _, params, rngs, streams = of_layers(3)
+        layers = ((sharing_half, sharing_half), (linear_of_shared, sharing_half))
+        rng = np.random.default_rng(5)
+        floats = {
+            "mix": np.eye(WIDTH) + 0.1 * rng.normal(size=(WIDTH, WIDTH)),
+            "gain": jnp.asarray(rng.uniform(0.5, 1.5, WIDTH), jnp.bfloat16),
+        }
+        others = {"order": rng.permutation(WIDTH), "rng": jax.random.key(9)}
+
+        def gradients(stack):
+            @jax.jit
+            def loss(floats, params, streams):
+                shared = {**others, **floats}
+                y1, y2 = stack(layers, params, rngs, shared, *streams)
+                return jnp.sum(jnp.sin(y1["a"]) + y2["a"] ** 2)
+
+            return jax.grad(loss, argnums=(0, 1, 2))(floats, params, streams)
+
+        got = gradients(reversible.stack)
+        # Autodiff would sum what is of lower precision in that.
+        floats["gain"] = floats["gain"].astype(np.float64)
+        want = gradients(unrolled)
+    assert np.abs(np.asarray(want[0]["mix"])).min() > 1e-3
+    gain = [np.asarray(x[0].pop("gain"), np.float64) for x in (got, want)]
+    assert np.abs(gain[0] - gain[1]).max() < 2**-8 * np.abs(gain[1]).max()
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def linear_of_shared(params, x, rng, shared, kept):
+    y, kept = linear_half(params, x, rng, None, kept)
+    return {"a": y["a"] * jnp.sum(shared["mix"] ** 2)}, kept
+
+
+def test_integers_that_are_shared_have_no_gradient():
+    layers, params, rngs, streams = of_layers(1, dtype=np.float32)
+    shared = {"rng": jax.random.key(9), "order": jnp.arange(WIDTH)}
+    shared |= {"mix": jnp.eye(WIDTH), "gain": jnp.ones(WIDTH)}
+    layers = ((sharing_half, linear_half), (linear_half, sharing_half))
+
+    def run(shared):
+        return reversible.stack(layers, params, rngs, shared, *streams)
+
+    out, back = jax.vjp(run, shared)
+    (found,) = back(out)
+    assert found["order"].dtype == found["rng"].dtype == jax.dtypes.float0
+    assert found["mix"].shape == (WIDTH, WIDTH) and np.abs(found["mix"]).max() > 0
+
+
+def test_differentiating_by_what_a_half_closes_over_is_an_error():
+    _, params, rngs, streams = of_layers(1, dtype=np.float32)
+
+    def loss(gain):
+        def half(params, x, rng, shared, kept):
+            return {"a": x["a"] * gain}, kept
+
+        y1, _ = reversible.stack(((half, half),), params[:1], rngs[:1], None, *streams)
+        return y1["a"].sum()
+
+    with pytest.raises(Exception, match="closed-over value|unexpected tracer"):
+        jax.grad(loss)(1.5)
+
+
 def test_gradients_in_float32_are_near_those_of_plain_autodiff():
     layers, params, rngs, streams = of_layers(6, dtype=np.float32)
     shared = jnp.asarray(1.25)
@@ -86,7 +160,7 @@ def test_inputs_are_found_again_after_24_layers():
     for i in reversed(range(12)):
         at = jax.tree.map(lambda x, i=i: x[i], (params, rngs, kept))
         for halves, mine, keys, ints in reversed([*zip(layers, *at, strict=True)]):
-            outputs, _, _ = reversible._undo(
+            outputs, *_ = reversible._undo(
                 halves, mine, keys, shared, ints, outputs, zeros
             )
     for got, want in zip(*map(jax.tree.leaves, (outputs, streams)), strict=True):
