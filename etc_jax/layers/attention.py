@@ -106,13 +106,15 @@ class GlobalLocalAttention(nn.Module):
         return Pieces(*out)
 
     @nn.compact
-    def __call__(self, x: Rows, structure) -> Rows:
+    def __call__(self, x: Rows, structure, layer: jax.Array | None = None) -> Rows:
         """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes.
 
         Args:
           x: the layer's input.
           structure: `Structure` or `ExplicitStructure` of the batch.
+          layer: not read.
         """
+        del layer
         project = self._project("long_query")
         other = project if self.share_qkv else self._project("global_query")
         query = Rows(project(x.long), other(x.global_))

@@ -27,7 +27,7 @@ class _Parts(nn.Module):
 
     Attributes:
       attention: makes the attention module, given its name; called with (rows,
-        structure).
+        structure, number of the layer or None).
       mlp: makes a feed-forward module, given its name.
       norm: makes a norm, given its name.
       dropout_rate: of each residual branch.
@@ -83,10 +83,18 @@ class EtcLayer(_Parts):
         return _constrain(x if self.pre_norm else _normed(norms, x))
 
     @nn.compact
-    def __call__(self, x: Rows, structure) -> Rows:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes."""
+    def __call__(self, x: Rows, structure, layer: jax.Array | None = None) -> Rows:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes.
+
+        Args:
+          x: the layer's input.
+          structure: of the batch.
+          layer: number of the layer, for attention that draws by it, or None.
+        """
         norms, attention = self.attention_parts()
-        x = self._residual(_constrain(x), norms, lambda y: attention(y, structure))
+        x = self._residual(
+            _constrain(x), norms, lambda y: attention(y, structure, layer)
+        )
         norms, mlps = self.mlp_parts()
         return self._residual(x, norms, lambda y: _normed(mlps, y))
 
@@ -106,7 +114,7 @@ class EtcAttentionHalf(_Parts):
         if hasattr(attention, "replayed"):
             y, kept = attention.replayed(x, structure, kept)
         else:
-            y = attention(x, structure)
+            y = attention(x, structure, None)
         return self.dropped(y), kept
 
 

@@ -27,18 +27,27 @@ class Sequence(NamedTuple):
       example_ids: int `[b, n]`: 0 is padding, packed examples do not see each other.
       rotations: of `lsh_hashing.draw_rotations`, for all LSH layers; None: each layer
         draws its own, see `hash_key`.
+      layer: int scalar, number of the layer; None: it draws nothing by it.
     """
 
     example_ids: jax.Array
     rotations: jax.Array | None = None
+    layer: jax.Array | None = None
 
 
-def hash_key(module: nn.Module, seed: int) -> jax.Array:
-    """What rotations are drawn from: rng stream "lsh", or "dropout", or `seed`."""
+def hash_key(module: nn.Module, seed: int, layer: jax.Array | None = None) -> jax.Array:
+    """What rotations are drawn from: rng stream "lsh", or "dropout", or `seed`.
+
+    Args:
+      module: that draws; a stack of layers gives each of them streams of its own.
+      seed: where there is no stream.
+      layer: number of the layer, for a key of its own by `seed`; None: that of `seed`.
+    """
     for stream in ("lsh", "dropout"):
         if module.has_rng(stream):
             return module.make_rng(stream)
-    return jax.random.key(seed)
+    key = jax.random.key(seed)
+    return key if layer is None else jax.random.fold_in(key, layer)
 
 
 class ChunkedAttention(nn.Module):
@@ -102,6 +111,7 @@ class ChunkedAttention(nn.Module):
             "implementation": self.implementation,
             "dropout_rate": self.dropout_rate,
             "dropout_rng": self.make_rng("dropout") if drop else None,
+            "shards": sharding.ways("batch", "heads"),
         }
 
 
@@ -151,7 +161,7 @@ class LshAttention(ChunkedAttention):
         if buckets is None and x.shape[1] > self.look.chunk_length:
             rotations = sequence.rotations
             if rotations is None:
-                rotations = self.rotations(factors)
+                rotations = self.rotations(factors, sequence.layer)
             buckets = hash_vectors(rows[0], rotations, factors)
             # A reversible stack keeps them of every layer.
             buckets = buckets.astype(np.min_scalar_type(math.prod(factors) - 1))
@@ -175,7 +185,9 @@ class LshAttention(ChunkedAttention):
             return factors_of(self.num_buckets)
         return buckets_for(length, self.look.chunk_length, self.max_length)
 
-    def rotations(self, factors: tuple[int, ...]) -> jax.Array:
-        """Drawn anew; see `lsh_hashing.draw_rotations`."""
+    def rotations(
+        self, factors: tuple[int, ...], layer: jax.Array | None = None
+    ) -> jax.Array:
+        """Drawn anew; see `lsh_hashing.draw_rotations` and `hash_key`."""
         sizes = (self.num_heads, self.head_dim, self.num_hashes)
-        return draw_rotations(hash_key(self, self.hash_seed), *sizes, factors)
+        return draw_rotations(hash_key(self, self.hash_seed, layer), *sizes, factors)

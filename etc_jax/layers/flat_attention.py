@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -25,18 +26,27 @@ class FlatAttention(nn.Module):
 
     attention: Callable[[str], nn.Module]
 
-    def __call__(self, x: Rows, structure: st.Structure) -> Rows:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes."""
-        return self.replayed(x, structure, None)[0]
+    def __call__(
+        self, x: Rows, structure: st.Structure, layer: jax.Array | None = None
+    ) -> Rows:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes; see `replayed`."""
+        return self.replayed(x, structure, None, layer)[0]
 
     @nn.compact
-    def replayed(self, x: Rows, structure: st.Structure, kept: Any) -> tuple[Rows, Any]:
+    def replayed(
+        self,
+        x: Rows,
+        structure: st.Structure,
+        kept: Any,
+        layer: jax.Array | None = None,
+    ) -> tuple[Rows, Any]:
         """The same, with what decides who sees whom.
 
         Args:
           x: the layer's input.
           structure: of the batch.
           kept: what an earlier call on the same input gave, or None.
+          layer: see `Sequence`.
 
         Returns:
           (`Rows` of the shapes of `x`, what is to be kept).
@@ -53,5 +63,5 @@ class FlatAttention(nn.Module):
         rows = jnp.concatenate([x.global_, x.long], axis=1)
         ids = [structure.global_example_ids, structure.long_example_ids]
         ids = jnp.concatenate([i.astype(jnp.int32) for i in ids], axis=1)
-        y, kept = self.attention("flat")(rows, Sequence(ids), kept)
+        y, kept = self.attention("flat")(rows, Sequence(ids, layer=layer), kept)
         return Rows(y[:, count:], y[:, :count]), kept

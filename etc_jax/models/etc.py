@@ -132,6 +132,19 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
     return Stack(make, repeats, config.scan_layers, config.remat_policy)
 
 
+def _layer_numbers(config: EtcConfig) -> jax.Array | None:
+    """The number of each layer of a stack, `[repeats, layers of a repeat]`.
+
+    LSH layers draw their rotations by it in evaluation, where there are no streams of
+    keys. None if there are no such layers. (Reversible stacks make keys of their own.)
+    """
+    if "lsh" not in config.pattern:
+        return None
+    numbers = jnp.arange(config.num_layers, dtype=jnp.int32)
+    width = len(config.pattern)
+    return numbers if width == 1 else numbers.reshape(-1, width)
+
+
 class Etc(nn.Module):
     """The ETC encoder.
 
@@ -196,7 +209,7 @@ class Etc(nn.Module):
         tokens = Rows(long_tokens, global_tokens)
         x = self.embeddings(tokens, types, positions, adders)
         if not self.config.reversible:
-            return self.stack(x, structure)
+            return self.stack(x, structure, _layer_numbers(self.config))
         x = jax.tree.map(lambda a: a.astype(jnp.float32), x)
         rng = hash_key(self, self.config.hash_seed)
         y1, y2 = self.stack(x, x, structure, rng)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from etc_jax import sharding
+from etc_jax.layers import chunked_attention
 from etc_jax.layers.chunked_attention import LshAttention, Sequence
 from etc_jax.layers.reversible import TwoStreamStack
 from etc_jax.models import etc
 from etc_jax.ops.attention import lsh
+from etc_jax.ops.attention.lsh_hashing import draw_rotations
 from etc_jax.structure import Structure
 from etc_jax.types import Rows
 
@@ -92,7 +95,8 @@ def test_layers_of_a_pattern_come_one_behind_the_other(scan):
         )
         mine = where["period"][f"{MIXED[kind]}_{kind}"]
         stacked = jax.tree.map(lambda a: a[None], {"layer": mine})
-        x = apply[kind]({"params": {"layers": stacked}}, x, structure)
+        # In evaluation an LSH layer's rotations are those of its number.
+        x = apply[kind]({"params": {"layers": stacked}}, x, structure, np.array([i]))
     for got, want in zip(out, x, strict=True):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
@@ -176,6 +180,36 @@ def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
         gradients,
         want,
     )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pattern": ("lsh",), "scan_layers": False},
+        {"pattern": MIXED, "num_layers": 8},
+        {"pattern": ("lsh",), "reversible": True, "pre_norm": True},
+    ],
+    ids=["unrolled", "scanned", "reversible"],
+)
+def test_in_evaluation_each_layer_has_rotations_of_its_own(changes, monkeypatch):
+    drawn = []
+
+    def recorded(*args):
+        rotations = draw_rotations(*args)
+        jax.debug.callback(lambda x: drawn.append(np.asarray(x)), rotations)
+        return rotations
+
+    monkeypatch.setattr(chunked_attention, "draw_rotations", recorded)
+    model, params = made(config_of(**changes))
+    drawn.clear()
+    for _ in range(2):  # the same in each call
+        jax.jit(model.apply)({"params": params}, *inputs())
+        jax.effects_barrier()
+    first, again = drawn[:4], drawn[4:]
+    assert len(first) == len(again) == 4
+    assert all((a != b).any() for a, b in itertools.combinations(first, 2))
+    order = [sorted(x.tobytes() for x in call) for call in (first, again)]
+    assert order[0] == order[1]
 
 
 def test_rotations_and_dropout_are_drawn_anew_in_each_step():
