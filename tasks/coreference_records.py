@@ -8,22 +8,20 @@ be empty, or by any white space.
 
 from __future__ import annotations
 
-import codecs
 import collections
 import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
 
-from tasks.records import (
-    MAX_RECORD_CHARS,
+from etc_jax.data.input_files import (
     BadRecordError,
-    Note,
-    Problems,
-    open_bytes,
-    read_records,
+    lines,
+    max_record_bytes,
+    open_input,
+    too_large,
 )
+from tasks.records import Note, Problems, read_records
 
 # (first, last) word, both of the mention, counted over the whole part.
 Span = tuple[int, int]
@@ -39,6 +37,7 @@ _BEGIN, _END = b"#begin document", b"#end document"
 _BEGIN_LINE = re.compile(r"#begin document \((.+)\); part (\d+)\s*")
 _BRACKET = re.compile(r"(\()?(\d+)(\))?")
 _BLANKS = re.compile(r"[ \t]+")
+_LINE_BYTES = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,56 +110,52 @@ def read_parts(
     Rows outside of any part are an error too, one for all up to the next part.
 
     Raises:
-      BadRecordError: where the file ends inside of a part, a compressed file is
-        damaged, or a line has no end. Parts before that place have come out.
+      BadRecordError: where the file ends inside of a part, or a compressed file is
+        damaged. Parts before that place have come out.
       OSError: if the file cannot be read.
     """
     name, number = os.fspath(path), 0
-
-    def where() -> str:
-        return f"{name}, record {number + 1}"
-
-    with open_bytes(name, where) as file:
-        try:
-            for number, part in enumerate(_parts(_lines(file)), 1):
+    try:
+        with open_input(name) as file:
+            for number, part in enumerate(_parts(lines(file)), 1):
                 yield number, part
-        except BadRecordError as e:
-            raise e.at(where()) from e
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """(number from 1, line), without a byte order mark."""
-    number, line = 1, file.readline(MAX_RECORD_CHARS).removeprefix(codecs.BOM_UTF8)
-    while line:
-        if len(line) == MAX_RECORD_CHARS:
-            raise BadRecordError(
-                "line too long",
-                f"line {number}: over {MAX_RECORD_CHARS} bytes; expected a word a line",
-            )
-        yield number, line
-        number, line = number + 1, file.readline(MAX_RECORD_CHARS)
+    except BadRecordError as e:
+        raise e.at(f"{name}, record {number + 1}") from e
 
 
 def _parts(
-    lines: Iterable[tuple[int, bytes]],
+    numbered: Iterable[tuple[int, bytes | BadRecordError]],
 ) -> Iterator[Lines | BadRecordError]:
-    part: Lines | None = None
-    strays = False
-    for at, line in lines:
-        if line.startswith(_BEGIN):
-            if part is not None:
+    part: Lines | BadRecordError | None = None
+    strays, size = False, 0
+    for at, line in numbered:
+        if isinstance(line, BadRecordError):
+            part, strays = line, False
+        elif line.startswith(_BEGIN):
+            if isinstance(part, Lines):
                 yield _without_end(part, at)
-            part, strays = Lines(at, [line]), False
+            elif part is not None:
+                yield part
+            part, strays, size = Lines(at, [line]), False, 0
         elif line.startswith(_END):
             yield part or _stray("end without a part", at, line)
             part, strays = None, False
-        elif part is not None:
+        elif isinstance(part, Lines):
+            # An object in memory, however short the line.
+            size += max(len(line), _LINE_BYTES)
             part.lines.append(line)
-        elif line.strip() and not strays:
+            if size > max_record_bytes():
+                part = too_large("part too large", f"from line {part.number}, it", size)
+        elif part is None and line.strip() and not strays:
             yield _stray("rows outside of a part", at, line)
             strays = True
+    if isinstance(part, Lines):
+        raise BadRecordError(
+            "file cut short",
+            f"line {part.number}: a part begins that has no #end; fetch the file again",
+        )
     if part is not None:
-        raise EOFError(f"line {part.number}: a part begins that has no #end")
+        yield part
 
 
 def _without_end(part: Lines, at: int) -> BadRecordError:

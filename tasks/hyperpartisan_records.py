@@ -16,15 +16,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, ClassVar
 from xml.parsers.expat import errors as expat_errors
 
-from tasks.json_lines import read_lines
-from tasks.records import (
+from etc_jax.data.input_files import (
     BadRecordError,
-    Fields,
-    Note,
-    Problems,
-    open_bytes,
-    read_records,
+    max_record_bytes,
+    open_input,
+    too_large,
 )
+from tasks.json_lines import read_lines
+from tasks.records import Fields, Note, Problems, read_records
 
 LABELS = ("false", "true")
 
@@ -33,6 +32,7 @@ Truth = dict[str, str | BadRecordError]
 
 _LINES = (".jsonl", ".jsonl.gz")
 _NAME = re.compile(r"articles-(.+)\.xml(?:\.gz)?")
+_XML_BYTES, _MOST_DEPTH = 1 << 16, 1000
 _EXAMPLE = "articles-training-byarticle-20181122.xml"
 _CUT_SHORT = [
     expat_errors.codes[message]
@@ -235,28 +235,37 @@ def _children(path: pathlib.Path) -> Iterator[ET.Element]:
       BadRecordError: where the file is cut short or broken, or the root is another.
       OSError: if it cannot be read.
     """
-    with open_bytes(path, lambda: os.fspath(path)) as file:
-        try:
+    try:
+        with open_input(path) as file:
             yield from _below_root(file)
-        except BadRecordError as e:
-            raise e.at(os.fspath(path)) from e
-        except ET.ParseError as e:
-            kind = "file cut short" if e.code in _CUT_SHORT else "broken XML"
-            where = f"{path}, line {e.position[0]}"
-            raise BadRecordError(kind, f"{where}: {e}; fetch the file again") from e
+    except BadRecordError as e:
+        raise e.at(os.fspath(path)) from e
+    except ET.ParseError as e:
+        kind = "file cut short" if e.code in _CUT_SHORT else "broken XML"
+        where = f"{path}, line {e.position[0]}"
+        raise BadRecordError(kind, f"{where}: {e}; fetch the file again") from e
 
 
 def _below_root(file: BinaryIO) -> Iterator[ET.Element]:
-    open_elements: list[ET.Element] = []
-    for event, element in ET.iterparse(file, ("start", "end")):
-        if event == "start":
-            open_elements.append(element)
-            if open_elements[0].tag != "articles":
+    parser, depth, root, size = ET.XMLPullParser(("start", "end")), 0, None, 0
+    while chunk := file.read1(_XML_BYTES):
+        parser.feed(chunk)
+        size += len(chunk)
+        for event, element in parser.read_events():
+            root = element if root is None else root
+            if root.tag != "articles":
                 raise BadRecordError(
-                    "unknown file", f"root is <{element.tag}>, expected <articles>"
+                    "unknown file", f"root is <{root.tag}>, expected <articles>"
                 )
-            continue
-        open_elements.pop()
-        if len(open_elements) == 1:
-            yield element
-            open_elements[0].clear()
+            depth += 1 if event == "start" else -1
+            if event == "end" and depth == 1:
+                yield element
+                root.clear()
+                size = 0
+            if depth > _MOST_DEPTH:
+                raise BadRecordError(
+                    "broken XML", f"elements {depth} deep, expected a few"
+                )
+        if size > max_record_bytes():
+            raise too_large("record too large", "an article", size)
+    parser.close()

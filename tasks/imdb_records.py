@@ -15,8 +15,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from etc_jax.data.input_files import BadRecordError, read_whole
 from tasks.json_lines import read_lines
-from tasks.records import BadRecordError, Fields, Note, Problems, read_records
+from tasks.records import Fields, Note, Problems, read_records
 
 LABELS = ("neg", "pos")
 
@@ -163,9 +164,9 @@ def _review(
             f"{folder.name}/{file.name}, expected number and rating as in 127_7.txt",
         )
     try:
-        value = {"id": name, "text": file.read_text(encoding="utf-8")}
-    except UnicodeDecodeError as e:
-        return BadRecordError("no Unicode", f"{folder.name}/{file.name}: {e}")
+        value = {"id": name, "text": read_whole(file)}
+    except BadRecordError as e:
+        return e.at(f"{folder.name}/{file.name}")
     # Files without a label have a rating of 0.
     labelled = {"label": folder.name, "rating": int(found[2])}
     return value if folder.name == _UNLABELLED else {**value, **labelled}

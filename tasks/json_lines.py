@@ -7,14 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from tasks.records import (
-    MAX_RECORD_CHARS,
-    BadRecordError,
-    Note,
-    Problems,
-    open_bytes,
-    read_records,
-)
+from etc_jax.data.input_files import BadRecordError, lines, open_input
+from tasks.records import Note, Problems, read_records
 
 T = TypeVar("T")
 
@@ -38,32 +32,31 @@ def read_line_records(
 def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     """(number from 1, value) of each line that is not blank, one at a time.
 
-    The value of a line that is no JSON is the error that says so.
+    The value of a line that is no JSON, or too long, is the error that says so.
 
     Raises:
-      BadRecordError: where a compressed file is damaged or cut short, or a line has no
-        end. Lines before that place have come out.
+      BadRecordError: where a compressed file is damaged or cut short. Lines before that
+        place have come out.
       OSError: if it cannot be read.
     """
-    name = os.fspath(path)
-    number = 0
-    with open_bytes(name, lambda: f"{name}, record {number + 1}") as file:
-        while line := file.readline(MAX_RECORD_CHARS):
-            number += 1
-            if len(line) == MAX_RECORD_CHARS:
-                raise BadRecordError(
-                    "line too long",
-                    f"{name}, record {number}: over {MAX_RECORD_CHARS} bytes; "
-                    "expected one JSON object a line",
-                )
-            if line.strip():
-                yield number, _value(line)
+    name, number = os.fspath(path), 0
+    try:
+        with open_input(name) as file:
+            for number, line in lines(file):
+                if isinstance(line, BadRecordError):
+                    yield number, line
+                elif line.strip():
+                    yield number, _value(line)
+    except BadRecordError as e:
+        raise e.at(f"{name}, after line {number}") from e
 
 
 def _value(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as e:
+    except RecursionError:
+        return BadRecordError("broken line", "nested too deeply")
+    except ValueError as e:
         return BadRecordError("broken line", f"{e}; expected one JSON object a line")
 
 

@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.records import BROKEN_GZIP, BadRecordError, JsonReader, open_text
-
-
-class _ObjectReader(JsonReader):
-    """Moves over the members of a JSON object."""
-
-    def members(self) -> Iterator[tuple[str, Any]]:
-        """See `read_members`."""
-        self._take("{")
-        if self.peek() == "}":
-            self._take("}")
-        else:
-            yield from self._member()
-            while self._take(",}") == ",":
-                yield from self._member()
-        if self.peek():
-            raise json.JSONDecodeError("Extra data", self._text, self._at)
-
-    def _member(self) -> Iterator[tuple[str, Any]]:
-        name = self._value()
-        self._take(":")
-        if self.peek() != "[":
-            yield name, self._value()
-            return
-        self._take("[")
-        if self.peek() == "]":
-            self._take("]")
-            return
-        yield name, self._value()
-        while self._take(",]") == ",":
-            yield name, self._value()
-
-    def _take(self, marks: str) -> str:
-        """Moves over one of some characters, which must be next."""
-        found = self.peek()
-        if not found:
-            raise EOFError("the file ends inside of the object")
-        if found not in marks:
-            expected = " or ".join(map(repr, marks))
-            raise json.JSONDecodeError(f"Expecting {expected}", self._text, self._at)
-        self._at += 1
-        return found
+from etc_jax.data.input_files import BadRecordError, open_input, text_pieces
+from etc_jax.data.json_stream import JsonStream
 
 
 def read_members(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
@@ -64,14 +23,11 @@ def read_members(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
     """
     name, number = os.fspath(path), 0
     try:
-        with open_text(name) as file:
-            for member in _ObjectReader(file).members():
+        with open_input(name) as file:
+            stream = JsonStream(text_pieces(file))
+            for member in stream.members():
                 number += 1
                 yield member
-    except (ValueError, RecursionError, EOFError, *BROKEN_GZIP) as e:
-        kind = "file cut short" if isinstance(e, EOFError) else "broken JSON"
-        raise BadRecordError(
-            kind,
-            f"{name}, behind value {number}: {e}; expected a JSON object in UTF-8: "
-            "fetch the file again",
-        ) from e
+            stream.end()
+    except BadRecordError as e:
+        raise e.at(f"{name}, after value {number}") from e

@@ -7,57 +7,32 @@ With a `Problems` the error is counted there and reading goes on; without, it is
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import gzip
-import json
 import os
-import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, TextIO, TypeVar
+from typing import Any, TypeVar
+
+from etc_jax.data.input_files import BadRecordError, open_input, text_pieces
+from etc_jax.data.json_stream import JsonStream
 
 T = TypeVar("T")
 
-CHUNK_CHARS = 1 << 20
-# A record beyond this is a broken file: its end would be looked for in all of it.
-MAX_RECORD_CHARS = 1 << 26
-
-_SPACE = re.compile(r"[ \t\r\n]*")
 _MOST_PATHS = 1 << 16
-BROKEN_GZIP = (zlib.error, gzip.BadGzipFile)
-_DECODER = json.JSONDecoder()
 
 # Problems that end the reading of a file: the records behind are missing.
 FILE_KINDS = (
     "file cut short",
     "broken JSON",
     "broken gzip",
-    "line too long",
+    "packed too densely",
+    "record too large",
     "not a JSON array",
     "unknown domain",
     "broken XML",
     "unknown file",
     "unknown folder",
-    "text after the array",
+    "text after the end",
 )
-
-
-class BadRecordError(ValueError):
-    """A record, or the rest of a file, that cannot be used.
-
-    Attributes:
-      kind: the reason in a few words, the same for all such records: what is counted.
-    """
-
-    def __init__(self, kind: str, message: str):
-        super().__init__(f"{kind}: {message}")
-        self.kind = kind
-        self.message = message
-
-    def at(self, where: str) -> BadRecordError:
-        """The same problem with the place in front of the message."""
-        return type(self)(self.kind, f"{where}: {self.message}")
 
 
 class PassedOverError(BadRecordError):
@@ -117,123 +92,20 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
         after the array. Elements before that place have come out.
       OSError: if it cannot be read.
     """
-    number = 0
-    name = os.fspath(path)
+    name, number = os.fspath(path), 0
     try:
-        with open_text(name) as file:
-            reader = JsonReader(file)
-            if (first := reader.peek()) != "[":
+        with open_input(name) as file:
+            stream = JsonStream(text_pieces(file))
+            if (first := stream.peek()) != "[":
                 raise BadRecordError(
                     "not a JSON array", f"begins with {first!r}, expected '['"
                 )
-            for value in reader.elements():
+            for value in stream.elements():
                 number += 1
                 yield number, value
+            stream.end()
     except BadRecordError as e:
         raise e.at(f"{name}, after record {number}") from e
-    except (ValueError, RecursionError, EOFError, *BROKEN_GZIP) as e:
-        cut = isinstance(e, EOFError)
-        kind = "file cut short" if cut else "broken JSON"
-        raise BadRecordError(
-            kind,
-            f"{name}, record {number + 1}: {e}; expected a JSON array in UTF-8: fetch "
-            "the file again",
-        ) from e
-
-
-@contextlib.contextmanager
-def open_bytes(
-    path: str | os.PathLike, where_fn: Callable[[], str]
-) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if it is named `.gz`.
-
-    Args:
-      path: of the file.
-      where_fn: says how far it was read, for the error.
-
-    Raises:
-      BadRecordError: if a packed file turns out to be damaged or cut short.
-      OSError: if it cannot be read.
-    """
-    name = os.fspath(path)
-    open_fn = gzip.open if name.endswith(".gz") else open
-    try:
-        with open_fn(name, "rb") as file:
-            yield file
-    except (EOFError, *BROKEN_GZIP) as e:
-        kind = "file cut short" if isinstance(e, EOFError) else "broken gzip"
-        raise BadRecordError(kind, f"{where_fn()}: {e}; fetch the file again") from e
-
-
-def open_text(path: str) -> TextIO:
-    """A text file in UTF-8, with or without a byte order mark; gzipped if so named."""
-    if path.endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return open(path, encoding="utf-8-sig")
-
-
-class JsonReader:
-    """A window on a text file that moves over one JSON value after another."""
-
-    def __init__(self, file: TextIO):
-        self._file = file
-        self._text = ""
-        self._at = 0
-        self._ended = False
-
-    def _grow(self) -> None:
-        """Reads on; twice as much each time, so that retrying stays linear."""
-        kept = self._text[self._at :]
-        more = self._file.read(max(CHUNK_CHARS, len(kept)))
-        self._text, self._at, self._ended = kept + more, 0, not more
-
-    def peek(self) -> str:
-        """The next character that is no white space; empty at the end."""
-        while True:
-            self._at = _SPACE.match(self._text, self._at).end()
-            if self._at < len(self._text) or self._ended:
-                return self._text[self._at : self._at + 1]
-            self._grow()
-
-    def elements(self) -> Iterator[Any]:
-        """The elements of the array that begins here, and the end of the file."""
-        self._at += 1
-        if self.peek() == "]":
-            self._at += 1
-        else:
-            yield self._value()
-            while self._separator() == ",":
-                yield self._value()
-        if rest := self.peek():
-            raise BadRecordError(
-                "text after the array", f"{rest!r} where the file should end"
-            )
-
-    def _separator(self) -> str:
-        found = self.peek()
-        if not found:
-            raise EOFError("the file ends inside of the array")
-        if found not in (",", "]"):
-            raise json.JSONDecodeError("Expecting ',' or ']'", self._text, self._at)
-        self._at += 1
-        return found
-
-    def _value(self) -> Any:
-        if not self.peek():
-            raise EOFError("the file ends where a record should begin")
-        while True:
-            try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-                # A number at the end of the window may go on.
-                if end < len(self._text) or self._ended:
-                    self._at = end
-                    return value
-            except json.JSONDecodeError as e:
-                if self._ended:
-                    raise EOFError(f"the file ends inside of the record ({e})") from e
-                if len(self._text) - self._at > MAX_RECORD_CHARS:
-                    raise
-            self._grow()
 
 
 # --- records --------------------------------------------------------------------------

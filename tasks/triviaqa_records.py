@@ -16,10 +16,10 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.scoring import triviaqa as scoring
 from tasks.json_objects import read_members
 from tasks.records import (
-    BadRecordError,
     Fields,
     Note,
     PassedOverError,
@@ -257,14 +257,23 @@ def _read(kind: str, file: str, folder: pathlib.Path) -> dict[str, Any]:
 def _text(folder: pathlib.Path, file: str) -> str | BadRecordError:
     """The text of a file, or why there is none."""
     inner = pathlib.PurePosixPath(file)
-    if inner.is_absolute() or ".." in inner.parts or "\0" in file:
+    if inner.is_absolute() or ".." in inner.parts or not _is_name(file):
         return BadRecordError("wrong file name", f"{file!r} is not below {folder}")
     path = folder / inner
     try:
-        return path.read_text(encoding="utf-8")
+        return read_whole(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return BadRecordError(
             "missing evidence", f"no file {path}; unpack the evidence again"
         )
-    except UnicodeDecodeError as e:
-        return BadRecordError("broken evidence", f"{path} is not UTF-8: {e}")
+    except BadRecordError as e:
+        return BadRecordError("broken evidence", f"{path}: {e}")
+
+
+def _is_name(file: str) -> bool:
+    """Whether a file system takes it as a path."""
+    try:
+        data = file.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in data and max(map(len, data.split(b"/"))) < 256

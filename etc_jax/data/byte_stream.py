@@ -24,6 +24,7 @@ from etc_jax.data.epochs import (
     check_step,
     positions,
 )
+from etc_jax.data.input_files import BadRecordError, check_growth
 
 BYTES = 256
 # What stands before the first byte of a stream.
@@ -77,6 +78,11 @@ def _bytes_of(file: pathlib.Path) -> np.ndarray:
                 raise ValueError(
                     f"{file} holds {len(names)} files, expected one; unpack it"
                 )
+            member = archive.getinfo(names[0])
+            try:
+                check_growth(member.compress_size, member.file_size)
+            except BadRecordError as e:
+                raise e.at(str(file)) from e
             return np.frombuffer(archive.read(names[0]), np.uint8)
     if not file.stat().st_size:
         return np.zeros(0, np.uint8)

@@ -11,21 +11,25 @@ too many of them is an error.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import glob
-import gzip
 import itertools
 import json
 import os
 import pathlib
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 from etc_jax.data.corpus import Document
 from etc_jax.data.digests import of_files
+from etc_jax.data.input_files import (
+    VARIABLE,
+    BadRecordError,
+    lines,
+    max_record_bytes,
+    open_input,
+)
 
 READER_VERSION = "1"  # raise it with every change to what this file makes of a source
 FORMATS = ("auto", "text", "jsonl")
@@ -34,7 +38,9 @@ SUFFIXES = {
     **dict.fromkeys((".txt", ".text", ".md"), "text"),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
 }
-MAX_DOCUMENT_CHARS = 1 << 28
+# A text file that is one document may have so many times the characters of a record.
+DOCUMENT_RECORDS = 4
+_LINE_CHARS = 64
 
 _REPLACEMENT = "\ufffd"
 # JSON may spell both as escapes; a lone surrogate is legal in no encoding of text.
@@ -116,15 +122,18 @@ class TextSource:
         return "\n".join([*lines, _count_line("total", total)])
 
     def _documents(self, file: TextFile, counts: FileCounts) -> Iterator[Document]:
-        lines = _lines(file, counts, self.max_replaced_share)
+        numbered = _lines(file, counts, self.max_replaced_share)
         if file.format == "jsonl":
-            found = _rows(file, lines, counts, self.text_field, self.name_field)
+            found = _rows(file, numbered, counts, self.text_field, self.name_field)
         elif self.document_border == "line":
-            found = ((f"{file.label}:{n}", [text], bad) for n, text, bad in lines)
+            found = (
+                (f"{file.label}:{n}", _paragraphs([text]), bad)
+                for n, text, bad in numbered
+            )
         else:
-            found = _whole(file, lines)
-        for name, texts, replaced in found:
-            if paragraphs := _paragraphs(texts):
+            found = _whole(file, numbered)
+        for name, paragraphs, replaced in found:
+            if paragraphs:
                 counts.documents += 1
                 yield Document(name, paragraphs, replaced)
             else:
@@ -268,14 +277,17 @@ def _lines(
     file: TextFile, counts: FileCounts, max_share: float
 ) -> Iterator[tuple[int, str, int]]:
     """(number from 1, text, replaced characters) of each line."""
-    with _open(file.path) as handle:
-        for number, raw in enumerate(handle, 1):
-            text, replaced = _decode(raw)
-            if number == 1:
-                text = text.removeprefix("\ufeff")  # Windows editors begin with one
-            counts.chars += len(text)
-            counts.replaced_chars += replaced
-            yield number, text, replaced
+    try:
+        with open_input(file.path) as handle:
+            for number, raw in lines(handle):
+                if isinstance(raw, BadRecordError):
+                    raise raw
+                text, replaced = _decode(raw)
+                counts.chars += len(text)
+                counts.replaced_chars += replaced
+                yield number, text, replaced
+    except BadRecordError as e:
+        raise e.at(str(file.path)) from e
     if counts.replaced_chars > max_share * counts.chars:
         share = counts.replaced_chars / counts.chars
         raise ValueError(
@@ -283,24 +295,6 @@ def _lines(
             f"({share:.2%}) are NUL or no UTF-8, at most {max_share:.2%} may be; "
             "convert it to UTF-8, or leave it out if it is no text"
         )
-
-
-@contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
-    if path.suffix == ".gz" and not path.stat().st_size:
-        # Python reads it as an empty text.
-        raise ValueError(
-            f"{path} is not a whole gzip file (it has no bytes at all); "
-            "copy or download it again"
-        )
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as handle:
-        try:
-            yield handle
-        except (gzip.BadGzipFile, EOFError, zlib.error) as e:
-            raise ValueError(
-                f"{path} is not a whole gzip file ({e}); copy or download it again"
-            ) from e
 
 
 def _decode(raw: bytes) -> tuple[str, int]:
@@ -312,29 +306,37 @@ def _decode(raw: bytes) -> tuple[str, int]:
     return text.replace("\0", _REPLACEMENT), replaced + text.count("\0")
 
 
-def _whole(file: TextFile, lines) -> Iterator[tuple[str, list[str], int]]:
-    texts, chars, replaced = [], 0, 0
-    for _, text, bad in lines:
-        texts.append(text)
-        chars += len(text)
-        replaced += bad
-        if chars > MAX_DOCUMENT_CHARS:
-            raise ValueError(
-                f"{file.path} is one document of more than {MAX_DOCUMENT_CHARS} "
-                "characters, which are held in memory; set document_border='line', or "
-                "cut it into files"
-            )
-    yield file.label, texts, replaced
+def _whole(file: TextFile, numbered) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    chars = replaced = 0
+    most = DOCUMENT_RECORDS * max_record_bytes()
+
+    def texts() -> Iterator[str]:
+        nonlocal chars, replaced
+        for _, text, bad in numbered:
+            # An object in memory, however short the line.
+            chars += max(len(text), _LINE_CHARS)
+            replaced += bad
+            if chars > most:
+                raise BadRecordError(
+                    "document too large",
+                    f"{file.path} is one document of more than {most:,} characters, "
+                    "which are held in memory; set document_border='line', cut it into "
+                    f"files, or set {VARIABLE} in the environment",
+                )
+            yield text
+
+    # Not the lines, which take many times the memory of their text.
+    yield file.label, _paragraphs(texts()), replaced
 
 
 def _rows(
     file: TextFile,
-    lines,
+    numbered,
     counts: FileCounts,
     text_field: str,
     name_field: str | None,
-) -> Iterator[tuple[str, list[str], int]]:
-    for number, line, replaced in lines:
+) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    for number, line, replaced in numbered:
         if not line.strip():
             continue
         place = f"{file.path}:{number}"
@@ -347,16 +349,17 @@ def _rows(
             value = _field(row, name_field, str | int, "name_field", place)
             value = _ILLEGIBLE.sub(_REPLACEMENT, str(value))
             label = f"{file.label.partition('/')[0]}/{value}"
-        yield label, text.split("\n"), replaced + more
+        yield label, _paragraphs(text.split("\n")), replaced + more
 
 
 def _parse_row(line: str, place: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as e:
+        why = "nested too deeply" if isinstance(e, RecursionError) else e
         raise ValueError(
-            f"{place}: not JSON ({e}); expected an object a line, correct the line or "
-            "set format"
+            f"{place}: not JSON ({why}); expected an object a line, correct the line "
+            "or set format"
         ) from e
     if not isinstance(row, dict):
         raise ValueError(f"{place}: expected a JSON object, got {type(row).__name__}")
@@ -366,8 +369,7 @@ def _parse_row(line: str, place: str) -> dict[str, Any]:
 def _field(row: dict[str, Any], field: str, kind, option: str, place: str):
     if field not in row:
         raise ValueError(
-            f"{place}: no field {field!r}, there are {', '.join(map(repr, row))}; "
-            f"set {option}"
+            f"{place}: no field {field!r}, there are {_some(row)}; set {option}"
         )
     if not isinstance(row[field], kind) or isinstance(row[field], bool):
         wanted = "a string" if kind is str else "a string or integer"
@@ -376,6 +378,12 @@ def _field(row: dict[str, Any], field: str, kind, option: str, place: str):
             f"{wanted}; correct the line or set {option}"
         )
     return row[field]
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first of some names, each with its first characters."""
+    first = [f"{name!r:.40}" for name in itertools.islice(names, 9)]
+    return ", ".join(first) + (", ..." if len(first) == 9 else "")
 
 
 def _paragraphs(lines: Iterable[str]) -> tuple[str, ...]:

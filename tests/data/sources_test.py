@@ -166,7 +166,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     "line, message",
     [
         ("{broken", r"rows.jsonl:2: not JSON \(Expecting property name .*"),
-        ("[" * 100_000, r"rows.jsonl:2: not JSON \(.*recursion"),
+        ("[" * 100_000, r"rows.jsonl:2: not JSON \(nested too deeply"),
         ('["text"]', "rows.jsonl:2: expected a JSON object, got list"),
         (
             '{"id": 1, "body": "x"}',
@@ -236,17 +236,18 @@ def test_a_broken_gzip_file_is_named(tmp_path, damage):
         data = b"plain text" if damage == "plain" else b""
     path.write_bytes(data)
     with pytest.raises(
-        ValueError, match=r"a.txt.gz is not a whole gzip file \(.*again"
+        ValueError,
+        match=r"(file cut short|broken gzip): .*/a.txt.gz: .*; fetch the file again",
     ):
         list(sources.read_documents(path))
 
 
 def test_a_document_too_long_for_memory_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MAX_DOCUMENT_CHARS", 100)
-    path = _write(tmp_path / "a.txt", "a line of text\n" * 10)
-    with pytest.raises(ValueError, match="a.txt is one document of more than 100 char"):
+    monkeypatch.setenv("ETC_JAX_MAX_RECORD_MB", "1")
+    path = _write(tmp_path / "a.txt", f"{'a line of text ' * 1000}\n" * 300)
+    with pytest.raises(ValueError, match="a.txt is one document of more than 4,000,00"):
         list(sources.read_documents(path))
-    assert len(list(sources.read_documents(path, document_border="line"))) == 10
+    assert len(list(sources.read_documents(path, document_border="line"))) == 300
 
 
 def test_description_depends_on_content_and_options_not_on_place(tmp_path):

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from etc_jax.prediction import raw_records as module
+from etc_jax.data import input_files
 from etc_jax.prediction.raw_records import raw_records, read_inputs
 
 A, B = {"id": "a", "text": "[}{]\n"}, {"id": "b"}
@@ -119,7 +119,7 @@ def test_files_are_read_in_order_and_unpacked(tmp_path):
 def test_a_damaged_file_is_a_fault_and_the_next_one_is_read(
     tmp_path, monkeypatch, spoil_fn, least
 ):
-    monkeypatch.setattr(module, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(input_files, "CHUNK_BYTES", 100)
     rng = random.Random(0)
     lines = [json.dumps({"id": rng.random()}) + "\n" for _ in range(200)]
     packed, plain = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl"
@@ -155,10 +155,10 @@ def test_no_more_is_read_than_records_are_asked_for(monkeypatch):
     file = Endless(line)
     stream = types.SimpleNamespace(buffer=io.BufferedReader(file, 1 << 16))
     monkeypatch.setattr("sys.stdin", stream)
-    monkeypatch.setattr(module, "CHUNK_BYTES", 1 << 16)
+    monkeypatch.setattr(input_files, "CHUNK_BYTES", 1 << 16)
     records = read_inputs(["-"])
     for number in range(1, 501):
         assert next(records).where == f"standard input, record {number}"
         ahead = file.count - number * len(line)
-        assert ahead <= 4 * module.CHUNK_BYTES
-    assert file.count > 4 * module.CHUNK_BYTES
+        assert ahead <= 4 * input_files.CHUNK_BYTES
+    assert file.count > 4 * input_files.CHUNK_BYTES

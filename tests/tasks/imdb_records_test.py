@@ -69,7 +69,7 @@ def test_a_relative_path_gives_the_same_ids(tmp_path, monkeypatch):
         ("pos/3_8.txt.bak", "x", "wrong file name", "pos/3_8.txt.bak"),
         ("pos/3_11.txt", "x", "unknown rating", "'train/pos/3_11': 11, expected"),
         ("pos/3_0.txt", "x", "unknown rating", "'train/pos/3_0': 0, expected"),
-        ("pos/3_8.txt", b"caf\xe9", "no Unicode", "pos/3_8.txt: 'utf-8' codec"),
+        ("pos/3_8.txt", b"caf\xe9", "not UTF-8", "pos/3_8.txt: 'utf-8' codec"),
     ],
 )
 def test_a_bad_file_is_named_and_the_others_are_read(

@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import json
+import tracemalloc
 
 import pytest
 from natural_questions_samples import write_lines
@@ -73,12 +74,21 @@ def test_a_damaged_file_gives_what_is_before_the_damage_and_the_next_file(tmp_pa
 
 
 def test_a_line_without_an_end_is_not_read_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "MAX_RECORD_CHARS", 64)
+    monkeypatch.setenv("ETC_JAX_MAX_RECORD_MB", "1")
     path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"id": "a"}) + "\n" + "x" * 65)
-    problems = Problems()
-    assert [r.id for r in read_line_records([path], parse, problems)] == ["a"]
-    assert problems.counts == {"line too long": 1}
+    long = json.dumps({"id": "x" * 3_000_000})
+    path.write_text(f'{{"id": "a"}}\n{long}\n{{"id": "b"}}\n{long}')
+    problems, tracked = Problems(), []
+    tracemalloc.start()
+    for record in read_line_records([path], parse, problems):
+        tracked.append((record.id, tracemalloc.get_traced_memory()[1]))
+    tracemalloc.stop()
+    assert [name for name, _ in tracked] == ["a", "b"] and problems.lost == 2
+    assert tracked[-1][1] < 5_000_000
+    first, second = problems.messages["line too long"]
+    assert first.startswith(f"{path}, record 2: line 2 has 3,000,0")
+    assert "1,000,000 are allowed" in first and "ETC_JAX_MAX_RECORD_MB" in first
+    assert "line 4 has 3,000,0" in second
 
 
 def test_a_missing_file_is_an_error_of_its_own(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import records
+from etc_jax.data import input_files
 from tasks.records import BadRecordError, Fields, Problems, read_array, read_records
 
 JSON = st.recursive(
@@ -50,7 +50,7 @@ def test_any_array_comes_out_whatever_the_chunk(
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "CHUNK_CHARS", chunk)
+        patch.setattr(input_files, "CHUNK_BYTES", chunk)
         try:
             got = list(read_array(path))
         except BadRecordError as e:
@@ -73,15 +73,15 @@ def test_a_gzipped_file_and_one_with_a_byte_order_mark_are_read(tmp_path):
 @pytest.mark.parametrize(
     "text, kind, number, message",
     [
-        ('[{"a": 1}, {"b": [1, 2', "file cut short", 2, "inside of the record"),
-        ('[{"a": 1}, "unfinis', "file cut short", 2, "inside of the record"),
-        ('[{"a": 1},', "file cut short", 2, "where a record should begin"),
-        ('[{"a": 1}', "file cut short", 2, "inside of the array"),
-        ("[", "file cut short", 1, "where a record should begin"),
-        ('[{"a": 1} {"b": 2}]', "broken JSON", 2, "Expecting ','"),
+        ('[{"a": 1}, {"b": [1, 2', "file cut short", 1, "Expecting ','"),
+        ('[{"a": 1}, "unfinis', "file cut short", 1, "Unterminated string"),
+        ('[{"a": 1},', "file cut short", 1, "the end in line 1, expected a value"),
+        ('[{"a": 1}', "file cut short", 1, "the end in line 1, expected ','"),
+        ("[", "file cut short", 0, "the end in line 1, expected a value"),
+        ('[{"a": 1} {"b": 2}]', "broken JSON", 1, "'{' in line 1, expected ','"),
         ('{"a": 1}', "not a JSON array", 0, "begins with '{'"),
         ("", "not a JSON array", 0, "begins with ''"),
-        ('[{"a": 1}] x', "text after the array", 1, "'x'"),
+        ('[{"a": 1}] x', "text after the end", 1, "'x'"),
     ],
 )
 def test_a_broken_file_is_named_with_the_record(tmp_path, text, kind, number, message):
@@ -107,7 +107,7 @@ def test_records_before_the_break_come_out(tmp_path):
 def test_bytes_that_are_no_utf8_are_named(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b'["\xff\xfe"]')
-    with pytest.raises(BadRecordError, match="broken JSON.*record 1.*utf-8"):
+    with pytest.raises(BadRecordError, match="broken JSON.*after record 0: no UTF-8"):
         list(read_array(path))
 
 
@@ -118,14 +118,18 @@ def gzipped_and_spoilt() -> bytes:
 
 
 @pytest.mark.parametrize(
-    "name, content",
+    "name, content, want",
     [
-        ("spoilt.json.gz", gzipped_and_spoilt()),
-        ("plain.json.gz", b"[1]"),
-        ("long_number.json", b"[" + b"1" * 5000 + b"]"),
+        ("spoilt.json.gz", gzipped_and_spoilt(), "broken JSON"),
+        ("plain.json.gz", b"[1]", "broken gzip"),
+        ("empty.json.gz", b"", "file cut short"),
+        ("long_number.json", b"[" + b"1" * 5000 + b"]", "broken JSON"),
+        ("deep.json", b"[" * 100_000, "broken JSON"),
     ],
 )
-def test_a_file_that_cannot_be_unpacked_or_read_is_counted(tmp_path, name, content):
+def test_a_file_that_cannot_be_unpacked_or_read_is_counted(
+    tmp_path, name, content, want
+):
     path = tmp_path / name
     path.write_bytes(content)
     problems = Problems()
@@ -133,7 +137,7 @@ def test_a_file_that_cannot_be_unpacked_or_read_is_counted(tmp_path, name, conte
     [(kind, [message])] = [
         (k, m) for k, m in problems.messages.items() if k != "wrong type"
     ]
-    assert kind == "broken JSON" and str(path) in message
+    assert kind == want and str(path) in message
 
 
 def test_an_id_that_comes_again_in_another_file_is_told_with_its_first_place(tmp_path):
@@ -151,11 +155,10 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         list(read_records(tmp_path / "none.json", parse, Problems()))
 
 
-def test_an_endless_record_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "CHUNK_CHARS", 16)
-    monkeypatch.setattr(records, "MAX_RECORD_CHARS", 64)
-    path = written(tmp_path, '[{"a": 1, "b" 2}' + " " * 1000 + "]")
-    with pytest.raises(BadRecordError, match="broken JSON.*record 1.*':'"):
+def test_a_broken_record_is_told_without_reading_to_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(input_files, "CHUNK_BYTES", 16)
+    path = written(tmp_path, '[{"a": 1, "b" 2}' + " " * 1000 + '"no end')
+    with pytest.raises(BadRecordError, match="broken JSON.*record 0: .*':'.* line 1"):
         list(read_array(path))
 
 
@@ -215,7 +218,7 @@ def test_what_is_odd_is_counted_and_the_record_stays(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "CHUNK_CHARS", 1 << 14)
+    monkeypatch.setattr(input_files, "CHUNK_BYTES", 1 << 14)
     record = json.dumps({"id": "x", "text": "word " * 400})
     peaks = []
     for number in (200, 2000):

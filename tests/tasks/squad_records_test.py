@@ -133,7 +133,7 @@ def test_a_bad_article_is_named_by_its_place(tmp_path):
         ('{"data": [{}', "file cut short"),
         ('{"data"', "file cut short"),
         ('{"data": 1 2}', "broken JSON"),
-        ('{"version": 1} {', "broken JSON"),
+        ('{"version": 1} {', "text after the end"),
         ("", "file cut short"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_broken_archive_is_named(tmp_path):
 
 def test_members_come_in_order_whatever_surrounds_them(tmp_path, monkeypatch):
     # So that every value is cut by the end of what has been read.
-    monkeypatch.setattr("tasks.records.CHUNK_CHARS", 1)
+    monkeypatch.setattr("etc_jax.data.input_files.CHUNK_BYTES", 1)
     value = {"a": [], "b": [1, [2], {"c": "],"}], "d": {"e": [3]}, "f": None, "g": 10}
     want = [("b", 1), ("b", [2]), ("b", {"c": "],"}), ("d", {"e": [3]})]
     want += [("f", None), ("g", 10)]

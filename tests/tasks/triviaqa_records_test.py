@@ -162,7 +162,7 @@ def test_a_document_that_is_listed_twice_is_read_once(tmp_path, domain):
             "evidence/wikipedia;",
         ),
         ({"EntityPages": [{"Filename": "blank"}]}, "empty document", "is blank"),
-        ({"EntityPages": [{"Filename": "bytes"}]}, "broken evidence", "is not UTF-8"),
+        ({"EntityPages": [{"Filename": "bytes"}]}, "broken evidence", "not UTF-8"),
         ({"Answer": []}, "wrong type", "'Answer' is list"),
         ({"Answer": {}}, "bad answer", "'tc_2': no field 'NormalizedAliases'"),
         ({"Answer": {"NormalizedAliases": []}}, "bad answer", "at least one alias"),
@@ -201,7 +201,7 @@ def test_files_of_something_else_are_named(tmp_path):
     path = tmp_path / "qa" / "dev.json"
     path.write_text("[1]")
     _, problems = read_all(path)
-    assert problems.counts == {"broken JSON": 1} and "Expecting '{'" in str(problems)
+    assert problems.counts == {"broken JSON": 1} and "expected '{'" in str(problems)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_files_of_something_else_are_named(tmp_path):
         (lambda text: text[:-5], "file cut short"),
         (lambda text: text[: len(text) // 2], "file cut short"),
         (lambda text: text.replace('"Data":', '"Data"', 1), "broken JSON"),
-        (lambda text: f"{text} x", "broken JSON"),
+        (lambda text: f"{text} x", "text after the end"),
     ],
 )
 def test_a_file_that_is_not_whole_is_named(tmp_path, change, kind):

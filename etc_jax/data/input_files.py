@@ -1,0 +1,207 @@
+"""Files that others made, read within bounds of memory.
+
+All that reads records, rows or documents opens its files here. A record, a row or a
+line may have `max_record_bytes()` bytes. What a file is packed with is unpacked as it
+is read, and a packed file that grows as no text does is refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+# The option by which a user allows larger records, in millions of bytes.
+VARIABLE = "ETC_JAX_MAX_RECORD_MB"
+# A page of Wikipedia has 2 MB of source at most, and about three times that of HTML. An
+# original record of Natural Questions holds its HTML, and every token of it with some
+# 90 bytes of JSON around: below 64 MB for the longest of pages.
+DEFAULT_MAX_RECORD_MB = 64
+# Text shrinks 3 to 20 times with gzip, logs of equal lines 100 times; zeros, 1,030.
+MOST_UNPACKED_PER_PACKED = 200
+# So much may come of any packed file.
+_ALWAYS_UNPACKED = 1 << 24
+_MOST_MESSAGE_CHARS = 2000
+CHUNK_BYTES = 1 << 20
+
+
+class BadRecordError(ValueError):
+    """A record, or the rest of a file, that cannot be used.
+
+    Attributes:
+      kind: the reason in a few words, the same for all such records: what is counted.
+      message: of this one, cut off where a record would fill the screen.
+    """
+
+    def __init__(self, kind: str, message: str):
+        if len(message) > _MOST_MESSAGE_CHARS:
+            message = f"{message[:_MOST_MESSAGE_CHARS]}..."
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+    def at(self, where: str) -> BadRecordError:
+        """The same problem with the place in front of the message."""
+        return type(self)(self.kind, f"{where}: {self.message}")
+
+
+def max_record_bytes() -> int:
+    """The most bytes of a record, a row or a line; also the most characters of one.
+
+    Raises:
+      ValueError: if the environment's `ETC_JAX_MAX_RECORD_MB` is no such number.
+    """
+    given = os.environ.get(VARIABLE) or str(DEFAULT_MAX_RECORD_MB)
+    if not (given.isascii() and given.isdecimal() and 0 < int(given) < 10**6):
+        raise ValueError(
+            f"{VARIABLE} is {given!r} in the environment; expected a whole number of "
+            f"megabytes, 1 or more (default: {DEFAULT_MAX_RECORD_MB})"
+        )
+    return int(given) * 1_000_000
+
+
+def too_large(kind: str, what: str, size: int) -> BadRecordError:
+    """The error for something over the bound.
+
+    Args:
+      kind: see there.
+      what: it is, such as "line 3".
+      size: in bytes or characters, as far as it was read.
+    """
+    most = max_record_bytes()
+    return BadRecordError(
+        kind,
+        f"{what} has {size:,} bytes or more, {most:,} are allowed; if it is right, set "
+        f"{VARIABLE} (now {most // 1_000_000}) in the environment",
+    )
+
+
+@contextmanager
+def open_input(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked as they are read if it is named `.gz`.
+
+    Raises:
+      BadRecordError: while reading, if a packed file is damaged, is cut short, or grows
+        as no text does. It names no file: the caller knows how far it had read.
+      OSError: if it cannot be read.
+    """
+    name = os.fspath(path)
+    with open(name, "rb") as file:
+        if not name.endswith(".gz"):
+            yield file
+            return
+        with io.BufferedReader(_Unpacked(file), CHUNK_BYTES) as unpacked:
+            yield unpacked
+
+
+class _Counted:
+    """Counts the bytes that are read; a pipe cannot be asked where it stands."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self.count = file, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.count += len(data)
+        return data
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file."""
+
+    def __init__(self, file: BinaryIO):
+        self._packed = _Counted(file)
+        self._gzip = gzip.GzipFile(fileobj=self._packed, mode="rb")
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._gzip.read1(len(buffer))
+        except EOFError as e:
+            raise BadRecordError("file cut short", f"{e}; fetch the file again") from e
+        except (gzip.BadGzipFile, zlib.error) as e:
+            raise BadRecordError("broken gzip", f"{e}; fetch the file again") from e
+        self._count += len(data)
+        packed = self._packed.count
+        if not packed:  # Python takes it for an empty text
+            raise BadRecordError(
+                "file cut short", "no byte in it; fetch the file again"
+            )
+        check_growth(packed, self._count)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def check_growth(packed: int, unpacked: int) -> None:
+    """Raises BadRecordError if so many packed bytes become more than any text does."""
+    if unpacked > max(_ALWAYS_UNPACKED, packed * MOST_UNPACKED_PER_PACKED):
+        raise BadRecordError(
+            "packed too densely",
+            f"{packed:,} packed bytes become {unpacked:,}, over "
+            f"{MOST_UNPACKED_PER_PACKED} times as many, as no text does; if it is "
+            "right, unpack the file and give what comes of it",
+        )
+
+
+def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | BadRecordError]]:
+    """(number from 1, line with its end) of each line; an error for one too long.
+
+    The first line comes without a byte order mark. What is left of a line that is too
+    long is read and forgotten.
+    """
+    most, number = max_record_bytes(), 0
+    while line := file.readline(most + 1):
+        number += 1
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if len(line) <= most:
+            yield number, line
+            continue
+        size = len(line)
+        while line and not line.endswith(b"\n"):
+            line = file.readline(CHUNK_BYTES)
+            size += len(line)
+        yield number, too_large("line too long", f"line {number}", size)
+
+
+def text_pieces(file: BinaryIO) -> Iterator[str]:
+    """The text of a file in UTF-8, with or without a byte order mark, piece by piece.
+
+    A piece is as much as is there: a terminal or a pipe is not waited for.
+
+    Raises:
+      BadRecordError: if it is no UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    try:
+        while chunk := file.read1(CHUNK_BYTES):
+            yield decoder.decode(chunk)
+        yield decoder.decode(b"", final=True)
+    except UnicodeDecodeError as e:
+        raise BadRecordError("broken JSON", f"no UTF-8: {e}") from e
+
+
+def read_whole(path: str | os.PathLike) -> str:
+    """The text of a small file in UTF-8.
+
+    Raises:
+      BadRecordError: if it is larger than a record may be, or no UTF-8.
+      OSError: if it cannot be read.
+    """
+    most = max_record_bytes()
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise too_large("text too large", "the file", len(data))
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise BadRecordError("not UTF-8", str(e)) from e
