@@ -6,9 +6,10 @@ this order:
 1. JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID;
 2. torchrun's MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK (and LOCAL_RANK);
 3. what jax finds out itself: Slurm, TPU pods, Open MPI, Kubernetes;
-4. else one process, on loopback.
+4. else one process.
 
-The coordinator takes anyone's word: it listens on the given address alone (where jax
+One process starts no coordinator, listens nowhere and has no heartbeat to miss: it may
+be paused for as long as it likes. The coordinator of several takes anyone's word: it listens on the given address alone (where jax
 finds the address itself, on all of the machine's), so keep its port off the internet.
 """
 
@@ -31,7 +32,7 @@ from jax._src import distributed as jax_distributed
 
 from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
 from etc_jax.training.key_value import look_up
-from etc_jax.training.place import Place, alone, detect
+from etc_jax.training.place import Place, detect
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -67,9 +68,9 @@ def start(environ: Mapping[str, str] = os.environ) -> None:
     place = detect(environ)
     # It would take SIGTERM away from `PreemptionGuard`.
     jax.config.update("jax_enable_preemption_service", False)
-    if place is None and not _found_by_jax():
-        place = alone()
-    if place is not None:
+    if place is None:
+        _meet_as_jax_finds()
+    elif place.processes > 1:
         _meet(place.source, place, environ.get(_BIND))
     if several():
         # For CPUs alone; no device has been touched yet.
@@ -77,15 +78,16 @@ def start(environ: Mapping[str, str] = os.environ) -> None:
         _LOG.info("process %d of %d", _index(), _count())
 
 
-def _found_by_jax() -> bool:
-    """Lets jax look for a cluster; whether there is one."""
+def _meet_as_jax_finds() -> None:
+    """Lets jax look for a cluster, and joins its processes if there are several."""
     try:
         _meet("found by jax", None, None)
     except ValueError as error:
         if "coordinator_address should be defined" in str(error):
-            return False
+            return  # no cluster
         raise UserError(f"jax cannot make out this cluster: {error}") from error
-    return True
+    if not several():
+        jax.distributed.shutdown()
 
 
 def _meet(source: str, place: Place | None, bind: str | None) -> None:
@@ -159,8 +161,6 @@ def stop(code: int) -> None:
     Args:
       code: what the process is going to exit with.
     """
-    if not jax.distributed.is_initialized():
-        return
     if code in (CRASHED, INTERRUPTED) and several():
         # The others wait for this process in some collective. Saying goodbye would
         # wait for them; that it is gone they notice by themselves. Before that they
@@ -171,6 +171,8 @@ def stop(code: int) -> None:
     # jax waits minutes for processes that do not come, and then aborts.
     watchdog = threading.Thread(target=_leave_after, args=(grace, code), daemon=True)
     watchdog.start()
+    if not jax.distributed.is_initialized():
+        return
     try:
         jax.distributed.shutdown()
     except RuntimeError as error:

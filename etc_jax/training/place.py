@@ -4,7 +4,6 @@ See `distributed` for the order in which they count.
 """
 
 import dataclasses
-import socket
 from collections.abc import Mapping
 
 from etc_jax.training.errors import UserError
@@ -18,7 +17,7 @@ class Place:
     """Which of how many processes this is.
 
     Attributes:
-      coordinator: host:port of process 0.
+      coordinator: host:port of process 0; not used by one process alone.
       processes: how many there are.
       process: this one, from 0.
       devices: this process's accelerators; None: all of the machine.
@@ -44,7 +43,7 @@ def detect(environ: Mapping[str, str]) -> Place | None:
         return _from_torchrun(environ)
     # jax's port for a Slurm job is fixed, so runs side by side would collide.
     if environ.get("SLURM_NTASKS") == "1":
-        return alone()
+        return Place("", 1, 0, None, "SLURM_NTASKS")
     return None
 
 
@@ -96,11 +95,3 @@ def _checked(address, processes, process, devices, names) -> Place:
             f"0 to {names[1]} - 1, another for each process"
         )
     return Place(address, count, index, devices, ", ".join(names))
-
-
-def alone() -> Place:
-    """One process, on a free port of loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return Place(f"127.0.0.1:{port}", 1, 0, None, "no variables: one process")
