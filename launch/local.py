@@ -8,7 +8,8 @@ each of them has so many simulated CPU devices; without, it has what jax finds. 
 output begin with the number of their process.
 
 SIGTERM and SIGINT go on to all processes, which save and end. When one has ended, the
-others have --grace_secs to do so too, and are killed then.
+others have --grace_secs to do so too, and are killed then. If this launcher is killed,
+so are they (on Linux).
 
 Exit codes: that of the first process that failed (2 something given is wrong; 3 the
 loss is not finite; 4 no usable checkpoint is left; 17 interrupted and saved, run it
@@ -17,6 +18,7 @@ again; 128 + N killed by signal N), else 0.
 
 import argparse
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -36,6 +38,7 @@ from etc_jax.training.errors import (
 )
 
 _POLL_SECS = 0.1
+_CHILD = pathlib.Path(__file__).with_name("child.py")
 _DEVICES_FLAG = "--xla_force_host_platform_device_count"
 # Which code says most, where several processes end at once.
 _TELLING = (USER_ERROR, NOT_FINITE, CORRUPT_CHECKPOINT, PREEMPTED)
@@ -100,9 +103,11 @@ class Processes:
         self, command: Sequence[str], environs: Sequence[Mapping[str, str]]
     ) -> None:
         """Starts `command`, a list of arguments, once for each environment."""
+        # Isolated (-I) and without packages (-S): it starts in an instant.
+        guard = [sys.executable, "-I", "-S", os.fspath(_CHILD), str(os.getpid())]
         for number, environ in enumerate(environs):
             child = subprocess.Popen(
-                command,
+                [*guard, *command],
                 env=environ,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -9,8 +9,9 @@ this order:
 4. else one process.
 
 One process starts no coordinator, listens nowhere and has no heartbeat to miss: it may
-be paused for as long as it likes. The coordinator of several takes anyone's word: it listens on the given address alone (where jax
-finds the address itself, on all of the machine's), so keep its port off the internet.
+be paused for as long as it likes. The coordinator of several takes anyone's word: it
+listens on the given address alone (where jax finds the address itself, on all of the
+machine's), so keep its port off the internet.
 """
 
 import contextlib

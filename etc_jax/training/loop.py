@@ -61,7 +61,8 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
     a workdir on a file system that they share.
 
     Raises:
-      UserError: if data, mesh or workdir do not fit the config, or processes differ.
+      UserError: if data, mesh or workdir do not fit the config, processes differ, or
+        another run has the workdir.
       NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
       CorruptCheckpointError: if checkpoints were finished and none is whole.
       PeerError: if one of these came up on another process.
@@ -71,11 +72,14 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
         _check_processes(config, workdir)
         folder, mesh, *_ = distributed.together(
             lambda: all_of(
-                lambda: workdir_lib.claim(config, workdir),
+                lambda: workdir_lib.check(config, workdir),
                 lambda: mesh_for(config, make_mesh),
                 lambda: check_extras(config),
                 lambda: warm_start.check(config, workdir),
             )
+        )
+        check_owner = distributed.together(
+            lambda: stack.enter_context(workdir_lib.claim(config, folder))
         )
         workdir_lib.check_shared(folder)
         cache = config.train.compile_cache_dir or folder / "compile_cache"
@@ -101,7 +105,17 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
         if distributed.is_first():
             workdir_lib.record(config, folder)
         vote = StopVote(guard, mesh)
-        run = Run(config, folder, job, mesh, steps, checkpointer, vote, restored)
+        run = Run(
+            config,
+            folder,
+            job,
+            mesh,
+            steps,
+            checkpointer,
+            vote,
+            restored,
+            check_owner=check_owner,
+        )
         with run:
             return run.to_the_end()
 

@@ -76,6 +76,7 @@ class Run:
       vote: says when to stop early.
       restored: where to begin; `data` has `step`, the counts of skipped steps and,
         once saved, the window of the metrics.
+      check_owner: raises once the workdir belongs to another run.
     """
 
     def __init__(
@@ -88,9 +89,12 @@ class Run:
         checkpointer: Checkpointer,
         vote: StopVote,
         restored: Restored,
+        *,
+        check_owner: Callable[[], None],
     ):
         self._config, self._folder, self._job, self._mesh = config, folder, job, mesh
         self._steps, self._checkpointer, self._vote = steps, checkpointer, vote
+        self._check_owner = check_owner
         self._state: TrainState = restored.state
         self._step = int(restored.data["step"])
         self._saved_step = self._step or None
@@ -164,6 +168,7 @@ class Run:
         return to_global(rows, self._mesh, size)
 
     def _one_step(self) -> None:
+        self._check_owner()
         batch = self._batches.get(self._step)
         self._profile.before(self._step, self._state)
         self._state, metrics = self._steps.train(self._state, batch, self._steps.rng)

@@ -1,6 +1,7 @@
 """The folder of a run: whose it is, and what stands in it.
 
 run.json               the config and its hash
+owner.json             which process writes here now; see owner.py
 metrics.jsonl          one line for each report
 checkpoints/           see checkpoint.py
 final_report.json      figures of the finished run
@@ -14,7 +15,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ from etc_jax.config import (
     to_dict,
 )
 from etc_jax.training import distributed
+from etc_jax.training import owner as owner_lib
 from etc_jax.training.checkpoint_folder import is_step
 from etc_jax.training.errors import UserError
 from etc_jax.training.manifest import write_atomically
@@ -85,14 +87,32 @@ def _read_record(path: epath.Path) -> dict[str, Any]:
     return values
 
 
-def claim(config: Config, workdir: epath.PathLike) -> epath.Path:
-    """Makes the folder of a run, or enters the one of the same run; see `check`."""
-    folder = check(config, workdir)
+@contextlib.contextmanager
+def claim(config: Config, folder: epath.Path) -> Iterator[Callable[[], None]]:
+    """Makes the folder of a run, or enters the one of the same run, as its owner.
+
+    Process 0 owns it for all processes of the run; see `owner`.
+
+    Args:
+      config: of the run.
+      folder: of `check`.
+
+    Yields:
+      A function that raises UserError once the folder belongs to another run.
+
+    Raises:
+      UserError: if it cannot be made, or another run has it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"workdir {folder} cannot be made: {error}") from error
-    return folder
+    if not distributed.is_first():
+        yield lambda: None
+        return
+    with owner_lib.owned(folder) as owner:
+        check(config, folder)  # another run may have begun and ended meanwhile
+        yield owner.check
 
 
 def check_shared(folder: epath.Path) -> None:

@@ -143,6 +143,66 @@ def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
         process.wait()
 
 
+def is_running(pid: int) -> bool:
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of it")
+def test_killing_the_launcher_kills_all(tmp_path):
+    """Nobody is left behind to write into the workdir."""
+    child = textwrap.dedent(
+        """
+        import os, pathlib, signal, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        path = pathlib.Path(sys.argv[1]) / os.environ["JAX_PROCESS_ID"]
+        path.write_text(str(os.getpid()))
+        time.sleep(600)
+        """
+    )
+    launcher = textwrap.dedent(
+        f"""
+        import os, sys
+        from launch import local
+        environs = local.environments(
+            os.environ, processes=2, devices_per_process=None, port=1
+        )
+        command = [sys.executable, "-c", {child!r}, {str(tmp_path)!r}]
+        sys.exit(local.run(command, environs, grace_secs=30))
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", launcher], cwd=ROOT)
+    pids = []
+    try:
+        deadline = time.monotonic() + 60
+        while len(pids) < 2 and time.monotonic() < deadline:
+            texts = [path.read_text() for path in tmp_path.iterdir()]
+            pids = [int(text) for text in texts if text]
+            time.sleep(0.01)
+        assert len(pids) == 2 and all(map(is_running, pids))
+        process.kill()
+        began = time.monotonic()
+        while any(map(is_running, pids)) and time.monotonic() - began < 20:
+            time.sleep(0.01)
+        assert not any(map(is_running, pids))
+        print(f"gone {time.monotonic() - began:.2f} s after the launcher")
+    finally:
+        process.kill()
+        process.wait()
+        for pid in filter(is_running, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of it")
+def test_a_launcher_that_died_first_starts_nothing(tmp_path):
+    command = [sys.executable, str(local._CHILD), "1", "touch", str(tmp_path / "x")]
+    assert subprocess.run(command, check=False).returncode == 137
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

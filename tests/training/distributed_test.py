@@ -208,8 +208,8 @@ sys.exit(distributed.run(main))
 """
 
 
-# Each of these once started a coordinator, whose heartbeat ended a process that had been
-# paused for half a minute (SIGABRT).
+# Each of these once started a coordinator, whose heartbeat ended a process (SIGABRT)
+# that had been paused for half a minute.
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("source", ["nothing", "jax", "slurm", "launcher"])
 def test_one_process_has_no_coordinator(source):
