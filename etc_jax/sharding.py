@@ -58,7 +58,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
         r"(segment|position|long_position|global_position)_embedder/embedding",
         REPLICATED,
     ),
-    (r"position_embedder/(rows|columns)", REPLICATED),
+    (r"position_embedder/(rows|columns|channels)", REPLICATED),
     (r"(flag|font|parent_font)_embedder/embedding", REPLICATED),
     (r"embedding_projection/kernel", ("embed", _OWN)),
     (r"(long|global)_query/kernel", ("embed", "heads", "head_dim")),

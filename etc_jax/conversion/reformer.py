@@ -125,14 +125,25 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     if values["hidden_act"] not in ACTIVATIONS:
         expected = ", ".join(ACTIVATIONS)
         yield f"hidden_act is {values['hidden_act']!r}; expected one of {expected}"
+    if values["axial_pos_embds"] and len(values["axial_pos_shape"]) != 2:
+        yield f"axial_pos_shape is {values['axial_pos_shape']}; expected two numbers"
     rates = {kind: values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS}
     if len({rates[kind] for kind in set(values["attn_layers"]) & set(KINDS)}) > 1:
         yield f"attention dropout differs by kind of layer, {rates}; give both one rate"
 
 
 def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
-    """The inverse of `config_from_hf`: the content of a `config.json`."""
+    """The inverse of `config_from_hf`: the content of a `config.json`.
+
+    Raises:
+      ValueError: if it has no counterpart.
+    """
     c = config
+    if len(c.axial_shape or ()) > 2:
+        raise ValueError(
+            f"model.axial_shape is {c.axial_shape}; transformers computes positions of "
+            "two axes alone, so this model cannot be written for it"
+        )
     half = c.embed_dim // 2
     values = {theirs: getattr(c, ours) for theirs, ours in _SAME.items()}
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}

@@ -1,7 +1,7 @@
 """Weights of trax's ReformerLM: a nest of lists and tuples, as its trainer pickles it.
 
     weights[1]              tokens [v, e]
-    weights[3][0], [1]      axial positions [1, a, 1, da], [1, 1, b, db]
+    weights[3][0], [1]      axial positions, of two axes [1, a, 1, da], [1, 1, b, db]
     weights[5][4 * l]       attention of layer l
         [0][0]              its norm: scale, bias [e]
         [1]                 query_key, value [h, e, d] and output [h, d, e] of LSH;
@@ -34,7 +34,7 @@ from etc_jax.conversion.engine import (
     import_params,
 )
 from etc_jax.conversion.trax_pickle import Unread, leaves, read_pickle
-from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.models.reformer_config import AXIAL_TABLES, ReformerConfig
 
 Place = tuple[Any, ...]
 
@@ -268,20 +268,22 @@ def _pair(place: Place, target: str, shapes: Sequence[tuple[int, ...]]):
 
 
 def _outer(c: ReformerConfig) -> dict[Place, _Array]:
-    (a, b), half = c.axial_shape, c.embed_dim // 2
-    rows, columns = c.axial_dims or (half, half)
     wide, embeddings = 2 * c.embed_dim, "encoder/embeddings"
 
-    def table(name: str, shape: tuple[int, ...], ours: tuple[int, int]) -> _Array:
+    def table(axis: int) -> _Array:
+        ours = (c.axial_shape[axis], c.axial_widths[axis])
+        places = [1] * len(c.axial_shape)
+        places[axis] = ours[0]
+        shape = (1, *places, ours[1])
         change = Transform(lambda x: x.reshape(ours), lambda x: x.reshape(shape))
+        name = AXIAL_TABLES[axis]
         return _Array(f"{embeddings}/position_embedder/{name}", shape, change)
 
     return {
         (1,): _Array(
             f"{embeddings}/token_embedder/embedding", (c.vocab_size, c.embed_dim)
         ),
-        (_POSITIONS, 0): table("rows", (1, a, 1, rows), (a, rows)),
-        (_POSITIONS, 1): table("columns", (1, 1, b, columns), (b, columns)),
+        **{(_POSITIONS, i): table(i) for i in range(len(c.axial_shape))},
         **_pair((7,), "encoder/final_norm", [(wide,), (wide,)]),
         **_pair((9,), "logits", [(wide, c.vocab_size), (c.vocab_size,)]),
     }

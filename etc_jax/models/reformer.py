@@ -1,6 +1,7 @@
 """Reformer (Kitaev et al. 2020): two reversible streams, local and LSH attention."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
 from etc_jax.layers.reversible import AttentionHalf, LayerKind, MlpHalf, TwoStreamStack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.reformer_config import (
+    AXIAL_TABLES,
     ReformerConfig,
     duplication,
     enwik8,
@@ -36,37 +38,50 @@ __all__ = [
 
 
 class AxialPositions(nn.Module):
-    """Position p as row p // b of one table and column p % b of another.
+    """A position as a place in a table of each axis, the last one fastest.
+
+    Of two axes (a, b), position p is row p // b of one table and column p % b of the
+    other.
 
     Attributes:
-      shape: (a, b), rows of the two tables.
+      shape: rows of the tables, two or three.
       dims: their widths.
       stddev: of the tables' truncated normal.
     """
 
-    shape: tuple[int, int]
-    dims: tuple[int, int]
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
     stddev: float
 
     def setup(self):
         init = truncated_normal(self.stddev)
-        self.rows = self.param("rows", init, (self.shape[0], self.dims[0]))
-        self.columns = self.param("columns", init, (self.shape[1], self.dims[1]))
+        sizes = zip(AXIAL_TABLES, self.shape, self.dims, strict=False)
+        for name, *size in sizes:
+            setattr(self, name, self.param(name, init, tuple(size)))
+
+    def _tables(self) -> list[jax.Array]:
+        return [getattr(self, name) for name in AXIAL_TABLES[: len(self.shape)]]
 
     def __call__(self, length: int) -> jax.Array:
         """`[length, sum of dims]` for positions 0..length - 1."""
-        b = self.shape[1]
-        used = -(-length // b)
-        table = [
-            jnp.broadcast_to(self.rows[:used, None], (used, b, self.dims[0])),
-            jnp.broadcast_to(self.columns[None], (used, b, self.dims[1])),
-        ]
-        return jnp.concatenate(table, axis=-1).reshape(used * b, -1)[:length]
+        used = -(-length // math.prod(self.shape[1:]))
+        grid = (used, *self.shape[1:])
+        tables = []
+        for axis, table in enumerate(self._tables()):
+            table = table[:used] if axis == 0 else table
+            others = [i for i in range(len(grid)) if i != axis]
+            tables.append(
+                jnp.broadcast_to(
+                    jnp.expand_dims(table, others), (*grid, table.shape[1])
+                )
+            )
+        return jnp.concatenate(tables, axis=-1).reshape(math.prod(grid), -1)[:length]
 
     def at(self, positions: jax.Array) -> jax.Array:
         """`[b, sum of dims]` for positions int `[b]`."""
-        row, column = jnp.divmod(positions, self.shape[1])
-        return jnp.concatenate([self.rows[row], self.columns[column]], axis=-1)
+        places = jnp.unravel_index(positions, self.shape)
+        found = [t[place] for t, place in zip(self._tables(), places, strict=True)]
+        return jnp.concatenate(found, axis=-1)
 
 
 class ReformerEmbeddings(nn.Module):
@@ -90,9 +105,8 @@ class ReformerEmbeddings(nn.Module):
         if c.axial_shape is None:
             self.position_embedder = embed(c.max_length)
         else:
-            half = c.embed_dim // 2
             self.position_embedder = AxialPositions(
-                c.axial_shape, c.axial_dims or (half, half), c.initializer_range
+                c.axial_shape, c.axial_widths, c.initializer_range
             )
 
     @nn.compact

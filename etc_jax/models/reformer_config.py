@@ -19,6 +19,9 @@ from etc_jax.ops.attention import lsh
 
 KINDS = ("local", "lsh")
 
+# Parameters of axial positions, a table for each axis.
+AXIAL_TABLES = ("rows", "columns", "channels")
+
 
 @registry.register("model_config", "reformer")
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +38,9 @@ class ReformerConfig:
       mlp_dim: hidden width of the feed-forward half.
       causal: a language model; otherwise every token sees both sides.
       max_length: longest sequence that has positions.
-      axial_shape: two numbers whose product is max_length: position p is row p // b
-        and column p % b of a table each; None: a table of max_length positions.
+      axial_shape: two or three numbers whose product is max_length: of two, position p
+        is row p // b and column p % b of a table each; None: a table of max_length
+        positions.
       axial_dims: widths of these tables, in all embed_dim; None: halves.
       local_chunk_length, local_chunks_before, local_chunks_after: what a token sees in
         a local layer, see `ops.attention.lsh.Look`.
@@ -72,8 +76,8 @@ class ReformerConfig:
     mlp_dim: int = 2048
     causal: bool = True
     max_length: int = 65536
-    axial_shape: tuple[int, int] | None = (128, 512)
-    axial_dims: tuple[int, int] | None = (256, 512)
+    axial_shape: tuple[int, ...] | None = (128, 512)
+    axial_dims: tuple[int, ...] | None = (256, 512)
     local_chunk_length: int = 128
     local_chunks_before: int = 1
     local_chunks_after: int = 0
@@ -101,6 +105,11 @@ class ReformerConfig:
     def attention_head_dim(self) -> int:
         """Size of one head."""
         return self.head_dim or self.embed_dim // self.num_heads
+
+    @property
+    def axial_widths(self) -> tuple[int, ...]:
+        """Of the tables of positions."""
+        return self.axial_dims or (self.embed_dim // 2,) * 2
 
     @property
     def compute_dtype(self) -> jnp.dtype:
@@ -161,19 +170,25 @@ class ReformerConfig:
             if self.axial_dims is not None:
                 yield "axial_dims", "is given without axial_shape; set both or neither"
             return
-        if len(self.axial_shape) != 2 or math.prod(self.axial_shape) != self.max_length:
+        axes = len(self.axial_shape)
+        known = 2 <= axes <= len(AXIAL_TABLES) and min(self.axial_shape) >= 1
+        if not known or math.prod(self.axial_shape) != self.max_length:
             yield (
                 "axial_shape",
-                f"is {self.axial_shape}; expected two numbers whose product is "
-                f"max_length {self.max_length}",
+                f"is {self.axial_shape}; expected two or three numbers whose product "
+                f"is max_length {self.max_length}",
             )
         if self.axial_dims is None:
-            if self.embed_dim % 2:
-                yield "axial_dims", f"is None, but embed_dim {self.embed_dim} is odd"
-        elif len(self.axial_dims) != 2 or sum(self.axial_dims) != self.embed_dim:
+            if self.embed_dim % 2 or axes != 2:
+                yield (
+                    "axial_dims",
+                    f"is None: halves of embed_dim {self.embed_dim}, but axial_shape "
+                    f"is {self.axial_shape}; give the widths",
+                )
+        elif len(self.axial_dims) != axes or sum(self.axial_dims) != self.embed_dim:
             yield (
                 "axial_dims",
-                f"is {self.axial_dims}; expected two widths whose sum is embed_dim "
+                f"is {self.axial_dims}; expected {axes} widths whose sum is embed_dim "
                 f"{self.embed_dim}",
             )
 
@@ -200,23 +215,27 @@ def duplication(**changes) -> ReformerConfig:
 
 
 def enwik8(**changes) -> ReformerConfig:
-    """12 layers for 65,536 bytes (trax, reformer_enwik8)."""
-    return dataclasses.replace(ReformerConfig(), **changes)
+    """12 layers for 65,536 bytes (trax, reformer_enwik8.gin of 2021)."""
+    sizes = {"head_dim": 64, "attention_dropout_rate": 0.2}
+    return dataclasses.replace(ReformerConfig(), **{**sizes, **changes})
 
 
 def imagenet64(**changes) -> ReformerConfig:
-    """6 LSH layers for images of 64 x 64 x 3 bytes (trax, reformer_imagenet64)."""
+    """6 LSH layers for images of 64 x 64 x 3 bytes (trax, reformer_imagenet64.gin)."""
     sizes = {
         "vocab_size": 256,
         "embed_dim": 1024,
         "num_layers": 6,
         "pattern": ("lsh",),
+        "head_dim": 64,
         "mlp_dim": 4096,
         "max_length": 12288,
-        "axial_shape": (64, 192),
-        "axial_dims": (512, 512),
+        "axial_shape": (64, 64, 3),
+        "axial_dims": (384, 384, 256),
         "lsh_chunk_length": 128,
         "num_buckets": (192,),
+        "activation": "gelu",
         "dropout_rate": 0.0,
+        "attention_dropout_rate": 0.2,
     }
     return dataclasses.replace(ReformerConfig(), **{**sizes, **changes})

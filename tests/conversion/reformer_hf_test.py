@@ -70,7 +70,8 @@ def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
     [
         ({"model_type": "bert"}, "model_type is 'bert'; expected 'reformer'"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; expected one of"),
-        ({"axial_pos_shape": [5, 8]}, "axial_shape is .5, 8.; expected two numbers"),
+        ({"axial_pos_shape": [5, 8]}, "axial_shape is .5, 8.; expected two or"),
+        ({"axial_pos_shape": [4, 3, 4]}, "axial_pos_shape is .4, 3, 4.; expected two"),
         ({"attn_layers": ["lsh", "full"]}, "pattern is .* expected names of"),
         (
             {"lsh_attention_probs_dropout_prob": 0.5},
@@ -82,6 +83,12 @@ def test_configs_without_a_counterpart_are_refused(change, message):
     values = conversion.config_to_hf(CONFIG) | change
     with pytest.raises(ValueError, match=message):
         conversion.config_from_hf(values)
+
+
+def test_three_axes_of_positions_are_not_written_for_transformers():
+    shape = {"axial_shape": (4, 3, 4), "axial_dims": (4, 5, 3)}
+    with pytest.raises(ValueError, match="positions of two axes alone"):
+        conversion.config_to_hf(dataclasses.replace(CONFIG, **shape))
 
 
 @pytest.mark.torch

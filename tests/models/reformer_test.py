@@ -120,6 +120,24 @@ def test_axial_positions_are_rows_and_columns_side_by_side():
         np.testing.assert_array_equal(got[place], np.concatenate(want))
 
 
+def test_axial_positions_of_an_image_are_row_column_and_channel():
+    shape, dims = (4, 5, 3), (2, 3, 1)
+    module = reformer.AxialPositions(shape, dims, 1.0)
+    params = module.init(jax.random.key(0), 1)["params"]
+    apply = functools.partial(module.apply, {"params": params})
+    pixels = [
+        np.concatenate([params["rows"][i], params["columns"][j], params["channels"][k]])
+        for i in range(4)
+        for j in range(5)
+        for k in range(3)
+    ]
+    for length in (1, 16, 60):
+        np.testing.assert_array_equal(apply(length), pixels[:length])
+    some = np.array([59, 0, 17])
+    got = apply(some, method="at")
+    np.testing.assert_array_equal(got, np.stack(pixels)[some])
+
+
 def parameters_by_hand(c):
     """The sum of all tables, maps and norms, a layer at a time."""
     e, inner = c.embed_dim, c.num_heads * c.attention_head_dim
@@ -152,9 +170,9 @@ def test_named_sizes_have_the_parameters_that_they_say(config):
     [
         (
             {"axial_shape": (6, 7)},
-            "expected two numbers whose product is max_len",
+            "expected two or three numbers whose product is max_len",
         ),
-        ({"axial_dims": (3, 4)}, "expected two widths whose sum is embed_dim 8"),
+        ({"axial_dims": (3, 4)}, "expected 2 widths whose sum is embed_dim 8"),
         ({"axial_shape": None}, "axial_dims is given without axial_shape"),
         ({"num_buckets": (5,)}, r"num_buckets is \(5,\); expected an even number"),
         ({"num_hashes": 0}, "num_hashes is 0; expected 1 or more"),
