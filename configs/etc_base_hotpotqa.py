@@ -32,7 +32,6 @@ Paper: 9 epochs took 2 h 59 min on 32 cores (16 chips) of TPU v3 (table 7).
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models import etc
 
 # 16 of the 90,447 records have an answer that is nowhere in the supporting text.
 SETTING = recipes.Finetuning(
@@ -54,14 +53,7 @@ FLAGS = ("flat", "no_hard_g2l", "shared", "from_scratch")
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     chosen = config_lib.variants(arg, flags=FLAGS)
-    shared = "shared" in chosen
-    model = etc.base(
-        hard_g2l="no_hard_g2l" not in chosen,
-        share_qkv=shared,
-        share_out=shared,
-        dtype="bfloat16",
-        remat_policy="attention",
-    )
+    model = recipes.etc_base(chosen)
     config = SETTING.config(model, long_length=4096, global_length=256)
     config.data.flat = "flat" in chosen
     if "from_scratch" in chosen:

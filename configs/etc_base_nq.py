@@ -45,7 +45,6 @@ paper's grid, each with one seed.
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models import etc
 
 SETTING = recipes.Finetuning(
     "natural_questions",
@@ -56,40 +55,12 @@ SETTING = recipes.Finetuning(
 )
 SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(3, 5)))
 
-GLOBAL_LENGTHS = {"512": 128, "4096": 230, "8192": 460}
-TOKENS_PER_BLOCK = 97
-FLAGS = ("2x_radius", "2x_vocab", "shared", "no_hard_g2l", "fixed_blocks")
-FLAGS += ("from_scratch",)
+FLAGS = (*recipes.ETC_ABLATIONS, "fixed_blocks", "from_scratch")
 
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     names, setting = recipes.given_windows(arg, SETTING)
-    chosen = config_lib.variants(names, GLOBAL_LENGTHS, flags=FLAGS)
-    length = next((x for x in GLOBAL_LENGTHS if x in chosen), "4096")
-    global_length = GLOBAL_LENGTHS[length]
-    if "fixed_blocks" in chosen:
-        global_length = -(-int(length) // TOKENS_PER_BLOCK)
-    config = setting.config(
-        etc.base(**_changes(chosen)),
-        long_length=int(length),
-        global_length=global_length,
-    )
-    if "fixed_blocks" in chosen:
-        config.data.input_options = (f"tokens_per_block={TOKENS_PER_BLOCK}",)
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config
-
-
-def _changes(chosen: set[str]) -> dict:
-    """Fields of the model."""
-    changes = {"dtype": "bfloat16", "remat_policy": "attention"}
-    changes["hard_g2l"] = "no_hard_g2l" not in chosen
-    if "shared" in chosen:
-        changes |= {"share_qkv": True, "share_out": True}
-    if "2x_radius" in chosen:
-        changes["radius"] = 169
-    if "2x_vocab" in chosen:
-        changes |= {"max_distance": 24, "num_labels": 64}
-    return changes
+    lengths = tuple(recipes.ETC_GLOBAL_LENGTHS)
+    chosen = config_lib.variants(names, lengths, flags=FLAGS)
+    return recipes.etc_nq(setting, recipes.etc_base(chosen), chosen)

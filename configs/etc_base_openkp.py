@@ -42,7 +42,6 @@ paper's grid, each with one seed.
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models import etc
 
 # 350 of the 133,724 pages have no keyphrase in the input.
 SETTING = recipes.Finetuning(
@@ -51,7 +50,6 @@ SETTING = recipes.Finetuning(
 SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(2, 3)))
 
 LENGTHS = ("512", "4096")
-TOKENS_PER_BLOCK = 97
 FLAGS = ("max_loss", "shared", "no_visual", "no_hard_g2l", "fixed_blocks")
 FLAGS += ("from_scratch",)
 
@@ -59,28 +57,6 @@ FLAGS += ("from_scratch",)
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     chosen = config_lib.variants(arg, LENGTHS, flags=FLAGS)
-    long_length = 512 if "512" in chosen else 4096
-    blocks = "fixed_blocks" in chosen
-    shared = "shared" in chosen
-    model = etc.base(
-        hard_g2l="no_hard_g2l" not in chosen,
-        share_qkv=shared,
-        share_out=shared,
-        dtype="bfloat16",
-        remat_policy="attention",
-    )
-    config = SETTING.config(
-        model,
-        long_length=long_length,
-        global_length=-(-long_length // TOKENS_PER_BLOCK) if blocks else 512,
-    )
-    config.checkpoint.update(best_metric="accuracy", best_is="highest")
-    config.objective.update(
-        keyphrase_loss="best" if "max_loss" in chosen else "first",
-        visual_features=not blocks and "no_visual" not in chosen,
-    )
-    if blocks:
-        config.data.input_options = (f"tokens_per_block={TOKENS_PER_BLOCK}",)
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
+    config = recipes.etc_openkp(SETTING, recipes.etc_base(chosen), chosen)
+    config.objective.keyphrase_loss = "best" if "max_loss" in chosen else "first"
     return config

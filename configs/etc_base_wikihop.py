@@ -37,7 +37,6 @@ import dataclasses
 
 from etc_jax import config as config_lib
 from etc_jax import recipes
-from etc_jax.models import etc
 
 SETTING = recipes.Finetuning(
     "wikihop", num_examples=43_738, epochs=15, batch_size=64, learning_rate=4e-5
@@ -59,14 +58,7 @@ FLAGS = ("flat", "no_hard_g2l", "shared", "lamb", "no_final_layer", "from_scratc
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     chosen = config_lib.variants(arg, flags=FLAGS)
-    shared = "shared" in chosen
-    model = etc.base(
-        hard_g2l="no_hard_g2l" not in chosen,
-        share_qkv=shared,
-        share_out=shared,
-        dtype="bfloat16",
-        remat_policy="attention",
-    )
+    model = recipes.etc_base(chosen)
     setting = LAMB if "lamb" in chosen else SETTING
     config = setting.config(model, long_length=4096, global_length=430)
     config.optimizer.weight_decay = WEIGHT_DECAY

@@ -10,7 +10,7 @@ and so on to stage5, each from the one before; then, on the test part,
 
     python -m benchmarks.overlapping_bits --model=runs/charlm5 --part=test
 
-which foretells each byte once, in windows of 32,256 bytes of which the last 512 count.
+which predicts each byte once, in windows of 32,256 bytes of which the last 512 count.
 
 The small model of the paper, 12 layers of 512, by its table 12. Windows grow from the
 bottom layer to the top one; from stage to stage windows and sequences double (the last
@@ -20,8 +20,11 @@ sides, is twice that. Two heads of each upper layer see every second, third or f
 byte. The paper tells the windows of the bottom and the top layer, 32 and 512 at first;
 those between are chosen so that their mean is the 230 of its comparison.
 
-Other than there, positions are sines that are added to the embeddings and not relative,
-and norms follow the residuals.
+Two things differ from the paper's model, which has norms before its halves and relative
+positions of sines (Beltagy et al. 2020, section 4.1 and appendix; not checked against
+the code): here norms follow the residuals, and sines of absolute positions are added to
+the embeddings. The common block has neither yet; nor is the paper's large model here,
+30 layers of 512.
 
 The paper reports, after all stages, 1.00 bits a byte on the test part of enwik8 and
 1.10 on that of text8, and 16 days on four GPUs of 48 GB. A step takes its rows in
@@ -29,7 +32,8 @@ parts of 16,384 bytes, or one row: on several devices divide train.accumulation_
 
 Variants:
 
-    stage1 ... stage5   see above; without any, stage1
+    stage1, stage2, stage3, stage4, stage5
+                        see above; without any, stage1
     short               4 layers of 128 for 1,024 bytes, 1,000 steps: for a laptop
 
 and, to be compared with each of these, as benchmarks/window_growth.py does (table 4 of

@@ -6,7 +6,8 @@
 Any files do: their bytes are the symbols, the mask is the id 256. They are split by
 position as for `reformer_enwik8.py`. `accuracy` and `bits` (a byte) of the evaluation
 are of the masked bytes. The sizes are those of that config, with attention to the
-chunks on both sides.
+chunks on both sides. No paper trains such a model: learning rate, warm-up and length of
+training are a choice.
 
 Variants:
 
@@ -33,7 +34,9 @@ SHORT = {
     "local_chunk_length": 32,
     "lsh_chunk_length": 32,
     "num_buckets": (16,),
+    "head_dim": None,
     "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
 }
 
 

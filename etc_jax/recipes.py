@@ -1,4 +1,4 @@
-"""What the fine-tuning configs share: a paper's settings, and its sweep as data."""
+"""What the configs share: a paper's models and settings, and its sweeps as data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import ml_collections
 
 from etc_jax import config as config_lib
-from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models import etc_config
+from etc_jax.models.encoder_config import LongformerConfig, RobertaConfig
 
-# Of the updates; the official code's default.
+# Of the updates; the default of ETC's official code.
 WARMUP_SHARE = 0.1
 # What fine-tuning takes from a model of each family. Checkpoints of encoders of one
 # sequence may have a pooler, which the heads of a Longformer do not read.
@@ -31,7 +32,8 @@ class Finetuning:
       epochs: passes over them.
       batch_size: examples of a step.
       learning_rate: the peak.
-      optimizer: "adamw_bert" or "lamb_bert", the official forms.
+      optimizer: "adamw_bert" or "lamb_bert", the official forms of ETC; "adamw".
+      warmup_steps: updates up to the peak; None: a tenth of all.
       seed: of the run.
     """
 
@@ -41,18 +43,22 @@ class Finetuning:
     batch_size: int
     learning_rate: float
     optimizer: str = "adamw_bert"
+    warmup_steps: int | None = None
     seed: int = 0
 
     def fields(self) -> dict[str, Any]:
         """{dotted path: value} of the config's fields that a setting decides."""
         num_steps = int(self.num_examples / self.batch_size * self.epochs)
+        warmup = self.warmup_steps
+        if warmup is None:
+            warmup = int(WARMUP_SHARE * num_steps)
         return {
             "optimizer.name": self.optimizer,
             "optimizer.learning_rate": self.learning_rate,
             "train.batch_size": self.batch_size,
             "train.num_steps": num_steps,
             "train.seed": self.seed,
-            "schedule.warmup_steps": int(WARMUP_SHARE * num_steps),
+            "schedule.warmup_steps": warmup,
         }
 
     def config(
@@ -108,6 +114,157 @@ def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
     config.checkpoint.update(every_steps=num_steps // 4, init_from_only=())
 
 
+# Ablations of ETC that are fields of its model (ETC paper, tables 2 to 4).
+ETC_ABLATIONS = ("shared", "no_hard_g2l", "2x_radius", "2x_vocab")
+# Those of its pre-training.
+ETC_PRETRAINING = (*ETC_ABLATIONS, "no_cpc", "fixed_blocks", "2x_pretraining")
+# Global tokens for so many long ones in pre-training and Natural Questions (section
+# 4.1).
+ETC_GLOBAL_LENGTHS = {"512": 128, "4096": 230, "8192": 460}
+ETC_STEPS = 63_000
+# Masked tokens whose logits are computed at once: less memory, the same loss.
+ETC_LOGITS_CHUNK_LENGTH = 128
+# Peaks: from nothing (section 4.1), and from the weights of RoBERTa (appendix C).
+FROM_NOTHING, LIFTED = 8**0.5 * 1e-3, 2e-3
+
+
+def etc_base(chosen: Collection[str]) -> etc_config.EtcConfig:
+    """ETC-base in bfloat16, with those of `ETC_ABLATIONS` that are chosen."""
+    # The radius of the paper's "2x local radius" is that of the large model.
+    changes = _ablated(chosen, radius=169, max_distance=24, num_labels=64)
+    return etc_config.base(**changes, dtype="bfloat16", remat_policy="attention")
+
+
+def etc_large(
+    chosen: Collection[str], *, vocab_size: int, remat_policy: str = "full"
+) -> etc_config.EtcConfig:
+    """ETC-large in bfloat16; the paper has no ablations of it."""
+    changes = _ablated(chosen, radius=338, max_distance=48, num_labels=104)
+    sizes = {"vocab_size": vocab_size, "remat_policy": remat_policy}
+    return etc_config.large(**changes, **sizes, dtype="bfloat16")
+
+
+def _ablated(chosen: Collection[str], *, radius: int, **labels: int) -> dict[str, Any]:
+    """Fields of the model."""
+    shared = "shared" in chosen
+    changes = {"share_qkv": shared, "share_out": shared}
+    changes["hard_g2l"] = "no_hard_g2l" not in chosen
+    if "2x_radius" in chosen:
+        changes["radius"] = radius
+    return changes | (labels if "2x_vocab" in chosen else {})
+
+
+def etc_pretraining(
+    model: etc_config.EtcConfig,
+    chosen: Collection[str],
+    *,
+    tokens_per_step: int,
+    lifted: bool,
+) -> ml_collections.ConfigDict:
+    """The config of pre-training with MLM + CPC (ETC paper, sections 3.5, 4.1, app. C).
+
+    Args:
+      model: of `etc_base` or `etc_large`.
+      chosen: of `ETC_PRETRAINING` and `ETC_GLOBAL_LENGTHS`.
+      tokens_per_step: the rows of a batch follow from them.
+      lifted: the encoder starts from `checkpoint.init_from`, which must then be given.
+    """
+    length = next((x for x in ETC_GLOBAL_LENGTHS if x in chosen), "4096")
+    config = config_lib.default_config()
+    config.model.update(dataclasses.asdict(model))
+    config.model.logits_chunk_length = ETC_LOGITS_CHUNK_LENGTH
+    config.data.update(
+        source="jsonl",
+        vocab_size=model.vocab_size,
+        long_length=int(length),
+        global_length=ETC_GLOBAL_LENGTHS[length],
+        held_back_fraction=0.001,
+    )
+    config.optimizer.update(
+        name="lamb_bert", learning_rate=LIFTED if lifted else FROM_NOTHING
+    )
+    config.train.update(
+        num_steps=ETC_STEPS * (2 if "2x_pretraining" in chosen else 1),
+        batch_size=tokens_per_step // int(length),
+        log_every_steps=100,
+        eval_every_steps=1000,
+        eval_steps=8,
+    )
+    warmup = int(WARMUP_SHARE * config.train.num_steps)
+    config.schedule.update(name="linear", warmup_steps=warmup)
+    config.checkpoint.every_steps = 1000
+    if lifted:
+        config.checkpoint.init_from_only = ENCODER
+    if "fixed_blocks" in chosen:
+        config.data.global_tokens = "fixed_blocks"
+    if {"no_cpc", "fixed_blocks"} & set(chosen):
+        config.objective.update(mlm_weight=1.0, cpc_weight=0.0)
+    return config
+
+
+# Of the ablation without sentences (table 2); in OpenKP the paper does not tell it.
+TOKENS_PER_BLOCK = 97
+
+
+def etc_nq(
+    setting: Finetuning, model: etc_config.EtcConfig, chosen: Collection[str]
+) -> ml_collections.ConfigDict:
+    """The config of an ETC on Natural Questions.
+
+    Args:
+      setting: of the run.
+      model: of the encoder.
+      chosen: variants; those that are read are of `ETC_GLOBAL_LENGTHS`, "fixed_blocks"
+        and "from_scratch".
+    """
+    length = next((x for x in ETC_GLOBAL_LENGTHS if x in chosen), "4096")
+    blocks = "fixed_blocks" in chosen
+    return _with_blocks(
+        setting.config(
+            model,
+            long_length=int(length),
+            global_length=_blocks(int(length))
+            if blocks
+            else ETC_GLOBAL_LENGTHS[length],
+        ),
+        chosen,
+    )
+
+
+def etc_openkp(
+    setting: Finetuning, model: etc_config.EtcConfig, chosen: Collection[str]
+) -> ml_collections.ConfigDict:
+    """The config of an ETC on OpenKP.
+
+    Args:
+      setting: of the run.
+      model: of the encoder.
+      chosen: variants; those that are read are "512", "no_visual", "fixed_blocks" and
+        "from_scratch".
+    """
+    length, blocks = 512 if "512" in chosen else 4096, "fixed_blocks" in chosen
+    config = setting.config(
+        model,
+        long_length=length,
+        global_length=_blocks(length) if blocks else 512,
+    )
+    config.checkpoint.update(best_metric="accuracy", best_is="highest")
+    config.objective.visual_features = not blocks and "no_visual" not in chosen
+    return _with_blocks(config, chosen)
+
+
+def _blocks(length: int) -> int:
+    return -(-length // TOKENS_PER_BLOCK)
+
+
+def _with_blocks(config: ml_collections.ConfigDict, chosen: Collection[str]):
+    if "fixed_blocks" in chosen:
+        config.data.input_options = (f"tokens_per_block={TOKENS_PER_BLOCK}",)
+    if "from_scratch" in chosen:
+        config.checkpoint.init_from_only = ()
+    return config
+
+
 # A Longformer for a laptop, that of `configs/longformer_mlm.py:short`.
 SHORT_LONGFORMER = {
     "vocab_size": 8192,
@@ -122,7 +279,10 @@ SHORT_LONGFORMER = {
     "dropout_rate": 0.0,
     "attention_dropout_rate": 0.0,
 }
-_LONGFORMER = {"dtype": "bfloat16", "remat_policy": "attention"}
+# Those of roberta-large and longformer-large-4096.
+_LARGE = {"embed_dim": 1024, "num_layers": 24, "num_heads": 16, "mlp_dim": 4096}
+# Longest sequence of the RoBERTa that a Longformer is compared with.
+ROBERTA_LENGTH = 512
 
 
 def longformer(
@@ -138,9 +298,13 @@ def longformer(
 ) -> ml_collections.ConfigDict:
     """The config of a Longformer on a task: longformer-base-4096, or a short one.
 
+    At full size the optimizer is Adam with bias correction and the rate goes linearly
+    down, as in the authors' scripts; the short one is as it was measured.
+
     Args:
       setting: of the task.
-      chosen: variants; those that are read are "short" and "from_scratch".
+      chosen: variants; those that are read are "large", "roberta" (512 tokens, without
+        windows), "short" and "from_scratch".
       global_length: places of global tokens.
       short_global_length: the same of the short one.
       best_metric: that the best checkpoint is kept by: "loss", or one that is best when
@@ -150,22 +314,36 @@ def longformer(
       short_model: fields of the short one's `LongformerConfig`.
     """
     short = "short" in chosen
-    model = LongformerConfig(**(short_model if short else _LONGFORMER))
+    model = LongformerConfig(**short_model) if short else _whole_longformer(chosen)
     model = dataclasses.replace(model, vocab_size=model.vocab_size + added_tokens)
+    if not short:
+        setting = dataclasses.replace(setting, optimizer="adamw")
     config = setting.config(
         model,
         long_length=model.max_length,
         global_length=short_global_length if short else global_length,
-        family="longformer",
+        family="roberta" if "roberta" in chosen else "longformer",
     )
     config.optimizer.weight_decay = 0.01
     best_is = "lowest" if best_metric == "loss" else "highest"
     config.checkpoint.update(best_metric=best_metric, best_is=best_is)
     if short:
         scale_down(config, num_steps=short_steps)
+    else:
+        config.schedule.name = "linear"
     if "from_scratch" in chosen:
         config.checkpoint.init_from_only = ()
     return config
+
+
+def _whole_longformer(chosen: Collection[str]) -> RobertaConfig:
+    """longformer-base-4096 or -large-4096, or the RoBERTa of that size."""
+    sizes = {"dtype": "bfloat16", "remat_policy": "attention"}
+    if "large" in chosen:
+        sizes |= _LARGE | {"remat_policy": "full"}
+    if "roberta" in chosen:
+        return RobertaConfig(**sizes, max_length=ROBERTA_LENGTH)
+    return LongformerConfig(**sizes)
 
 
 def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:

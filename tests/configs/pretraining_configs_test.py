@@ -20,6 +20,8 @@ def load(name, arg=""):
     values = module.get_config(arg)
     values.data.paths = ("text.jsonl",)
     values.data.tokenizer = "vocab.txt"
+    if values.checkpoint.init_from_only:
+        values.checkpoint.init_from = "models/lifted"
     return config_lib.from_config_dict(values)
 
 
@@ -59,6 +61,33 @@ def test_the_default_is_the_paper_s_base_model():
     assert (config.model.radius, config.model.max_distance) == (84, 12)
     assert config.model.hard_g2l
     assert load("etc_large_pretrain").train.batch_size == 1024
+
+
+@pytest.mark.parametrize(
+    "name, lifted, from_nothing",
+    [
+        ("etc_base_pretrain", "lifted", ""),
+        ("etc_large_pretrain", "roberta_vocab", "roberta_vocab,from_scratch"),
+    ],
+)
+def test_what_is_lifted_has_its_own_rate_and_is_not_forgotten(
+    name, lifted, from_nothing
+):
+    """Section 4.1: sqrt(8) x 1e-3; appendix C: 2e-3 when lifted."""
+    config, other = load(name, lifted), load(name, from_nothing)
+    assert config.optimizer.learning_rate == 2e-3
+    assert other.optimizer.learning_rate == pytest.approx(2.8284271e-3)
+    assert config.model == other.model
+    assert other.checkpoint.init_from is None
+    values = config_lib.to_dict(config)
+    values["checkpoint"]["init_from"] = None
+    with pytest.raises(config_lib.ConfigError, match="init_from is not; name the"):
+        config_lib.from_config_dict(values)
+
+
+def test_a_run_from_nothing_is_asked_for_only_where_it_is_not_meant_anyway():
+    with pytest.raises(ValueError, match="from_scratch goes with roberta_vocab"):
+        load("etc_large_pretrain", "from_scratch")
 
 
 def test_variants_change_what_they_say():

@@ -1,0 +1,124 @@
+"""Every config with every variant: it is checked, and its state has a layout."""
+
+import functools
+import importlib.util
+import pathlib
+
+import jax
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax import registry
+from etc_jax.conversion.engine import flatten
+from etc_jax.objectives import finetuning
+from etc_jax.objectives.causal_lm import CausalLm
+from etc_jax.objectives.masked_lm import MaskedLm
+from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.sharding import MeshConfig, make_mesh
+from etc_jax.training import plan
+from etc_jax.training.state import abstract_state
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+# Variants that are given with another one.
+TOGETHER = {
+    ("etc_large_pretrain", "from_scratch"): "roberta_vocab,from_scratch",
+    ("reformer_enwik8", "12_layers"): "paper,12_layers",
+}
+# What is named for completeness: it is there without.
+DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4"}
+
+
+@functools.cache
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@functools.cache
+def variants(name):
+    """All of them, as the message about an unknown one lists them."""
+    with pytest.raises(ValueError, match="no variant") as caught:
+        module(name).get_config("§")
+    text = str(caught.value)
+    return tuple(dict.fromkeys(text.partition("there are: ")[2].split(", ")))
+
+
+def cases():
+    for name in NAMES:
+        yield name, ""
+        if "variants(" in (FOLDER / f"{name}.py").read_text():
+            for variant in variants(name):
+                if variant:
+                    yield name, variant
+
+
+def load(name, arg):
+    values = module(name).get_config(TOGETHER.get((name, arg), arg))
+    source = values.data.source
+    if source in ("jsonl", "bytes"):
+        values.data.paths = ("some",)
+    if source in ("windows", "byte_images"):
+        values.data.update(paths=("train",), held_back_paths=("dev",))
+    if values.checkpoint.init_from_only:
+        values.checkpoint.init_from = "models/before"
+    return config_lib.from_config_dict(values)
+
+
+def init_of(config):
+    """The function of a key that makes the parameters."""
+    name = config.objective.name
+    if name == "mlm_cpc":
+        return Pretraining(config.model, config.objective).init
+    languages = {"causal_lm": CausalLm, "masked_lm": MaskedLm}
+    if name in languages:
+        found = registry.lookup(f"{name}_model", config.family)
+        return languages[name](config.model, found).init
+    return finetuning.find(config.model, config.objective).init
+
+
+@functools.cache
+def shapes_of(family, model, objective):
+    config = config_lib.Config(family=family, model=model, objective=objective)
+    return jax.eval_shape(init_of(config), jax.random.key(0))
+
+
+def layouts():
+    for name, arg in cases():
+        # Twelve layers that differ are traced one by one: these take seconds each.
+        slow = name == "longformer_charlm"
+        yield pytest.param(name, arg, marks=[pytest.mark.slow] * slow)
+
+
+@pytest.mark.parametrize("name, arg", list(layouts()))
+def test_the_state_of_every_variant_has_a_layout(name, arg):
+    config = load(name, arg)
+    shapes = shapes_of(config.family, config.model, config.objective)
+    # Eight copies of the model: every parameter has its row, every group its parameter.
+    state = abstract_state(
+        lambda rng: jax.tree.map(lambda a: jax.numpy.zeros(a.shape, a.dtype), shapes),
+        plan.optimizer_for(config),
+        make_mesh(MeshConfig(data=8)),
+    )
+    assert flatten(state.params).keys() == flatten(shapes).keys()
+    # What the checkpoint is to be started from has these parts.
+    for part in config.checkpoint.init_from_only:
+        assert [path for path in flatten(shapes) if f"{path}/".startswith(f"{part}/")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variant_is_described_and_changes_something(name):
+    for variant in [arg for other, arg in cases() if other == name and arg]:
+        assert variant in module(name).__doc__ + (module(name).get_config.__doc__ or "")
+        named = variant in DEFAULTS or (variant == "4096" and name.startswith("etc_"))
+        assert (load(name, variant) == load(name, "")) == named
+
+
+def test_new_positions_alone_have_moments():
+    config = load("longformer_mlm", "new_positions")
+    shapes = shapes_of(config.family, config.model, config.objective)
+    made = jax.eval_shape(plan.optimizer_for(config).init, shapes)
+    moments = [x.shape for x in jax.tree.leaves(made) if x.shape]
+    assert moments == [(4096 - 512, 768)] * 2
