@@ -67,7 +67,10 @@ def run(command: Sequence[str], workdir: Workdir, questions: Questions | None) -
     if workdir.final_report() is not None:
         say(f"{workdir.folder} holds a finished run; it is not trained again")
     else:
-        say("pre-training on the documentation that Python brings")
+        say(
+            "pre-training on the documentation that Python brings: the text is read and"
+        )
+        say("tokenised, and the step compiled, before the first one is taken")
         log = workdir.folder / LOG
         train(command, workdir, name="pre-training", log=log, stop_half_way=True)
     if workdir.record()["facts"] is None:

@@ -187,14 +187,10 @@ def report(workdir: Workdir, questions: Questions | None, done: Sequence[Check])
         _about(workdir),
         f"![losses and CPC accuracy over the steps]({CURVES})",
         "## Run",
-        _run(workdir),
+        _run(workdir, questions),
     ]
     if questions is not None:
-        parts += [
-            *("\n".join(_question_run(questions, name)) for name in RUNS),
-            "The commands of the questions:",
-            _commands(questions),
-        ]
+        parts += ["The commands of the questions:", _commands(questions)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -262,41 +258,26 @@ def _about(workdir: Workdir) -> str:
     )
 
 
-def run_lines(workdir: Workdir) -> list[str]:
-    """The launches of a run, its time and its speed, a line each."""
-    launches = workdir.launches()
-    speeds = [line["tokens_per_s"] for line in workdir.metrics("train")]
-    lines = []
-    for number, launch in enumerate(launches, 1):
-        why = f", stopped: {launch.stopped_by}" if launch.stopped_by else ""
-        lines.append(
-            f"- launch {number}: exit code {launch.exit_code}{why}, saved step "
-            f"{launch.saved_step}, {launch.secs:.0f} s"
-        )
-    return [
-        *lines,
-        f"- wall time: {sum(x.secs for x in launches) / 60:.1f} minutes, reading the "
-        "data and compiling included",
-        f"- speed: {statistics.median(speeds):,.0f} tokens/s (median of the logged "
-        "intervals, padding counted)",
-    ]
-
-
-def _run(workdir: Workdir) -> str:
+def _run(workdir: Workdir, questions: Questions | None) -> str:
     known = workdir.record()["facts"]
     versions = ", ".join(f"{k} {v}" for k, v in known["versions"].items())
-    lines = [
-        f"- hardware: {known['device']}; {known['cpu']}, {known['cores']} cores; "
-        f"{known['system']}",
-        f"- versions: {versions}",
-        "\nPre-training:\n",
-        *run_lines(workdir),
-    ]
-    return "\n".join(lines)
+    runs = {"pre-training": workdir}
+    if questions is not None:
+        runs |= {f"questions, {_SHOWN[x]}": questions.workdir(x) for x in RUNS}
+    head = ("run", "exit codes", "minutes with compiling", "tokens/s, median")
+    return (
+        f"{table(head, [_run_row(*run) for run in runs.items()])}\n\n"
+        f"Hardware: {known['device']}; {known['cpu']}, {known['cores']} cores; "
+        f"{known['system']}. Versions: {versions}."
+    )
 
 
-def _question_run(questions: Questions, name: str) -> list[str]:
-    return [f"Questions, {_SHOWN[name]}:\n", *run_lines(questions.workdir(name))]
+def _run_row(name: str, workdir: Workdir) -> tuple[str, ...]:
+    launches = workdir.launches()
+    codes = ", ".join(f"{x.exit_code} at step {x.saved_step}" for x in launches)
+    minutes = sum(x.secs for x in launches) / 60
+    speed = statistics.median(x["tokens_per_s"] for x in workdir.metrics("train"))
+    return (name, codes, f"{minutes:.1f}", f"{speed:,.0f}")
 
 
 def _commands(questions: Questions) -> str:
@@ -353,7 +334,7 @@ def _draw_curves(panels, runs, path: pathlib.Path, **levels: float) -> None:
         label = name.replace("_", " ")
         every[0].axhline(level, color="grey", linestyle="--", label=label)
     every[0].legend()
-    figure.savefig(path)
+    figure.savefig(path, bbox_inches="tight")
 
 
 def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
@@ -361,7 +342,7 @@ def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    figure, every = _figure(len(RUNS), 13, 7.5)
+    figure, every = _figure(len(RUNS), 12, 7.8)
     colors = ListedColormap(list(_KINDS.values()))
     edges, names = _groups(questions.example("structured")["structure"])
     for ax, name in zip(every, RUNS, strict=True):
@@ -371,14 +352,14 @@ def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
         ax.set_title(f"{_SHOWN[name]}: {np.mean(kinds > 0):.1%} of pairs are seen")
         middles = (edges[1:] + edges[:-1]) / 2
         ax.set_xticks(middles, names, rotation=90)
-        ax.set_yticks(middles, names)
+        ax.set_yticks(middles, names if ax is every[0] else [])
         ax.tick_params(length=0)
         for edge in edges[1:-1]:
             ax.axhline(edge, color="black", linewidth=0.4)
             ax.axvline(edge, color="black", linewidth=0.4)
     patches = [Patch(fc=c, ec="grey", label=kind) for kind, c in _KINDS.items()]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
-    figure.savefig(path)
+    figure.savefig(path, bbox_inches="tight")
 
 
 def _real(structure) -> np.ndarray:

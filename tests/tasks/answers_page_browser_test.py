@@ -149,7 +149,7 @@ TARGET = """
   const node = document.querySelector(':target');
   const box = node.getClientRects()[0];
   return {name: node.id, top: box.top, bottom: box.bottom, height: innerHeight,
-          scrolled: scrollY};
+          scrolled: scrollY, length: document.documentElement.scrollHeight};
 })()
 """
 
@@ -302,7 +302,10 @@ def test_the_answer_in_a_long_article_is_one_click_away(browser, pages, width):
     ]
     browser.click(*browser.evaluate(LINK_AT % number))
     target = browser.evaluate(TARGET)
-    assert target["scrolled"] > 5 * target["height"]
+    # Some windows below the link: of four records of one article, 15 of its 24 parts
+    # into the first one. Its height in pixels is a matter of the fonts.
+    assert 0.12 < target["scrolled"] / target["length"] < 0.18
+    assert target["scrolled"] > 2 * target["height"]
     # Not at the very border: what is around it can be read.
     assert 0.1 < target["top"] / target["height"] < target["bottom"] / 800 < 0.9
 

@@ -9,8 +9,10 @@ import gc
 import gzip
 import importlib.util
 import json
+import tempfile
 import types
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -106,11 +108,14 @@ TFDS_EXAMPLES = {
 
 
 @pytest.fixture(name="sio", scope="module")
-def sio_fixture():
+def sio_fixture(tmp_path_factory):
     """The modules under test, with seqio and TensorFlow."""
     if importlib.util.find_spec("seqio") is None:
         pytest.skip('needs the extra "seqio"')
-    yield _modules()
+    # TFDS and TensorFlow leave folders and files in the temporary folder.
+    temporary = str(tmp_path_factory.mktemp("temporary"))
+    with mock.patch.object(tempfile, "tempdir", temporary):
+        yield _modules()
     # No iterator of TensorFlow is left when the process ends. Once a file: it takes
     # seconds to go through all that jax has compiled.
     gc.collect()
