@@ -12,10 +12,23 @@ A line is a document, as Lee et al. (2017) write them, of which these keys are r
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.coreference_records import Clusters, Record, Span
-from tasks.records import BadRecordError, Fields, Note
+from tasks.fields import (
+    LIST,
+    STRING,
+    WHOLE,
+    Fields,
+    anything,
+    list_of,
+    pair,
+    shown,
+)
+from tasks.records import BadRecordError, Note
+
+_MENTIONS = list_of(list_of(pair(WHOLE, WHOLE)))
 
 
 def parse(value: Any, note: Note) -> Record:
@@ -30,13 +43,13 @@ def parse(value: Any, note: Note) -> Record:
     """
     fields = Fields(value)
     key = fields.text("doc_key")
-    sentences = tuple(tuple(_words(key, s)) for s in fields.get("sentences", list))
-    sentences = tuple(filter(None, sentences))
+    sentences = tuple(filter(None, fields.get("sentences", list_of(list_of(_word)))))
     if not sentences:
         raise BadRecordError("no text", f"{key!r} has no word")
     number = sum(map(len, sentences))
-    given = fields.get("clusters", object) if "clusters" in fields else None
-    clusters = None if given is None else _clusters(key, given, number)
+    clusters = None
+    if fields.get("clusters", anything, None) is not None:
+        clusters = _clusters(key, fields.get("clusters", _MENTIONS), number)
     document, _, part = key.rpartition("_")
     if not (document and part.isascii() and part.isdecimal()):
         document, part = key, "0"
@@ -44,25 +57,21 @@ def parse(value: Any, note: Note) -> Record:
     return Record(document, part, sentences, speakers, clusters, key)
 
 
-def _words(key: str, sentence: Any) -> list[str]:
-    if not isinstance(sentence, list) or not all(
-        isinstance(word, str) and word for word in sentence
-    ):
-        raise BadRecordError(
-            "wrong type", f"{key!r}: sentence {sentence!r:.60}, expected words"
-        )
-    return sentence
+def _word(value: Any, what: str) -> str:
+    if not STRING(value, what):
+        raise BadRecordError("wrong type", f"{what!r} is empty, expected a word")
+    return value
 
 
-def _clusters(key: str, value: Any, number: int) -> Clusters:
-    if not isinstance(value, list) or not all(isinstance(x, list) for x in value):
-        raise BadRecordError(
-            "wrong type", f"{key!r}: clusters {value!r:.60}, expected lists of mentions"
-        )
+def _clusters(key: str, value: Sequence[Sequence[Span]], number: int) -> Clusters:
     cluster_of: dict[Span, int] = {}
     for number_of, mentions in enumerate(value):
-        for mention in mentions:
-            span = _span(key, mention, number)
+        for span in mentions:
+            if not 0 <= span[0] <= span[1] < number:
+                raise BadRecordError(
+                    "wrong mention",
+                    f"{key!r}: {list(span)}, expected [first, last] of {number} words",
+                )
             if cluster_of.setdefault(span, number_of) != number_of:
                 raise BadRecordError(
                     "mention in two clusters",
@@ -75,30 +84,18 @@ def _clusters(key: str, value: Any, number: int) -> Clusters:
     return tuple(map(tuple, by_cluster.values()))
 
 
-def _span(key: str, mention: Any, number: int) -> Span:
-    if isinstance(mention, list) and [type(x) for x in mention] == [int, int]:
-        first, last = mention
-        if 0 <= first <= last < number:
-            return first, last
-    raise BadRecordError(
-        "wrong mention",
-        f"{key!r}: mention {mention!r:.60}, expected [first, last] of {number} words",
-    )
-
-
 def _speakers(
     key: str, fields: Fields, sentences: tuple[tuple[str, ...], ...], note: Note
 ) -> tuple[str | None, ...]:
     """Of each sentence, by its first word."""
     if "speakers" not in fields:
         return (None,) * len(sentences)
-    given = [row for row in fields.get("speakers", list) if row]
-    lengths = [len(row) if isinstance(row, list) else -1 for row in given]
-    if lengths != [len(sentence) for sentence in sentences]:
+    given = [row for row in fields.get("speakers", list_of(LIST)) if row]
+    if [len(row) for row in given] != [len(sentence) for sentence in sentences]:
         raise BadRecordError(
             "wrong speakers", f"{key!r}: speakers, expected a name for each word"
         )
     for row in given:
         if len(set(map(str, row))) > 1:
-            note("two speakers in a sentence", f"{key!r}: {row[1]!r:.40} is left out")
+            note("two speakers in a sentence", f"{key!r}: {shown(row[1])} is left out")
     return tuple(str(row[0]) or None for row in given)

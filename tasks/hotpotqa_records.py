@@ -7,7 +7,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.records import BadRecordError, Fields, Note, Problems, read_records, strings
+from tasks.fields import STRING, WHOLE, Fields, list_of, pair, text
+from tasks.records import BadRecordError, Note, Problems, read_records
+
+_CONTEXT = list_of(pair(STRING, list_of(STRING)))
+_FACTS = list_of(pair(STRING, WHOLE))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,45 +77,20 @@ def parse(value: Any, note: Note) -> Record:
     """
     fields = Fields(value)
     name = fields.text("_id")
-    paragraphs = tuple(
-        _paragraph(x, i) for i, x in enumerate(fields.get("context", list))
-    )
+    paragraphs = tuple(Paragraph(*x) for x in fields.get("context", _CONTEXT))
     if not paragraphs:
         raise BadRecordError("no context", f"{name!r} has no paragraph")
     record = Record(
         id=name,
         question=fields.text("question"),
         paragraphs=paragraphs,
-        answer=fields.text("answer") if "answer" in fields else None,
-        support=_support(fields) if "supporting_facts" in fields else None,
-        type=fields.text("type", may_be_blank=True) if "type" in fields else "",
-        level=fields.text("level", may_be_blank=True) if "level" in fields else "",
+        answer=fields.get("answer", text, None),
+        support=fields.get("supporting_facts", _FACTS, None),
+        type=fields.get("type", STRING, ""),
+        level=fields.get("level", STRING, ""),
     )
     _note_oddities(record, note)
     return record
-
-
-def _paragraph(value: Any, index: int) -> Paragraph:
-    what = f"context[{index}]"
-    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
-        raise BadRecordError(
-            "wrong type", f"{what} is {str(value)[:60]}, expected [title, [sentences]]"
-        )
-    return Paragraph(value[0], strings(value[1], what))
-
-
-def _support(fields: Fields) -> tuple[tuple[str, int], ...]:
-    facts = []
-    for fact in fields.get("supporting_facts", list):
-        match fact:
-            case [str(title), int(index)] if not isinstance(index, bool):
-                facts.append((title, index))
-            case _:
-                raise BadRecordError(
-                    "wrong type",
-                    f"{str(fact)[:60]} in 'supporting_facts', expected [title, index]",
-                )
-    return tuple(facts)
 
 
 def _note_oddities(record: Record, note: Note) -> None:

@@ -22,8 +22,9 @@ from etc_jax.data.input_files import (
     open_input,
     too_large,
 )
+from tasks.fields import STRING, Fields, anything, shown
 from tasks.json_lines import read_lines
-from tasks.records import Fields, Note, Problems, read_records
+from tasks.records import Note, Problems, read_records
 
 LABELS = ("false", "true")
 
@@ -98,16 +99,16 @@ def parse(value: Any, note: Note) -> Record:
     del note
     fields = Fields(value)
     name = fields.text("id")
-    text = clean(fields.get("text", str))
+    text = clean(fields.get("text", STRING))
     if not text:
         raise BadRecordError("empty article", f"{name!r} has no text left")
-    label = fields.get("label", object) if "label" in fields else None
+    label = fields.get("label", anything, None)
     if label is not None and label not in LABELS:
         expected = " or ".join(map(repr, LABELS))
         raise BadRecordError(
-            "unknown label", f"{name!r}: {label!r}, expected {expected}"
+            "unknown label", f"{name!r}: {shown(label)}, expected {expected}"
         )
-    title = fields.get("title", str) if "title" in fields else ""
+    title = fields.get("title", STRING, "")
     return Record(name, title, text, label)
 
 

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from etc_jax.data.input_files import BadRecordError, read_whole
+from tasks.fields import STRING, Fields, anything, shown
 from tasks.json_lines import read_lines
-from tasks.records import Fields, Note, Problems, read_records
+from tasks.records import Note, Problems, read_records
 
 LABELS = ("neg", "pos")
 
@@ -81,7 +82,7 @@ def parse(value: Any, note: Note) -> Record:
     """
     fields = Fields(value)
     name = fields.text("id")
-    text = _LINE_BREAK.sub("\n", fields.get("text", str)).strip()
+    text = _LINE_BREAK.sub("\n", fields.get("text", STRING)).strip()
     if not text:
         raise BadRecordError("empty review", f"{name!r} is blank, expected text")
     label, rating = _label(name, fields), _rating(name, fields)
@@ -91,22 +92,22 @@ def parse(value: Any, note: Note) -> Record:
 
 
 def _label(name: str, fields: Fields) -> str | None:
-    label = fields.get("label", object) if "label" in fields else None
+    label = fields.get("label", anything, None)
     if label is None or label in LABELS:
         return label
     if type(label) is int and label in range(len(LABELS)):
         return LABELS[label]
     raise BadRecordError(
-        "unknown label", f"{name!r}: {label!r}, expected 0 or 'neg', 1 or 'pos'"
+        "unknown label", f"{name!r}: {shown(label)}, expected 0 or 'neg', 1 or 'pos'"
     )
 
 
 def _rating(name: str, fields: Fields) -> int | None:
-    rating = fields.get("rating", object) if "rating" in fields else None
+    rating = fields.get("rating", anything, None)
     if rating is None or (type(rating) is int and 1 <= rating <= 10):
         return rating
     raise BadRecordError(
-        "unknown rating", f"{name!r}: {rating!r}, expected a whole number, 1 to 10"
+        "unknown rating", f"{name!r}: {shown(rating)}, expected a whole number, 1 to 10"
     )
 
 

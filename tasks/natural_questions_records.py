@@ -12,8 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tasks.fields import (
+    FLAG,
+    LIST,
+    STRING,
+    WHOLE,
+    Fields,
+    anything,
+    wrong_type,
+)
 from tasks.json_lines import read_line_records
-from tasks.records import BadRecordError, Fields, Note, Problems
+from tasks.records import BadRecordError, Note, Problems
 
 # (first, one past the last) word, or byte.
 Span = tuple[int, int]
@@ -119,7 +128,7 @@ def parse(value: Any, note: Note) -> Record:
     record = Record(
         id=name,
         question=fields.text("question_text"),
-        title=fields.get("document_title", str) if "document_title" in fields else "",
+        title=fields.get("document_title", STRING, ""),
         words=words,
         is_html=is_html,
         candidates=candidates,
@@ -133,10 +142,10 @@ def parse(value: Any, note: Note) -> Record:
 
 def _identity(fields: Fields) -> str:
     """The id as text: numbers in original files, either in simplified ones."""
-    value = fields.get("example_id", object)
+    value = fields.get("example_id", anything)
     if type(value) is int or (isinstance(value, str) and value.strip()):
         return str(value)
-    raise BadRecordError("wrong type", f"'example_id' is {value!r}, expected a number")
+    raise wrong_type(value, "example_id", "a number")
 
 
 def _words(
@@ -146,11 +155,11 @@ def _words(
     if "document_tokens" not in fields:
         if "document_text" not in fields:
             # The error that names the fields there are.
-            fields.get("document_tokens", list)
+            fields.get("document_tokens", LIST)
         # Not `split()`: a token may be empty or hold other white space.
         words = tuple(fields.text("document_text").split(" "))
         return words, tuple(_TAG.fullmatch(w) is not None for w in words), None
-    tokens = fields.get("document_tokens", list)
+    tokens = fields.get("document_tokens", LIST)
     try:
         words = tuple(t["token"] for t in tokens)
         is_html = tuple(t["html_token"] for t in tokens)
@@ -174,15 +183,13 @@ def _words(
 
 def _candidates(fields: Fields, most: int) -> tuple[tuple[Span, ...], tuple[bool, ...]]:
     spans, top_level = [], []
-    for number, value in enumerate(fields.get("long_answer_candidates", list)):
+    for number, value in enumerate(fields.get("long_answer_candidates", LIST)):
         what = f"long_answer_candidates[{number}]"
         span = _span(value, what, most)
-        if span is None or type(value.get("top_level")) is not bool:
-            raise BadRecordError(
-                "wrong type", f"{what} is {str(value)[:60]}, expected a span, top_level"
-            )
+        if span is None:
+            raise BadRecordError("wrong type", f"{what} is of -1, expected a span")
         spans.append(span)
-        top_level.append(value["top_level"])
+        top_level.append(Fields(value, what).get("top_level", FLAG))
     return tuple(spans), tuple(top_level)
 
 
@@ -190,33 +197,25 @@ def _annotations(fields: Fields, most: int) -> tuple[Annotation, ...] | None:
     if "annotations" not in fields:
         return None
     found = []
-    for number, value in enumerate(fields.get("annotations", list)):
-        what, inner = f"annotations[{number}]", Fields(value)
-        listed = inner.get("short_answers", list)
+    for number, value in enumerate(fields.get("annotations", LIST)):
+        what = f"annotations[{number}]"
+        inner = Fields(value, what)
+        listed = inner.get("short_answers", LIST)
         short = [_span(x, f"{what}.short_answers", most) for x in listed]
-        yes_no = inner.get("yes_no_answer", str).lower()
+        yes_no = inner.get("yes_no_answer", STRING).lower()
         if yes_no not in YES_NO:
             raise BadRecordError(
                 "wrong value", f"{what} has yes_no_answer {yes_no!r}, expected {YES_NO}"
             )
-        long = _span(inner.get("long_answer", dict), f"{what}.long_answer", most)
+        long = _span(inner.get("long_answer", anything), f"{what}.long_answer", most)
         found.append(Annotation(long, tuple(filter(None, short)), yes_no))
     return tuple(found) or None
 
 
 def _span(value: Any, what: str, most: int) -> Span | None:
     """A span of words; None for one of -1."""
-    try:
-        start, end = value["start_token"], value["end_token"]
-    except (KeyError, TypeError) as e:
-        raise BadRecordError(
-            "wrong type",
-            f"{what} is {str(value)[:60]}, expected start_token, end_token",
-        ) from e
-    if type(start) is not int or type(end) is not int:
-        raise BadRecordError(
-            "wrong type", f"{what} is {str(value)[:60]}, expected whole numbers"
-        )
+    fields = Fields(value, what)
+    start, end = (fields.get(key, WHOLE) for key in ("start_token", "end_token"))
     if (start, end) == (-1, -1):
         return None
     if not 0 <= start < end <= most:

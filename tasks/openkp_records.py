@@ -15,15 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.json_lines import read_line_records
-from tasks.records import (
-    BadRecordError,
+from tasks.fields import (
+    STRING,
     Fields,
-    Note,
-    PassedOverError,
-    Problems,
-    strings,
+    list_of,
+    number,
+    objects,
+    whole,
 )
+from tasks.json_lines import read_line_records
+from tasks.records import BadRecordError, Note, PassedOverError, Problems
+
+_WORD = whole(0, 2**31 - 1)
+_KEYPHRASES = list_of(list_of(STRING))
+_NUMBERS = list_of(number)
 
 # The official pipeline keeps so many keyphrases of a page, and fails at longer urls.
 MAX_KEYPHRASES = 3
@@ -171,28 +176,25 @@ def _nodes(vdom: str, url: str) -> list[Fields]:
         values = json.loads(vdom)
     except (ValueError, RecursionError) as e:
         raise BadRecordError("broken VDOM", f"{url!r}: VDOM is no JSON: {e}") from e
-    if not isinstance(values, list):
-        name = type(values).__name__
-        raise BadRecordError("wrong type", f"{url!r}: VDOM is a {name}, not a list")
     try:
-        return [Fields(value) for value in values]
+        return objects(values, "VDOM")
     except BadRecordError as e:
-        raise e.at(f"{url!r}, VDOM") from e
+        raise e.at(repr(url)) from e
 
 
 def _elements(nodes: Sequence[Fields], text: str, url: str) -> np.ndarray:
     """The words of each element, which have to be those of the text, in order."""
     words, elements, last = text.split(" "), [], 0
-    for number, node in enumerate(nodes):
+    for i, node in enumerate(nodes):
         try:
-            start, end = (_whole(node, key) for key in ("start_idx", "end_idx"))
-            own = node.text("text", may_be_blank=True)
+            start, end = (node.get(key, _WORD) for key in ("start_idx", "end_idx"))
+            own = node.get("text", STRING)
         except BadRecordError as e:
-            raise e.at(f"{url!r}, element {number}") from e
+            raise e.at(repr(url)) from e
         if start != last or " ".join(words[start:end]) != own or end < start:
             raise BadRecordError(
                 "VDOM does not tile the text",
-                f"{url!r}: element {number} is {own[:40]!r} at words {start} to {end}; "
+                f"{url!r}: element {i} is {own[:40]!r} at words {start} to {end}; "
                 f"expected what stands there, from word {last} on",
             )
         elements.append((start, end))
@@ -205,43 +207,36 @@ def _elements(nodes: Sequence[Fields], text: str, url: str) -> np.ndarray:
     return np.array(elements, np.int32)
 
 
-def _whole(node: Fields, key: str) -> int:
-    value = node.get(key, object)
-    # A bool is an int to isinstance.
-    if type(value) is not int:
-        raise BadRecordError(
-            "wrong type", f"{key!r} is {value!r}, expected a whole number"
-        )
-    return value
-
-
 def _features(nodes: Sequence[Fields], url: str) -> np.ndarray:
     """float32 `[k, 20]`."""
-    rows = []
-    for number, node in enumerate(nodes):
-        row = node.get("feature", list) if "feature" in node else None
-        if row is None or len(row) != 20 or not {type(x) for x in row} <= {int, float}:
-            raise BadRecordError(
-                "wrong features",
-                f"{url!r}: element {number} has {str(row)[:60]}, expected 20 numbers",
-            )
-        rows.append(row)
+    rows = [_feature(node, url) for node in nodes]
     features = np.array(rows, np.float64)
-    flags = features[:, _FLAGS]
-    wrong = ~np.isfinite(features).all(-1) | ~np.isin(flags, (0, 1)).all(-1)
+    wrong = ~np.isin(features[:, _FLAGS], (0, 1)).all(-1)
     if wrong.any():
-        number = int(np.argmax(wrong))
+        i = int(np.argmax(wrong))
         raise BadRecordError(
             "wrong features",
-            f"{url!r}: element {number} has {rows[number]}; expected finite numbers, "
-            f"and 0 or 1 in columns {list(_FLAGS)}",
+            f"{url!r}: element {i} has {rows[i]}; expected 0 or 1 in columns "
+            f"{list(_FLAGS)}",
         )
     return features.astype(np.float32)
 
 
+def _feature(node: Fields, url: str) -> tuple[float, ...]:
+    try:
+        row = node.get("feature", _NUMBERS)
+    except BadRecordError as e:
+        raise BadRecordError("wrong features", f"{url!r}: {e.message}") from e
+    if len(row) != 2 * len(FEATURES):
+        raise BadRecordError(
+            "wrong features",
+            f"{url!r}: an element has {len(row)} numbers, expected {2 * len(FEATURES)}",
+        )
+    return row
+
+
 def _keyphrases(fields: Fields, url: str) -> tuple[tuple[str, ...], ...]:
-    values = fields.get("KeyPhrases", list)
-    phrases = tuple(strings(value, "KeyPhrases") for value in values)
+    phrases = fields.get("KeyPhrases", _KEYPHRASES)
     if not any(any(phrase[:1]) for phrase in phrases):
         raise BadRecordError("empty field", f"{url!r}: 'KeyPhrases' has no phrase")
     return phrases

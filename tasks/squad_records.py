@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tasks.fields import LIST, STRING, WHOLE, Fields, objects
 from tasks.json_objects import read_members
-from tasks.records import BadRecordError, Fields, Note, Problems, read_records
+from tasks.records import BadRecordError, Note, Problems, read_records
 
 
 class Answer(NamedTuple):
@@ -74,7 +75,7 @@ def parse(value: Any, note: Note) -> Record:
     name, context = fields.text("id"), fields.text("context")
     return Record(
         id=name,
-        title=fields.get("title", str) if "title" in fields else "",
+        title=fields.get("title", STRING, ""),
         question=fields.text("question"),
         context=context,
         answers=_answers(name, fields, context, note),
@@ -86,7 +87,7 @@ def _answers(
 ) -> tuple[Answer, ...] | None:
     if "answers" not in fields:
         return None
-    listed = [Fields(value) for value in fields.get("answers", list)]
+    listed = fields.get("answers", objects)
     if not listed:
         raise BadRecordError(
             "no answer", f"{name!r} has none, as only questions of SQuAD 2.0 may"
@@ -95,11 +96,7 @@ def _answers(
 
 
 def _answer(name: str, fields: Fields, context: str, note: Note) -> Answer:
-    text, start = fields.text("text"), fields.get("answer_start", object)
-    if type(start) is not int:
-        raise BadRecordError(
-            "wrong type", f"{name!r}: 'answer_start' is {start!r}, expected a number"
-        )
+    text, start = fields.text("text"), fields.get("answer_start", WHOLE)
     if start >= 0 and context.startswith(text, start):
         return Answer(text, start)
     there = context[max(start, 0) : max(start, 0) + len(text)]
@@ -135,8 +132,8 @@ def _of_article(article: Any, where: str) -> Iterator[Any]:
     """Each question with title and context, or what is wrong in its place."""
     try:
         fields = Fields(article)
-        own = {"title": fields.get("title", str)} if "title" in fields else {}
-        paragraphs = fields.get("paragraphs", list)
+        own = {"title": fields.get("title", STRING, "")}
+        paragraphs = fields.get("paragraphs", LIST)
     except BadRecordError as e:
         yield e.at(where)
         return
@@ -144,7 +141,7 @@ def _of_article(article: Any, where: str) -> Iterator[Any]:
         try:
             paragraph = Fields(value)
             own["context"] = paragraph.text("context")
-            asked = paragraph.get("qas", list)
+            asked = paragraph.get("qas", LIST)
         except BadRecordError as e:
             yield e.at(f"{where}, paragraph {number}")
             continue

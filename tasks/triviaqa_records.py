@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.scoring import triviaqa as scoring
+from tasks.fields import FLAG, OBJECT, STRING, Fields, anything, objects
 from tasks.json_objects import read_members
 from tasks.records import (
-    Fields,
     Note,
     PassedOverError,
     Problems,
@@ -103,7 +103,7 @@ def parse(value: Any, note: Note) -> Record:
 
 
 def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
-    listed = [Fields(value) for value in fields.get("Documents", list)]
+    listed = fields.get("Documents", objects)
     if not listed:
         raise BadRecordError("no document", f"{name!r} has none")
     found: dict[str, Document] = {}
@@ -125,10 +125,10 @@ def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
 
 def _text_of(document: Fields) -> str | BadRecordError:
     """The text of a document, or why there is none."""
-    text = document.get("Text", object)
+    text = document.get("Text", anything)
     if isinstance(text, BadRecordError):
         return text
-    if not document.get("Text", str).strip():
+    if not document.get("Text", STRING).strip():
         file = document.text("Filename")
         return BadRecordError("empty document", f"{file!r} is blank")
     return text
@@ -138,7 +138,7 @@ def _aliases(name: str, fields: Fields) -> tuple[str, ...] | None:
     if "Answer" not in fields:
         return None
     try:
-        return tuple(scoring.answer_names(fields.get("Answer", dict), repr(name)))
+        return tuple(scoring.answer_names(fields.get("Answer", OBJECT), repr(name)))
     except BadRecordError:
         raise
     except ValueError as e:
@@ -166,7 +166,7 @@ def _values(
     questions = (value for name, value in read_members(path) if name == "Data")
     for number, question in enumerate(questions, start=1):
         try:
-            if verified and not Fields(question).get(scoring.VERIFIED_QUESTION, bool):
+            if verified and not Fields(question).get(scoring.VERIFIED_QUESTION, FLAG):
                 raise _not_verified(Fields(question).text("QuestionId"))
             for value in split(question, folder):
                 yield number, value
@@ -201,7 +201,7 @@ def _head(path: str | os.PathLike) -> tuple[str, bool]:
             "unknown domain",
             f"{name}: 'Domain' is {track!r}, expected {WIKIPEDIA!r} or {WEB!r}",
         )
-    verified = Fields({"VerifiedEval": False, **found}).get("VerifiedEval", bool)
+    verified = Fields(found).get("VerifiedEval", FLAG, False)
     return track, verified
 
 
@@ -226,7 +226,7 @@ def _pairs(question: Any, folder: pathlib.Path, verified: bool) -> Iterator[Any]
     seen = set()
     for kind, file, page in pages:
         pair = f"{name}--{file}"
-        if verified and not page.get(scoring.VERIFIED_DOCUMENT, bool):
+        if verified and not page.get(scoring.VERIFIED_DOCUMENT, FLAG):
             yield _not_verified(pair)
         elif file in seen:
             # The official measure knows the pair by its name too, and so only once.
@@ -241,10 +241,9 @@ def _pages(question: Any) -> list[tuple[str, str, Fields]]:
     """(folder, name, value) of a question's documents, in the order of the measure."""
     fields = Fields(question)
     pages = [
-        (folder, Fields(page))
+        (folder, page)
         for field, folder in _FOLDERS.items()
-        if field in fields
-        for page in fields.get(field, list)
+        for page in fields.get(field, objects, [])
     ]
     return [(folder, page.text("Filename"), page) for folder, page in pages]
 

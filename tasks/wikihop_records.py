@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.records import BadRecordError, Fields, Note, Problems, read_records
+from tasks.fields import STRING, Fields, list_of, text
+from tasks.records import BadRecordError, Note, Problems, read_records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +61,10 @@ def parse(value: Any, note: Note) -> Record:
     """
     fields = Fields(value)
     name = fields.text("id")
-    candidates = fields.texts("candidates")
+    candidates = fields.get("candidates", list_of(STRING, least=1))
     if blank := [i for i, c in enumerate(candidates) if not c.strip()]:
         raise BadRecordError("empty candidate", f"{name!r}, candidates {blank}")
-    documents = fields.texts("supports")
+    documents = fields.get("supports", list_of(STRING, least=1))
     blank = [i for i, d in enumerate(documents) if not d.strip()]
     if len(blank) == len(documents):
         raise BadRecordError("no document", f"{name!r} has {len(blank)} blank ones")
@@ -71,7 +72,7 @@ def parse(value: Any, note: Note) -> Record:
         note("empty document", f"{name!r}, documents {blank}")
     if len({normal(c) for c in candidates}) < len(candidates):
         note("candidate twice", f"{name!r}")
-    answer = fields.text("answer") if "answer" in fields else None
+    answer = fields.get("answer", text, None)
     return Record(
         id=name,
         query=fields.text("query"),

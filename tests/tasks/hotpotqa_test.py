@@ -73,15 +73,21 @@ def test_a_test_file_has_no_answers(tmp_path):
     "changes, kind, message",
     [
         ({"context": []}, "no context", "'a1'"),
-        ({"context": [["T", "text"]]}, "wrong type", "expected a list of strings"),
-        ({"context": [["T", ["a", 3]]]}, "wrong type", "int '3' in 'context[0]'"),
-        ({"context": [["T"]]}, "wrong type", "expected [title, [sentences]]"),
+        (
+            {"context": [["T", "text"]]},
+            "wrong type",
+            "'context[0][1]' is str 'text', expected a",
+        ),
+        ({"context": [["T", ["a", 3]]]}, "wrong type", "'context[0][1][1]' is int '3'"),
+        ({"context": [["T", None]]}, "wrong type", "'context[0][1]' is NoneType"),
+        ({"supporting_facts": [["T", 10**400]]}, "wrong type", "int '1000"),
+        ({"context": [["T"]]}, "wrong type", "expected a list of two"),
         ({"context": {"T": ["a"]}}, "wrong type", "'context' is dict"),
         ({"question": "  "}, "empty field", "'question' is blank"),
         ({"answer": ""}, "empty field", "'answer' is blank"),
         ({"_id": 7}, "wrong type", "'_id' is int '7'"),
-        ({"supporting_facts": [["T", "0"]]}, "wrong type", "expected [title, index]"),
-        ({"supporting_facts": [["T", True]]}, "wrong type", "expected [title, index]"),
+        ({"supporting_facts": [["T", "0"]]}, "wrong type", "expected a whole number"),
+        ({"supporting_facts": [["T", True]]}, "wrong type", "[1]' is bool 'True'"),
     ],
 )
 def test_a_bad_record_is_named(tmp_path, changes, kind, message):

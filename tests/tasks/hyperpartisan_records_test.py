@@ -295,7 +295,7 @@ def test_lines_are_read_and_cleaned_too(tmp_path):
         hp.Record("2", "", "x", None),
     ]
     [told] = problems.messages["unknown label"]
-    assert "record 3: '3': True, expected 'false' or 'true'" in told
+    assert "record 3: '3': bool 'True', expected 'false' or 'true'" in told
 
 
 # --- real files -----------------------------------------------------------------------

@@ -7,8 +7,9 @@ import pytest
 from natural_questions_samples import write_lines
 
 from tasks import json_lines
+from tasks.fields import Fields
 from tasks.json_lines import read_line_records, read_lines
-from tasks.records import BadRecordError, Fields, Problems
+from tasks.records import BadRecordError, Problems
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,8 +99,8 @@ BAD = [
     (without(original(), "question_text"), "missing field", "no 'question_text'"),
     (without(original(), "document_tokens"), "missing field", "no 'document_tokens'"),
     (without(original(), "example_id"), "missing field", "no 'example_id'"),
-    ({**original(), "example_id": True}, "wrong type", "'example_id' is True"),
-    ({**original(), "example_id": 1.5}, "wrong type", "'example_id' is 1.5"),
+    ({**original(), "example_id": True}, "wrong type", "'example_id' is bool 'True'"),
+    ({**original(), "example_id": 1.5}, "wrong type", "'example_id' is float '1.5'"),
     ({**original(), "question_text": " "}, "empty field", "'question_text' is blank"),
     ({**original(), "document_tokens": "a b"}, "wrong type", "expected a list"),
     (changed("document_tokens", 1, to="x"), "wrong type", "in 'document_tokens'"),
@@ -136,12 +136,12 @@ BAD = [
     (
         changed("annotations", 0, "short_answers", 0, "end_token", to=None),
         "wrong type",
-        "expected whole numbers",
+        "expected a whole number",
     ),
     (
         changed("annotations", 0, "short_answers", to=[{}]),
-        "wrong type",
-        "expected start_token, end_token",
+        "missing field",
+        "no 'annotations[0].short_answers.start_token'",
     ),
     (
         changed("annotations", 0, "yes_no_answer", to="MAYBE"),

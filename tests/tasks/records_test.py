@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etc_jax.data import input_files
-from tasks.records import BadRecordError, Fields, Problems, read_array, read_records
+from tasks.fields import LIST, STRING, Fields
+from tasks.records import BadRecordError, Problems, read_array, read_records
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -25,9 +26,9 @@ class Thing:
 
 def parse(value, note):
     fields = Fields(value)
-    if fields.get("id", str) == "odd":
+    if fields.get("id", STRING) == "odd":
         note("odd thing", "its id")
-    return Thing(fields.text("id"), len(fields.get("size", list)))
+    return Thing(fields.text("id"), len(fields.get("size", LIST)))
 
 
 def written(tmp_path, text: str):

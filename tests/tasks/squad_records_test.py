@@ -80,11 +80,11 @@ def test_a_test_file_has_no_answers(tmp_path):
         (asked(id="q2", question=None), "missing field", "no 'question'"),
         (asked(id="q2", answers=[]), "no answer", "questions of SQuAD 2.0"),
         (asked(id="q2", answers=["Ann"]), "wrong type", "expected an object"),
-        (asked(id="q2", answers=[{"text": "x"}]), "missing field", "'answer_start'"),
+        (asked(id="q2", answers=[{"text": "x"}]), "missing field", "answer_start'"),
         (
             asked(id="q2", answers=[{"text": "x", "answer_start": "3"}]),
             "wrong type",
-            "'answer_start' is '3', expected a number",
+            "answer_start' is str '3', expected a whole number",
         ),
         ("who?", "wrong type", "str 'who?', expected an object"),
         (asked(), "id twice", "'q1', first in"),

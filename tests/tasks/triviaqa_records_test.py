@@ -151,7 +151,7 @@ def test_a_document_that_is_listed_twice_is_read_once(tmp_path, domain):
         ({"EntityPages": None}, "no document", "'tc_2' has none"),
         ({"EntityPages": {}}, "wrong type", "'EntityPages' is dict '{}'"),
         ({"EntityPages": ["x"]}, "wrong type", "str 'x', expected an object"),
-        ({"EntityPages": [{}]}, "missing field", "no 'Filename'"),
+        ({"EntityPages": [{}]}, "missing field", "no 'EntityPages[0].Filename'"),
         ({"EntityPages": [{"Filename": "x"}]}, "missing evidence", "wikipedia/x;"),
         ({"EntityPages": [{"Filename": "../x"}]}, "wrong file name", "'../x' is not"),
         ({"EntityPages": [{"Filename": "/x"}]}, "wrong file name", "'/x' is not"),

@@ -66,7 +66,11 @@ def test_answers_are_compared_stripped_and_in_lower_case():
         ({"candidates": "norland"}, "wrong type", "expected a list"),
         ({"supports": []}, "empty field", "'supports' is an empty list"),
         ({"supports": [" ", ""]}, "no document", "has 2 blank ones"),
-        ({"supports": [3]}, "wrong type", "int '3' in 'supports'"),
+        (
+            {"supports": [3]},
+            "wrong type",
+            "'supports[0]' is int '3', expected a string",
+        ),
         ({"query": ""}, "empty field", "'query' is blank"),
     ],
 )
