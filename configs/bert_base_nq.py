@@ -12,7 +12,8 @@
     python -m etc_jax.train --config=configs/bert_base_nq.py:windows=NUMBER \
         --workdir=runs/nq_bert --config.checkpoint.init_from=models/bert_base \
         --config.data.paths="('caches/nq_bert_train',)" \
-        --config.data.held_back_paths="('caches/nq_bert_dev',)"
+        --config.data.held_back_paths="('caches/nq_bert_dev',)" \
+        --config.data.held_back_files="('nq-dev-00.jsonl.gz',)"
     python -m etc_jax.evaluate --model=runs/nq_bert --out=runs/nq_bert/dev \
         nq-dev-*.jsonl.gz
 
@@ -62,6 +63,7 @@ def get_config(arg: str = ""):
     )
     config = setting.config(model, long_length=LENGTH, global_length=1)
     config.data.input_options = ("flat=true",)
+    config.checkpoint.update(best_metric="official_average-f1", best_is="highest")
     if "from_scratch" in chosen:
         config.checkpoint.init_from_only = ()
     return config

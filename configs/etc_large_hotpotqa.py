@@ -44,6 +44,7 @@ def get_config(arg: str = ""):
     vocab_size = 30522 if "bert_vocab" in chosen else 50265
     model = recipes.etc_large(chosen, vocab_size=vocab_size)
     config = SETTING.config(model, long_length=4096, global_length=256)
+    config.checkpoint.update(best_metric="official_joint_f1", best_is="highest")
     config.data.flat = "flat" in chosen
     if "from_scratch" in chosen:
         config.checkpoint.init_from_only = ()

@@ -8,7 +8,8 @@
     python -m etc_jax.train --config=configs/longformer_coreference.py \
         --workdir=runs/coref --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/coref_train',)" \
-        --config.data.held_back_paths="('caches/coref_dev',)"
+        --config.data.held_back_paths="('caches/coref_dev',)" \
+        --config.data.held_back_files="('development.english.v4_gold_conll',)"
     python -m etc_jax.evaluate --model=runs/coref --out=runs/coref/dev \
         development.english.v4_gold_conll
 
@@ -56,7 +57,7 @@ def get_config(arg: str = ""):
         chosen,
         global_length=1,
         short_global_length=1,
-        best_metric="antecedent_accuracy",
+        best_metric="antecedent_accuracy" if "short" in chosen else "official_conll_f1",
         short_steps=400,
     )
     config.optimizer.clip_norm = 1.0

@@ -5,13 +5,14 @@
     for file in train_v1.1 dev_distractor_v1; do
       python -m tasks.prepare --task=hotpotqa_longformer \
           --tokenizer=models/longformer_hotpotqa \
-          --out=caches/hotpotqa_longformer_$file hotpot_$file.json
+          --out=caches/hotpotqa_lf_$file hotpot_$file.json
     done
     python -m etc_jax.train --config=configs/longformer_hotpotqa.py \
         --workdir=runs/longformer_hotpotqa \
         --config.checkpoint.init_from=models/longformer_hotpotqa \
-        --config.data.paths="('caches/hotpotqa_longformer_train_v1.1',)" \
-        --config.data.held_back_paths="('caches/hotpotqa_longformer_dev_distractor_v1',)"
+        --config.data.paths="('caches/hotpotqa_lf_train_v1.1',)" \
+        --config.data.held_back_paths="('caches/hotpotqa_lf_dev_distractor_v1',)" \
+        --config.data.held_back_files="('hotpot_dev_distractor_v1.json',)"
     python -m etc_jax.evaluate --model=runs/longformer_hotpotqa \
         --out=runs/longformer_hotpotqa/dev hotpot_dev_distractor_v1.json
 
@@ -56,12 +57,13 @@ SETTING = recipes.Finetuning(
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
+    chosen = config_lib.variants(arg, ("large", "short"), flags=("from_scratch",))
     return recipes.longformer(
         SETTING,
-        config_lib.variants(arg, ("large", "short"), flags=("from_scratch",)),
+        chosen,
         global_length=256,
         short_global_length=128,
-        best_metric="loss",
+        best_metric="loss" if "short" in chosen else "official_joint_f1",
         short_steps=2000,
         added_tokens=5,
     )

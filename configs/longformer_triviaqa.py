@@ -8,7 +8,8 @@
     python -m etc_jax.train --config=configs/longformer_triviaqa.py \
         --workdir=runs/triviaqa --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/triviaqa_train',)" \
-        --config.data.held_back_paths="('caches/triviaqa_dev',)"
+        --config.data.held_back_paths="('caches/triviaqa_dev',)" \
+        --config.data.held_back_files="('triviaqa-rc/qa/wikipedia-dev.json',)"
     python -m etc_jax.evaluate --model=runs/triviaqa --out=runs/triviaqa/dev \
         triviaqa-rc/qa/wikipedia-dev.json
 
@@ -53,7 +54,7 @@ def get_config(arg: str = ""):
         chosen,
         global_length=128,
         short_global_length=32,
-        best_metric="span_accuracy",
+        best_metric="span_accuracy" if "short" in chosen else "official_f1",
         short_steps=1000,
         short_model=SHORT,
     )

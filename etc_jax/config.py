@@ -81,6 +81,7 @@ _RUNTIME_FIELDS = (
     "checkpoint.best_metric",
     "checkpoint.best_is",
     "optimizer.shard_state",
+    "data.held_back_files",
     "data.cache_dir",
     "data.export_workers",
     "data.read_workers",

@@ -5,7 +5,7 @@ import importlib
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least, between, suggestion
@@ -13,12 +13,24 @@ from etc_jax.config_fields import Problem, at_least, between, suggestion
 # The modules that register each kind of name; imported when a name is not known yet.
 _PROVIDERS = {
     "causal_lm_model": "etc_jax.models",
+    "held_back_score": "etc_jax.prediction.held_back",
     "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",
     "objective": "etc_jax.objectives",
     "optimizer": "etc_jax.training.optimizer",
     "schedule": "etc_jax.training.schedule",
 }
+
+
+def provided(kind: str, name: str) -> Any:
+    """What is registered under a name, whose module is imported if it was not yet.
+
+    Raises:
+      KeyError: naming what exists, if there is no such name.
+    """
+    if name not in registry.names(kind):
+        importlib.import_module(_PROVIDERS[kind])
+    return registry.lookup(kind, name)
 
 
 def registered(kind: str, name: str) -> Iterator[Problem]:
@@ -149,6 +161,9 @@ class DataConfig:
       paths: of files, globs such as "books/*.jsonl.gz"; of caches, their folders.
       held_back_paths: files or caches for evaluation alone; without them a share of
         the documents is held back.
+      held_back_files: for source "windows": official files of development data. With
+        them each evaluation also answers all of their records and gives the official
+        figures, as "official_joint_f1"; `checkpoint.best_metric` can be one of them.
       weights: how often each cache of `paths` is drawn from, for source "cache"; ():
         by their tokens.
       flat: for source "windows": without structure above sentences, the ablation of
@@ -194,6 +209,7 @@ class DataConfig:
     ] = "builtin"
     paths: tuple[str, ...] = ()
     held_back_paths: tuple[str, ...] = ()
+    held_back_files: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
     flat: bool = False
     official_quirks: bool = False
@@ -264,7 +280,7 @@ class DataConfig:
             yield "held_back_paths", "is given, but source 'bytes' is split by position"
         if self.scored_length is not None and self.source != "bytes":
             yield "scored_length", f"is given, but source is {self.source!r}, not bytes"
-        for field in ("flat", "official_quirks", "input_options"):
+        for field in ("flat", "official_quirks", "input_options", "held_back_files"):
             value = getattr(self, field)
             if value and self.source != "windows":
                 yield field, f"is {value}, but source {self.source!r} does not use it"

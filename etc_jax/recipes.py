@@ -219,16 +219,13 @@ def etc_nq(
     """
     length = next((x for x in ETC_GLOBAL_LENGTHS if x in chosen), "4096")
     blocks = "fixed_blocks" in chosen
-    return _with_blocks(
-        setting.config(
-            model,
-            long_length=int(length),
-            global_length=_blocks(int(length))
-            if blocks
-            else ETC_GLOBAL_LENGTHS[length],
-        ),
-        chosen,
+    config = setting.config(
+        model,
+        long_length=int(length),
+        global_length=_blocks(int(length)) if blocks else ETC_GLOBAL_LENGTHS[length],
     )
+    config.checkpoint.update(best_metric="official_average-f1", best_is="highest")
+    return _with_blocks(config, chosen)
 
 
 def etc_openkp(
@@ -248,7 +245,7 @@ def etc_openkp(
         long_length=length,
         global_length=_blocks(length) if blocks else 512,
     )
-    config.checkpoint.update(best_metric="accuracy", best_is="highest")
+    config.checkpoint.update(best_metric="official_F1@3", best_is="highest")
     config.objective.visual_features = not blocks and "no_visual" not in chosen
     return _with_blocks(config, chosen)
 

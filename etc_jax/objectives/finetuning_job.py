@@ -7,7 +7,7 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import TASKS
+from etc_jax.config_sections import TASKS, provided
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.objectives import finetuning, run_tokenizer
@@ -41,6 +41,9 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     run_tokenizer.save(tokenizer, folder)
     reader = _reader(config, train, evaluation=False)
     evaluation = _reader(config, held_back, evaluation=True)
+    score = None
+    if config.data.held_back_files:
+        score = provided("held_back_score", "official")(config, tokenizer)
     paths = [*config.data.paths, *config.data.held_back_paths]
     caches = zip(paths, [*train, *held_back], strict=True)
 
@@ -52,6 +55,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, task),
         steps_per_epoch=reader.num_examples / config.train.batch_size,
+        held_back_score=score,
         inputs={
             "tokenizer": tokenizer.fingerprint(),
             **{f"window cache {path}": cache.digest for path, cache in caches},

@@ -10,10 +10,12 @@ import jax
 import numpy as np
 
 from etc_jax import registry, structure
+from etc_jax.config import Config
 from etc_jax.objectives import finetuning
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import (
     MeshConfig,
+    local_rows,
     make_mesh,
     nearest_multiples,
     replicated,
@@ -78,8 +80,8 @@ def _compiled(task: finetuning.Finetuning) -> Callable[[Any, Any], Any]:
     return jax.jit(task.outputs)
 
 
-class Runner:
-    """The model's outputs for batches of one size, over all local devices.
+class BatchRunner:
+    """A model's outputs for batches of one size, over the devices of a mesh.
 
     Rows do not know of each other, so that batches may be cut anyhow.
 
@@ -87,27 +89,29 @@ class Runner:
       batch_size: windows of a batch, at most.
     """
 
-    def __init__(self, model: TrainedModel, batch_size: int):
-        """Puts a copy of the parameters on each device.
+    def __init__(
+        self,
+        config: Config,
+        task: finetuning.Finetuning,
+        params: Any,
+        mesh: jax.sharding.Mesh,
+        batch_size: int,
+        outputs: Callable[[Any, Any], Any],
+    ):
+        """See the class.
 
         Args:
-          model: that `check` has passed.
-          batch_size: a multiple of the number of devices.
-
-        Raises:
-          UserError: if it is none.
+          config: of the run that the model is of.
+          task: of that config.
+          params: on the mesh.
+          mesh: of all processes that work together.
+          batch_size: a multiple of what the mesh splits rows into.
+          outputs: `task.outputs`, compiled, whose results this process can fetch.
         """
-        devices = jax.local_devices()
-        if batch_size < 1 or batch_size % len(devices):
-            raise UserError(
-                f"--batch_size is {batch_size}; expected a multiple of the "
-                f"{len(devices)} devices: {nearest_multiples(batch_size, len(devices))}"
-            )
         self.batch_size = batch_size
-        self._mesh = make_mesh(MeshConfig(), devices)
-        self._config, self._task = model.config, _finetuning(model)
-        self._params = jax.device_put(model.params, replicated(self._mesh))
-        self._outputs = _compiled(self._task)
+        self._config, self._task, self._mesh = config, task, mesh
+        self._params, self._outputs = params, outputs
+        self._rows = local_rows(batch_size, mesh)
         self._is_checked = False
 
     def start(self, inputs: dict[str, Any]) -> Pending:
@@ -126,9 +130,9 @@ class Runner:
             inputs = {**inputs, "structure": flat}
         if not self._is_checked:
             self._check(inputs)
-        padded = jax.tree.map(self._padded, inputs)
+        mine = jax.tree.map(lambda rows: self._padded(rows)[self._rows], inputs)
         with on_mesh(self._mesh):
-            batch = to_global(padded, self._mesh, self.batch_size)
+            batch = to_global(mine, self._mesh, self.batch_size)
             return Pending(self._outputs(self._params, batch), count)
 
     def _padded(self, rows: np.ndarray) -> np.ndarray:
@@ -144,6 +148,30 @@ class Runner:
         """The outputs as numpy arrays, without padding; waits for them."""
         got = jax.device_get(pending.outputs)
         return jax.tree.map(lambda x: x[: pending.count], got)
+
+
+class Runner(BatchRunner):
+    """The same of a trained model, over all local devices."""
+
+    def __init__(self, model: TrainedModel, batch_size: int):
+        """Puts a copy of the parameters on each device.
+
+        Args:
+          model: that `check` has passed.
+          batch_size: a multiple of the number of devices.
+
+        Raises:
+          UserError: if it is none.
+        """
+        devices = jax.local_devices()
+        if batch_size < 1 or batch_size % len(devices):
+            raise UserError(
+                f"--batch_size is {batch_size}; expected a multiple of the "
+                f"{len(devices)} devices: {nearest_multiples(batch_size, len(devices))}"
+            )
+        mesh, task = make_mesh(MeshConfig(), devices), _finetuning(model)
+        params = jax.device_put(model.params, replicated(mesh))
+        super().__init__(model.config, task, params, mesh, batch_size, _compiled(task))
 
 
 def rows_for(count: int, asked: int | None) -> int:

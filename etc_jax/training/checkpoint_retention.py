@@ -66,7 +66,13 @@ def check_best_metric(config: CheckpointConfig, figures: Iterable[str]) -> None:
     """
     figures = sorted(figures)
     if config.keep_best and config.best_metric not in figures:
+        official = config.best_metric.startswith("official_")
+        has_none = not any(name.startswith("official_") for name in figures)
+        remedy = "choose one of these"
+        if official and has_none:
+            remedy += ", or name the official files of development data in "
+            remedy += "data.held_back_files, by whose score checkpoints are then ranked"
         raise UserError(
             f"checkpoint.best_metric is {config.best_metric!r}, but the evaluation "
-            f"gives: {', '.join(figures)}; choose one of these"
+            f"gives: {', '.join(figures)}; {remedy}"
         )

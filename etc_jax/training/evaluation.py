@@ -24,7 +24,7 @@ class Evaluator:
     """Evaluates parameters on all evaluation batches of a job.
 
     Args:
-      job: its `eval_batches` and `loss_weights` are used.
+      job: its `eval_batches`, `loss_weights` and `held_back_score` are used.
       mesh: of the run.
       step: the jitted `training.step.make_eval_step`.
       batch_size: rows of a batch over all processes.
@@ -50,7 +50,7 @@ class Evaluator:
     def __call__(
         self, params: Params, *, should_stop: Callable[[], bool] = lambda: False
     ) -> dict[str, float] | None:
-        """The mean of each metric over the weights of all batches.
+        """The mean of each metric over the weights of all batches, and the job's score.
 
         Args:
           params: on the mesh.
@@ -80,7 +80,11 @@ class Evaluator:
                 "there is nothing to evaluate on: the job gives no evaluation batch; "
                 "raise data.held_back_fraction or use more text"
             )
-        return figures(sums, self._job.loss_weights)
+        means = figures(sums, self._job.loss_weights)
+        if self._job.held_back_score is None:
+            return means
+        score = self._job.held_back_score(params, should_stop=should_stop)
+        return None if score is None else means | score
 
     def _maker(self) -> Callable[[int], Any]:
         """Makes the batches of one evaluation, in order, and then None."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -10,6 +10,22 @@ import numpy as np
 Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
 Params = Any
 Sums = dict[str, tuple[jax.Array, jax.Array]]
+
+
+class HeldBackScore(Protocol):
+    """Figures that are no means over batches, such as an official measure."""
+
+    figures: tuple[str, ...]
+
+    def __call__(
+        self, params: Params, *, should_stop: Callable[[], bool]
+    ) -> dict[str, float] | None:
+        """The figures of parameters on the mesh, equal on all processes.
+
+        Args:
+          params: on the mesh.
+          should_stop: see `training.evaluation.Evaluator`; None is returned then.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +54,8 @@ class Job:
       loss_weights: {metric: weight} where the loss is a weighted sum of metrics, each a
         mean over its own targets. The loss of an evaluation is then that of their means
         over all of it, however its rows lie in batches. None: see `loss_fn`.
+      held_back_score: further figures of parameters, part of each evaluation; its
+        `figures` are their names.
       inputs: {name: digest} of all that the batches are made of (files, caches, the
         tokenizer), equal for equal contents. They are kept with each checkpoint and
         compared between processes and when a run goes on.
@@ -53,4 +71,5 @@ class Job:
     flops_per_step: float | None = None
     steps_per_epoch: float | None = None
     loss_weights: Mapping[str, float] | None = None
+    held_back_score: HeldBackScore | None = None
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)

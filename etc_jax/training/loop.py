@@ -227,7 +227,9 @@ def _check_best_metric(plan: Plan) -> None:
     if plan.config.checkpoint.keep_best:
         evaluate = make_eval_step(plan.job.loss_fn)
         figures = jax.eval_shape(evaluate, plan.state.params, plan.batch)
-        check_best_metric(plan.config.checkpoint, figures)
+        score = plan.job.held_back_score
+        more = () if score is None else score.figures
+        check_best_metric(plan.config.checkpoint, [*figures, *more])
 
 
 def _compile(plan: Plan) -> Steps:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etc_jax import config as config_lib
-from etc_jax.training import loop
+from etc_jax.training import evaluation, loop
 from etc_jax.training.checkpoint import Checkpointer
 from etc_jax.training.checkpoint_folder import CheckpointFolder, read_data
 from etc_jax.training.checkpoint_retention import Retention
@@ -74,9 +74,11 @@ def test_milestones_stay_on_disk(tmp_path):
 
 
 def test_a_run_keeps_its_best(tmp_path, monkeypatch):
-    losses = {3: 1.0, 6: 4.0, 9: 2.0, 12: 3.0}
+    losses = iter([1.0, 4.0, 2.0, 3.0])  # of steps 3, 6, 9 and 12
     monkeypatch.setattr(
-        loop.Run, "_evaluated", lambda run: {"loss": losses[run._step], "tokens": 0.0}
+        evaluation.Evaluator,
+        "__call__",
+        lambda *args, **options: {"loss": next(losses), "tokens": 0.0},
     )
     config = toy_job.config(
         checkpoint__every_steps=3,

@@ -1,0 +1,153 @@
+"""The official figures of a model while it is trained: `data.held_back_files`.
+
+The records of the files go the way of `etc_jax.evaluate`, from their text to the
+official score, through the parameters as they lie on the run's mesh. Every process
+makes all inputs and sees all outputs, so that all find the same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.objectives import finetuning
+from etc_jax.prediction import work
+from etc_jax.prediction.answer_parts import Answer
+from etc_jax.prediction.inputs import RecordReader
+from etc_jax.prediction.record_stream import through_model
+from etc_jax.prediction.runner import BatchRunner
+from etc_jax.prediction.scoreboard import settle
+from etc_jax.sharding import replicated
+from etc_jax.training import distributed
+from etc_jax.training.data_set import task_module, task_of
+from etc_jax.training.errors import UserError
+
+PREFIX = "official_"
+
+
+def _mesh_of(params: Any) -> jax.sharding.Mesh:
+    return jax.tree.leaves(params)[0].sharding.mesh
+
+
+class _Stopped(Exception):
+    """The run is to end: the evaluation is given up."""
+
+
+@registry.register("held_back_score", "official")
+class OfficialScore:
+    """The official figures of the records of some files.
+
+    Attributes:
+      figures: their names; "official_joint_f1" and the like.
+    """
+
+    def __init__(self, config: Config, tokenizer: Tokenizer):
+        """Reads the files once.
+
+        Args:
+          config: of the run; `data.held_back_files` are read.
+          tokenizer: of its data.
+
+        Raises:
+          UserError: if the records have no gold answers.
+          ValueError, OSError: if a file cannot be read.
+        """
+        self._config, self._tokenizer_json = config, tokenizer.saved()
+        self._task = task_of(config)
+        self._files = config.data.held_back_files
+        self._survey = task_module("survey").survey(self._task, self._files)
+        if self._survey.gold is None:
+            raise UserError(
+                f"data.held_back_files: {', '.join(self._files)} have no gold answers, "
+                "so there is nothing to score by; name files of development data"
+            )
+        self._model = finetuning.find(config.model, config.objective)
+        self._compiled: Callable | None = None
+        nothing = [self._task.no_answer] * len(self._task.settings)
+        answers = [Answer(name, nothing, None) for name in self._survey.ids]
+        self.figures = tuple(self._scores(answers))
+
+    def __call__(
+        self, params: Any, *, should_stop: Callable[[], bool] = lambda: False
+    ) -> dict[str, float] | None:
+        """The figures of some parameters; None if it was stopped.
+
+        Where decoding has a threshold, the figures are those of the best one, as in
+        `etc_jax.evaluate`.
+
+        Args:
+          params: on the mesh of the run.
+          should_stop: asked before each batch; see `training.evaluation.Evaluator`.
+        """
+
+        def inputs_fn(windows: Any) -> dict[str, Any]:
+            if should_stop():
+                raise _Stopped
+            return self._task.inputs(windows)
+
+        numbers = range(len(self._survey.ids))
+        steps = [
+            list(numbers[i : i + work.RECORDS_A_STEP])
+            for i in numbers[:: work.RECORDS_A_STEP]
+        ]
+        reader = RecordReader(
+            self._task.name,
+            self._files,
+            tokenizer_json=self._tokenizer_json,
+            lengths=(self._config.data.long_length, self._config.data.global_length),
+            batches=steps,
+            official_quirks=self._config.data.official_quirks,
+            options=self._task.option_values,
+        )
+        runner = self._runner(params)
+        try:
+            workers = self._config.data.read_workers
+            with work.made_ahead(reader, len(steps), workers) as inputs:
+                found = [
+                    Answer(record.id, self._predictions(record.windows), None)
+                    for record in through_model(inputs, runner, inputs_fn, self._decode)
+                ]
+        except _Stopped:
+            return None
+        return self._scores(found)
+
+    def _outputs(self, params: Any, batch: Any) -> Any:
+        """Compiled on all processes before any of them waits in a collective."""
+        if self._compiled is None:
+            whole = replicated(_mesh_of(params))
+            step = jax.jit(self._model.outputs, out_shardings=whole)
+            self._compiled = distributed.together(step.lower(params, batch).compile)
+        return self._compiled(params, batch)
+
+    def _runner(self, params: Any) -> BatchRunner:
+        return BatchRunner(
+            self._config,
+            self._model,
+            params,
+            _mesh_of(params),
+            self._config.train.batch_size,
+            self._outputs,
+        )
+
+    def _decode(self, outputs: Any, windows: Any) -> Any:
+        return self._task.decode(outputs, windows, self._task.settings)
+
+    def _predictions(self, windows: list[Any]) -> list[Any]:
+        if not windows:
+            return [self._task.no_answer] * len(self._task.settings)
+        return self._task.predictions(windows)
+
+    def _scores(self, answers: list[Answer]) -> dict[str, float]:
+        result = settle(
+            self._task,
+            answers,
+            self._survey.gold,
+            settings=self._task.settings,
+            unreadable=self._survey.unreadable,
+        )
+        return {f"{PREFIX}{k}": float(x) for k, x in result.chosen.metrics.items()}
