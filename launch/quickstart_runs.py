@@ -150,14 +150,16 @@ class Progress:
         self._stamp = workdir and workdir.metrics_stamp()
         self._began = self._told = time.monotonic()
         self._first: tuple[int, float] | None = None
+        self._step: int | None = None
 
     def look(self) -> None:
         """Says what is new."""
         now = time.monotonic()
         if self._workdir and self._workdir.metrics_stamp() != self._stamp:
             self._stamp = self._workdir.metrics_stamp()
-            if lines := self._workdir.metrics("train"):
-                self._tell(self._step(lines[-1], now), now)
+            lines = self._workdir.metrics("train")
+            if lines and lines[-1]["step"] != self._step:
+                self._tell(self._figures(lines[-1], now), now)
         elif now - self._told >= _QUIET_SECS:
             self._tell(f"at work for {now - self._began:.0f} s", now)
 
@@ -165,8 +167,9 @@ class Progress:
         self._told = now
         say(f"{self._name}: {text}")
 
-    def _step(self, line: dict[str, Any], now: float) -> str:
-        step, total = line["step"], self._workdir.config()["train"]["num_steps"]
+    def _figures(self, line: dict[str, Any], now: float) -> str:
+        self._step = step = line["step"]
+        total = self._workdir.config()["train"]["num_steps"]
         parts = [f"step {step} of {total}"]
         parts += [x.format(line[k]) for k, x in _SHOWN.items() if k in line]
         if self._first is None:

@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -266,6 +265,20 @@ def test_progress_is_told_as_it_comes(tmp_path, capsys, monkeypatch):
     assert re.search(r"step 10 of 20, loss of masked words 5.50, \d.\d min left", told)
 
 
+def test_a_step_is_told_once(finished, capsys):
+    workdir = finished()
+    progress = quickstart_runs.Progress("pre-training", workdir)
+    for _ in range(2):
+        with (workdir.folder / "metrics.jsonl").open("a") as file:
+            file.write('{"kind": "eval", "step": 20}\n')
+        progress.look()
+    told = capsys.readouterr().err
+    assert told == (
+        "quickstart: pre-training: step 20 of 20, loss of masked words 5.50, masked "
+        "sentences found 60%\n"
+    )
+
+
 def test_a_run_that_ignores_the_signal_does_not_count_as_resumed(tmp_path):
     workdir = Workdir(tmp_path / "run")
     train(child_command(tmp_path, "deaf"), workdir)
@@ -327,11 +340,12 @@ def test_ctrl_c_lets_the_run_save_and_the_same_command_goes_on(tmp_path):
 @pytest.mark.parametrize(
     "argument", ["--nonsense=1", "--config.a.b", "word", "--finetuning.train.num_steps"]
 )
-def test_arguments_that_training_would_not_take_are_2(argument):
-    command = [sys.executable, "-m", "launch.quickstart", argument]
-    got = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert got.returncode == 2
-    assert f"{argument!r} is not of the form --config.A.B=VALUE" in got.stderr
+def test_arguments_that_training_would_not_take_are_2(argument, capsys):
+    with pytest.raises(SystemExit) as caught:
+        quickstart.main([argument])
+    assert caught.value.code == 2
+    told = f"{argument!r} is not of the form --config.A.B=VALUE"
+    assert told in capsys.readouterr().err
 
 
 def test_a_field_that_fine_tuning_does_not_have_is_refused_before_anything(capsys):
