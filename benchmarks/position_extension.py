@@ -177,6 +177,7 @@ def _train_short(
     cpu_secs = finetuning_runs.train(near, folder / "near").cpu_secs
     sections = _lengths(args, args.short_length, args.steps, args.steps // 10)
     init = {"init_from": str(folder / "near"), "init_from_partial": _GLOBAL}
+    init["init_from_changes"] = ("family",)
     short = config_of(args, "roberta", seed, changes, checkpoint=init, **sections)
     return short, cpu_secs + finetuning_runs.train(short, folder / "short").cpu_secs
 

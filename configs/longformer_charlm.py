@@ -147,6 +147,7 @@ def get_config(arg: str = ""):
         if number:
             # All there are; with them, a forgotten init_from is an error.
             config.checkpoint.init_from_only = ("encoder", "logits")
+            config.checkpoint.init_from_changes = ("attention_window",)
     config.model.update(dataclasses.asdict(model))
     return config
 

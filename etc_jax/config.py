@@ -80,6 +80,7 @@ _RUNTIME_FIELDS = (
     "checkpoint.keep_best",
     "checkpoint.best_metric",
     "checkpoint.best_is",
+    "checkpoint.init_from_changes",
     "optimizer.shard_state",
     "data.held_back_files",
     "data.cache_dir",

@@ -528,6 +528,11 @@ class CheckpointConfig:
       init_from_partial: parameters, or the beginnings of their paths, that are not
         taken from there: they start as without `init_from`, and what the checkpoint
         has under these paths is left. Without them both must have the same.
+      init_from_changes: fields of the model that may differ from those of `init_from`,
+        although no shape shows it, such as ("attention_window",) where windows grow
+        from stage to stage, or "family", with what one of the two alone has. All others
+        must agree, but those that their dataclass declares `sized` or `free`
+        (`model_fields.py`).
     """
 
     every_steps: int = 500
@@ -539,6 +544,7 @@ class CheckpointConfig:
     init_from: str | None = None
     init_from_only: tuple[str, ...] = ()
     init_from_partial: tuple[str, ...] = ()
+    init_from_changes: tuple[str, ...] = ()
 
     def most_kept(self, num_steps: int) -> int:
         """How many checkpoints a run of `num_steps` keeps at most."""
@@ -561,7 +567,7 @@ class CheckpointConfig:
                 f"is {for_ever}, not a multiple of every_steps = {every}: no save "
                 f"would be of such a step; use {max(every, for_ever // every * every)}",
             )
-        for field in ("init_from_only", "init_from_partial"):
+        for field in ("init_from_only", "init_from_partial", "init_from_changes"):
             if getattr(self, field) and self.init_from is None:
                 yield (
                     field,

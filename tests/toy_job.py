@@ -11,6 +11,7 @@ import numpy as np
 
 from etc_jax import config as config_lib
 from etc_jax import registry
+from etc_jax.model_fields import free, sized
 from etc_jax.training import loop
 from etc_jax.training.job import Job
 
@@ -23,15 +24,15 @@ EVAL_BATCHES = 2
 class ToyConfig:
     """Sizes of the toy, with the names that sharding checks know."""
 
-    vocab_size: int = 32
-    embed_dim: int = 16
-    mlp_dim: int = 32
-    num_heads: int = 8
-    dropout_rate: float = 0.1
-    length: int = 8
-    poison_from: int | None = None
-    poison_to: int | None = None
-    dtype: str = "float32"
+    vocab_size: int = sized(32)
+    embed_dim: int = sized(16)
+    mlp_dim: int = sized(32)
+    num_heads: int = sized(8)
+    dropout_rate: float = free(0.1)
+    length: int = free(8)
+    poison_from: int | None = free(None)
+    poison_to: int | None = free(None)
+    dtype: str = sized("float32")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.embed_dim < 1:

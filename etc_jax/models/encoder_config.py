@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from etc_jax import registry
 from etc_jax.layers.self_attention import Sparse, Window
 from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
     choice_problems,
     too_small,
@@ -45,23 +46,23 @@ class EncoderConfig:
     # How positions are told: by a table, unless a family has a choice.
     positions: ClassVar[str] = "learnt"
 
-    vocab_size: int = 30522
-    num_types: int = 2
-    embed_dim: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    mlp_dim: int = 3072
-    max_length: int = 512
+    vocab_size: int = sized(30522)
+    num_types: int = sized(2)
+    embed_dim: int = sized(768)
+    num_layers: int = sized(12)
+    num_heads: int = sized(12)
+    mlp_dim: int = sized(3072)
+    max_length: int = sized(512)
     activation: str = "gelu_exact"
-    dropout_rate: float = 0.1
-    attention_dropout_rate: float = 0.1
-    initializer_range: float = 0.02
+    dropout_rate: float = free(0.1)
+    attention_dropout_rate: float = free(0.1)
+    initializer_range: float = free(0.02)
     layer_norm_epsilon: float = 1e-12
-    logits_chunk_length: int = 0
-    scan_layers: bool = True
-    remat_policy: str = "none"
-    dtype: str = "float32"
-    attention: str = "auto"
+    logits_chunk_length: int = free(0)
+    scan_layers: bool = sized(True)
+    remat_policy: str = free("none")
+    dtype: str = free("float32")
+    attention: str = free("auto")
 
     head_dim: ClassVar[None] = None
     # Dropout before the norm of the embeddings.
@@ -266,7 +267,7 @@ class BigBirdConfig(EncoderConfig):
     num_random_blocks: int = 3
     random_blocks: str = "training"
     rescale_embeddings: bool = False
-    projection_bias: bool = True
+    projection_bias: bool = sized(True)
 
     @property
     def label_activation(self) -> str:

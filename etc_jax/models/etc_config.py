@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from etc_jax import registry
 from etc_jax import structure as st
 from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
     bucket_problems,
     choice_problems,
@@ -71,27 +72,27 @@ class EtcConfig:
         computed at once in the loss; 0: all.
     """
 
-    vocab_size: int = 30522
-    num_types: int = 16
-    embed_dim: int = 768
-    embedding_dim: int | None = None
-    num_layers: int = 12
-    num_heads: int = 12
-    head_dim: int | None = None
-    mlp_dim: int = 3072
+    vocab_size: int = sized(30522)
+    num_types: int = sized(16)
+    embed_dim: int = sized(768)
+    embedding_dim: int | None = sized(None)
+    num_layers: int = sized(12)
+    num_heads: int = sized(12)
+    head_dim: int | None = sized(None)
+    mlp_dim: int = sized(3072)
     radius: int = 84
     max_distance: int = 12
-    num_labels: int | None = 32
-    max_positions: int = 0
+    num_labels: int | None = sized(32)
+    max_positions: int = sized(0)
     activation: str = "gelu"
-    dropout_rate: float = 0.1
-    attention_dropout_rate: float = 0.1
-    initializer_range: float = 0.02
+    dropout_rate: float = free(0.1)
+    attention_dropout_rate: float = free(0.1)
+    initializer_range: float = free(0.02)
     layer_norm_epsilon: float = 1e-12
-    share_mlp: bool = True
-    share_kv: bool = False
-    share_qkv: bool = False
-    share_out: bool = False
+    share_mlp: bool = sized(True)
+    share_kv: bool = sized(False)
+    share_qkv: bool = sized(False)
+    share_out: bool = sized(False)
     pre_norm: bool = False
     hard_g2l: bool = True
     hard_l2g: bool = False
@@ -101,14 +102,14 @@ class EtcConfig:
     lsh_chunk_length: int = 64
     num_hashes: int = 2
     num_buckets: tuple[int, ...] | None = None
-    hash_seed: int = 0
-    scan_layers: bool = True
-    remat_policy: str = "none"
-    dtype: str = "float32"
-    attention: str = "auto"
-    attention_block_size: int | None = None
-    attention_chunk_blocks: int | None = None
-    logits_chunk_length: int = 0
+    hash_seed: int = free(0)
+    scan_layers: bool = sized(True)
+    remat_policy: str = free("none")
+    dtype: str = free("float32")
+    attention: str = free("auto")
+    attention_block_size: int | None = free(None)
+    attention_chunk_blocks: int | None = free(None)
+    logits_chunk_length: int = free(0)
 
     @property
     def rules(self) -> st.Rules:

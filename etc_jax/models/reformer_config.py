@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 
 from etc_jax import registry
+from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
     DTYPES,
     bucket_problems,
@@ -67,17 +68,17 @@ class ReformerConfig:
       attention: "auto", "xla" or "dense".
     """
 
-    vocab_size: int = 320
-    embed_dim: int = 768
-    num_layers: int = 12
+    vocab_size: int = sized(320)
+    embed_dim: int = sized(768)
+    num_layers: int = sized(12)
     pattern: tuple[str, ...] = ("local", "local", "lsh", "local")
-    num_heads: int = 8
-    head_dim: int | None = None
-    mlp_dim: int = 2048
+    num_heads: int = sized(8)
+    head_dim: int | None = sized(None)
+    mlp_dim: int = sized(2048)
     causal: bool = True
-    max_length: int = 65536
-    axial_shape: tuple[int, ...] | None = (128, 512)
-    axial_dims: tuple[int, ...] | None = (256, 512)
+    max_length: int = sized(65536)
+    axial_shape: tuple[int, ...] | None = sized((128, 512))
+    axial_dims: tuple[int, ...] | None = sized((256, 512))
     local_chunk_length: int = 128
     local_chunks_before: int = 1
     local_chunks_after: int = 0
@@ -88,18 +89,18 @@ class ReformerConfig:
     num_buckets: tuple[int, ...] | None = (512,)
     duplicates: str = "count"
     rounding: str = "exact"
-    hash_seed: int = 0
+    hash_seed: int = free(0)
     activation: str = "relu"
-    dropout_rate: float = 0.2
-    attention_dropout_rate: float = 0.0
-    initializer_range: float = 0.02
+    dropout_rate: float = free(0.2)
+    attention_dropout_rate: float = free(0.0)
+    initializer_range: float = free(0.02)
     layer_norm_epsilon: float = 1e-12
-    mlp_chunk_length: int = 0
-    logits_chunk_length: int = 0
-    reversible: bool = True
-    residual_dtype: str = "float32"
-    dtype: str = "float32"
-    attention: str = "auto"
+    mlp_chunk_length: int = free(0)
+    logits_chunk_length: int = free(0)
+    reversible: bool = free(True)
+    residual_dtype: str = free("float32")
+    dtype: str = free("float32")
+    attention: str = free("auto")
 
     @property
     def attention_head_dim(self) -> int:

@@ -1,14 +1,18 @@
 """A run that begins with the parameters of another: `checkpoint.init_from`."""
 
+import dataclasses
+import json
 import logging
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import jax
 from etils import epath
 
 from etc_jax.config import Config, flat_items, to_dict
+from etc_jax.config_fields import suggestion
 from etc_jax.conversion.engine import flatten, unflatten
+from etc_jax.model_fields import must_agree
 from etc_jax.sharding import path_of
 from etc_jax.training import distributed, parameter_source
 from etc_jax.training.checkpoint import from_first
@@ -22,20 +26,70 @@ from etc_jax.training.state import TrainState
 _LOG = logging.getLogger(__name__)
 
 _FIELD = "checkpoint.init_from"
+_ABSENT = "(absent)"
 
 
 def check(config: Config, workdir: epath.PathLike) -> None:
     """Refuses an `init_from` that is not there, unless the run has already begun.
 
+    And one of a model that computes something else with parameters of equal shapes:
+    these are compared later (`start_from`).
+
     Raises:
-      UserError: if there is no finished checkpoint.
+      UserError: if there is no finished checkpoint, or a field of the model differs.
     """
     init_from = config.checkpoint.init_from
     if init_from is None:
         return
     own = CheckpointFolder(epath.Path(workdir).expanduser().resolve())
     if own.last_step is None:
-        parameter_source.find(init_from, named=_FIELD)
+        _check_model(config, parameter_source.find(init_from, named=_FIELD))
+
+
+def _check_model(config: Config, source: ParameterSource) -> None:
+    """Raises UserError if the models differ in a field that no shape shows."""
+    there, here = _json(source.model()), _json(to_dict(config)["model"])
+    if not there:
+        _LOG.warning("%s does not say of which model it is", source.folder)
+        return
+    allowed = config.checkpoint.init_from_changes
+    if unknown := sorted(set(allowed) - {*here, *there}):
+        raise UserError(
+            f"checkpoint.init_from_changes has {unknown[0]!r}, no field of the model; "
+            f"{suggestion(unknown[0], here)}"
+        )
+    wrong = [
+        f"model.{name}: {then!r} there, {now!r} here"
+        for name, then, now in _unseen(type(config.model), there, here)
+        if then != now and name not in allowed
+    ]
+    if wrong:
+        names = ", ".join(line.partition(":")[0] for line in wrong)
+        raise UserError(
+            f"{_FIELD}: the parameters in {source.folder} are of a model that computes "
+            "something else with them:\n  " + "\n  ".join(wrong) + f"\nSet {names} as "
+            "there; or, where the change is meant, name the fields in "
+            "checkpoint.init_from_changes"
+        )
+
+
+def _unseen(model: type, there: Mapping, here: Mapping) -> Iterator[tuple]:
+    """(field, value there, value here) of what no shape shows."""
+    yield "family", there.get("family"), here["family"]
+    if there.get("family") == here["family"]:
+        # A field that there was not yet has had its default; one that is no more is of
+        # another version.
+        defaults = _json({f.name: f.default for f in dataclasses.fields(model)})
+        there = defaults | dict(there)
+        names = [*must_agree(model), *sorted(there.keys() - here.keys())]
+    else:
+        names = [name for name in must_agree(model) if name in there]
+    yield from ((n, there.get(n, _ABSENT), here.get(n, _ABSENT)) for n in names)
+
+
+def _json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With tuples as the lists that they become in a file."""
+    return json.loads(json.dumps({**values}, default=str))
 
 
 def start_from(plan: Plan, state: TrainState) -> TrainState:
@@ -141,11 +195,10 @@ def _decided_by(config: Config, source: ParameterSource) -> str:
     """The fields of the model that differ from those the checkpoint was made with."""
     there = flat_items({"model": source.model()})
     here = flat_items({"model": to_dict(config)["model"]})
-    absent = "(absent)"
     fields = [
-        f"{path}: {there.get(path, absent)!r} there, {here.get(path, absent)!r} here"
+        f"{path}: {there.get(path, _ABSENT)!r} there, {here.get(path, _ABSENT)!r} here"
         for path in sorted(there.keys() | here.keys())
-        if there.get(path, absent) != here.get(path, absent)
+        if there.get(path, _ABSENT) != here.get(path, _ABSENT)
     ]
     if not fields:
         return "The section model of the config is the same: the code has changed."
