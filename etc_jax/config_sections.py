@@ -465,7 +465,10 @@ class TrainConfig:
       eval_steps: batches of one evaluation; None: all there are.
       max_nonfinite_steps: so many bad updates in a row end the run.
       prefetch_batches: batches built ahead.
-      compile_cache_dir: XLA's persistent cache; None puts it into the workdir.
+      compile_cache_dir: XLA's persistent cache, which is code that runs as you; None:
+        `compiled` in $ETC_JAX_CACHE_DIR, by default ~/.cache/etc_jax, which you alone
+        can write to. Of several machines, one that all share: the first process alone
+        writes.
       check_batches: batches that are looked at before anything is compiled.
       tensorboard: also write the metrics for TensorBoard (extra `tensorboard`).
       profile_start_step: updates before the profiler starts; None: no profile.

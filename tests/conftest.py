@@ -26,6 +26,14 @@ gc.set_threshold(100_000, 20, 20)
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(scope="session", autouse=True)
+def caches_of_the_user(tmp_path_factory):
+    """No test, nor a process that it starts, looks at the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ETC_JAX_CACHE_DIR", str(tmp_path_factory.mktemp("caches")))
+        yield
+
+
 def pytest_addoption(parser):
     parser.addoption("--goldens", help="folder of golden cases for tests/scoring")
 

@@ -18,7 +18,7 @@ from etils import epath
 
 from etc_jax.config import Config, config_hash, flat_items, to_dict
 from etc_jax.sharding import make_mesh, replicated
-from etc_jax.training import distributed, fingerprints, warm_start
+from etc_jax.training import compile_cache, distributed, fingerprints, warm_start
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoint import Checkpointer, Restored
 from etc_jax.training.checkpoint_retention import check_best_metric
@@ -82,8 +82,7 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
             lambda: stack.enter_context(workdir_lib.claim(config, folder))
         )
         workdir_lib.check_shared(folder)
-        cache = config.train.compile_cache_dir or folder / "compile_cache"
-        stack.enter_context(workdir_lib.compile_cache(cache))
+        stack.enter_context(compile_cache.use(config.train.compile_cache_dir))
         # Where a run has begun, its batches have been looked at.
         again = workdir_lib.is_recorded(folder)
         look_at = 1 if again else config.train.check_batches

@@ -5,7 +5,6 @@ owner.json             which process writes here now; see owner.py
 metrics.jsonl          one line for each report
 checkpoints/           see checkpoint.py
 final_report.json      figures of the finished run
-compile_cache/         XLA's
 profile/               the profiler's, if asked for
 tensorboard/           events, if asked for
 """
@@ -18,9 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import jax
 from etils import epath
-from jax.experimental.compilation_cache import compilation_cache
 
 from etc_jax.config import (
     CheckpointConfig,
@@ -243,21 +240,3 @@ def check_space(
             f"be written; make space, choose another --workdir, or lower "
             f"{section.kept_by()}"
         )
-
-
-@contextlib.contextmanager
-def compile_cache(folder: epath.PathLike) -> Iterator[None]:
-    """Keeps compiled programs in `folder`, unless the user has chosen a cache already.
-
-    A restarted run then starts in seconds. The setting of the process is put back.
-    """
-    if jax.config.jax_compilation_cache_dir is not None:
-        yield
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    compilation_cache.reset_cache()  # a cache that is in use ignores the new folder
-    try:
-        yield
-    finally:
-        jax.config.update("jax_compilation_cache_dir", None)
-        compilation_cache.reset_cache()

@@ -1,0 +1,139 @@
+"""XLA's cache of compiled programs, with which a restarted run starts in seconds.
+
+What lies in it is code that runs as the user: whoever can write there can put another
+program in the place of a step. So it lies outside the folders of runs, which are copied
+and shared, in one that belongs to the user alone:
+
+    $ETC_JAX_CACHE_DIR, else $XDG_CACHE_HOME/etc_jax, else ~/.cache/etc_jax
+
+Entries are named by jax after program, options, devices and versions, so that any runs
+can share it; hosts with other processors have a folder of their own.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import pathlib
+import platform
+import stat
+from collections.abc import Iterator
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+_LOG = logging.getLogger(__name__)
+
+VARIABLE = "ETC_JAX_CACHE_DIR"
+MOST_BYTES = 10 * 1 << 30  # of the user's own folder; the oldest entries go
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@contextlib.contextmanager
+def use(chosen: str | os.PathLike | None) -> Iterator[None]:
+    """Keeps compiled programs, unless a cache is set for the process already.
+
+    A folder that cannot be used costs time alone, so it is named in the log and the
+    run goes on without. The setting of the process is put back.
+
+    Args:
+      chosen: a folder that the user names and answers for; None: the user's own.
+    """
+    if jax.config.jax_compilation_cache_dir is not None:
+        yield
+        return
+    folder = _own() if chosen is None else _named(os.fspath(chosen))
+    if folder is None:
+        yield
+        return
+    jax.config.update("jax_compilation_cache_dir", folder)
+    compilation_cache.reset_cache()  # a cache that is in use ignores the new folder
+    try:
+        yield
+    finally:
+        jax.config.update("jax_compilation_cache_dir", None)
+        compilation_cache.reset_cache()
+
+
+def root() -> pathlib.Path:
+    """The user's folder of caches.
+
+    Raises:
+      RuntimeError: if the user has no home.
+    """
+    if given := os.environ.get(VARIABLE):
+        return pathlib.Path(given).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    # By that convention a relative path is no path.
+    base = pathlib.Path(shared) if os.path.isabs(shared) else None
+    return (base or pathlib.Path.home() / ".cache") / "etc_jax"
+
+
+def _own() -> str | None:
+    try:
+        top = root()
+        top.parent.mkdir(parents=True, exist_ok=True)
+        folder = top / "compiled" / _processor()
+        for path in (top, folder.parent, folder):
+            path.mkdir(mode=0o700, exist_ok=True)
+            if problem := _not_mine(path):
+                raise PermissionError(f"{path} {problem}")
+            path.chmod(0o700)
+        _trim(folder)
+    except (OSError, RuntimeError) as error:
+        _LOG.warning(
+            "compiled programs are not kept, so that each start compiles again: %s. "
+            "Remove the folder, or name one of your own in $%s or "
+            "train.compile_cache_dir",
+            error,
+            VARIABLE,
+        )
+        return None
+    return str(folder)
+
+
+def _not_mine(path: pathlib.Path) -> str | None:
+    """Why somebody else could have put code into a folder."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return "is a link or a file, not a folder"
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}, and you are {os.geteuid()}"
+    if found.st_mode & _OTHERS_WRITE:
+        return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None
+
+
+def _named(folder: str) -> str:
+    """The folder that the user has named; what is odd about it is only said."""
+    path = pathlib.Path(folder)
+    if "://" not in folder and path.exists() and (problem := _not_mine(path)):
+        _LOG.warning(
+            "train.compile_cache_dir=%s %s: whoever can write there decides what this "
+            "run computes",
+            folder,
+            problem,
+        )
+    return folder
+
+
+def _processor() -> str:
+    """Names what programs for CPUs are compiled for; jax's names leave it out."""
+    about = platform.machine()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    flags = next((x for x in lines if x.lower().startswith(("flags", "features"))), "")
+    return f"{about}-{hashlib.sha256(flags.encode()).hexdigest()[:12]}"
+
+
+def _trim(folder: pathlib.Path) -> None:
+    """Removes the oldest entries of a folder that has grown too large."""
+    files = [(path, path.stat()) for path in folder.iterdir() if path.is_file()]
+    total = sum(found.st_size for _, found in files)
+    for path, found in sorted(files, key=lambda file: file[1].st_mtime):
+        if total <= MOST_BYTES:
+            return
+        path.unlink(missing_ok=True)
+        total -= found.st_size
