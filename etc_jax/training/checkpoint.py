@@ -20,7 +20,13 @@ from etc_jax.config import CheckpointConfig
 from etc_jax.training import distributed
 from etc_jax.training.checkpoint_folder import CheckpointFolder, read_data
 from etc_jax.training.checkpoint_layout import check_same_leaves, leaves_of
-from etc_jax.training.checkpoint_orbax import Writer, cause, read_state, saved_leaves
+from etc_jax.training.checkpoint_orbax import (
+    STORAGE_ERRORS,
+    Writer,
+    cause,
+    read_state,
+    saved_leaves,
+)
 from etc_jax.training.checkpoint_retention import Retention
 from etc_jax.training.errors import RunError
 
@@ -29,10 +35,6 @@ _LOG = logging.getLogger(__name__)
 # Pauses between the attempts at the last save of a run.
 LAST_SAVE_PAUSES_SECS = (5.0, 20.0, 60.0)
 
-# What a storage raises: tensorstore's errors are ValueErrors, those of waiting for
-# another process RuntimeErrors. Anything else is a bug and ends the run.
-_STORAGE_ERRORS = (OSError, ValueError, RuntimeError)
-
 
 class SaveError(RunError):
     """The last state of a run could not be saved."""
@@ -40,10 +42,17 @@ class SaveError(RunError):
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What a checkpoint holds: the state, and the JSON saved beside it."""
+    """What a checkpoint holds.
+
+    Attributes:
+      state: pytree of arrays.
+      data: the JSON saved beside it.
+      evaluation: metrics of its step; {} if its evaluation was not finished.
+    """
 
     state: Any
     data: dict[str, Any]
+    evaluation: dict[str, float]
 
 
 def from_first(decide: Callable[[], Any]) -> Any:
@@ -83,6 +92,7 @@ class Checkpointer:
         self._closed = False
         self._begun: int | None = None  # the save whose end is not agreed upon
         self._work: concurrent.futures.Future | None = None
+        self._work_on_evaluation: concurrent.futures.Future | None = None
         self._fault: str | None = None
         from_first(self._folder.prepare)
         self._writer = Writer()
@@ -166,7 +176,7 @@ class Checkpointer:
         self._begun = step
         try:
             self._writer.start(self._folder.path(step), state, data)
-        except _STORAGE_ERRORS as error:
+        except STORAGE_ERRORS as error:
             self._failed(error)
             return
         self._work = self._worker.submit(self._complete, step)
@@ -176,6 +186,23 @@ class Checkpointer:
         self._writer.wait()
         if distributed.is_first():
             self._folder.finish(step, self._retention)
+
+    def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
+        """Adds the metrics of a step to its checkpoint, once that is finished.
+
+        In the background; an error is logged only. Without its metrics a checkpoint is
+        not ranked, and a run that is resumed there evaluates it again.
+        """
+        if distributed.is_first():
+            self._work_on_evaluation = self._worker.submit(
+                self._add_evaluation, step, evaluation
+            )
+
+    def _add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
+        try:
+            self._folder.add_evaluation(step, evaluation, self._retention)
+        except OSError as error:
+            _LOG.error("checkpoint %d has not got its metrics: %s", step, error)
 
     def wait(self) -> bool:
         """Waits for the save that was begun; False if it has failed."""
@@ -193,7 +220,7 @@ class Checkpointer:
         work, self._work = self._work, None
         try:
             work.result()
-        except _STORAGE_ERRORS as error:
+        except STORAGE_ERRORS as error:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
@@ -257,13 +284,14 @@ class Checkpointer:
         if step is None:
             return None
         folder = self._folder.path(step)
+        evaluation = from_first(lambda: self._folder.evaluation(step))
 
         def read() -> Restored:
             data = read_data(folder)
             check_fn(data)
             wanted = leaves_of(abstract_state)
             check_same_leaves(saved_leaves(folder), wanted, str(folder))
-            return Restored(read_state(folder, abstract_state), data)
+            return Restored(read_state(folder, abstract_state), data, evaluation)
 
         return distributed.together(read)
 
@@ -287,6 +315,8 @@ class Checkpointer:
         self._closed = True
         self._worker.shutdown()
         self._writer.close()
+        if self._work_on_evaluation is not None:
+            self._work_on_evaluation.result()
 
     def __enter__(self) -> "Checkpointer":
         return self

@@ -1,11 +1,14 @@
 """The folder of checkpoints as files: which are finished, whole, or to go.
 
-checkpoints/<step>/       one checkpoint: what Orbax wrote, and manifest.json
+checkpoints/<step>/       one checkpoint: what Orbax wrote, and manifest.json; later
+                          evaluation.json, the metrics of this step
 last_checkpoint.json      the newest step that was ever finished
-bad_checkpoints/          what was found damaged, kept for a look
+bad_checkpoints/          what was found damaged or unfinished, kept for a look
 
 A checkpoint is finished when its manifest is written, after Orbax's commit. One
-process alone may change anything here.
+process alone may change anything here. Only what this code has written is deleted: a
+checkpoint with its manifest, and the temporary folders of a save. Everything else is
+left where it is or, where a checkpoint needs the place, moved to `bad_checkpoints`.
 """
 
 import json
@@ -24,8 +27,8 @@ _LOG = logging.getLogger(__name__)
 
 FOLDER = "checkpoints"
 _LAST = "last_checkpoint.json"
+_ASIDE = "bad_checkpoints"
 _DOOMED = ".deleting"
-_UNFINISHED = ".orbax-checkpoint-tmp"
 # Where checkpoint_orbax.py has the JSON put.
 DATA_ITEM, DATA_FILE = "data", "metadata"
 
@@ -33,6 +36,8 @@ DATA_ITEM, DATA_FILE = "data", "metadata"
 # No leading zero, as the folder's name is made of the number again; no other digits
 # than these, of which Unicode has hundreds; and no more than 64 bits.
 _STEP = re.compile(r"0|[1-9][0-9]{0,17}")
+# Orbax's name for what it has not committed, and ours for what is being deleted.
+_OWN_REMAINS = re.compile(r"([0-9]+)(\.deleting|\.orbax-checkpoint-tmp(-[0-9]+)?)")
 
 
 def is_step(name: str) -> bool:
@@ -99,9 +104,11 @@ class CheckpointFolder:
         self.root.mkdir(parents=True, exist_ok=True)
         self._sweep()
 
-    def _sweep(self) -> None:
+    def _sweep(self, step: int | None = None) -> None:
+        """Removes our temporary folders, of one step or of all."""
         for path in self.root.iterdir():
-            if path.name.endswith(_DOOMED) or _UNFINISHED in path.name:
+            name = _OWN_REMAINS.fullmatch(path.name)
+            if name and step in (None, int(name[1])) and path.is_dir():
                 path.rmtree()
 
     @property
@@ -147,13 +154,25 @@ class CheckpointFolder:
 
     def _delete_old(self, retention: Retention) -> None:
         metrics = {
-            step: retention.metric_in(read_data(self.path(step)))
-            for step in self.finished()
+            step: retention.metric_in(self.evaluation(step)) for step in self.finished()
         }
         for step in retention.dispensable(metrics):
+            self._rescue_strays(step)
             self._delete(step)
 
+    def _rescue_strays(self, step: int) -> None:
+        """Moves what others have put into a checkpoint out of it."""
+        try:
+            strays = manifest.strays(self.path(step))
+        except ValueError as error:  # nobody knows what is ours
+            self._set_aside(self.path(step), f"{manifest.NAME} is damaged ({error})")
+            return
+        for path in strays:
+            self._set_aside(path, f"not a file of checkpoint {step}, which is deleted")
+
     def _delete(self, step: int) -> None:
+        if not self.path(step).exists():
+            return
         # A crash in the middle must not leave half a checkpoint under its name.
         doomed = self.root / f"{step}{_DOOMED}"
         if doomed.exists():
@@ -161,25 +180,52 @@ class CheckpointFolder:
         self.path(step).rename(doomed)
         doomed.rmtree()
 
+    def evaluation(self, step: int) -> dict[str, float]:
+        """The metrics of a checkpoint's step; {} if its evaluation was not finished."""
+        file = self.path(step) / manifest.EVALUATION
+        if not file.exists():  # it was made before the save
+            return read_data(self.path(step)).get("evaluation") or {}
+        try:
+            text = file.read_text()
+            return manifest.read_with_checksum(text, "evaluation")["evaluation"]
+        except ValueError as error:
+            _LOG.error("%s is damaged (%s): it is made again", file, error)
+            return {}
+
+    def add_evaluation(
+        self, step: int, evaluation: dict[str, float], retention: Retention
+    ) -> None:
+        """Adds the metrics to a finished checkpoint, then lets worse ones go.
+
+        Nothing is done if its save has failed.
+
+        Raises:
+          OSError: if the storage refuses.
+        """
+        if not manifest.exists(self.path(step)):
+            return
+        text = manifest.with_checksum({"evaluation": evaluation})
+        manifest.write_atomically(self.path(step) / manifest.EVALUATION, text)
+        self._delete_old(retention)
+
     def remove_remains(self, step: int) -> None:
         """Removes what a failed save of `step` has left; an error is logged only."""
         try:
-            if self.path(step).exists():
-                self._delete(step)
-            for path in self.root.glob(f"{step}{_UNFINISHED}*"):
-                path.rmtree()
+            self._delete(step)
+            self._sweep(step)
         except OSError as error:
             _LOG.error("the remains of checkpoint %d stay: %s", step, error)
 
     def choose(self) -> int | None:
         """The newest whole checkpoint; None if none was ever finished.
 
-        Those that are damaged or not of the step that their folder is named by are
-        named in the log and set aside; those that were cut short
-        while they were saved are removed.
+        Those that are damaged, or not of the step that their folder is named by, are
+        named in the log and set aside, as are those that were cut short while they
+        were saved.
 
         Raises:
-          CorruptCheckpointError: if checkpoints were finished and none is whole.
+          CorruptCheckpointError: if checkpoints were finished and none is whole, or
+            several have no list of their files, as in a copy that left some out.
           OSError: if the storage cannot be read.
         """
         last, fault = self._noted()
@@ -189,9 +235,10 @@ class CheckpointFolder:
             faults.append(f"step {last}: is missing")
         # Without a note nobody knows whether the first in line was finished.
         cut_short = [] if fault else self._cut_short(steps, last)
+        if last is None and len(cut_short) == len(steps) > 1:
+            raise CorruptCheckpointError(self._without_lists(cut_short))
         for step in cut_short:
-            _LOG.warning("checkpoint %d was cut short while saved; removing it", step)
-            self.path(step).rmtree()
+            self._set_aside(self.path(step), "cut short while saved")
         for step in [step for step in steps if step not in cut_short]:
             wrong = manifest.verify(self.path(step))
             wrong = wrong or _of_another_step(self.path(step))
@@ -211,6 +258,14 @@ class CheckpointFolder:
         newer = [step for step in steps if last is None or step > last]
         return [step for step in newer if not manifest.exists(self.path(step))]
 
+    def _without_lists(self, steps: list[int]) -> str:
+        named = ", ".join(map(str, sorted(steps)))
+        return (
+            f"the checkpoints {named} in {self.root} have no {manifest.NAME}, and "
+            f"{_LAST} is missing: if they were copied, copy them again with all "
+            "files. To begin from step 0 move them away, or choose another --workdir"
+        )
+
     def _take(self, step: int, faults: list[str], *, note_is_bad: bool) -> None:
         if faults:
             _LOG.error("CORRUPT CHECKPOINT %s; using step %d", faults, step)
@@ -219,7 +274,7 @@ class CheckpointFolder:
             self._note(step)
 
     def _set_aside(self, path: epath.Path, fault: str) -> None:
-        aside = self._workdir / "bad_checkpoints" / f"{path.name}-{time.time_ns()}"
+        aside = self._workdir / _ASIDE / f"{path.name}-{time.time_ns()}"
         aside.parent.mkdir(exist_ok=True)
         path.rename(aside)
-        _LOG.error("checkpoint %s: %s; moved to %s", path.name, fault, aside)
+        _LOG.error("%s: %s; moved to %s", path, fault, aside)

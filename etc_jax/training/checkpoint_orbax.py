@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import logging
 import threading
 from typing import Any
 
@@ -13,6 +14,11 @@ from etc_jax.training.checkpoint_folder import DATA_FILE, DATA_ITEM
 from etc_jax.training.checkpoint_layout import leaves_of
 from etc_jax.training.checkpoint_meeting import Meeting
 
+_LOG = logging.getLogger(__name__)
+
+# What a storage raises: tensorstore's errors are ValueErrors, those of waiting for
+# another process RuntimeErrors. Anything else is a bug and ends the run.
+STORAGE_ERRORS = (OSError, ValueError, RuntimeError)
 # How long the processes of a save wait for each other, before it counts as failed.
 TIMEOUT_SECS = 600
 # How long Orbax may take to end here, when a save has failed on another process.
@@ -96,9 +102,17 @@ class Writer:
             end.set_result(None)
 
     def close(self) -> None:
-        """Ends Orbax's threads, unless they are stuck: they end by themselves then."""
-        if not self._is_stuck:
+        """Ends Orbax's threads, unless they are stuck: they end by themselves then.
+
+        What went wrong with a save was known before: `start` or `wait` has raised it,
+        and Orbax raises it again here.
+        """
+        if self._is_stuck:
+            return
+        try:
             self._orbax.close()
+        except STORAGE_ERRORS as error:
+            _LOG.warning("Orbax has not ended in order: %s", cause(error))
 
 
 def _done_within(secs: float, future: concurrent.futures.Future) -> bool:

@@ -27,12 +27,12 @@ class Retention:
     best_metric: str = "loss"
     best_is: Literal["lowest", "highest"] = "lowest"
 
-    def metric_in(self, data: Mapping[str, Any]) -> float | None:
-        """The figure to rank a checkpoint by, from the JSON beside its state.
+    def metric_in(self, evaluation: Mapping[str, Any]) -> float | None:
+        """The figure to rank a checkpoint by, from the evaluation of its step.
 
         None where the step was not evaluated, or the figure is not finite.
         """
-        value = (data.get("evaluation") or {}).get(self.best_metric)
+        value = evaluation.get(self.best_metric)
         return value if value is not None and math.isfinite(value) else None
 
     def dispensable(self, metrics: Mapping[int, float | None]) -> list[int]:

@@ -212,7 +212,8 @@ def _restore_or_init(
         state = init_state(plan.job.init_params, plan.tx, plan.state, rng)
         if plan.config.checkpoint.init_from is not None:
             state = warm_start.start_from(plan, state)
-        return Restored(state, {"step": 0, "skipped_steps": 0, "skipped_in_row": 0})
+        data = {"step": 0, "skipped_steps": 0, "skipped_in_row": 0}
+        return Restored(state, data, evaluation={})
     if (inner := int(restored.state.step)) != restored.data["step"]:
         raise CorruptCheckpointError(
             f"the checkpoint of step {restored.data['step']} in {folder} has the state "

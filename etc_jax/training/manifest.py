@@ -8,6 +8,7 @@ a checksum of its own; the first lists had none, and are read as well.
 import concurrent.futures
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,10 @@ from typing import Any
 from etils import epath
 
 NAME = "manifest.json"
+# Written into a finished checkpoint later, with a checksum of its own.
+EVALUATION = "evaluation.json"
+# What file systems and desktops put into any folder.
+_NOISE = re.compile(r"\.DS_Store|\._.*|\.nfs.*")
 _CHUNK_BYTES = 1 << 24
 _THREADS = 8  # reading and checksums both release the interpreter's lock
 
@@ -28,10 +33,15 @@ def _files(folder: epath.Path) -> Iterator[epath.Path]:
 
 
 def _listed_files(folder: epath.Path) -> dict[str, epath.Path]:
-    """{name relative to the folder: path} of all files but the list itself."""
-    files = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
-    files.pop(NAME, None)
-    return files
+    """{name relative to the folder: path} of all files that a list is of."""
+    files = {
+        path.relative_to(folder).as_posix(): path
+        for path in _files(folder)
+        if not _NOISE.fullmatch(path.name)
+    }
+    return {
+        name: path for name, path in files.items() if name not in (NAME, EVALUATION)
+    }
 
 
 def _crc32(path: epath.Path) -> int:
@@ -42,15 +52,14 @@ def _crc32(path: epath.Path) -> int:
     return value
 
 
-def write_atomically(path: epath.Path, text: str) -> None:
-    """Writes a file that is either the old one or the whole new one."""
+def write_atomically(path: epath.Path, content: str | bytes) -> None:
+    """Writes a file that is either the old one or the whole new one; text as UTF-8."""
     part = path.parent / f"{path.name}.part"
-    with part.open("w") as file:
-        file.write(text)
-        if "://" not in str(path):
-            # Or a power cut could leave the new name with nothing in it.
-            file.flush()
-            os.fsync(file.fileno())
+    with part.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        # Or a power cut could leave the new name with nothing in it.
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(path)
 
 
@@ -106,9 +115,8 @@ def verify(folder: epath.PathLike) -> str | None:
     if not exists(folder):
         return f"{NAME} is missing"
     try:
-        listed = read_with_checksum((folder / NAME).read_text(), "files")["files"]
-        expected = {name: (int(size), int(crc)) for name, (size, crc) in listed.items()}
-    except (ValueError, TypeError, AttributeError) as error:
+        expected = _list_in(folder)
+    except ValueError as error:
         return f"{NAME} cannot be read ({error})"
     there = _listed_files(folder)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
@@ -119,6 +127,27 @@ def verify(folder: epath.PathLike) -> str | None:
     if strays := sorted(there.keys() - expected.keys()):
         return f"file {strays[0]} is not in {NAME}"
     return None
+
+
+def _list_in(folder: epath.Path) -> dict[str, tuple[int, int]]:
+    """{name: (size, checksum)} as `write` listed them; ValueError if damaged."""
+    try:
+        listed = read_with_checksum((folder / NAME).read_text(), "files")["files"]
+        return {name: (int(size), int(crc)) for name, (size, crc) in listed.items()}
+    except (TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def strays(folder: epath.PathLike) -> list[epath.Path]:
+    """Files in a finished checkpoint that are not of it, of whoever put them there.
+
+    Raises:
+      ValueError: if the list is damaged.
+      OSError: if the storage cannot be read.
+    """
+    folder = epath.Path(folder)
+    there, expected = _listed_files(folder), _list_in(folder)
+    return [there[name] for name in sorted(there.keys() - expected.keys())]
 
 
 def _fault(name: str, wanted: tuple[int, int], there: dict) -> str | None:

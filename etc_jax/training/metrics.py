@@ -1,22 +1,28 @@
 """What a run reports: one JSON line an event, and progress for a person."""
 
+import collections
+import contextlib
 import json
 import logging
 import math
+import os
+import pathlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import tqdm
-from etils import epath
 
 from etc_jax.training.manifest import write_atomically
 
 _LOG = logging.getLogger(__name__)
 
 FILE = "metrics.jsonl"
+UNREADABLE = "metrics_unreadable.txt"
+# Lines that wait for space on the disk; some MB.
+MOST_WAITING = 10_000
 
 
 def _plain(value: Any) -> Any:
@@ -40,42 +46,156 @@ def to_json(values: Mapping[str, Any], **options) -> str:
 class MetricsWriter:
     """Appends to `workdir/metrics.jsonl`, on process 0 alone.
 
+    What cannot be written (a full disk) waits in memory for the next report: it does
+    not end the run.
+
     Lines after `resume_step` are from steps that will be done again; they go, so the
-    file is the history of one run.
+    file is the history of one run. Lines that cannot be read are moved to
+    `metrics_unreadable.txt`.
 
     Args:
       workdir: the run's folder.
       resume_step: the step that the run continues from; 0 for a new one.
+      is_evaluated: whether the evaluation of that step was finished and stays.
+
+    Attributes:
+      lost_lines: how many have been given up so far.
     """
 
-    def __init__(self, workdir: epath.PathLike, *, resume_step: int = 0):
-        self._path = epath.Path(workdir) / FILE
+    def __init__(
+        self,
+        workdir: str | os.PathLike,
+        *,
+        resume_step: int = 0,
+        is_evaluated: bool = True,
+    ):
+        self.lost_lines = 0
+        self._path = pathlib.Path(workdir) / FILE
+        self._waiting: collections.deque[bytes] = collections.deque(maxlen=MOST_WAITING)
+        self._is_failing = False
         self._active = jax.process_index() == 0
-        if self._active and self._path.exists():
-            self._drop_after(resume_step)
+        if not self._active:
+            return
 
-    def _drop_after(self, step: int) -> None:
-        lines = self._path.read_text().splitlines()
-        kept = [line for line in lines if _step_of(line) <= step]
-        write_atomically(self._path, "".join(f"{line}\n" for line in kept))
+        def stays(step: float, kind: Any) -> bool:
+            if step == resume_step and kind == "eval":
+                return is_evaluated
+            return step <= resume_step
+
+        try:
+            _tidy(self._path, stays)
+        except OSError as error:
+            _LOG.error("%s stays as it is: %s", self._path, error)
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Adds one line: `step`, `kind` ("train" or "eval") and the figures."""
         if not self._active:
             return
-        with self._path.open("a") as file:
-            file.write(to_json({"step": step, "kind": kind, **values}) + "\n")
+        self.lost_lines += len(self._waiting) == MOST_WAITING  # the oldest one goes
+        line = to_json({"step": step, "kind": kind, **values})
+        self._waiting.append(line.encode() + b"\n")
+        try:
+            _append(self._path, b"".join(self._waiting))
+        except OSError as error:
+            if not self._is_failing:
+                _LOG.error(
+                    "METRICS NOT WRITTEN from step %d on: %s. The run goes on; the "
+                    "lines wait in memory, %d at most",
+                    step,
+                    error,
+                    MOST_WAITING,
+                )
+            self._is_failing = True
+            return
+        if self._is_failing:
+            _LOG.warning(
+                "%d lines of metrics that had to wait are written now; %d are lost",
+                len(self._waiting),
+                self.lost_lines,
+            )
+        self._is_failing = False
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Says what is lost."""
+        if lost := self.lost_lines + len(self._waiting):
+            _LOG.error("%d lines of metrics are not in %s", lost, self._path)
 
 
-def _step_of(line: str) -> float:
+def _append(path: pathlib.Path, content: bytes) -> None:
+    """Adds all of `content` to a file, or nothing of it."""
+    with path.open("ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":  # half a line: ours begins on its own
+                content = b"\n" + content
+        try:
+            file.write(content)
+            file.flush()
+        except OSError:
+            os.truncate(path, size)
+            raise
+
+
+def _tidy(path: pathlib.Path, stays: Callable[[float, Any], bool]) -> None:
+    """Leaves the lines of a file for which `stays(step, kind)` is true.
+
+    Raises:
+      OSError: if the storage refuses; nothing is lost then.
+    """
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    kept, unreadable = [], []
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        event = _event(line)
+        if event is None:
+            if line.strip():
+                unreadable.append((number, line))
+        elif stays(*event):
+            kept.append(line)
+    if unreadable:
+        _put_aside(path, unreadable)
+    left = b"".join(kept)
+    if content.startswith(left):
+        os.truncate(path, len(left))  # needs no space
+    else:
+        write_atomically(path, left)
+
+
+def _event(line: bytes) -> tuple[float, Any] | None:
+    """(step, kind) of a line; None if it is damaged, such as cut short by a crash."""
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError):
-        return math.inf  # cut short by a crash
+        values = json.loads(line)
+        step, kind = values["step"], values.get("kind")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    is_number = isinstance(step, int | float) and math.isfinite(step)
+    return (step, kind) if is_number else None
+
+
+def _put_aside(path: pathlib.Path, lines: list[tuple[int, bytes]]) -> None:
+    aside = path.parent / UNREADABLE
+    _append(aside, b"".join(line.rstrip(b"\r\n") + b"\n" for _, line in lines))
+    shown = ", ".join(str(number) for number, _ in lines[:5])
+    more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
+    _LOG.warning(
+        "%s: line %s%s cannot be read (a crash while writing, or a damaged file); "
+        "moved to %s",
+        path,
+        shown,
+        more,
+        aside,
+    )
 
 
 class Progress:
-    """A bar on a terminal; elsewhere one plain line for each report."""
+    """A bar on a terminal; elsewhere one plain line for each report.
+
+    A terminal that is gone (a connection that broke) takes the bar with it, not the
+    run.
+    """
 
     def __init__(self, *, start: int, total: int):
         self._total = total
@@ -83,23 +203,34 @@ class Progress:
         if jax.process_index() == 0 and sys.stderr.isatty():
             self._bar = tqdm.tqdm(initial=start, total=total, unit="step")
 
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._bar = None
+            _LOG.warning("progress is no longer shown: %s", error)
+
     def advance(self) -> None:
         """One step is done."""
         if self._bar is not None:
-            self._bar.update()
+            with self._shown():
+                self._bar.update()
 
     def report(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Shows the figures of one event."""
         shown = " ".join(f"{k}={_short(v)}" for k, v in values.items())
         if self._bar is not None:
-            self._bar.write(f"{kind} {step}/{self._total} {shown}", file=sys.stderr)
+            with self._shown():
+                self._bar.write(f"{kind} {step}/{self._total} {shown}", file=sys.stderr)
         elif jax.process_index() == 0:
             _LOG.info("%s %d/%d %s", kind, step, self._total, shown)
 
     def close(self) -> None:
         """Leaves the terminal in order."""
         if self._bar is not None:
-            self._bar.close()
+            with self._shown():
+                self._bar.close()
 
 
 def _short(value: Any) -> str:

@@ -104,7 +104,10 @@ class StopVote:
         return self.signal_name is not None
 
     def after_step(self) -> None:
-        """To be called when a step has been started, on every process."""
+        """To be called when a step has been started, on every process.
+
+        Also before each batch of an evaluation: it is decided one of them late.
+        """
         if self._alone:
             return
         name = self._guard.signal_name

@@ -15,7 +15,8 @@ class ProfileWindow:
     """Traces the updates `start` to `start + steps` into `workdir/profile`.
 
     Open the folder with TensorBoard's profile plugin or xprof. A run that is resumed
-    inside the window, or after it, makes no trace.
+    inside the window, or after it, makes no trace. A profiler that fails (a full disk,
+    another trace under way) is an error in the log, not the end of the run.
 
     Args:
       workdir: the run's folder.
@@ -37,8 +38,12 @@ class ProfileWindow:
         """
         if step == self._start:
             jax.block_until_ready(state)
-            jax.profiler.start_trace(str(self._folder))
-            self._tracing = True
+            try:
+                jax.profiler.start_trace(str(self._folder))
+            except (OSError, RuntimeError, ValueError) as error:
+                _LOG.error("PROFILE NOT MADE: %s. The run goes on", error)
+            else:
+                self._tracing = True
 
     def after(self, step: int, state: Any) -> None:
         """To be called after each update; `step` counts it."""
@@ -50,5 +55,9 @@ class ProfileWindow:
         """Ends the trace, if one is under way."""
         if self._tracing:
             self._tracing = False
-            jax.profiler.stop_trace()
-            _LOG.info("profile written to %s", self._folder)
+            try:
+                jax.profiler.stop_trace()
+            except (OSError, RuntimeError, ValueError) as error:
+                _LOG.error("PROFILE NOT WRITTEN: %s. The run goes on", error)
+            else:
+                _LOG.info("profile written to %s", self._folder)

@@ -98,8 +98,8 @@ class Run:
         self._state: TrainState = restored.state
         self._step = int(restored.data["step"])
         self._saved_step = self._step or None
-        self._evaluation: dict[str, float] = {}
-        self._evaluated_step: int | None = None
+        self._evaluation = restored.evaluation
+        self._evaluated_step = self._step if restored.evaluation else None
         self._evaluator = Evaluator(
             job,
             mesh,
@@ -116,7 +116,11 @@ class Run:
             window=restored.data.get("window"),
         )
         total = config.train.num_steps
-        self._writer = metrics_lib.MetricsWriter(folder, resume_step=self._step)
+        self._writer = metrics_lib.MetricsWriter(
+            folder,
+            resume_step=self._step,
+            is_evaluated=self._evaluated_step == self._step,
+        )
         self._progress = metrics_lib.Progress(start=self._step, total=total)
         self._tensorboard = None
         if config.train.tensorboard:
@@ -140,24 +144,27 @@ class Run:
         self._batches.close()
         self._progress.close()
         self._profile.close()
+        self._writer.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
 
     def to_the_end(self) -> Result:
-        """Trains until the last step or a signal.
+        """Trains until the last step or a signal, which also cuts an evaluation off.
 
         Raises:
           NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
         """
         total = self._config.train.num_steps
+        if self._lacks_evaluation():  # it was cut off
+            self._evaluate()
         while self._step < total:
             if self._vote.stop:
                 return self._preempted()
             self._one_step()
             self._do_what_is_due(last=self._step == total)
+        if self._lacks_evaluation():
+            return self._preempted()
         self._checkpointer.close()
-        if not self._evaluation:  # nothing was left to do: the run had ended before
-            self._evaluation = self._evaluator(self._state.params)
         return Result(
             DONE, self._step, self._state, self._evaluation, self._final_report()
         )
@@ -187,10 +194,19 @@ class Run:
         config = self._config
         if due(config.train.log_every_steps):
             self._log()
-        if due(config.train.eval_every_steps):
-            self._evaluate()
+        # Saved first: an evaluation may be long, and whoever ends the run impatient.
         if due(config.checkpoint.every_steps):
             self._save(last=last)
+        if self._lacks_evaluation():
+            self._evaluate()
+
+    def _lacks_evaluation(self) -> bool:
+        """Whether the evaluation that is due at this step is not finished."""
+        section = self._config.train
+        due = self._step == section.num_steps or (
+            self._step and self._step % section.eval_every_steps == 0
+        )
+        return bool(due) and self._evaluated_step != self._step
 
     def _stop_if_not_finite(self) -> None:
         in_row = self._meter.skipped_in_row
@@ -259,16 +275,28 @@ class Run:
     def _evaluate(self) -> None:
         self._meter.flush()
         began = time.perf_counter()
-        self._evaluation = self._evaluator(self._state.params)
-        self._evaluated_step = self._step
+        evaluation = self._evaluator(
+            self._state.params, should_stop=self._voted_to_stop
+        )
+        if evaluation is None:
+            _LOG.warning("the evaluation of step %d is cut off", self._step)
+            return
+        self._evaluation, self._evaluated_step = evaluation, self._step
         secs = time.perf_counter() - began
-        self._report("eval", {**self._evaluation, "eval_secs": secs})
+        self._report("eval", {**evaluation, "eval_secs": secs})
+        if self._saved_step == self._step:
+            self._checkpointer.add_evaluation(self._step, evaluation)
         self._meter.exclude(secs)
+
+    def _voted_to_stop(self) -> bool:
+        """Asked before each batch of an evaluation, on every process."""
+        self._vote.after_step()
+        return self._vote.stop
 
     def _save(self, *, last: bool) -> None:
         self._meter.flush()
         self._stop_if_not_finite()
-        # Of this step alone: it ranks the checkpoint.
+        # Of this step alone: it ranks the checkpoint. It may also come later.
         evaluated = self._evaluated_step == self._step
         evaluation = self._evaluation if evaluated else {}
         data = {
@@ -303,6 +331,13 @@ class Run:
             return {}
         report = self._job.final_report(self._state.params)
         if distributed.is_first():
-            text = metrics_lib.to_json(report, indent=2)
-            write_atomically(self._folder / "final_report.json", text)
+            self._write_report(metrics_lib.to_json(report, indent=2))
         return report
+
+    def _write_report(self, text: str) -> None:
+        path = self._folder / "final_report.json"
+        try:
+            write_atomically(path, text)
+        except OSError as error:
+            # All that the run is for is saved; the same command writes the report.
+            _LOG.error("%s IS NOT WRITTEN: %s. It would be:\n%s", path, error, text)

@@ -173,13 +173,15 @@ def test_a_missing_newest_checkpoint_is_reported(workdir, states, caplog):
     assert "step 6: is missing" in caplog.text
 
 
-def test_a_save_that_was_cut_short_is_removed(workdir, states, caplog):
+def test_a_save_that_was_cut_short_is_set_aside(workdir, states, caplog):
     folder = workdir / "checkpoints" / "6"
     (folder / manifest.NAME).unlink()
     (workdir / "last_checkpoint.json").write_text(json.dumps({"step": 4}))
     got = restore(workdir)
     assert toy_job.digest(got.state) == toy_job.digest(states[4])
-    assert not folder.exists() and not (workdir / "bad_checkpoints").exists()
+    assert not folder.exists()
+    (aside,) = (workdir / "bad_checkpoints").iterdir()
+    assert data_file(aside).exists()
     assert "cut short" in caplog.text and "CORRUPT" not in caplog.text
 
 

@@ -1,19 +1,19 @@
 """Which checkpoints stay: the newest, the milestones, the best."""
 
-import json
 import math
 import re
 
 import pytest
 import toy_job
 from checkpoint_states import kept, make_state, save_all, states_by_step
+from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
 
 from etc_jax import config as config_lib
-from etc_jax.training import evaluation, loop
+from etc_jax.training import evaluation, loop, manifest
 from etc_jax.training.checkpoint import Checkpointer
-from etc_jax.training.checkpoint_folder import CheckpointFolder, read_data
+from etc_jax.training.checkpoint_folder import CheckpointFolder
 from etc_jax.training.checkpoint_retention import Retention
 from etc_jax.training.errors import UserError
 
@@ -53,10 +53,9 @@ def test_deleting_one_by_one_keeps_the_best_of_all(metrics, keep, every, best):
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_what_was_not_measured_is_not_ranked(value):
     retention = Retention(1, keep_best=1)
-    assert retention.metric_in({"evaluation": {"loss": value}}) is None
-    assert retention.metric_in({"evaluation": {}}) is None
+    assert retention.metric_in({"loss": value}) is None
     assert retention.metric_in({}) is None
-    assert retention.metric_in({"evaluation": {"loss": 0.5}}) == 0.5
+    assert retention.metric_in({"loss": 0.5}) == 0.5
 
 
 def test_metrics_survive_a_restart(tmp_path):
@@ -89,9 +88,9 @@ def test_a_run_keeps_its_best(tmp_path, monkeypatch):
     )
     loop.train_and_evaluate(config, tmp_path)
     assert kept(tmp_path) == ["12", "3", "9"]
-    data = read_data(CheckpointFolder(tmp_path).path(9))
-    assert data["evaluation"] == {"loss": 2.0, "tokens": 0.0}
-    assert json.dumps(data)
+    folder = CheckpointFolder(epath.Path(tmp_path))
+    assert folder.evaluation(9) == {"loss": 2.0, "tokens": 0.0}
+    assert manifest.verify(folder.path(9)) is None
 
 
 def test_a_figure_that_no_evaluation_gives_is_refused(tmp_path):

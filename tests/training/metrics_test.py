@@ -55,6 +55,146 @@ def test_lines_after_the_resumed_step_go(tmp_path):
     ]
 
 
+def write_lines(folder, *contents: bytes):
+    (folder / "metrics.jsonl").write_bytes(b"".join(x + b"\n" for x in contents))
+
+
+def line(step, kind="train", **values) -> bytes:
+    return json.dumps({"step": step, "kind": kind, **values}).encode()
+
+
+DAMAGED = (
+    b'{"step": 1, "kind": "train", "loss": 0.\xff}',
+    b"\x89PNG\r\n\x1a\n\0\0",
+    b'{"step": "one"}',
+    b"[1, 2]",
+    b"null",
+    b'{"kind": "train"}',
+    b'{"step": NaN}',
+    b"[" * 100_000,
+)
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_line_is_put_aside_and_named(tmp_path, caplog, damaged):
+    write_lines(tmp_path, line(1), damaged, line(2), line(3))
+    writer = MetricsWriter(tmp_path, resume_step=2)
+    writer.write("train", 3, {"loss": 7})
+    assert [x["step"] for x in read(tmp_path)] == [1, 2, 3]
+    assert read(tmp_path)[-1]["loss"] == 7
+    aside = (tmp_path / "metrics_unreadable.txt").read_bytes()
+    assert aside.split() == damaged.split()
+    assert "line 2" in caplog.text and "metrics_unreadable.txt" in caplog.text
+
+
+def test_an_undamaged_file_stays_byte_for_byte(tmp_path, caplog):
+    # A separator of Unicode is no end of a line; the last line has none.
+    content = line(1, note="\u2028") + b"\n" + '{"step": 2, "é": "\u2028"}'.encode()
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    writer = MetricsWriter(tmp_path, resume_step=2)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == content
+    writer.write("train", 3, {})
+    assert (tmp_path / "metrics.jsonl").read_bytes() == content + b"\n" + line(
+        3
+    ) + b"\n"
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("is_evaluated", [True, False])
+def test_an_evaluation_that_is_made_again_stands_there_once(tmp_path, is_evaluated):
+    write_lines(tmp_path, line(2, "eval"), line(4), line(4, "eval"), line(5))
+    writer = MetricsWriter(tmp_path, resume_step=4, is_evaluated=is_evaluated)
+    if not is_evaluated:
+        writer.write("eval", 4, {})
+    kinds = [(x["step"], x["kind"]) for x in read(tmp_path)]
+    assert kinds == [(2, "eval"), (4, "train"), (4, "eval")]
+
+
+class FullDisk:
+    """Writes up to a size; then half of what is asked for and an error."""
+
+    def __init__(self, monkeypatch):
+        self.is_full, real = True, metrics_lib.pathlib.Path.open
+
+        def opened(path, mode="r", **options):
+            file = real(path, mode, **options)
+            if path.name == "metrics.jsonl" and self.is_full:
+                return Half(file)
+            return file
+
+        monkeypatch.setattr(metrics_lib.pathlib.Path, "open", opened)
+
+
+class Half:
+    def __init__(self, file):
+        self._file = file
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self._file.close()
+
+    def write(self, content):
+        self._file.write(content[: len(content) // 2])
+        self._file.flush()
+        raise OSError(28, "No space left on device")
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+def test_lines_wait_while_the_disk_is_full(tmp_path, monkeypatch, caplog):
+    writer = MetricsWriter(tmp_path)
+    writer.write("train", 1, {})
+    disk = FullDisk(monkeypatch)
+    for step in (2, 3):
+        writer.write("train", step, {})
+        assert [x["step"] for x in read(tmp_path)] == [1]
+    assert caplog.text.count("METRICS NOT WRITTEN from step 2 on") == 1
+    disk.is_full = False
+    writer.write("eval", 3, {})
+    writer.close()
+    assert [x["step"] for x in read(tmp_path)] == [1, 2, 3, 3]
+    assert "3 lines of metrics that had to wait are written now; 0" in caplog.text
+    assert writer.lost_lines == 0
+
+
+def test_lines_that_are_lost_are_counted(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(metrics_lib, "MOST_WAITING", 2)
+    FullDisk(monkeypatch)
+    writer = MetricsWriter(tmp_path)
+    for step in (1, 2, 3):
+        writer.write("train", step, {})
+    assert writer.lost_lines == 1
+    writer.close()
+    assert "3 lines of metrics are not in" in caplog.text
+
+
+def test_a_terminal_that_is_gone_does_not_end_the_run(monkeypatch, caplog):
+    class Gone(io.StringIO):
+        broken = False
+
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            if self.broken:
+                raise OSError(5, "Input/output error")
+            return super().write(text)
+
+    terminal = Gone()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = Progress(start=0, total=9)
+    terminal.broken = True
+    progress.report("train", 1, {"loss": 1.0})
+    progress.advance()
+    with caplog.at_level(logging.INFO):
+        progress.report("train", 2, {"loss": 1.0})
+    progress.close()
+    assert "no longer shown" in caplog.text and "train 2/9" in caplog.text
+
+
 def test_metrics_are_fetched_one_step_late():
     meter = StepMetrics()
     meter.add(1, step_metrics(1.0))

@@ -1,9 +1,13 @@
 import importlib.util
 import math
+import subprocess
 import sys
+import threading
+import time
 import types
 
 import numpy as np
+import processes
 import pytest
 
 from etc_jax.training import tensorboard
@@ -72,3 +76,70 @@ def test_the_real_package_writes_a_file(tmp_path):
     board.close()
     (file,) = (tmp_path / "tensorboard").iterdir()
     assert file.stat().st_size > 0
+
+
+def broken_at(monkeypatch, place):
+    """A package whose `place` fails as on a full disk, or never returns."""
+    forever.clear()
+
+    def fails(self, *args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    def hangs(self, *args, **kwargs):
+        forever.wait(60)
+
+    monkeypatch.setattr(Writer, place, hangs if place == "add_scalar" else fails)
+
+
+forever = threading.Event()
+
+
+@pytest.mark.parametrize("place", ["__init__", "flush", "close", "add_scalar"])
+def test_a_writer_that_fails_or_hangs_does_not_stop_training(
+    package, tmp_path, monkeypatch, caplog, place
+):
+    monkeypatch.setattr(tensorboard, "MOST_WAITING", 3)
+    monkeypatch.setattr(tensorboard, "CLOSE_SECS", 0.5)
+    broken_at(monkeypatch, place)
+    board = TensorBoard(tmp_path)
+    if place in ("__init__", "flush"):
+        board.write("train", 1, {"loss": 1})
+        board._thread.join(10)
+    began = time.monotonic()
+    for step in range(2, 9):
+        board.write("train", step, {"loss": 1})
+        time.sleep(0.01)
+    board.close()
+    forever.set()
+    assert time.monotonic() - began < 5
+    assert "TENSORBOARD" in caplog.text
+    if place != "close":
+        assert board.lost_reports >= 3
+        assert f"{board.lost_reports} reports for TensorBoard are lost" in caplog.text
+
+
+FULL = """
+import resource, sys
+from etc_jax.training import tensorboard
+tensorboard.CLOSE_SECS = 0.5
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # as if the disk were so small
+board = tensorboard.TensorBoard(sys.argv[1])
+for step in range(1, 400):
+    board.write("train", step, {"loss": 1.0})
+board.close()
+print(board.lost_reports)
+"""
+
+
+def test_the_real_package_on_a_full_disk(tmp_path):
+    """Its own thread dies, and its queue is then never taken from."""
+    pytest.importorskip("tensorboardX")
+    got = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)],
+        env=processes.clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert got.returncode == 0, got.stderr
+    assert int(got.stdout) > 100 and "TENSORBOARD" in got.stderr

@@ -1,0 +1,169 @@
+"""A signal within an evaluation is answered at once, and the evaluation made up."""
+
+import os
+import signal
+import time
+
+import pytest
+import toy_job
+from checkpoint_states import kept
+from etils import epath
+from training_runs import lines, timeless
+
+from etc_jax.training import errors, loop, manifest
+from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.training.evaluation import Evaluator
+from etc_jax.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def long_evaluations(monkeypatch):
+    monkeypatch.setattr(toy_job, "EVAL_BATCHES", 40)
+
+
+def config_of(cache, every_steps, **changes):
+    if every_steps == 6:  # that of evaluations
+        changes |= {"checkpoint__keep_best": 1, "checkpoint__best_metric": "loss"}
+    return toy_job.config(
+        train__compile_cache_dir=cache, checkpoint__every_steps=every_steps, **changes
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(cache, tmp_path_factory):
+    """The metrics of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toy_job, "EVAL_BATCHES", 40)
+        loop.train_and_evaluate(config_of(cache, 6), folder)
+    return timeless(folder)
+
+
+def during_evaluation(monkeypatch, number, act):
+    """Calls `act` while the evaluation `number`, from 0, is at its fourth batch."""
+    make, seen = toy_job.rows_at, {"evaluations": -1}
+
+    def rows_at(c, step, rows):
+        if step == 10**6 + 3:
+            seen["evaluations"] += 1
+            if seen["evaluations"] == number:
+                act()
+        return make(c, step, rows)
+
+    monkeypatch.setattr(toy_job, "rows_at", rows_at)
+
+
+# Evaluations are at 6 and 12. Where no checkpoint is due, the signal makes one.
+@pytest.mark.parametrize("every_steps, step", [(4, 6), (6, 6), (6, 12)])
+def test_a_signal_within_an_evaluation_cuts_it_off(
+    whole, cache, tmp_path, monkeypatch, caplog, every_steps, step
+):
+    config = config_of(cache, every_steps)
+    with monkeypatch.context() as patch:
+        signal_process = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+        during_evaluation(patch, step // 6 - 1, signal_process)
+        stopped = loop.train_and_evaluate(config, tmp_path)
+    assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, step)
+    assert f"the evaluation of step {step} is cut off" in caplog.text
+    assert str(step) in kept(tmp_path)
+    assert [x["step"] for x in lines(tmp_path, "eval")] == [6] * (step == 12)
+    result = loop.train_and_evaluate(config, tmp_path)
+    assert result.exit_code == errors.DONE
+    assert timeless(tmp_path) == whole
+    evaluated = [n for n in kept(tmp_path) if int(n) % 6 == 0]
+    folder = CheckpointFolder(epath.Path(tmp_path))
+    for name in evaluated:
+        assert folder.evaluation(int(name))["loss"] > 0
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+@pytest.mark.parametrize("step", [6, 12])
+def test_nothing_is_lost_by_a_death_within_an_evaluation(
+    whole, cache, tmp_path, monkeypatch, step
+):
+    config = config_of(cache, 6)
+
+    def evaluate(evaluator, params, should_stop):
+        if next(count) == step // 6:
+            raise Killed
+        return call(evaluator, params, should_stop=should_stop)
+
+    call, count = Evaluator.__call__, iter(range(1, 9))
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "__call__", evaluate)
+        with pytest.raises(Killed):
+            loop.train_and_evaluate(config, tmp_path)
+    assert str(step) in kept(tmp_path)  # saved before the evaluation
+    loop.train_and_evaluate(config, tmp_path)
+    assert timeless(tmp_path) == whole
+
+
+def test_a_death_after_the_evaluation_doubles_no_line(
+    whole, cache, tmp_path, monkeypatch
+):
+    """The line is there, but the checkpoint does not have the metrics yet."""
+    config = config_of(cache, 6)
+
+    def die(self, step, evaluation):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Checkpointer, "add_evaluation", die)
+        with pytest.raises(Killed):
+            loop.train_and_evaluate(config, tmp_path)
+    assert [x["step"] for x in lines(tmp_path, "eval")] == [6]
+    loop.train_and_evaluate(config, tmp_path)
+    assert timeless(tmp_path) == whole
+
+
+def test_a_finished_run_is_not_evaluated_again(cache, tmp_path, monkeypatch):
+    config = config_of(cache, 6)
+    first = loop.train_and_evaluate(config, tmp_path)
+    monkeypatch.setattr(Evaluator, "__call__", lambda *args, **kw: pytest.fail("again"))
+    again = loop.train_and_evaluate(config, tmp_path)
+    assert again.evaluation == first.evaluation
+
+
+def test_damaged_metrics_of_a_checkpoint_are_made_again(whole, cache, tmp_path, caplog):
+    config = config_of(cache, 6)
+    loop.train_and_evaluate(config, tmp_path)
+    (tmp_path / "checkpoints" / "12" / manifest.EVALUATION).write_text('{"evaluation')
+    loop.train_and_evaluate(config, tmp_path)
+    assert timeless(tmp_path) == whole
+    assert "is made again" in caplog.text
+
+
+def test_a_slow_evaluation_answers_within_two_batches(cache, tmp_path, monkeypatch):
+    """With 40 batches of 0.2 s the signal comes in the middle."""
+    sent = []
+
+    def act():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    during_evaluation(monkeypatch, 0, act)
+    make = toy_job.rows_at
+
+    def slow(c, step, rows):
+        if step > 10**6:
+            time.sleep(0.2)
+        return make(c, step, rows)
+
+    monkeypatch.setattr(toy_job, "rows_at", slow)
+    ended = []
+    preempted = Run._preempted
+    monkeypatch.setattr(
+        Run, "_preempted", lambda run: ended.append(time.monotonic()) or preempted(run)
+    )
+    loop.train_and_evaluate(config_of(cache, 6), tmp_path)
+    secs = ended[0] - sent[0]
+    print(f"an evaluation of 8 s was left {secs:.2f} s after the signal")
+    assert secs < 4
