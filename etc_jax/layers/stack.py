@@ -1,11 +1,13 @@
 """Layers on top of each other: scanned or unrolled, with a named remat policy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+
+from etc_jax.sharding import collected
 
 # What a layer keeps for its backward pass; everything else is computed again.
 REMAT_POLICIES: dict[str, Callable | None] = {
@@ -14,6 +16,27 @@ REMAT_POLICIES: dict[str, Callable | None] = {
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "attention": jax.checkpoint_policies.save_only_these_names("attention"),
 }
+
+
+class Several(NamedTuple):
+    """Inputs that go through the layers side by side, each with its own `shared`.
+
+    Each weight is read once for all of them and, where it is split over devices,
+    collected once.
+
+    Attributes:
+      inputs: one a batch; their shapes may differ.
+    """
+
+    inputs: tuple[Any, ...]
+
+
+def _applied(layer: nn.Module, carry, shared, own: tuple):
+    """`layer(carry, shared, *own)`, of each of several inputs."""
+    if not isinstance(carry, Several):
+        return layer(carry, shared, *own)
+    pairs = zip(carry.inputs, shared.inputs, strict=True)
+    return Several(tuple(layer(x, s, *own) for x, s in pairs))
 
 
 class Period(nn.Module):
@@ -46,7 +69,7 @@ class _Step(nn.Module):
     @nn.compact
     def __call__(self, carry, shared, own=None):
         own = () if own is None else (own,)
-        return self.make_layer()(carry, shared, *own), None
+        return _applied(self.make_layer(), carry, shared, own), None
 
 
 class Stack(nn.Module):
@@ -60,26 +83,33 @@ class Stack(nn.Module):
       num_layers: how many.
       scan: scanned or unrolled.
       remat_policy: a name of `REMAT_POLICIES`.
+      dtype: of the products of the layers: weights that lie over fsdp are collected in
+        it, layer by layer, once for all that read them.
     """
 
     make_layer: Callable[[], nn.Module]
     num_layers: int
     scan: bool = True
     remat_policy: str = "none"
+    dtype: jnp.dtype = jnp.float32
 
     @nn.compact
     def __call__(self, carry, shared, own=None):
         """Applies the layers.
 
         Args:
-          carry: what the first one is given.
-          shared: what is handed to each of them unchanged.
+          carry: what the first one is given; may be `Several`.
+          shared: what is handed to each of them unchanged; `Several` where `carry` is.
           own: None, or arrays `[num_layers, ...]`: each layer is given its part.
         """
         step = _Step
+        if not self.is_initializing():
+            step = nn.map_variables(
+                _Step, "params", lambda params: collected(params, self.dtype)
+            )
         if self.remat_policy != "none":
             step = nn.remat(
-                _Step,
+                step,
                 policy=REMAT_POLICIES[self.remat_policy],
                 # Inside a scan the loop itself keeps the two computations apart.
                 prevent_cse=not self.scan,

@@ -20,7 +20,7 @@ from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
 from etc_jax.layers.flat_attention import FlatAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
-from etc_jax.layers.stack import Period, Stack
+from etc_jax.layers.stack import Period, Several, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.etc_config import EtcConfig, base, base_shared, large
 from etc_jax.ops import sequence
@@ -129,7 +129,8 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
     make = layers[0]
     if len(layers) > 1:
         make = functools.partial(Period, tuple(layers), name="period")
-    return Stack(make, repeats, config.scan_layers, config.remat_policy)
+    options = config.scan_layers, config.remat_policy, config.compute_dtype
+    return Stack(make, repeats, *options)
 
 
 def _layer_numbers(config: EtcConfig) -> jax.Array | None:
@@ -201,15 +202,41 @@ class Etc(nn.Module):
         Raises:
           ValueError: if the shapes or the structure do not fit the config.
         """
-        for name, tokens in (("long", long_tokens), ("global", global_tokens)):
-            if tokens.ndim != 2:
-                raise ValueError(
-                    f"{name}_tokens has shape {tokens.shape}, expected [batch, length]"
-                )
         tokens = Rows(long_tokens, global_tokens)
-        x = self.embeddings(tokens, types, positions, adders)
-        if not self.config.reversible:
-            return self.stack(x, structure, _layer_numbers(self.config))
+        x = self._embedded(tokens, types, positions, adders)
+        if self.config.reversible:
+            return self._reversed(x, structure)
+        return self.stack(x, structure, _layer_numbers(self.config))
+
+    def together(self, *inputs: tuple[Any, Any, Any]) -> tuple[Rows, ...]:
+        """Encodes several batches in one pass over the layers; see `stack.Several`.
+
+        Reversible layers, which keep nothing, take one batch after the other.
+
+        Args:
+          *inputs: (long tokens, global tokens, structure) of each batch, as of
+            `__call__`; their lengths may differ.
+
+        Returns:
+          What `__call__` gives for each.
+        """
+        if self.config.reversible:
+            return tuple(self(*one) for one in inputs)
+        x = [self._embedded(Rows(*tokens)) for *tokens, _ in inputs]
+        structures = tuple(structure for *_, structure in inputs)
+        numbers = _layer_numbers(self.config)
+        return self.stack(Several(tuple(x)), Several(structures), numbers).inputs
+
+    def _embedded(self, tokens: Rows, types=NOTHING, positions=NOTHING, adders=NOTHING):
+        for name, ids in zip(("long", "global"), tokens, strict=True):
+            if ids.ndim != 2:
+                raise ValueError(
+                    f"{name}_tokens has shape {ids.shape}, expected [batch, length]"
+                )
+        return self.embeddings(tokens, types, positions, adders)
+
+    def _reversed(self, x: Rows, structure) -> Rows:
+        """The reversible layers and the norm of their two streams' mean."""
         x = jax.tree.map(lambda a: a.astype(jnp.float32), x)
         rng = hash_key(self, self.config.hash_seed)
         y1, y2 = self.stack(x, x, structure, rng)
@@ -248,6 +275,10 @@ class EtcForPretraining(nn.Module):
     def encode(self, long_tokens, global_tokens, structure) -> Rows:
         """The encoder's outputs; see `Etc`."""
         return self.encoder(long_tokens, global_tokens, structure)
+
+    def encode_together(self, *inputs) -> tuple[Rows, ...]:
+        """The encoder's outputs of several batches; see `Etc.together`."""
+        return self.encoder.together(*inputs)
 
     def mlm_logits(self, long_output: jax.Array, positions: jax.Array) -> jax.Array:
         """Vocabulary logits at chosen places.

@@ -11,6 +11,7 @@ from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.cpc import contrastive, similarities
+from etc_jax.types import Rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,20 +54,22 @@ class Pretraining:
             params = {**params, "mlm_bias": jnp.asarray(mlm_bias)}
         return params
 
-    def _encode(self, module, params, batch, prefix: str, rng):
-        """Outputs of the main input (prefix "") or of the masked sentences ("cpc_")."""
+    def _encode(self, module, params, batch, rng) -> tuple[Rows, ...]:
+        """Outputs of the main input and, with CPC, of the masked sentences alone.
+
+        Both go through the layers in one pass.
+        """
+        prefixes = ("", "cpc_") if "cpc_positions" in batch else ("",)
+        names = ("long_tokens", "global_tokens", "structure")
         return module.apply(
             {"params": params},
-            batch[f"{prefix}long_tokens"],
-            batch[f"{prefix}global_tokens"],
-            batch[f"{prefix}structure"],
+            *(tuple(batch[prefix + name] for name in names) for prefix in prefixes),
             rngs=None if rng is None else {"dropout": rng},
-            method="encode",
+            method="encode_together",
         )
 
-    def _summaries(self, module, params, batch, main, rng):
+    def _pairs(self, batch, main: Rows, lone: Rows):
         """(predictions, targets) of the masked sentences, `[b * s, e]` each."""
-        lone = self._encode(module, params, batch, "cpc_", rng)
         places = batch["cpc_positions"][..., None]
         predictions = jnp.take_along_axis(main.global_, places, axis=1)
         width = predictions.shape[-1]
@@ -74,9 +77,8 @@ class Pretraining:
 
     def summaries(self, params, batch):
         """(predictions, targets) without dropout, `[b * s, e]` each."""
-        module = self._module(True)
-        main = self._encode(module, params, batch, "", None)
-        return self._summaries(module, params, batch, main, None)
+        outputs = self._encode(self._module(True), params, batch, None)
+        return self._pairs(batch, *outputs)
 
     def loss(self, params, batch, rng, deterministic: bool):
         """0.8 MLM + 0.2 CPC (paper, section 3.5), and its parts as (sum, weight).
@@ -91,14 +93,12 @@ class Pretraining:
           (float32 scalar, {name: (sum, weight)}).
         """
         module = self._module(deterministic)
-        main_rng = lone_rng = None
-        if not deterministic:
-            main_rng, lone_rng = jax.random.split(rng)
-        main = self._encode(module, params, batch, "", main_rng)
+        rng = None if deterministic else rng
+        main, *lone = self._encode(module, params, batch, rng)
         loss, sums = self._mlm(module, params, batch, main)
         loss = self.objective.mlm_weight * loss
-        if "cpc_positions" in batch:
-            pairs = self._summaries(module, params, batch, main, lone_rng)
+        if lone:
+            pairs = self._pairs(batch, main, *lone)
             cpc, more = self._cpc(module, params, batch, *pairs)
             loss, sums = loss + self.objective.cpc_weight * cpc, {**sums, **more}
         return loss, sums

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from etc_jax.sharding import constrain
+from etc_jax.sharding import as_split, collected, constrain
 from etc_jax.training.job import Batch, Params, Sums
 
 LossFn = Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
@@ -38,9 +38,21 @@ def split_rows(batch: Batch, steps: int) -> Batch:
 
 
 def loss_and_gradient(
-    loss_fn: LossFn, params: Params, batch: Batch, rng: jax.Array, *, steps: int = 1
+    loss_fn: LossFn,
+    params: Params,
+    batch: Batch,
+    rng: jax.Array,
+    *,
+    steps: int = 1,
+    dtype: jnp.dtype | str = jnp.float32,
 ) -> tuple[jax.Array, Sums, Params]:
     """Loss, metrics and gradient of a batch, computed in `steps` microbatches.
+
+    With more than one, parameters that lie over fsdp are collected once, before the
+    first, and held whole until the last: 2 bytes a parameter of the layers in bfloat16.
+    Their gradients are reduced, and added up in float32, each on the device that keeps
+    the parameter, after each microbatch: to do that once would need 4 bytes a parameter
+    on every device.
 
     With more than one, loss and gradient are the means over the microbatches of theirs,
     and the metrics' sums and weights are added up. For a loss that is a mean over rows
@@ -54,6 +66,7 @@ def loss_and_gradient(
       batch: `[b, ...]` arrays; `steps` must divide b.
       rng: key; with several microbatches, each has its own, folded in by its number.
       steps: microbatches, one after the other.
+      dtype: of the products of the layers, in which their parameters are collected.
 
     Returns:
       (float32 scalar, {name: (sum, weight)}, gradient in the dtypes of `params`).
@@ -63,12 +76,14 @@ def loss_and_gradient(
         (loss, sums), gradient = gradient_fn(params, batch, rng, False)
         return loss, sums, gradient
 
+    whole = collected(params, dtype, layers_only=True)
+
     def microbatch(inputs):
         number, rows = inputs
         (loss, sums), gradient = gradient_fn(
-            params, rows, jax.random.fold_in(rng, number), False
+            whole, rows, jax.random.fold_in(rng, number), False
         )
-        return loss, sums, gradient
+        return loss, sums, as_split(gradient)
 
     def add(total, inputs):
         return jax.tree.map(jnp.add, total, microbatch(inputs)), None
@@ -79,6 +94,7 @@ def loss_and_gradient(
     zeros = jax.tree.map(
         lambda a: jnp.zeros(a.shape, jnp.promote_types(a.dtype, jnp.float32)), shapes
     )
+    zeros = (*zeros[:2], as_split(zeros[2]))
     (loss, sums, gradient), _ = jax.lax.scan(add, zeros, microbatches)
     gradient = jax.tree.map(lambda g, p: (g / steps).astype(p.dtype), gradient, params)
     return loss / steps, sums, gradient

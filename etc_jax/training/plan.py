@@ -320,6 +320,7 @@ def trace_step(plan: Plan) -> jax.stages.Traced:
             plan.job.loss_fn,
             plan.tx,
             accumulation_steps=plan.config.train.accumulation_steps,
+            dtype=plan.config.model.dtype,
             trained_only=trained_only(plan.config.optimizer.groups),
         ),
         in_shardings=(*layout, whole),

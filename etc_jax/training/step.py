@@ -18,6 +18,7 @@ def make_train_step(
     tx: optax.GradientTransformation,
     *,
     accumulation_steps: int = 1,
+    dtype: str = "float32",
     trained_only: Callable[[Params], Params] = lambda params: params,
 ) -> Callable:
     """`(state, batch, rng) -> (state, metrics)`.
@@ -30,6 +31,7 @@ def make_train_step(
       loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
       tx: the optimizer, clipping included.
       accumulation_steps: microbatches of a step; see `loss_and_gradient`.
+      dtype: of the model's products; likewise.
       trained_only: leaves frozen parameters out of a tree. No other gradients are
         read, so that XLA computes no others.
 
@@ -41,7 +43,12 @@ def make_train_step(
     def train_step(state: TrainState, batch: Batch, rng: jax.Array):
         rng = jax.random.fold_in(rng, state.step)
         loss, sums, grads = loss_and_gradient(
-            loss_fn, state.params, batch, rng, steps=accumulation_steps
+            loss_fn,
+            state.params,
+            batch,
+            rng,
+            steps=accumulation_steps,
+            dtype=dtype,
         )
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)

@@ -12,7 +12,7 @@ from etc_jax.sharding import (
     make_mesh,
     to_global,
 )
-from etc_jax.training import plan
+from etc_jax.training import collectives, plan
 from etc_jax.training.accumulation import loss_and_gradient, split_rows
 
 MODEL = toy_job.ToyConfig(dropout_rate=0.0)
@@ -140,3 +140,23 @@ def test_gradients_are_summed_in_the_shards_of_their_parameters():
     loops = [line for line in text.splitlines() if " while(" in line]
     # The kernels [16, 32] and [32, 16] of the MLP lie over 8 devices.
     assert any("f32[2,32]" in line and "f32[32,2]" in line for line in loops)
+
+
+def collected_bytes(steps):
+    """Bytes that all-gathers of a step bring to a device, by kind of collective."""
+    config = toy_job.config(
+        mesh__fsdp=8, train__accumulation_steps=steps, train__batch_size=64
+    )
+    made = plan.make_plan(
+        config, toy_job.make_job(config, None), plan.mesh_for(config), check_batches=1
+    )
+    with plan.on_mesh(made.mesh):
+        text = plan.trace_step(made).lower().compile().as_text()
+    return collectives.count(text)["all-gather"].result_bytes
+
+
+def test_weights_are_collected_once_a_step_whatever_the_microbatches():
+    two, eight = collected_bytes(2), collected_bytes(8)
+    # Table [32, 16], query [16, 16], MLP [16, 32] and [32, 16].
+    assert two >= 4 * (3 * 32 * 16 + 16 * 16)
+    assert eight == two
