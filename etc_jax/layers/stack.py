@@ -84,7 +84,8 @@ class Stack(nn.Module):
       scan: scanned or unrolled.
       remat_policy: a name of `REMAT_POLICIES`.
       dtype: of the products of the layers: weights that lie over fsdp are collected in
-        it, layer by layer, once for all that read them.
+        it, layer by layer, once for all that read them, and again in the backward pass.
+        With the policy "none" they are kept for it, as everything is.
     """
 
     make_layer: Callable[[], nn.Module]

@@ -1,4 +1,12 @@
 """Model families: named sizes and their assembly from layers."""
 
 # They register families.
-from etc_jax.models import encoder, encoder_lm, etc, reformer  # noqa: F401
+from etc_jax.models import (  # noqa: F401
+    encoder,
+    encoder_flops,
+    encoder_lm,
+    etc,
+    etc_flops,
+    reformer,
+    reformer_flops,
+)

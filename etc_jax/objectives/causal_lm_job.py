@@ -9,12 +9,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
 from etc_jax.data import byte_images, digests, duplication
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models import useful_flops
 from etc_jax.objectives import reader_job
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids
 from etc_jax.objectives.causal_lm import CausalLm
@@ -80,7 +83,15 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     task = _task(config)
     readers = SOURCES[config.data.source](config)
     check = functools.partial(check_batch, model=config.model)
-    return reader_job.make(config, task, readers, check)
+
+    def flops(batch: dict[str, Any]) -> float | None:
+        rows = SequenceInputs(np.ones_like(batch["tokens"]))
+        targets = float(batch["weights"].sum())
+        return useful_flops.of_step(
+            config.model, config.family, rows, causal_logits=targets
+        )
+
+    return reader_job.make(config, task, readers, check, flops)
 
 
 def _task(config: Config) -> CausalLm:

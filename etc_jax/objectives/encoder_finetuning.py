@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax.data.label_names import NUM_LABELS
+from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
 from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
 from etc_jax.models.encoder_coreference import EncoderForCoreference
@@ -57,6 +58,10 @@ class EncoderFinetuning(Finetuning):
         if isinstance(self.model, LongformerConfig):
             named[GLOBAL_INDEX] = batch[GLOBAL_INDEX]
         return named
+
+    def flops_inputs(self, batch: Any) -> SequenceInputs | None:
+        index = self.named_inputs(batch).get(GLOBAL_INDEX)
+        return SequenceInputs(batch["structure"].long_example_ids, index)
 
     def smallest_batch(self) -> dict[str, Any]:
         none = jnp.full((1, 1), -1, jnp.int32)
@@ -135,6 +140,9 @@ class Coreference(EncoderFinetuning):
     def named_inputs(self, batch: Any) -> dict[str, Any]:
         del batch
         return {}
+
+    def flops_inputs(self, batch: Any) -> None:
+        del batch  # most of the work is that of scoring spans
 
     def smallest_batch(self) -> dict[str, Any]:
         tokens = jnp.ones((1, self.objective.part_length or 1), jnp.int32)

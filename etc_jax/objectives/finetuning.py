@@ -72,6 +72,11 @@ class Finetuning(abc.ABC):
         del batch
         return {}
 
+    def flops_inputs(self, batch: Any) -> Any:
+        """What the encoder reads of a batch, for `models.useful_flops`; None where the
+        head takes too much for it to be left out, as it is elsewhere."""
+        return [batch["structure"]]
+
     def smallest_batch(self) -> dict[str, Any]:
         """One token of each kind, enough for `inputs`."""
         ids = jnp.ones((1, 1), jnp.int32)

@@ -10,6 +10,7 @@ from etc_jax.config import Config
 from etc_jax.config_sections import TASKS, provided
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
+from etc_jax.models import useful_flops
 from etc_jax.objectives import finetuning, run_tokenizer
 from etc_jax.objectives.batch_checks import missing_entries
 from etc_jax.objectives.reader_job import eval_batches
@@ -54,6 +55,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         eval_batches=eval_batches(evaluation, evaluation.steps_per_epoch),
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=lambda batch: check_batch(batch, task),
+        useful_flops=lambda batch: _useful_flops(config, task, batch),
         steps_per_epoch=reader.num_examples / config.train.batch_size,
         held_back_score=score,
         inputs={
@@ -65,6 +67,13 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 for _name in TASKS:
     registry.register("objective", _name)(make_job)
+
+
+def _useful_flops(config: Config, task: finetuning.Finetuning, batch) -> float | None:
+    inputs = task.flops_inputs(batch)
+    if inputs is None:
+        return None
+    return useful_flops.of_step(config.model, config.family, inputs)
 
 
 def _reader(config: Config, caches: Sequence[WindowCache], *, evaluation: bool):

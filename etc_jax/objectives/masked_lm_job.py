@@ -18,6 +18,8 @@ from etc_jax.config import Config
 from etc_jax.config_sections import registered
 from etc_jax.data import masked_rows
 from etc_jax.data.masking import MaskingShares
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models import useful_flops
 from etc_jax.objectives import inputs, pretraining_data, reader_job, run_tokenizer
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids, wrong_places
 from etc_jax.objectives.masked_lm import MaskedLm
@@ -123,7 +125,14 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     task = _task(config)
     readers = SOURCES[config.data.source](config, folder)
     check = functools.partial(check_batch, model=config.model)
-    return reader_job.make(config, task, readers, check)
+
+    def flops(batch: dict[str, Any]) -> float | None:
+        rows, places = SequenceInputs(batch["example_ids"]), batch["weights"].sum()
+        return useful_flops.of_step(
+            config.model, config.family, rows, masked_logits=places
+        )
+
+    return reader_job.make(config, task, readers, check, flops)
 
 
 def _task(config: Config) -> MaskedLm:

@@ -9,6 +9,7 @@ import numpy as np
 
 from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.models import useful_flops
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.cpc import contrastive, similarities
 from etc_jax.types import Rows
@@ -37,6 +38,14 @@ class Pretraining:
         if self.objective.cpc_weight:
             weights["cpc_loss"] = self.objective.cpc_weight
         return weights
+
+    def useful_flops(self, batch) -> float | None:
+        """Of a training step on rows in numpy; see `models.useful_flops`."""
+        inputs = [
+            batch[name] for name in ("structure", "cpc_structure") if name in batch
+        ]
+        places = float(np.sum(batch["mlm_weights"]))
+        return useful_flops.of_step(self.model, "etc", inputs, masked_logits=places)
 
     def init(self, rng: jax.Array, mlm_bias: np.ndarray | None = None) -> Any:
         """Parameters; sizes do not depend on the input's lengths.

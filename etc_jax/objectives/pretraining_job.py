@@ -77,6 +77,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         / config.train.batch_size,
         inputs=corpora.inputs,
         loss_weights=task.loss_weights,
+        useful_flops=task.useful_flops,
     )
 
 

@@ -63,6 +63,7 @@ def make(
     task: Any,
     readers: Readers,
     check_batch: Callable[[Batch], list[str]],
+    useful_flops: Callable[[Batch], float | None],
 ) -> Job:
     """The job.
 
@@ -71,6 +72,7 @@ def make(
       task: with `init` and `loss`, see `Job`.
       readers: of its batches.
       check_batch: see `Job`.
+      useful_flops: see `Job`.
     """
     examples = readers.num_examples
     return Job(
@@ -80,6 +82,7 @@ def make(
         eval_batches=eval_batches(readers.evaluation, readers.eval_steps),
         tokens_per_step=config.train.batch_size * config.data.long_length,
         check_batch=check_batch,
+        useful_flops=useful_flops,
         steps_per_epoch=examples and examples / config.train.batch_size,
         inputs=readers.inputs,
     )

@@ -18,6 +18,7 @@ from etc_jax.training.device_memory import MiB, device_bytes
 from etc_jax.training.errors import UserError
 from etc_jax.training.plan import (
     Plan,
+    StepFlops,
     all_of,
     check_extras,
     make_job,
@@ -112,11 +113,13 @@ def _examine(plan: Plan, compiles: bool) -> tuple[list[str], list[str]]:
         if compiles:
             compiled = device_memory.compile_step(traced.lower())
         seconds = time.perf_counter() - began
-    flops, source = step_flops(plan, traced)
+    flops = step_flops(plan, traced)
     lines = [
         f"compiled in {seconds:.1f} s" if compiles else "not compiled",
-        f"{flops:.4g} FLOPs a step over all devices: {source}",
-        f"{flops / plan.mesh.size:.4g} of them on each device",
+        f"{flops.computed:.4g} FLOPs a step over all devices: matrix products of the "
+        "traced step, padding and rematerialisation included",
+        f"{flops.computed / plan.mesh.size:.4g} of them on each device",
+        *_useful(flops),
     ]
     sections = [_sizes(plan), _layout(plan.state.params)]
     if isinstance(compiled, jax.stages.Compiled):
@@ -144,6 +147,12 @@ def _what_it_takes(
         return [*sections, "Memory: this backend does not say"], []
     sections.append(device_memory.describe(plan, memory, limit))
     return sections, device_memory.problems(plan, memory, limit)
+
+
+def _useful(flops: StepFlops) -> Iterator[str]:
+    if flops.useful is not None:
+        share = flops.useful / flops.computed
+        yield f"{flops.useful:.4g} that the model asks for, {share:.1%} of them"
 
 
 def _xla_flops(compiled: jax.stages.Compiled) -> Iterator[str]:

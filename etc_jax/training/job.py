@@ -46,9 +46,9 @@ class Job:
       tokens_per_step: tokens of one training batch, padding included.
       check_batch: what is wrong with a batch, one message each; [] if nothing.
       final_report: params -> figures of the finished run, as JSON takes them.
-      flops_per_step: useful matrix FLOPs of one step, forward and backward, over all
-        devices, without what is computed twice to save memory; None: they are counted
-        in the traced step, that included.
+      useful_flops: rows of a training batch -> the FLOPs that the model asks for to
+        learn from them, see `models.useful_flops`; None: not known, and no MFU is
+        reported.
       steps_per_epoch: steps that go once through the data; None if it has no end or
         no length.
       loss_weights: {metric: weight} where the loss is a weighted sum of metrics, each a
@@ -68,7 +68,7 @@ class Job:
     tokens_per_step: int
     check_batch: Callable[[Batch], list[str]]
     final_report: Callable[[Params], dict[str, Any]] | None = None
-    flops_per_step: float | None = None
+    useful_flops: Callable[[Batch], float | None] | None = None
     steps_per_epoch: float | None = None
     loss_weights: Mapping[str, float] | None = None
     held_back_score: HeldBackScore | None = None

@@ -242,7 +242,7 @@ def _compile(plan: Plan) -> Steps:
         out_shardings=replicated(plan.mesh),
     )
     _LOG.info("compiled in %.1f s", time.perf_counter() - began)
-    flops, source = step_flops(plan, traced)
-    _LOG.info("%.3g FLOPs a step: %s", flops, source)
+    flops = step_flops(plan, traced)
+    _LOG.info("%.3g FLOPs computed a step, useful: %s", flops.computed, flops.useful)
     rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
     return Steps(compiled, evaluate, rng, flops)

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -46,6 +46,19 @@ CHECK_SECS = 20.0
 _SHOWN = 10
 
 
+class StepFlops(NamedTuple):
+    """FLOPs of one training step over all devices.
+
+    Attributes:
+      useful: what the model asks for, see `Job.useful_flops`; None if not known.
+      computed: all matrix products of the traced step, also those of padding and what
+        rematerialisation computes again.
+    """
+
+    useful: float | None
+    computed: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """A run that has passed the checks; nothing is on a device yet.
@@ -57,6 +70,8 @@ class Plan:
       tx: the optimizer.
       state: the train state, as shapes with shardings.
       batch: of one step over all devices, likewise.
+      useful_flops: of one step over all devices, the mean of the batches looked at;
+        None if not known.
     """
 
     config: Config
@@ -65,6 +80,7 @@ class Plan:
     tx: optax.GradientTransformation
     state: TrainState
     batch: Any
+    useful_flops: float | None = None
 
 
 def all_of(*checks: Callable[[], Any]) -> list[Any]:
@@ -203,14 +219,14 @@ def make_plan(
       UserError: with all that is wrong with the batches or the layout.
     """
     tx, rules = optimizer_for(config), rules_for(config)
-    batch, state = all_of(
+    (batch, useful), state = all_of(
         lambda: _checked_batches(config, job, mesh, check_batches),
         lambda: _abstract_state(job, tx, mesh, rules),
     )
     count = sum(x.size for x in jax.tree.leaves(state.params))
     _LOG.info("%d parameters on mesh %s", count, dict(mesh.shape))
     shapes = _abstract_batch(batch, mesh, config.train.batch_size)
-    return Plan(config, job, mesh, tx, state, shapes)
+    return Plan(config, job, mesh, tx, state, shapes, useful)
 
 
 def optimizer_for(config: Config) -> optax.GradientTransformation:
@@ -238,10 +254,10 @@ def _abstract_state(job, tx, mesh, rules) -> TrainState:
         raise UserError(f"the model does not fit the mesh: {error}") from error
 
 
-def _checked_batches(config, job, mesh, count: int) -> Any:
-    """The first batch; `count` are looked at."""
+def _checked_batches(config, job, mesh, count: int) -> tuple[Any, float | None]:
+    """(the first batch, useful FLOPs of a step); `count` are looked at."""
     rows = local_rows(config.train.batch_size, mesh)
-    began, first, problems = time.perf_counter(), None, []
+    began, first, problems, useful = time.perf_counter(), None, [], []
     for step in range(min(count, config.train.num_steps)):
         if step and time.perf_counter() - began > CHECK_SECS:
             _LOG.warning("looked at %d batches only, as they are slow to make", step)
@@ -253,13 +269,17 @@ def _checked_batches(config, job, mesh, count: int) -> Any:
         problems = [f"step {step}: {problem}" for problem in found]
         if problems:  # the next batches would mostly say the same
             break
+        if job.useful_flops is not None:
+            useful.append(job.useful_flops(batch))
     if problems:
         more = len(problems) - _SHOWN
         rest = f"\n  ... and {more} more" if more > 0 else ""
         raise UserError(
             "the first batches are wrong:\n  " + "\n  ".join(problems[:_SHOWN]) + rest
         )
-    return first
+    if not useful or None in useful:
+        return first, None
+    return first, np.mean(useful) * config.train.batch_size / len(rows)
 
 
 def _batch_at(job: Job, step: int, rows: np.ndarray) -> Any:
@@ -331,12 +351,9 @@ def trace_step(plan: Plan) -> jax.stages.Traced:
     return step.trace(plan.state, plan.batch, key)
 
 
-def step_flops(plan: Plan, traced: jax.stages.Traced) -> tuple[float, str]:
-    """FLOPs of one step over all devices, and where the figure is from."""
-    if plan.job.flops_per_step is not None:
-        return float(plan.job.flops_per_step), "the job's own count of useful FLOPs"
-    count = matmul_flops(traced.jaxpr)
-    return count, "matrix products of the traced step, rematerialisation included"
+def step_flops(plan: Plan, traced: jax.stages.Traced) -> StepFlops:
+    """FLOPs of one step over all devices."""
+    return StepFlops(plan.useful_flops, matmul_flops(traced.jaxpr))
 
 
 def state_bytes(state: TrainState) -> int:

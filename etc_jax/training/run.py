@@ -18,6 +18,7 @@ from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError
 from etc_jax.training.evaluation import Evaluator
 from etc_jax.training.job import Job
 from etc_jax.training.manifest import write_atomically
+from etc_jax.training.plan import StepFlops
 from etc_jax.training.preemption import StopVote
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.profiling import ProfileWindow
@@ -54,13 +55,13 @@ class Steps:
       train: (state, batch, rng) -> (state, metrics).
       evaluate: (params, batch) -> sums.
       rng: key of all steps.
-      flops: of one training step, over all devices.
+      flops: of one training step.
     """
 
     train: Callable
     evaluate: Callable
     rng: jax.Array
-    flops: float
+    flops: StepFlops
 
 
 class Run:
@@ -252,15 +253,19 @@ class Run:
         )
 
     def _device_figures(self, tokens_per_s: float) -> dict[str, float]:
-        """Share of the peak FLOPs, and the memory; what is not known is left out.
+        """Shares of the peak FLOPs, and the memory; what is not known is left out.
 
-        The peak is of dense bfloat16 products, whatever the dtype of the run.
+        `mfu` is the share of what the model asks for, `hfu` of all that is computed
+        (Chowdhery et al. 2022, appendix B). The peak is of dense bfloat16 products,
+        whatever the dtype of the run.
         """
         devices = list(self._mesh.devices.flat)
         figures = {}
         if peak := hardware.peak_flops(devices):
             steps_per_s = tokens_per_s / self._job.tokens_per_step
-            figures["mfu"] = self._steps.flops * steps_per_s / peak
+            for name, flops in zip(("mfu", "hfu"), self._steps.flops, strict=True):
+                if flops is not None:
+                    figures[name] = flops * steps_per_s / peak
         if (used := hardware.peak_memory(devices)) is not None:
             figures["peak_memory_bytes"] = used
         return figures

@@ -61,11 +61,12 @@ def test_flops_are_those_of_the_matrix_products(monkeypatch):
         dry_run_lib,
         "make_job",
         lambda *a: dataclasses.replace(
-            make(*a), flops_per_step=1234.0, steps_per_epoch=8.0
+            make(*a), useful_flops=lambda batch: 1234.0, steps_per_epoch=8.0
         ),
     )
     text = dry_run(toy_job.config(), compiles=False)
-    assert "1234 FLOPs a step over all devices: the job's own count" in text
+    share = 1234 / expected
+    assert f"1234 that the model asks for, {share:.1%} of them" in text
     assert "8 steps an epoch, 1.50 epochs in all" in text
 
 

@@ -352,10 +352,12 @@ def test_mfu_is_of_all_devices_where_the_peak_is_known(
     monkeypatch.setattr(
         loop,
         "make_job",
-        lambda *a: dataclasses.replace(make(*a), flops_per_step=4e6),
+        lambda *a: dataclasses.replace(make(*a), useful_flops=lambda batch: 4e6),
     )
     loop.train_and_evaluate(make_config(train__num_steps=2), tmp_path)
     for line in lines(tmp_path, "train"):
         steps_per_s = line["tokens_per_s"] / 64
         assert line["mfu"] == pytest.approx(4e6 * steps_per_s / 8e9)
+        # `dry_run` says so: padding and all.
+        assert line["hfu"] == pytest.approx(6.021e5 * steps_per_s / 8e9, rel=1e-3)
         assert line["peak_memory_bytes"] == 77

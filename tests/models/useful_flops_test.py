@@ -1,0 +1,227 @@
+"""Useful FLOPs equal those of the plain dense model, and pairs those of the masks."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from etc_jax import registry
+from etc_jax import structure as st
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models import (
+    encoder,
+    encoder_flops,
+    etc,
+    etc_flops,
+    reformer,
+    reformer_config,
+    reformer_flops,
+    useful_flops,
+)
+from etc_jax.training.flops import matmul_flops
+
+SIZES = {"embed_dim": 64, "num_heads": 4, "mlp_dim": 256, "num_layers": 2}
+VOCABULARY = 512
+WITHOUT_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+
+
+def etc_config(**changes):
+    sizes = {"radius": 40, "max_distance": 3, "num_labels": 10, "hard_g2l": False}
+    options = {**SIZES, **sizes, **WITHOUT_DROPOUT, "attention": "dense"}
+    return etc.EtcConfig(vocab_size=VOCABULARY, **{**options, **changes})
+
+
+def all_visible(rows=2, n=32, g=4):
+    """An input of which every pair sees each other."""
+    ids, global_ids = np.ones((rows, n), np.int32), np.ones((rows, g), np.int32)
+    return st.Structure(ids, global_ids, np.zeros((rows, n, 1), np.int16))
+
+
+def traced(f, *args):
+    return matmul_flops(jax.make_jaxpr(f)(*args).jaxpr)
+
+
+def etc_step_flops(config, structure, places):
+    """All products of the traced loss and its gradient."""
+    model = etc.EtcForPretraining(config)
+    tokens = [
+        jnp.ones(np.shape(x), jnp.int32)
+        for x in (structure.long_example_ids, structure.global_example_ids)
+    ]
+    positions = jnp.zeros((len(tokens[0]), places), jnp.int32)
+
+    def loss(params):
+        out = model.apply(params, *tokens, structure, method="encode")
+        losses, _ = model.apply(
+            params, out.long, positions, positions, method="mlm_losses"
+        )
+        return losses.sum() + out.global_.sum()
+
+    params = jax.eval_shape(
+        model.init, jax.random.key(0), *tokens, structure, positions
+    )
+    return traced(jax.grad(loss), params)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"share_kv": True}, {"share_qkv": True}, {"embedding_dim": 32}]
+)
+def test_etc_counts_what_the_dense_model_multiplies(changes):
+    config, structure = etc_config(**changes), all_visible()
+    useful = useful_flops.of_step(config, "etc", [structure], masked_logits=2 * 5)
+    assert useful == pytest.approx(etc_step_flops(config, structure, 5), rel=0.02)
+
+
+def test_recomputing_and_chunks_change_what_is_computed_but_not_what_is_useful():
+    # Half of it padding, and of what is left half another example.
+    structure = all_visible(n=64, g=8)
+    ids = np.array(structure.long_example_ids)
+    ids[:, 16:32], ids[:, 32:] = 2, 0
+    structure = dataclasses.replace(structure, long_example_ids=ids)
+    plain = etc_config(radius=8)
+    assert etc_step_flops(plain, structure, 5) > 1.4 * useful_flops.of_step(
+        plain, "etc", [structure], masked_logits=10
+    )
+    computed, useful = set(), set()
+    for changes in (
+        {"remat_policy": "none"},
+        {"remat_policy": "full"},
+        {"attention_block_size": 8, "attention_chunk_blocks": 3},
+        {"logits_chunk_length": 2},
+    ):
+        config = etc_config(radius=8, **{"attention": "xla", **changes})
+        computed.add(etc_step_flops(config, structure, 5))
+        useful.add(useful_flops.of_step(config, "etc", [structure], masked_logits=10))
+    assert len(useful) == 1 and len(computed) == 4
+
+
+def random_structure(seed):
+    rng = np.random.default_rng(seed)
+    rows, n, g = 3, 19, 7
+    ids = np.sort(rng.integers(0, 3, (rows, n)), axis=1).astype(np.int32)
+    global_ids = np.sort(rng.integers(0, 3, (rows, g)), axis=1).astype(np.int32)
+    return st.Structure(
+        ids,
+        global_ids,
+        rng.integers(-1, g, (rows, n, 3)).astype(np.int16),
+        long_segment_ids=rng.integers(0, 3, (rows, n)),
+        exempt_l2g=rng.random((rows, n)) < 0.2,
+        exempt_g2l=rng.random((rows, g)) < 0.3,
+    )
+
+
+@pytest.mark.parametrize("hard", [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_of_etc_are_those_of_its_masks(hard, seed):
+    structure = random_structure(seed)
+    rules = st.Rules(radius=4, hard_g2l=hard[0], hard_l2g=hard[1])
+    sides = {"l": structure.long_tokens(), "g": structure.global_tokens()}
+    masks = [
+        getattr(st, piece)(
+            rules, st.as_rows(sides[piece[0]]), st.as_columns(sides[piece[2]])
+        )[0]
+        for piece in ("l2l", "l2g", "g2l", "g2g")
+    ]
+    expected = sum(int(np.sum(mask)) for mask in masks)
+    assert etc_flops.visible_pairs(rules, structure) == expected
+
+
+def sequences(rows=2, n=24, padding=0):
+    ids = np.ones((rows, n), np.int32)
+    ids[:, n - padding :] = 0
+    return ids
+
+
+@pytest.mark.parametrize("family", ["bert", "longformer"])
+def test_encoders_count_what_the_dense_model_multiplies(family):
+    make = registry.lookup("model_config", family)
+    changes = {"attention_window": (64,)} if family == "longformer" else {}
+    config = make(
+        vocab_size=VOCABULARY, attention="dense", **SIZES, **WITHOUT_DROPOUT, **changes
+    )
+    model, ids = encoder.EncoderForMaskedLm(config), sequences()
+    tokens = jnp.ones(ids.shape, jnp.int32)
+    places = jnp.zeros((2, 6), jnp.int32)
+    params = jax.eval_shape(model.init, jax.random.key(0), tokens)
+
+    def loss(params):
+        return model.apply(params, tokens, ids, places, places, method="masked_losses")[
+            0
+        ].sum()
+
+    useful = useful_flops.of_step(
+        config, family, SequenceInputs(ids), masked_logits=2 * 6
+    )
+    assert useful == pytest.approx(traced(jax.grad(loss), params), rel=0.02)
+
+
+def test_pairs_of_windows_are_those_of_a_plain_loop():
+    rng = np.random.default_rng(0)
+    ids = np.sort(rng.integers(0, 3, (2, 30)), axis=1)
+    index = np.array([[3, 29, -1], [28, 12, 25]])
+    config = encoder.LongformerConfig(
+        **SIZES, attention_window=(8,), attention_dilation=((1, 1, 2, 3),)
+    )
+    expected = 0
+    for row, globals_ in zip(ids, index, strict=True):
+        for step in (1, 1, 2, 3):
+            for i in range(30):
+                for j in range(30):
+                    near = abs(j - i) <= 4 * step and (j - i) % step == 0
+                    seen = near or i in globals_ or j in globals_
+                    expected += seen and row[i] == row[j] > 0
+    inputs = SequenceInputs(ids, index)
+    [pattern] = config.patterns
+    assert encoder_flops.visible_pairs(pattern, config, inputs) == expected / 4
+
+
+def test_blocks_of_a_big_bird_hold_the_pairs_that_it_computes():
+    config = encoder.BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1)
+    [pattern] = config.patterns
+    inputs = SequenceInputs(sequences(rows=1, n=64))
+    # Two global blocks see all; of the other 14, the outermost see a global block as
+    # a neighbour too, and have it once.
+    expected = 8 * 64 + 4 * (12 * 6 + 2 * 5) * 4
+    got = encoder_flops.visible_pairs(pattern, config, inputs)
+    assert got == pytest.approx(expected, rel=0.02)
+
+
+def test_reformer_counts_what_its_layers_multiply():
+    config = reformer_config.ReformerConfig(
+        vocab_size=VOCABULARY,
+        pattern=("local", "lsh"),
+        max_length=64,
+        axial_shape=None,
+        axial_dims=None,
+        local_chunk_length=16,
+        lsh_chunk_length=16,
+        num_buckets=(4,),
+        reversible=False,
+        causal=False,
+        **SIZES,
+        **WITHOUT_DROPOUT,
+    )
+    model, ids = reformer.ReformerLm(config), sequences(n=64)
+    tokens = jnp.ones(ids.shape, jnp.int32)
+    params = jax.eval_shape(model.init, jax.random.key(0), tokens)
+    forward = traced(lambda p: model.apply(p, tokens), params)
+    inputs = SequenceInputs(ids)
+    useful = useful_flops.of_step(config, "reformer", inputs, causal_logits=2 * 64)
+    # The first chunk of local layers has none before it: the op computes with padding.
+    local = reformer_flops.body(config, inputs)
+    assert local < useful / 3 <= forward
+    assert useful / 3 == pytest.approx(forward, rel=0.06)
+
+
+def test_padding_counts_nothing():
+    ids = sequences(n=24)
+    more = np.pad(ids, ((0, 1), (0, 9)))
+    for family in ("bert", "roberta", "longformer", "big_bird", "reformer"):
+        config = registry.lookup("model_config", family)()
+        got, padded = (
+            useful_flops.of_step(config, family, SequenceInputs(x), masked_logits=3)
+            for x in (ids, more)
+        )
+        assert got == padded > 0
