@@ -83,9 +83,9 @@ class Stack(nn.Module):
       num_layers: how many.
       scan: scanned or unrolled.
       remat_policy: a name of `REMAT_POLICIES`.
-      dtype: of the products of the layers: weights that lie over fsdp are collected in
-        it, layer by layer, once for all that read them, and again in the backward pass.
-        With the policy "none" they are kept for it, as everything is.
+      dtype: of the products of the layers. For `Several` inputs, weights that lie over
+        fsdp are collected in it, layer by layer, and again in the backward pass; with
+        the policy "none" they are kept for it, as everything is.
     """
 
     make_layer: Callable[[], nn.Module]
@@ -104,7 +104,7 @@ class Stack(nn.Module):
           own: None, or arrays `[num_layers, ...]`: each layer is given its part.
         """
         step = _Step
-        if not self.is_initializing():
+        if isinstance(carry, Several) and not self.is_initializing():
             step = nn.map_variables(
                 _Step, "params", lambda params: collected(params, self.dtype)
             )

@@ -119,7 +119,6 @@ class Encoder(nn.Module):
             c.num_layers // len(layers),
             c.scan_layers,
             c.remat_policy,
-            c.compute_dtype,
         )
         if self.with_pooler:
             self.pooler = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
