@@ -15,6 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.conversion.config_file import read_hf_config
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    MOST,
+    choice,
+    problems,
+    shown,
+    whole,
+)
 from etc_jax.conversion.engine import (
     TRANSPOSE,
     Renamed,
@@ -145,9 +153,8 @@ def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
     Raises:
       ValueError: naming every key that is missing, or says what cannot be lifted.
     """
-    problems = list(_config_problems(values))
-    if problems:
-        raise ValueError("config of BERT or RoBERTa:\n  " + "\n  ".join(problems))
+    if found := list(_config_problems(values)):
+        raise ValueError("config of BERT or RoBERTa:\n  " + "\n  ".join(found))
     sizes = {ours: values[theirs] for theirs, ours in _SIZES.items()}
     offset = 0
     if values["model_type"] == "roberta":
@@ -162,29 +169,29 @@ def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
     )
 
 
+_RULES = {
+    **{key: whole(1) for key in _SIZES},
+    "num_hidden_layers": whole(1, MOST),
+    "num_attention_heads": whole(1, MOST),
+    "hidden_act": choice(ACTIVATIONS),
+    "layer_norm_eps": EPSILON,
+}
+
+
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     family = values.get("model_type")
-    if family not in _LIFTED:
-        yield f"model_type is {family!r}; expected one of {', '.join(_LIFTED)}"
-    needed = [*_SIZES] + ["pad_token_id"] * (family == "roberta")
-    for key in needed:
-        value = values.get(key)
-        low = 0 if key == "pad_token_id" else 1
-        if not isinstance(value, int) or isinstance(value, bool) or value < low:
-            yield f"{key} is {value!r}; expected a whole number, {low} or more"
-    activation = values.get("hidden_act")
-    if activation not in ACTIVATIONS:
-        yield f"hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
-    epsilon = values.get("layer_norm_eps")
-    if not isinstance(epsilon, int | float) or not epsilon > 0:
-        yield f"layer_norm_eps is {epsilon!r}; expected a number above 0"
+    if not isinstance(family, str) or family not in _LIFTED:
+        yield f"model_type is {shown(family)}; expected one of {', '.join(_LIFTED)}"
+    rules = _RULES | ({"pad_token_id": whole()} if family == "roberta" else {})
+    # Each is needed: what is not there is None.
+    yield from problems({key: values.get(key) for key in rules}, rules)
     for key, expected in (
         ("position_embedding_type", "absolute"),
         ("is_decoder", False),
         ("add_cross_attention", False),
     ):
         if values.get(key, expected) != expected:
-            yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
+            yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
 
 
 class BertWeights(Renamed):

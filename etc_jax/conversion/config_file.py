@@ -58,9 +58,21 @@ def read_object(path: pathlib.Path) -> dict[str, Any]:
       OSError: if it cannot be read.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes().decode("utf-8")
+        values = json.loads(text, object_pairs_hook=_object)
+    except RecursionError:
+        raise ValueError(f"{path} is not JSON that can be read: too deep") from None
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
+    return values
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands there twice")
     return values

@@ -29,6 +29,7 @@ from etc_jax.conversion.bert import (
     norm,
     original_name,
 )
+from etc_jax.conversion.config_rules import check_sizes, layers_in
 from etc_jax.conversion.encoder_config import config_to_hf, family_of
 from etc_jax.conversion.engine import (
     TRANSPOSE,
@@ -133,13 +134,13 @@ def model_of(
 
 
 def _num_labels(weights: Mapping[str, np.ndarray]) -> int:
-    found = [len(weights[name]) for name in _LABELS if name in weights]
-    if not found:
+    found = [weights[name].shape for name in _LABELS if name in weights]
+    if not found or len(found[0]) != 1:
         raise ValueError(
             f"the class named in architectures has a classifier, but the checkpoint "
-            f"has neither {' nor '.join(_LABELS)}"
+            f"has neither {' nor '.join(_LABELS)} as a bias of labels"
         )
-    return found[0]
+    return found[0][0]
 
 
 def shapes(model: Any) -> Any:
@@ -278,6 +279,33 @@ def to_common(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any
     return {join(name): array for name, array in exported.items()}
 
 
+def _check_sizes(weights: BertWeights, config: EncoderConfig) -> None:
+    """Refuses weights of another size than the config says, which are only looked at.
+
+    Raises:
+      ValueError: naming the keys of config.json.
+    """
+
+    def size(name: str, axis: int) -> int | None:
+        shape = weights.shape(name) if name in weights else ()
+        return shape[axis] if len(shape) > axis else None
+
+    layer = "encoder.layer"
+    check_sizes(
+        {
+            "vocab_size": (config.vocab_size, size(TOKENS, 0)),
+            "hidden_size": (config.embed_dim, size(TOKENS, 1)),
+            "max_position_embeddings": (config.num_positions, size(POSITIONS, 0)),
+            "type_vocab_size": (config.num_types, size(TYPES, 0)),
+            "num_hidden_layers": (config.num_layers, layers_in(weights, layer)),
+            "intermediate_size": (
+                config.mlp_dim,
+                size(f"{layer}.0.intermediate.dense.weight", 0),
+            ),
+        }
+    )
+
+
 def read_hf(
     values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: EncoderConfig
 ) -> tuple[dict[str, Any], Report]:
@@ -291,7 +319,9 @@ def read_hf(
     Raises:
       ConversionError, ValueError: if something does not fit.
     """
-    model = model_of(values, BertWeights(source, family_of(config)), config)
+    weights = BertWeights(source, family_of(config))
+    _check_sizes(weights, config)
+    model = model_of(values, weights, config)
     return import_hf(source, config, shapes(model))
 
 

@@ -6,6 +6,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etc_jax.conversion.bert import ACTIVATIONS
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    MOST,
+    NOTHING,
+    RATE,
+    SPREAD,
+    choice,
+    either,
+    flag,
+    listed,
+    problems,
+    shown,
+    text,
+    whole,
+)
 from etc_jax.conversion.engine import shortest_run
 from etc_jax.models.encoder_config import (
     BertConfig,
@@ -71,6 +86,38 @@ _SAME_OF_BIGBIRD = {
     "rescale_embeddings": "rescale_embeddings",
     "use_bias": "projection_bias",
 }
+# What the value of a key may be, in each family.
+RULES = {
+    "vocab_size": whole(1),
+    "type_vocab_size": whole(1),
+    "hidden_size": whole(1),
+    "num_hidden_layers": whole(1, MOST),
+    "num_attention_heads": whole(1, MOST),
+    "intermediate_size": whole(1),
+    "max_position_embeddings": whole(1),
+    "hidden_act": choice(ACTIVATIONS),
+    "hidden_dropout_prob": RATE,
+    "attention_probs_dropout_prob": RATE,
+    "initializer_range": SPREAD,
+    "layer_norm_eps": EPSILON,
+    "architectures": either(NOTHING, listed(text(), 0, 8)),
+    "attention_type": choice(_ATTENTIONS),
+    "sep_token_id": either(NOTHING, whole()),
+}
+_MORE_RULES = {
+    "bert": {},
+    "roberta": {"pad_token_id": whole()},
+    "longformer": {
+        "pad_token_id": whole(),
+        "attention_window": either(whole(2), listed(whole(2))),
+    },
+    "big_bird": {
+        "block_size": whole(1),
+        "num_random_blocks": whole(0, MOST),
+        "rescale_embeddings": flag(),
+        "use_bias": flag(),
+    },
+}
 # Key -> the value that these models have a counterpart of.
 _ONLY = {
     "position_embedding_type": "absolute",
@@ -91,8 +138,8 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    if problems := list(_config_problems(values)):
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
+    if found := list(_config_problems(values)):
+        raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
     family = values["model_type"]
     more = _DEFAULTS_OF_BIGBIRD if family == "big_bird" else {}
     values = {**_DEFAULTS, **more, **values}
@@ -118,27 +165,24 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
             fields[ours] = values[theirs]
     fields["max_length"] = values["max_position_embeddings"] - offset
     config = CONFIGS[family](**fields)
-    if problems := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(problems))
+    if found := [f"{field} {message}" for field, message in config.problems()]:
+        raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
     return config
 
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     family = values.get("model_type")
-    if family not in CONFIGS:
-        yield f"model_type is {family!r}; expected one of {', '.join(CONFIGS)}"
-    activation = values.get("hidden_act", _DEFAULTS["hidden_act"])
-    if activation not in ACTIVATIONS:
-        yield f"hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
+    if not isinstance(family, str) or family not in CONFIGS:
+        yield f"model_type is {shown(family)}; expected one of {', '.join(CONFIGS)}"
+        return
+    yield from problems(values, RULES | _MORE_RULES[family])
     for key, expected in _ONLY.items():
-        if values.get(key, expected) != expected:
-            yield f"{key} is {values[key]!r}; only {expected!r} has a counterpart"
-    kind = values.get("attention_type", "block_sparse")
-    if kind not in _ATTENTIONS:
-        yield f"attention_type is {kind!r}; expected one of {', '.join(_ATTENTIONS)}"
-    if values.get("attention_mode", "") not in ("", "tvm", "sliding_chunks"):
+        if key in values and values[key] != expected:
+            yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
+    mode = values.get("attention_mode", "")
+    if mode not in ("", "tvm", "sliding_chunks"):
         yield (
-            f"attention_mode is {values['attention_mode']!r}, another function than "
+            f"attention_mode is {shown(mode)}, another function than "
             "sliding windows; it has no counterpart"
         )
     if "attention_mode" in values:

@@ -196,6 +196,12 @@ class Renamed(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         return self._source[self._originals[name]]
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of one array, which is read for it only if the source cannot tell."""
+        shape_fn = getattr(self._source, "shape", None)
+        original = self._originals[name]
+        return shape_fn(original) if shape_fn else self._source[original].shape
+
     def original(self, name: str) -> str:
         """What the checkpoint calls an array."""
         return self._originals[name]
@@ -354,7 +360,22 @@ def _assemble(row: Row, layers: Mapping[int, str], source, leaf) -> np.ndarray:
             f"shape {value.shape} from {_shapes(layers, source)}, expected "
             f"{tuple(leaf.shape)}"
         )
-    return _cast(value, leaf.dtype)
+    value = _cast(value, leaf.dtype)
+    _check_finite(value, row, layers)
+    return value
+
+
+def _check_finite(value: np.ndarray, row: Row, layers: Mapping[int, str]) -> None:
+    if not np.issubdtype(value.dtype, np.floating) or np.isfinite(value).all():
+        return
+    parts = value if row.stacked else [value]
+    for i, part in zip(sorted(layers), parts, strict=True):
+        if bad := int(np.sum(~np.isfinite(part))):
+            raise ValueError(
+                f"{layers[i]} has {bad} of {part.size} values that are NaN or infinite "
+                f"as {value.dtype}; the training that made it diverged, or the file is "
+                "damaged: fetch it again, or take an earlier checkpoint"
+            )
 
 
 def _convert(row: Row, name: str, value: np.ndarray) -> np.ndarray:

@@ -11,6 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.conversion.config_rules import (
+    MOST,
+    NOTHING,
+    RATE,
+    SPREAD,
+    either,
+    flag,
+    problems,
+    text,
+    whole,
+)
 from etc_jax.conversion.engine import (
     Report,
     Row,
@@ -51,6 +62,26 @@ _FIELDS: Mapping[str, tuple[str, Any]] = {
     "grad_checkpointing_period": ("remat_policy", 0),
 }
 
+_SHARE = ("feed_forward_params", "kv_projections", "qkv_projections")
+_RULES = {
+    **dict.fromkeys(("vocab_size", "segment_vocab_size", "hidden_size"), whole(1)),
+    **dict.fromkeys(("embedding_size", "att_size_per_head"), either(NOTHING, whole(1))),
+    **dict.fromkeys(("num_hidden_layers", "num_attention_heads"), whole(1, MOST)),
+    **dict.fromkeys(("local_radius", "intermediate_size"), whole(1)),
+    "relative_pos_max_distance": whole(),
+    "relative_vocab_size": either(NOTHING, whole(1)),
+    "max_absolute_position_embeddings": either(NOTHING, whole()),
+    "hidden_act": either(NOTHING, text()),
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), RATE),
+    "initializer_range": SPREAD,
+    **dict.fromkeys(
+        [*(f"share_{x}" for x in _SHARE), "use_pre_activation_order"], flag()
+    ),
+    **dict.fromkeys(("share_att_output_projection", "use_hard_g2l_mask"), flag()),
+    **dict.fromkeys(("use_hard_l2g_mask", "use_pre_activation_order"), flag()),
+    "grad_checkpointing_period": either(NOTHING, whole()),
+}
+
 
 class OfficialConfig(NamedTuple):
     """A config read from `etc_config.json`.
@@ -80,6 +111,8 @@ def config_from_official(official: Mapping[str, Any]) -> OfficialConfig:
         raise ValueError(
             f"an official ETC config needs vocab_size; got the keys {sorted(official)}"
         )
+    if found := list(problems(official, _RULES)):
+        raise ValueError("official ETC config:\n  " + "\n  ".join(found))
     fields = {
         ours: official.get(key, default) for key, (ours, default) in _FIELDS.items()
     }
@@ -89,9 +122,9 @@ def config_from_official(official: Mapping[str, Any]) -> OfficialConfig:
         fields["num_labels"] = None
     config = EtcConfig(**fields)
     ours = {field: key for key, (field, _) in _FIELDS.items()}
-    problems = [f"{ours.get(name, name)} {text}" for name, text in config.problems()]
-    if problems:
-        raise ValueError("official ETC config:\n  " + "\n  ".join(problems))
+    found = [f"{ours.get(name, name)} {what}" for name, what in config.problems()]
+    if found:
+        raise ValueError("official ETC config:\n  " + "\n  ".join(found))
     return OfficialConfig(config, tuple(sorted(set(official) - set(_FIELDS))))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from etc_jax.conversion import encoder, encoder_config, native, reformer
 from etc_jax.conversion.config_file import HF_CONFIG, read_hf_config
+from etc_jax.conversion.config_rules import shown
 from etc_jax.conversion.engine import Report
 from etc_jax.conversion.safetensors_io import FILE, write
 from etc_jax.conversion.weight_files import open_weights
@@ -89,9 +90,9 @@ def read(folder: str | os.PathLike) -> Imported:
 
 def _config(values: Mapping[str, Any]) -> tuple[Family, Mapping[str, Any], Any]:
     name = values.get("model_type")
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise ValueError(
-            f"model_type is {name!r}; what can be read is {', '.join(FAMILIES)}"
+            f"model_type is {shown(name)}; what can be read is {', '.join(FAMILIES)}"
         )
     return FAMILIES[name], values, FAMILIES[name].config_from(values)
 

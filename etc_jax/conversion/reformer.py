@@ -11,6 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.conversion.bert import ACTIVATIONS, linear, norm
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    MOST,
+    NOTHING,
+    RATE,
+    SPREAD,
+    check_sizes,
+    choice,
+    either,
+    flag,
+    layers_in,
+    listed,
+    problems,
+    shown,
+    text,
+    whole,
+)
 from etc_jax.conversion.engine import (
     TRANSPOSE,
     LayerRuns,
@@ -87,6 +104,41 @@ _DEFAULTS = {
     "vocab_size": 320,
 }
 
+_NUMBER_PAIR = listed(whole(1), 2, 2)
+# What the value of a key may be.
+RULES = {
+    "vocab_size": whole(1),
+    "hidden_size": whole(1),
+    "num_attention_heads": whole(1, MOST),
+    "attention_head_size": whole(1),
+    "feed_forward_size": whole(1),
+    "max_position_embeddings": whole(1),
+    **{
+        f"{kind}_{what}": whole(low)
+        for kind in KINDS
+        for what, low in (
+            ("attn_chunk_length", 1),
+            ("num_chunks_before", 0),
+            ("num_chunks_after", 0),
+        )
+    },
+    **{f"{kind}_attention_probs_dropout_prob": RATE for kind in KINDS},
+    "num_hashes": whole(1, MOST),
+    "num_buckets": either(NOTHING, whole(2), listed(whole(2), 1, 2)),
+    "hash_seed": either(NOTHING, whole()),
+    "is_decoder": flag(),
+    "hidden_act": choice(ACTIVATIONS),
+    "hidden_dropout_prob": RATE,
+    "initializer_range": SPREAD,
+    "layer_norm_eps": EPSILON,
+    "chunk_size_feed_forward": whole(),
+    "chunk_size_lm_head": whole(),
+    "attn_layers": listed(text()),
+    "axial_pos_embds": flag(),
+    "axial_pos_shape": _NUMBER_PAIR,
+    "axial_pos_embds_dim": _NUMBER_PAIR,
+}
+
 
 def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     """Reads the dict of a `config.json`.
@@ -94,9 +146,8 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    problems = list(_config_problems(values))
-    if problems:
-        raise ValueError("config of Reformer:\n  " + "\n  ".join(problems))
+    if found := list(_config_problems(values)):
+        raise ValueError("config of Reformer:\n  " + "\n  ".join(found))
     values = {**_DEFAULTS, **values}
     fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
     layers = tuple(values["attn_layers"])
@@ -113,20 +164,18 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
         activation=ACTIVATIONS[values["hidden_act"]],
         attention_dropout_rate=max(rates),
     )
-    if problems := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of Reformer:\n  " + "\n  ".join(problems))
+    if found := [f"{field} {message}" for field, message in config.problems()]:
+        raise ValueError("config of Reformer:\n  " + "\n  ".join(found))
     return config
 
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     if values.get("model_type") != "reformer":
-        yield f"model_type is {values.get('model_type')!r}; expected 'reformer'"
+        yield f"model_type is {shown(values.get('model_type'))}; expected 'reformer'"
     values = {**_DEFAULTS, **values}
-    if values["hidden_act"] not in ACTIVATIONS:
-        expected = ", ".join(ACTIVATIONS)
-        yield f"hidden_act is {values['hidden_act']!r}; expected one of {expected}"
-    if values["axial_pos_embds"] and len(values["axial_pos_shape"]) != 2:
-        yield f"axial_pos_shape is {values['axial_pos_shape']}; expected two numbers"
+    if found := list(problems(values, RULES)):
+        yield from found
+        return
     rates = {kind: values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS}
     if len({rates[kind] for kind in set(values["attn_layers"]) & set(KINDS)}) > 1:
         yield f"attention dropout differs by kind of layer, {rates}; give both one rate"
@@ -279,6 +328,14 @@ def read_hf(
 ) -> tuple[dict[str, Any], Report]:
     """All that a checkpoint has; see `import_hf` and `hugging_face.Family`."""
     del values
+    table = "reformer.embeddings.word_embeddings.weight"
+    shape = source[table].shape if table in source else (None,)
+    check_sizes(
+        {
+            "vocab_size": (config.vocab_size, shape[0] if shape else None),
+            "attn_layers": (config.num_layers, layers_in(source, _LAYERS)),
+        }
+    )
     return import_hf(source, config, shapes(config))
 
 

@@ -6,7 +6,7 @@ The format holds numbers and names alone, so that a file from anywhere can be re
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -52,7 +52,15 @@ class SafetensorsFiles(Mapping[str, np.ndarray]):
         return iter(self._where)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._where[name].get_tensor(name)
+        opened = self._where[name]  # a KeyError is the caller's
+        try:
+            return opened.get_tensor(name)
+        # The package has no error of its own for types that numpy does not have.
+        except (SafetensorError, TypeError, ValueError, KeyError, OSError) as error:
+            kind = opened.get_slice(name).get_dtype()
+            raise ValueError(
+                f"{name} of type {kind} cannot be read: {error}"
+            ) from error
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of one array, which is not read for it."""
@@ -73,15 +81,12 @@ def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
     try:
         places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = sorted(set(places.values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (*_OF_BAD_JSON, RecursionError) as error:
         raise ValueError(
             f"{index} is no index of shards ({error!r}): expected JSON with a "
             "weight_map of array names to files"
         ) from error
-    # A name may not lead out of the folder.
-    paths = {name: index.parent / pathlib.PurePath(name).name for name in shards}
-    if missing := [name for name, path in paths.items() if not path.is_file()]:
-        raise ValueError(f"{index} names {missing}, which are not there; fetch them")
+    paths = shards_beside(index, shards)
     files = {name: _open(path) for name, path in paths.items()}
     there = {(k, name) for name, opened in files.items() for k in opened.keys()}
     if differing := sorted(there ^ set(places.items())):
@@ -90,6 +95,27 @@ def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
             f"{differing[0]}; fetch them again"
         )
     return {paths[name]: opened for name, opened in files.items()}
+
+
+# What values of another shape than expected lead to.
+_OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+
+
+def shards_beside(index: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Path]:
+    """{name: path} of the files that an index names.
+
+    Raises:
+      ValueError: if one is not there, or would be outside of the folder.
+    """
+    for name in names:
+        if not isinstance(name, str) or pathlib.PurePath(name).name != name:
+            raise ValueError(
+                f"{index} names {name!r}; expected a file in the same folder"
+            )
+    paths = {name: index.parent / name for name in names}
+    if missing := [name for name, path in paths.items() if not path.is_file()]:
+        raise ValueError(f"{index} names {missing}, which are not there; fetch them")
+    return paths
 
 
 def _nothing_at(path: pathlib.Path) -> str:

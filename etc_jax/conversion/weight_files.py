@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import pickle
 import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from etc_jax.conversion.safetensors_io import FILE, INDEX, SafetensorsFiles
+from etc_jax.conversion.safetensors_io import (
+    FILE,
+    INDEX,
+    SafetensorsFiles,
+    shards_beside,
+)
 
 BIN = "pytorch_model.bin"
 BIN_INDEX = f"{BIN}.index.json"
@@ -67,11 +71,20 @@ class TorchFiles(Mapping[str, np.ndarray]):
         import torch
 
         tensor = self._tensors[name].detach()
-        if tensor.dtype == torch.bfloat16:
-            import ml_dtypes
+        try:
+            if tensor.dtype == torch.bfloat16:
+                import ml_dtypes
 
-            return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return tensor.numpy()
+                return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+            return tensor.numpy()
+        except (TypeError, RuntimeError) as error:  # sparse, quantised, of no storage
+            raise ValueError(
+                f"{name} of type {tensor.dtype} cannot be read: {error}"
+            ) from error
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of one array."""
+        return tuple(self._tensors[name].shape)
 
 
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -80,16 +93,15 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     index = folder / BIN_INDEX
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError, IndexError),
+        RecursionError,
+    ) as error:
         raise ValueError(
             f"{index} is no index of shards ({error!r}): expected JSON with a "
             "weight_map of names to files"
         ) from error
-    # A name may not lead out of the folder.
-    paths = [folder / pathlib.PurePath(name).name for name in names]
-    if missing := [path.name for path in paths if not path.is_file()]:
-        raise ValueError(f"{index} names {missing}, which are not there; fetch them")
-    return paths
+    return list(shards_beside(index, names).values())
 
 
 def _reader(folder: pathlib.Path):
@@ -114,12 +126,17 @@ def _reader(folder: pathlib.Path):
     def load(path: pathlib.Path):
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        # Which one a damaged pickle leads to is not documented: it may be any.
+        except Exception as error:
             reason = (str(error).strip().splitlines() or [repr(error)])[0]
             raise ValueError(
                 f"{path} is damaged, or holds other things than tensors ({reason}); "
                 "fetch it again, or save the model as safetensors"
             ) from error
+        if not isinstance(found, Mapping):
+            raise ValueError(
+                f"{path} holds a {type(found).__name__}; expected tensors by name"
+            )
         others = [k for k, x in found.items() if not isinstance(x, torch.Tensor)]
         if others:
             raise ValueError(
