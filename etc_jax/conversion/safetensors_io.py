@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
+_SHOWN = 200
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -71,8 +72,10 @@ def _open(path: pathlib.Path):
     try:
         return safe_open(path, framework="np")
     except (SafetensorError, OSError) as error:
+        # The reason quotes names of the file, of any length.
         raise ValueError(
-            f"{path} is no whole safetensors file ({error}); fetch it again"
+            f"{path} is no whole safetensors file ({str(error)[:_SHOWN]}); fetch it "
+            "again"
         ) from error
 
 

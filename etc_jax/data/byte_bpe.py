@@ -148,7 +148,7 @@ def read_pieces(path: str | os.PathLike) -> list[str]:
     expected = "expected a JSON object of pieces and their ids 0, 1, 2, ..."
     try:
         vocabulary = json.loads(pathlib.Path(path).read_bytes())
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is not a BPE vocabulary: {e}; {expected}") from e
     if not isinstance(vocabulary, dict):
         name = type(vocabulary).__name__

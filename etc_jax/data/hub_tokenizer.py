@@ -58,6 +58,7 @@ _SPECIAL = (BIG_BIRD, WORDPIECE, BYTE_LEVEL, SENTENCEPIECE)
 
 # What values of another shape than expected lead to.
 _OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+_LONGEST = 300
 
 
 class InexpressibleError(ValueError):
@@ -98,7 +99,7 @@ def read(folder: pathlib.Path) -> Tokenizer:
         description = _json_of(folder / TOKENIZER)
     try:
         return _read(folder, config, description)
-    except FileNotFoundError:
+    except (FileNotFoundError, InexpressibleError):
         raise
     except _OF_BAD_JSON as error:
         raise InexpressibleError(
@@ -124,7 +125,10 @@ def read_description(path: pathlib.Path) -> Tokenizer:
 
 
 def _told(error: Exception) -> str:
-    return str(error) if type(error) is ValueError else repr(error)
+    """An error in one line, which may quote what stands in a damaged file."""
+    text = str(error) if isinstance(error, ValueError) else repr(error)
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Tokenizer:
@@ -173,7 +177,7 @@ def _json_of(path: pathlib.Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InexpressibleError(f"{path} is not JSON: {error}") from error
+        raise InexpressibleError(f"{path} is not JSON: {_told(error)}") from error
     if not isinstance(values, dict):
         kind = type(values).__name__
         raise InexpressibleError(f"{path} holds a {kind}, expected an object")

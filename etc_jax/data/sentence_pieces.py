@@ -271,13 +271,16 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    problem = "no piece in it"
+    problem = None
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError as e:
         problem = str(e)
-    if not processor.GetPieceSize():
+    # Of a model that was not loaded, the package complains when it is asked.
+    if problem is None and not processor.GetPieceSize():
+        problem = "no piece in it"
+    if problem is not None:
         raise ValueError(
             f"{len(model)} bytes that are not a sentencepiece model ({problem}); give "
             "the .model file that sentencepiece wrote"

@@ -71,7 +71,10 @@ def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
         ({"model_type": "bert"}, "model_type is 'bert'; expected 'reformer'"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; expected one of"),
         ({"axial_pos_shape": [5, 8]}, "axial_shape is .5, 8.; expected two or"),
-        ({"axial_pos_shape": [4, 3, 4]}, "axial_pos_shape is .4, 3, 4.; expected two"),
+        (
+            {"axial_pos_shape": [4, 3, 4]},
+            "axial_pos_shape is .4, 3, 4.; expected a list of 2",
+        ),
         ({"attn_layers": ["lsh", "full"]}, "pattern is .* expected names of"),
         (
             {"lsh_attention_probs_dropout_prob": 0.5},
