@@ -236,7 +236,7 @@ def test_a_model_that_does_not_compute_the_same_is_not_given():
     config = CONFIGS["roberta"]
     params = masked_lm(config)
     table = params["encoder"]["embeddings"]["token_embedder"]["embedding"]
-    table[3] = np.nan
+    table[3] = 3e38  # overflows on the way
     with pytest.raises(ValueError, match="short inputs differ by nan"):
         extend(params, config, Extension("longformer", 32, 8))
 
