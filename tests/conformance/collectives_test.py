@@ -1,8 +1,8 @@
-"""What devices tell each other inside attention, forward and backward: next to nothing.
+"""Collectives in the compiled forward and backward pass of each attention op.
 
-Batch and heads are split over devices, and no row of either needs another. Only the
-gradient of label tables, which all rows of the batch share, is summed over the batch.
-With `-s` the table of all of them is printed.
+Batch and heads are split over devices, and no row of either needs another: there are
+none. Only the gradient of label tables, which all rows of the batch share, is summed
+over the batch. `-s` prints the table.
 """
 
 import functools
@@ -171,9 +171,8 @@ CASES = {
 # The gradients of both label tables, which all rows of the batch share: 8 labels of 8
 # heads of 4 numbers and a bias, in float32.
 TABLES = {"all-reduce": 2 * LABELS * H * (D + 1) * 4}
-# Heads of one dilation are computed together, and half of the heads do not lie on all
-# devices: at most so many bytes travel. An op alone moves 14 arrays of its rows' size
-# here, of 43,008 bytes each on all devices together.
+# Heads of one dilation are computed together, over all devices, so half of the heads
+# move there and back. At most so many bytes.
 DILATED = {
     "tensor": {"all-to-all": 17_000, "collective-permute": 40_000},
     "data x tensor": {"all-to-all": 11_000, "collective-permute": 110_000},
@@ -216,20 +215,28 @@ def compiled(case, mesh):
         return made.compile().as_text()
 
 
-@pytest.mark.parametrize("mesh", MESHES)
+# A collective over one axis is there in the mesh of both too.
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        pytest.param("data", marks=pytest.mark.slow),
+        pytest.param("tensor", marks=pytest.mark.slow),
+        "data x tensor",
+    ],
+)
 @pytest.mark.parametrize("case", CASES)
-def test_devices_that_share_batch_and_heads_tell_each_other_nothing(case, mesh):
+def test_batch_and_heads_stay_split_over_devices(case, mesh):
     devices = sharding.make_mesh(sharding.MeshConfig(**MESHES[mesh]))
     found = count(compiled(case, devices))
-    told = [f"{k}: {x.runs}, {x.result_bytes:,} bytes" for k, x in found.items()]
-    print(f"\n| {case} | {mesh} | {'; '.join(told) or 'none'} |", end="")
+    shown = [f"{k}: {x.runs}, {x.result_bytes:,} bytes" for k, x in found.items()]
+    print(f"\n| {case} | {mesh} | {'; '.join(shown) or 'none'} |", end="")
     most = expected(case, mesh)
     assert set(found) == set(most)
     assert all(found[kind].result_bytes <= most[kind] for kind in most)
 
 
-def test_a_row_that_is_indexed_by_the_batch_would_be_found():
-    # The scatter that the ops had: with indices into the batch, all of it is gathered.
+def test_a_scatter_with_indices_into_the_batch_gathers_it():
+    # The counter finds what the ops must not do.
     mesh = sharding.make_mesh(sharding.MeshConfig(data=8))
     layout = jax.NamedSharding(mesh, jax.P("data"))
     order = jax.ShapeDtypeStruct((B, N), jnp.int32, sharding=layout)
