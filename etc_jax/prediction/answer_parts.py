@@ -2,23 +2,29 @@
 
     OUT/parts/00007.jsonl
 
-The first line of a part names what made it, each other line holds a record: its id, its
-predictions, and why it could not be made an input. Parts do not depend on who makes
-them, so that processes on several machines can share the work, stop, and go on.
+The first line of a part names what made it and has a checksum of the whole, each other
+line holds a record: its id, its predictions, and why it could not be made an input.
+Parts do not depend on who makes them, so that processes on several machines can share
+the work, stop, and go on. A damaged part is put aside and made anew.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 import uuid
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.training.errors import UserError
 
+_LOG = logging.getLogger(__name__)
+
 FOLDER = "parts"
+_SEAL = "crc32"  # beside what made a part
 RECORDS = 32  # of a part: what a process that is killed loses at most
 
 
@@ -54,7 +60,7 @@ class Parts:
           made_by: JSON values that decide what the predictions are.
 
         Raises:
-          UserError: if a part there was made by something else, or is damaged.
+          UserError: if a part there was made by something else.
         """
         self._folder, self._ids = out / FOLDER, ids
         self._made_by = json.loads(json.dumps(made_by))
@@ -64,8 +70,15 @@ class Parts:
             self._check(path)
 
     def _check(self, path: pathlib.Path) -> None:
-        with open(path, encoding="utf-8") as file:
-            there = _values(file.readline(), path)
+        try:
+            there, _ = _opened(path)
+        except FileNotFoundError:
+            return  # another process has put it aside just now
+        except _DamagedError as error:
+            aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
+            path.replace(aside)
+            _LOG.error("%s; it is made anew, and lies in %s now", error, aside)
+            return
         if there == self._made_by:
             return
         names = sorted(there.keys() | self._made_by.keys())
@@ -93,9 +106,9 @@ class Parts:
         Raises:
           OSError: if the storage refuses.
         """
-        lines = [self._made_by, *(answer._asdict() for answer in answers)]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        write_whole(self._path(part), text)
+        body = "".join(json.dumps(answer._asdict()) + "\n" for answer in answers)
+        head = {**self._made_by, _SEAL: _checksum(self._made_by, body)}
+        write_whole(self._path(part), json.dumps(head) + "\n" + body)
 
     def answers(self) -> list[Answer]:
         """Those of all parts, in the order of the records.
@@ -107,8 +120,12 @@ class Parts:
 
     def _read(self, part: int) -> list[Answer]:
         path = self._path(part)
-        lines = path.read_text(encoding="utf-8").splitlines()[1:]
-        values = [_values(line, path) for line in lines]
+        try:
+            _, values = _opened(path)
+        except _DamagedError as error:
+            raise UserError(
+                f"{error}; delete it, and give the command again"
+            ) from error
         ids = [self._ids[number] for number in self.numbers(part)]
         if [value.get("id") for value in values] != ids:
             raise UserError(f"{path} has not the records that it should; delete it")
@@ -118,14 +135,35 @@ class Parts:
         return self._folder / f"{part:05d}.jsonl"
 
 
-def _values(line: str, path: pathlib.Path) -> dict[str, Any]:
+class _DamagedError(Exception):
+    """A part is not what was written."""
+
+
+def _checksum(made_by: Mapping[str, Any], body: str) -> int:
+    return zlib.crc32((json.dumps(made_by, sort_keys=True) + "\n" + body).encode())
+
+
+def _opened(path: pathlib.Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(what made a part, its records as JSON has them).
+
+    Raises:
+      _DamagedError: naming it.
+    """
     try:
-        values = json.loads(line)
+        head, _, body = path.read_bytes().decode("utf-8").partition("\n")
+        made_by, *values = map(json.loads, [head, *body.split("\n")[:-1]])
     except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}); delete it") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged (a line is no object); delete it")
-    return values
+        raise _DamagedError(f"{path} is damaged ({error})") from error
+    if not all(isinstance(value, dict) for value in (made_by, *values)):
+        raise _DamagedError(f"{path} is damaged (a line is no object)")
+    if _SEAL not in made_by:
+        _LOG.warning("%s is of an earlier version, without a checksum", path)
+        return made_by, values
+    whole = head == json.dumps(made_by)
+    seal = made_by.pop(_SEAL)
+    if not whole or seal != _checksum(made_by, body):
+        raise _DamagedError(f"{path} is damaged (it differs from its own checksum)")
+    return made_by, values
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:
