@@ -20,7 +20,9 @@ import pathlib
 import shutil
 import signal
 import threading
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TextIO
 
@@ -28,6 +30,11 @@ import numpy as np
 
 _LOG = logging.getLogger(__name__)
 _LOCK = "lock"
+# What numpy and zipfile raise over a damaged archive; RuntimeError: it is encrypted.
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, EOFError, TypeError, SyntaxError),
+    *(RuntimeError, zipfile.BadZipFile, tokenize.TokenError),
+)
 
 Item = Any
 
@@ -119,7 +126,9 @@ def make_parts(
 
 def write_part(file: pathlib.Path, digest: str, part: Part) -> None:
     """Writes a part file, which appears whole or not at all."""
-    facts = json.dumps({"digest": digest, "facts": part.facts})
+    checksums = {name: _checksum(array) for name, array in part.arrays.items()}
+    about = {"digest": digest, "facts": part.facts, "arrays": checksums}
+    facts = json.dumps(about)
     partial = file.with_name(f".{file.name}-{os.getpid()}")
     with open(partial, "wb") as handle:
         np.savez(handle, facts=np.frombuffer(facts.encode(), np.uint8), **part.arrays)
@@ -135,11 +144,19 @@ def read_part(file: pathlib.Path, digest: str) -> Part | None:
             if facts["digest"] != digest:
                 _LOG.warning("%s is made of other text and not used", file)
                 return None
-            names = [name for name in saved.files if name != "facts"]
-            return Part(facts["facts"], {name: saved[name] for name in names})
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
+            arrays = {name: saved[name] for name in saved.files if name != "facts"}
+            # The archive's own checksums do not go over names and types.
+            if {n: _checksum(array) for n, array in arrays.items()} != facts["arrays"]:
+                raise ValueError("an array differs from its checksum")
+            return Part(facts["facts"], arrays)
+    except _UNREADABLE as e:
         _LOG.warning("%s is damaged (%s) and not used", file, e)
         return None
+
+
+def _checksum(array: np.ndarray) -> int:
+    about = f"{array.dtype.str} {array.shape}".encode()
+    return zlib.crc32(np.ascontiguousarray(array).tobytes(), zlib.crc32(about))
 
 
 @contextlib.contextmanager

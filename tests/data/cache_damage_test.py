@@ -8,6 +8,7 @@ import pytest
 from caches_before import without_checksums
 from window_samples import SOURCE, make_rich_window, make_tokenizer, make_windows
 
+from etc_jax.data import parts
 from etc_jax.data.cache import TokenCache, build_cache
 from etc_jax.data.corpus import Document
 from etc_jax.data.window_writing import write_windows
@@ -66,6 +67,22 @@ def test_a_flipped_bit_in_any_byte_of_any_file_is_named(kind, every, tmp_path):
         file.write_bytes(whole)
     print(f"{tried - len(missed)} of {tried} flipped bytes named")
     assert not missed and tried > 500
+
+
+def test_a_damaged_part_of_a_killed_run_is_not_taken_over(tmp_path):
+    file, kept = tmp_path / "000000.npz", {"ids": np.arange(50, dtype=np.uint16)}
+    parts.write_part(file, "of items", parts.Part({"records": 3}, kept))
+    whole, rng, used = file.read_bytes(), np.random.default_rng(0), 0
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        file.write_bytes(damaged)
+        if (found := parts.read_part(file, "of items")) is not None:
+            used += 1  # a time or a flag of the archive, which says nothing
+            assert found.facts == {"records": 3} and found.arrays.keys() == {"ids"}
+            np.testing.assert_array_equal(found.arrays["ids"], kept["ids"])
+            assert found.arrays["ids"].dtype == np.uint16
+    assert used < len(whole) / 3
 
 
 def test_the_digest_is_that_of_the_contents(kind, tmp_path):
