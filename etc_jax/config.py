@@ -16,7 +16,7 @@ from typing import Any
 
 import ml_collections
 
-from etc_jax import registry
+from etc_jax import local_paths, registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
     BYTE_SOURCES,
@@ -141,6 +141,7 @@ def from_config_dict(values: Mapping[str, Any]) -> Config:
     }
     if model is not None and None not in sections.values():
         config = Config(family=family, model=model, **sections)
+        problems += local_paths.problems_in(flat_items(to_dict(config)))
         problems += _cross_problems(config, {path for path, _ in problems})
     if problems:
         raise ConfigError(problems)

@@ -83,6 +83,7 @@ from etc_jax.conversion.etc_official import config_from_official, import_officia
 from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
 from etc_jax.conversion.tf_checkpoint import TfCheckpoint
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
@@ -106,7 +107,8 @@ _SHOWN = 8
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
+        texts=("special",),
         prog="python -m etc_jax.convert",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -39,6 +39,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts, write_whole
@@ -65,7 +66,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m etc_jax.evaluate",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -124,8 +125,6 @@ def evaluate(args: argparse.Namespace) -> str:
 
 
 def _out_folder(name: str) -> pathlib.Path:
-    if "://" in name:
-        raise UserError(f"--out is {name}; expected a folder of a file system here")
     out = pathlib.Path(name).expanduser()
     if out.exists() and not (out / FOLDER).is_dir() and any(out.iterdir()):
         raise UserError(

@@ -28,6 +28,7 @@ from etc_jax import encoder_source
 from etc_jax.conversion import hugging_face, native
 from etc_jax.conversion.extend import TARGETS, Extended, Extension, extend
 from etc_jax.encoder_source import EncoderSource
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
@@ -41,7 +42,7 @@ _NAMES = {"bigbird": "big_bird"}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m etc_jax.convert extend",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -33,6 +33,7 @@ import numpy as np
 
 from etc_jax.conversion import native
 from etc_jax.data.byte_stream import BYTES, START
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.models import reformer_decoding
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.training.errors import RunError, UserError
@@ -40,7 +41,8 @@ from etc_jax.training.saved_params import read_params
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
+        texts=("prompt",),
         prog="python -m etc_jax.generate",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

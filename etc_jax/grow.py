@@ -20,11 +20,13 @@ from etc_jax.conversion import native
 from etc_jax.conversion.grow import grow
 from etc_jax.data.tokenizer import GrownTokenizer, grown
 from etc_jax.encoder_source import EncoderSource
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import carry_out, saved
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
+        texts=("tokens",),
         prog="python -m etc_jax.convert grow",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from etc_jax import builders, drawing
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.structure import Rules, Structure
 
 Tokenize = Callable[[str], list[str]]
@@ -192,7 +193,8 @@ def describe(given: TextInput, matrix: np.ndarray) -> str:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
+        texts=("text",),
         prog="python -m etc_jax.inspect",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import write_whole
 from etc_jax.prediction.inputs import Input, make_input
@@ -39,7 +40,7 @@ from etc_jax.training.errors import RunError, UserError
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m etc_jax.predict",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

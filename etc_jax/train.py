@@ -16,9 +16,9 @@ Flags:
                        The fields and their meaning are in etc_jax/config_sections.py
                        and, of the model, in etc_jax/models/. A name that does not exist
                        is an error that tells the nearest one.
-  --workdir=FOLDER     Where checkpoints, metrics and the report go; also gs://... The
-                       same command continues a run that was interrupted. A folder
-                       belongs to one config.
+  --workdir=FOLDER     Where checkpoints, metrics and the report go. The same command
+                       continues a run that was interrupted. A folder belongs to one
+                       config, and to one run at a time. No object stores.
   --dry_run            Starts nothing. Goes through every check, compiles the step and
                        reports parameters, FLOPs, layout, the memory of a device and
                        what devices exchange. Needs no --workdir, leaves nothing behind.

@@ -8,12 +8,12 @@ official figures of that are printed, and for each record that lost something, w
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.local_paths import ArgumentParser
 from tasks import (
     hotpotqa,
     hotpotqa_longformer,
@@ -65,7 +65,7 @@ TASKS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; see the module."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.ceiling", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--task", required=True, choices=sorted(TASKS))

@@ -16,6 +16,7 @@ import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.scoring.coreference import checked_clusters
 from tasks import coreference
 from tasks.coreference_records import Record, Span
@@ -108,7 +109,7 @@ def brackets(clusters: Sequence[Iterable[Span]], where: str) -> dict[int, list[s
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.coreference_writing",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
 from etc_jax.prediction.inputs import RecordReader
@@ -207,7 +208,7 @@ class _Count:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.hotpotqa_select",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

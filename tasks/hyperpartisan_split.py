@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.local_paths import ArgumentParser
 from etc_jax.scoring.result import named
 from tasks import json_lines
 from tasks.hyperpartisan_records import parse, read_values
@@ -162,7 +163,7 @@ def _report(splits: Splits, missing: Mapping[str, list[str]]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.hyperpartisan_split",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

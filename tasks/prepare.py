@@ -36,6 +36,7 @@ from etc_jax.data.window_writing import (
     part_of,
 )
 from etc_jax.data.windows import FORMAT, WindowCache
+from etc_jax.local_paths import ArgumentParser
 from tasks import input_options
 from tasks import task as task_lib
 from tasks.digests import digest
@@ -263,7 +264,7 @@ def progress_printer(
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.prepare",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

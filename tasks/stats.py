@@ -36,6 +36,7 @@ from etc_jax.data.array_folder import HEADER
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows import WindowCache
+from etc_jax.local_paths import ArgumentParser
 from tasks import prepare
 from tasks import task as task_lib
 from tasks.lengths import Lengths, whole_length
@@ -268,7 +269,7 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.stats",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -6,6 +6,7 @@ from etils import epath
 
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.training.local_folder import local_folder
 from etc_jax.training.workdir import is_recorded
 
 
@@ -32,7 +33,7 @@ def check_same(init_from: epath.PathLike, tokenizer: Tokenizer) -> None:
     Raises:
       ValueError: if a tokenizer lies there and is another one.
     """
-    place = epath.Path(init_from).expanduser().resolve()
+    place = local_folder(init_from, named="checkpoint.init_from")
     # A checkpoint is two folders below the one of its run.
     for path in (folder / TOKENIZER for folder in (place, *list(place.parents)[:2])):
         if not path.exists():

@@ -19,6 +19,7 @@ from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.prediction.inputs import tokenizer_of
 from etc_jax.training.errors import UserError
+from etc_jax.training.local_folder import local_folder
 from etc_jax.training.saved_params import read_params
 
 CONFIG = "config.json"
@@ -80,7 +81,7 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
       UserError, ValueError: if there is no model, or something beside it is missing.
       CorruptCheckpointError: if no whole checkpoint is left.
     """
-    if native.exists(epath.Path(folder).expanduser()):
+    if native.exists(local_folder(folder, named="the model")):
         return _exported(pathlib.Path(folder).expanduser(), step)
     saved = read_params(folder, step)
     # A checkpoint is two folders below the one of its run.

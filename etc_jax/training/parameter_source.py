@@ -19,6 +19,7 @@ from etc_jax.training.checkpoint_folder import FOLDER, CheckpointFolder, read_da
 from etc_jax.training.checkpoint_layout import Leaves, leaves_of
 from etc_jax.training.checkpoint_orbax import read_state, saved_leaves
 from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.local_folder import local_folder
 
 _PARAMS = "params/"
 
@@ -119,7 +120,7 @@ def find(place: epath.PathLike, *, named: str) -> ParameterSource:
     Raises:
       UserError: if there is nothing.
     """
-    path = epath.Path(place).expanduser().resolve()
+    path = local_folder(place, named=named)
     if native.exists(path):
         return SavedModel(path)
     if manifest.exists(path):

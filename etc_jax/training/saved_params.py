@@ -14,6 +14,7 @@ from etc_jax.conversion.engine import unflatten
 from etc_jax.training import fingerprints, manifest
 from etc_jax.training.checkpoint_folder import FOLDER, CheckpointFolder, read_data
 from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.local_folder import local_folder
 from etc_jax.training.parameter_source import RunCheckpoint
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ def read_params(folder: epath.PathLike, step: int | None = None) -> SavedParams:
       UserError: if there is no such checkpoint, or its config is not of this version.
       CorruptCheckpointError: if it is damaged, or no whole one is left.
     """
-    chosen = _chosen(epath.Path(folder).expanduser().resolve(), step)
+    chosen = _chosen(local_folder(folder, named="the model"), step)
     data = read_data(chosen)
     try:
         config = from_config_dict(data["config"])

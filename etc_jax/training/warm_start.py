@@ -19,6 +19,7 @@ from etc_jax.training.checkpoint import from_first
 from etc_jax.training.checkpoint_folder import CheckpointFolder
 from etc_jax.training.checkpoint_layout import Leaves, differences, leaves_of
 from etc_jax.training.errors import UserError
+from etc_jax.training.local_folder import local_folder
 from etc_jax.training.parameter_source import ParameterSource
 from etc_jax.training.plan import Plan
 from etc_jax.training.state import TrainState
@@ -41,7 +42,7 @@ def check(config: Config, workdir: epath.PathLike) -> None:
     init_from = config.checkpoint.init_from
     if init_from is None:
         return
-    own = CheckpointFolder(epath.Path(workdir).expanduser().resolve())
+    own = CheckpointFolder(local_folder(workdir, named="--workdir"))
     if own.last_step is None:
         _check_model(config, parameter_source.find(init_from, named=_FIELD))
 

@@ -32,6 +32,7 @@ from etc_jax.training import distributed
 from etc_jax.training import owner as owner_lib
 from etc_jax.training.checkpoint_folder import is_step
 from etc_jax.training.errors import UserError
+from etc_jax.training.local_folder import local_folder
 from etc_jax.training.manifest import write_atomically
 
 _RECORD = "run.json"
@@ -44,8 +45,7 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
     Raises:
       UserError: if it cannot be written, or holds a run with another config.
     """
-    # Orbax takes absolute paths only, and says so late, from a thread.
-    folder = epath.Path(workdir).expanduser().resolve()
+    folder = local_folder(workdir, named="--workdir")
     try:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError("it is a file")
@@ -220,13 +220,11 @@ def check_space(
     """Refuses a disk that the checkpoints of the run would fill.
 
     While a new one is written, all that are kept are still there, so one more must
-    fit, less those that stand there already. Object stores have no end.
+    fit, less those that stand there already.
 
     Raises:
       UserError: if there is less space.
     """
-    if "://" in str(folder):
-        return
     root = folder / "checkpoints"
     names = [path.name for path in root.iterdir()] if root.exists() else []
     keep = section.most_kept(num_steps)

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, TextIO
 
 import tqdm
 
+from etc_jax.local_paths import ArgumentParser
 from tasks.synthetic import hotpotqa, natural_questions, openkp, teachers, wikihop
 from tasks.synthetic.schema import KINDS
 from tasks.whole_files import whole
@@ -123,7 +124,7 @@ def _words(path: str) -> tuple[str, ...]:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m tasks.synthetic",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

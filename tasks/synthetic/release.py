@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from etc_jax.local_paths import ArgumentParser
+
 
 def run(
     name: str,
@@ -38,7 +40,7 @@ def run(
     Returns:
       The exit code, 2 for bad input.
     """
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog=f"python -m {name}",
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,

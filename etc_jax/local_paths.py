@@ -1,0 +1,65 @@
+"""Paths are of file systems here: addresses of object stores are refused.
+
+`gs://bucket/run` given to `pathlib` or made absolute is a folder `gs:` in the current
+one, to which a run would be written without a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+# One slash: `pathlib` leaves no more. One letter alone is a drive of Windows.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
+
+
+def problem(path: str | os.PathLike) -> str | None:
+    """What is wrong with a path, as the end of a sentence; None if nothing."""
+    text = os.fspath(path)
+    if not _ADDRESS.match(text):
+        return None
+    return (
+        f"is {text!r}; expected a path of a file system here: object stores and other "
+        "addresses cannot be used. Mount it, or copy what is needed"
+    )
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Refuses addresses in all arguments, with exit code 2, but in those of `texts`.
+
+    Args:
+      texts: names of arguments that hold text, which may be an address.
+      **options: of `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, *args: Any, texts: Sequence[str] = (), **options: Any):
+        super().__init__(*args, **options)
+        self._texts = frozenset(texts)
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Like that of argparse."""
+        found, rest = super().parse_known_args(args, namespace)
+        for name, value in vars(found).items():
+            for part in () if name in self._texts else _paths_in(value):
+                if wrong := problem(part):
+                    self.error(f"{name} {wrong}")
+        return found, rest
+
+
+def _paths_in(value: Any) -> Iterator[str | os.PathLike]:
+    if isinstance(value, str | os.PathLike):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _paths_in(part)
+
+
+def problems_in(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(name, what is wrong) of each address among the values of a config."""
+    for name, value in fields.items():
+        for part in _paths_in(value):
+            if wrong := problem(part):
+                yield name, wrong

@@ -1,0 +1,22 @@
+"""Folders that a run reads and writes, as absolute paths."""
+
+from etils import epath
+
+from etc_jax import local_paths
+from etc_jax.training.errors import UserError
+
+
+def local_folder(path: epath.PathLike, *, named: str) -> epath.Path:
+    """The absolute path of a folder, which need not be there; ~ is the user's.
+
+    Args:
+      path: as it was given.
+      named: what gave it, for the message.
+
+    Raises:
+      UserError: if it is the address of an object store.
+    """
+    if wrong := local_paths.problem(path):
+        raise UserError(f"{named} {wrong}")
+    # Orbax takes absolute paths only, and says so late, from a thread.
+    return epath.Path(path).expanduser().resolve()

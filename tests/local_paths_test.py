@@ -1,0 +1,130 @@
+"""Addresses of object stores are refused everywhere, before anything is written."""
+
+import importlib
+import pathlib
+
+import pytest
+import toy_job
+
+from etc_jax import config as config_lib
+from etc_jax import local_paths
+from etc_jax.objectives import run_tokenizer
+from etc_jax.prediction.model_files import open_model
+from etc_jax.training import dry_run, loop, parameter_source
+from etc_jax.training.errors import UserError
+
+ADDRESS = "gs://bucket/run"
+TOKENS = ("--task=wikihop", "--tokenizer=x")
+# One command a row; "@" is the address.
+COMMANDS = [
+    ("etc_jax.evaluate", "--model=@", "--out=o", "f"),
+    ("etc_jax.evaluate", "--model=m", "--out=@", "f"),
+    ("etc_jax.evaluate", "--model=m", "--out=o", "@"),
+    ("etc_jax.predict", "--model=@"),
+    ("etc_jax.predict", "--model=m", "--html=@"),
+    ("etc_jax.predict", "--model=m", "@"),
+    ("etc_jax.generate", "--model=@", "--prompt=x"),
+    ("etc_jax.generate", "--model=m", "--prompt_file=@"),
+    ("etc_jax.convert", "--hf=@", "--out=o"),
+    ("etc_jax.convert", "--hf=m", "--out=@"),
+    ("etc_jax.convert", "--export=@", "--out=o"),
+    ("etc_jax.extend", "--from=@", "--to=longformer", "--out=o"),
+    ("etc_jax.extend", "--from=m", "--to=longformer", "--out=@"),
+    ("etc_jax.grow", "--from=m", "--tokens=x", "--out=@"),
+    ("etc_jax.inspect", "--cache=@"),
+    ("etc_jax.inspect", "--text=x", "--out=@"),
+    ("etc_jax.inspect", "--corpus=@"),
+    ("tasks.prepare", *TOKENS, "--out=@", "f"),
+    ("tasks.prepare", *TOKENS, "--out=o", "@"),
+    ("tasks.prepare", "--task=wikihop", "--tokenizer=@", "--out=o", "f"),
+    ("tasks.stats", "@"),
+    ("tasks.ceiling", *TOKENS, "@"),
+    ("tasks.coreference_writing", "--predictions=p", "--out=@", "f"),
+    ("tasks.hyperpartisan_split", "--splits=s", "--out=@", "a"),
+    ("tasks.synthetic.__main__", "--task=wikihop", "--count=1", "--out=@"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_refuses_an_address(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    module, *arguments = command
+    with pytest.raises(SystemExit) as caught:
+        importlib.import_module(module).main(
+            [argument.replace("@", ADDRESS) for argument in arguments]
+        )
+    assert caught.value.code == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "expected a path of a file system here" in line and "gs:/" in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["checkpoint.init_from", "data.cache_dir", "data.paths", "train.compile_cache_dir"],
+)
+def test_every_path_of_a_config_is_looked_at(field):
+    section, name = field.split(".")
+    config = toy_job.config_dict()
+    config[section].update({name: ("a.txt", ADDRESS) if name == "paths" else ADDRESS})
+    with pytest.raises(config_lib.ConfigError) as caught:
+        config_lib.from_config_dict(config)
+    assert f"is {ADDRESS!r}; expected a path" in dict(caught.value.problems)[field]
+
+
+CALLS = {
+    "train": lambda: loop.train_and_evaluate(toy_job.config(), ADDRESS),
+    "dry_run": lambda: dry_run.dry_run(toy_job.config(), ADDRESS, compiles=False),
+    "init_from": lambda: parameter_source.find(ADDRESS, named="checkpoint.init_from"),
+    "model": lambda: open_model(ADDRESS),
+    "tokenizer": lambda: run_tokenizer.check_same(ADDRESS, None),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("scheme", ["gs", "s3"])
+def test_the_library_refuses_it_too(name, scheme, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "ADDRESS", f"{scheme}://bucket/run")
+        with pytest.raises(UserError, match=f"is '{scheme}://bucket/run'; expected a"):
+            CALLS[name]()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "path, is_address",
+    [
+        ("gs://b/x", True),
+        (pathlib.Path("gs://b/x"), True),
+        ("s3://b", True),
+        ("https://x.org/a", True),
+        ("file:///tmp/x", True),
+        ("/tmp/gs://x", False),
+        ("./gs:/x", False),
+        ("a:b", False),
+        ("C:/x", False),
+        ("C:\\x", False),
+        ("~/x", False),
+        ("", False),
+    ],
+)
+def test_what_is_an_address(path, is_address):
+    assert (local_paths.problem(path) is not None) == is_address
+
+
+def test_no_command_has_a_parser_of_its_own():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    for folder in ("etc_jax", "tasks"):
+        for path in (root / folder).rglob("*.py"):
+            own = "= argparse.ArgumentParser(" in path.read_text()
+            assert not own or path.name == "local_paths.py", path
+
+
+def test_text_may_be_an_address():
+    parser = local_paths.ArgumentParser(texts=("prompt",))
+    parser.add_argument("--prompt")
+    parser.add_argument("--out")
+    assert parser.parse_args(["--prompt=http://x.org"]).prompt == "http://x.org"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--out=http://x.org"])
