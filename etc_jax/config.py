@@ -7,6 +7,7 @@ between sections are in `_CROSS_CHECKS`.
 """
 
 import dataclasses
+import difflib
 import hashlib
 import json
 import math
@@ -216,7 +217,8 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
     for name in given:
         if name not in known:
             raise ValueError(
-                f"no variant {name!r} of this config; {suggestion(name, known)}"
+                f"no variant {name!r} of this config; {_near(name, known)}there are: "
+                f"{', '.join(known) or 'none'}"
             )
     if len(set(given)) < len(given):
         raise ValueError(f"a variant is given twice in {arg!r}")
@@ -224,6 +226,11 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
         if len(both := [name for name in given if name in group]) > 1:
             raise ValueError(f"the variants {', '.join(both)} exclude each other")
     return set(given)
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def identity(config: Config) -> dict[str, Any]:

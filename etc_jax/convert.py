@@ -68,7 +68,7 @@ import jax
 from absl import flags
 from ml_collections import config_flags
 
-from etc_jax import encoder_source, extend, grow
+from etc_jax import config_flag, encoder_source, extend, grow
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.conversion import (
     bert,
@@ -219,9 +219,8 @@ def _model_of(config_argv: Sequence[str], kind: type[T], why: str) -> T:
     Raises:
       ValueError: if the file or a change is wrong, or the model is another one.
     """
-    for path in (a.removeprefix(_FILE) for a in config_argv if a.startswith(_FILE)):
-        if not (file := pathlib.Path(path.partition(":")[0])).is_file():
-            raise ValueError(f"--config: there is no file {file}")
+    if problem := config_flag.missing(config_argv):
+        raise ValueError(problem)
     argv = ["etc_jax.convert", *config_argv]
     # Flags of its own: other modules of the package define --config as well.
     values = flags.FlagValues()
@@ -231,21 +230,13 @@ def _model_of(config_argv: Sequence[str], kind: type[T], why: str) -> T:
     try:
         values(argv)
         section = values.config.model.to_dict()
-    except (flags.Error, AttributeError, KeyError, OSError) as error:
-        raise ValueError(f"--config: {_message(error)}") from error
+    # The config file is code that runs: what it raises may be anything.
+    except Exception as error:
+        raise ValueError(config_flag.told(error, config_argv)) from error
     config = native.model_config(section)
     if not isinstance(config, kind):
         raise ValueError(f"--config is of a {section['family']}; {why}")
     return config
-
-
-def _message(error: BaseException) -> str:
-    """What an error of ml_collections says, which wraps others and their tracebacks."""
-    while error.args and isinstance(error.args[0], Exception):
-        error = error.args[0]
-    # The text of a KeyError is otherwise the representation of its message.
-    text = str(error.args[0] if isinstance(error, KeyError) else error)
-    return (text.strip().splitlines() or [repr(error)])[-1]
 
 
 def _listed(names: Sequence[str]) -> str:

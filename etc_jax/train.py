@@ -44,12 +44,14 @@ commands and times, CONTRIBUTING.md for how it works.
 import importlib
 import logging
 import sys
+from typing import NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
 from etc_jax import config as config_lib
+from etc_jax import config_flag
 from etc_jax.training import distributed, errors, loop
 from etc_jax.training import dry_run as dry_run_lib
 
@@ -125,13 +127,24 @@ def _parse(argv: list[str]) -> list[str]:
         print(__doc__.strip())
         sys.exit(errors.DONE)
     argv = ["--dry_run=compile" if a in ("--dry_run", "-dry_run") else a for a in argv]
+    if problem := config_flag.missing(argv):
+        _refuse(problem)
     try:
         rest = flags.FLAGS(argv)
         _CONFIG.value.lock()  # reads the file
         return rest
-    except (flags.Error, AttributeError, OSError) as error:  # e.g. an unknown key
-        print(f"etc_jax.train: {error}", file=sys.stderr)
-        sys.exit(errors.USER_ERROR)
+    except flags.UnrecognizedFlagError as error:
+        _refuse(str(error))
+    except flags.ValidationError as error:
+        _refuse("; ".join(str(error).splitlines()))
+    # The config file is code that runs: what it raises may be anything.
+    except Exception as error:
+        _refuse(config_flag.told(error, argv))
+
+
+def _refuse(problem: str) -> NoReturn:
+    print(f"etc_jax.train: {problem}", file=sys.stderr)
+    sys.exit(errors.USER_ERROR)
 
 
 if __name__ == "__main__":

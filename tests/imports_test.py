@@ -133,12 +133,13 @@ ALLOWED = {
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,
     # Command lines.
-    "train": OBJECTIVES | {"objectives"},
+    "config_flag": set(),
+    "train": OBJECTIVES | {"objectives", "config_flag"},
     "model_commands": {"data", "training"},
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
-        | {"encoder_source"}
+        | {"encoder_source", "config_flag"}
     ),
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
