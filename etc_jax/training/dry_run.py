@@ -16,6 +16,7 @@ from etc_jax.training import topology as topology_lib
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.device_memory import MiB, device_bytes
 from etc_jax.training.errors import UserError
+from etc_jax.training.optimizer_groups import trained_only
 from etc_jax.training.plan import (
     Plan,
     StepFlops,
@@ -182,7 +183,7 @@ def _sizes(plan: Plan) -> str:
     total = job.tokens_per_step * config.train.num_steps
     lines = [
         f"Run: {plan.mesh.size} devices of kind {kind!r}, mesh {axes}",
-        f"{count:,} parameters",
+        f"{count:,} parameters{_learnt(plan)}",
         f"state: {state_bytes(state) / MiB:.1f} MiB, of which one device holds "
         f"{device_bytes(state) / MiB:.1f} MiB; a checkpoint is as large as all of it",
         f"batch: {config.train.batch_size} rows in "
@@ -197,6 +198,16 @@ def _sizes(plan: Plan) -> str:
             f"{job.steps_per_epoch:,.0f} steps an epoch, {epochs:.2f} epochs in all"
         )
     return "\n  ".join(lines)
+
+
+def _learnt(plan: Plan) -> str:
+    """How many parameters are learnt, where some are not."""
+    groups = plan.config.optimizer.groups
+    if not groups:
+        return ""
+    learnt = jax.eval_shape(trained_only(groups), plan.state.params)
+    count = sum(x.size for x in jax.tree.leaves(learnt))
+    return f", {count:,} of which are learnt (optimizer.groups)"
 
 
 def _layout(params: Any) -> str:

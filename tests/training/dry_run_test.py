@@ -44,6 +44,14 @@ def test_the_report_of_a_compiled_step(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_learnt_is_told_where_some_is_frozen():
+    groups = (("embedding[4:]", 1.0), ("mlp/.*", 0.1), (".*", 0.0))
+    text = dry_run(toy_job.config(optimizer__groups=groups), compiles=False)
+    mlp = 2 * MODEL.embed_dim * MODEL.mlp_dim + MODEL.embed_dim
+    count = (MODEL.vocab_size - 4) * MODEL.embed_dim + mlp
+    assert f"parameters, {count:,} of which are learnt" in text
+
+
 def test_flops_are_those_of_the_matrix_products(monkeypatch):
     c = MODEL
     positions = 8 * (c.length - 1)
