@@ -218,7 +218,8 @@ def _questions(questions: Questions) -> list[str]:
         f"This is the official accuracy of WikiHop on {COUNTS['dev']} other questions.",
         f"![accuracy and loss over the steps]({QUESTIONS_CURVES})",
         "Who sees whom in the first question: a row is a token that attends, a column "
-        "one that it attends to. White pairs are not computed. Each token of the text "
+        "one that it attends to. White: it may not, and long inputs never compute such "
+        "pairs (for inputs as short as these the dense form is quicker). Each token "
         "sees its neighbours and all global tokens. A global token sees the words of "
         "its own sentence; with structure, those of the persons and the question see "
         "all words, under a label of their own where a word mentions the person (red).",
@@ -281,8 +282,12 @@ def _run_row(name: str, workdir: Workdir) -> tuple[str, ...]:
 
 
 def _commands(questions: Questions) -> str:
-    lines = (shlex.join(["python", *x[1:]]) for x in questions.commands())
+    lines = [" ".join(["python", *map(_quoted, x[1:])]) for x in questions.commands()]
     return "\n".join(["```", *lines, "```"])
+
+
+def _quoted(argument: str) -> str:
+    return f'"{argument}"' if "'" in argument else shlex.quote(argument)
 
 
 # --- pictures -------------------------------------------------------------------------
