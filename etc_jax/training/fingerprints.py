@@ -42,8 +42,10 @@ def check_same(data: Mapping[str, Any], now: Mapping[str, str]) -> None:
         return
     more = f"\n  ... and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     raise UserError(
-        f"{len(changed)} inputs of this run are not what they were when step {step} was"
-        " saved:\n  " + "\n  ".join(changed[:_SHOWN]) + f"{more}\nRestore them (files, "
+        f"inputs of this run are not what they were when step {step} was saved "
+        f"({len(changed)} of {len(then.keys() | now.keys())}):\n  "
+        + "\n  ".join(changed[:_SHOWN])
+        + f"{more}\nRestore them (files, "
         "or the versions of the packages that make tokens of them) and give the same "
         "command again; or choose another --workdir, where checkpoint.init_from can "
         "take over the parameters"
