@@ -161,6 +161,7 @@ def stack(layers: Sequence[Sequence[Half]], params, rngs, shared, x1, x2):
       (y1, y2).
     """
     params, rngs = (tuple(map(tuple, x)) for x in (params, rngs))
+    shared = jax.tree.map(jnp.asarray, shared)
     return _stack_function(layers)(params, rngs, shared, x1, x2)
 
 

@@ -129,6 +129,17 @@ def test_integers_that_are_shared_have_no_gradient():
     assert found["mix"].shape == (WIDTH, WIDTH) and np.abs(found["mix"]).max() > 0
 
 
+def test_what_is_shared_may_be_a_plain_number():
+    layers, params, rngs, streams = of_layers(1, dtype=np.float32)
+
+    def loss(stack, shared):
+        return stack(layers, params, rngs, shared, *streams)[0]["a"].sum()
+
+    got = jax.grad(lambda x: loss(reversible.stack, x))(1.25)
+    want = jax.grad(lambda x: loss(unrolled, x))(1.25)
+    assert float(got) == pytest.approx(float(want), rel=1e-5)
+
+
 def test_differentiating_by_what_a_half_closes_over_is_an_error():
     _, params, rngs, streams = of_layers(1, dtype=np.float32)
 
