@@ -11,7 +11,8 @@
         --workdir=runs/longformer_wikihop \
         --config.checkpoint.init_from=models/longformer_wikihop \
         --config.data.paths="('caches/wikihop_longformer_train',)" \
-        --config.data.held_back_paths="('caches/wikihop_longformer_dev',)"
+        --config.data.held_back_paths="('caches/wikihop_longformer_dev',)" \
+        --config.data.held_back_files="('qangaroo_v1.1/wikihop/dev.json',)"
     python -m etc_jax.evaluate --model=runs/longformer_wikihop \
         --out=runs/longformer_wikihop/dev qangaroo_v1.1/wikihop/dev.json
 
@@ -69,7 +70,7 @@ def get_config(arg: str = ""):
         chosen,
         global_length=512,
         short_global_length=128,
-        best_metric="accuracy",
+        best_metric="accuracy" if "short" in chosen else "official_accuracy",
         short_steps=2000,
         added_tokens=4,
     )

@@ -32,7 +32,6 @@ def official(folder, run, file, step=None):
 @pytest.mark.parametrize(
     "name, measure",
     [
-        ("hotpotqa", "official_joint_f1"),
         ("openkp", "official_F1@3"),
         ("natural_questions", "official_average-f1"),
     ],
