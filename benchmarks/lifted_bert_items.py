@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows import WindowCache
-from etc_jax.prediction.answer_parts import write_whole
 from tasks import ceiling, hotpotqa, prepare, wikihop
 from tasks.multihop import Sizes
 from tasks.synthetic import hotpotqa as invented_hotpotqa

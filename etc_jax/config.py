@@ -32,6 +32,10 @@ from etc_jax.config_sections import (
 )
 from etc_jax.sharding import DEFAULT_RULES, MeshConfig, nearest_multiples
 
+# Tokens of a batch over all devices: 100 times what the largest of models are trained
+# with. More is a slip, and would end in memory running out after minutes.
+MAX_BATCH_TOKENS = 1 << 28
+
 
 class ConfigError(ValueError):
     """Everything that is wrong with a config.
@@ -257,6 +261,31 @@ def _warmup_fits(config: Config) -> Iterator[Problem]:
         )
 
 
+def batch_problem(rows: int, *lengths: int | None) -> str | None:
+    """Why a batch is too large to be meant; None if it is not.
+
+    Args:
+      rows: of the batch, over all devices.
+      lengths: tokens of each input of a row.
+    """
+    tokens = rows * sum(filter(None, lengths))
+    if tokens <= MAX_BATCH_TOKENS:
+        return None
+    return (
+        f"is {rows}: a batch of {tokens:,} tokens, {tokens * 4 / 1e9:,.0f} GB for each "
+        f"array of them, is more than {MAX_BATCH_TOKENS:,}; lower it"
+    )
+
+
+def _batch_is_meant(config: Config) -> Iterator[Problem]:
+    data = config.data
+    problem = batch_problem(
+        config.train.batch_size, data.long_length, data.global_length
+    )
+    if problem is not None:
+        yield "train.batch_size", problem
+
+
 def _batch_divides(config: Config) -> Iterator[Problem]:
     ways = max(config.mesh.data, 1) * config.mesh.fsdp
     micro = config.train.accumulation_steps
@@ -418,6 +447,10 @@ _CROSS_CHECKS = (
     (
         ("train.batch_size", "train.accumulation_steps", "mesh.data", "mesh.fsdp"),
         _batch_divides,
+    ),
+    (
+        ("train.batch_size", "data.long_length", "data.global_length"),
+        _batch_is_meant,
     ),
     (("schedule.end_value", "optimizer.learning_rate"), _end_is_below_the_peak),
     (("train.profile_start_step", "train.num_steps"), _profile_comes),

@@ -1,5 +1,7 @@
 """A picture of who sees whom, under which label (figures 2 and 3 of the ETC paper)."""
 
+import io
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -182,7 +184,10 @@ def draw(
         fontsize=10,
         pad=12,
     )
-    figure.savefig(path, bbox_inches="tight", facecolor="white")
+    # Written at once: a pipe, too, may be where it goes.
+    picture, format_ = io.BytesIO(), pathlib.PurePath(path).suffix[1:] or "png"
+    figure.savefig(picture, format=format_, bbox_inches="tight", facecolor="white")
+    pathlib.Path(path).write_bytes(picture.getbuffer())
     return matrix
 
 

@@ -39,13 +39,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from etc_jax.data.whole_files import write_whole
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
-from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts, write_whole
+from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
 from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import open_model
 from etc_jax.prediction.scoreboard import Result, problems_of, settle
+from etc_jax.terminal import say
 from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import RunError, UserError
 
@@ -246,9 +248,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
     try:
-        print(evaluate(args))
+        say(evaluate(args))
     except (RunError, ValueError, OSError) as error:
-        print(f"etc_jax.evaluate: {error}", file=sys.stderr)
+        say(f"etc_jax.evaluate: {error}", sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
     except KeyboardInterrupt:
         print(

@@ -36,6 +36,7 @@ from etc_jax.data.byte_stream import BYTES, START
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.models import reformer_decoding
 from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 from etc_jax.training.saved_params import read_params
 
@@ -182,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         text = generate(args)
     except (RunError, ValueError, OSError) as error:
-        print(f"etc_jax.generate: {error}", file=sys.stderr)
+        say(f"etc_jax.generate: {error}", sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
     sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()

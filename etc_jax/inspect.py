@@ -12,7 +12,6 @@ tokens, sentences and counts of pairs, and draws the picture if `--out` is given
 import argparse
 import dataclasses
 import itertools
-import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ import numpy as np
 from etc_jax import builders, drawing
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.structure import Rules, Structure
+from etc_jax.terminal import say
 
 Tokenize = Callable[[str], list[str]]
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -221,9 +221,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _read(path: str) -> str:
+    from etc_jax.data.input_files import BadRecordError, read_whole
+
     try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+        return read_whole(path)
+    except (OSError, BadRecordError) as e:
         raise ValueError(f"cannot read the text of {path}: {e}") from e
 
 
@@ -263,9 +265,9 @@ def _show(args: argparse.Namespace) -> None:
         matrix = drawing.label_matrix(given.structure, rules, *map(len, named))
     else:
         matrix = drawing.draw(given.structure, rules, *named, args.out)
-    print(describe(given, matrix))
+    say(describe(given, matrix))
     if args.out is not None:
-        print(f"\nwrote {args.out}")
+        say(f"\nwrote {args.out}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -276,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _show(args)
     except (ValueError, ImportError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 2
     return 0
 

@@ -12,6 +12,7 @@ import jax
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.hub_writing import files_of
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 
 _WITHOUT = "--without_tokenizer leaves it out"
@@ -112,7 +113,7 @@ def carry_out(name: str, work: Callable[[], str], out: str) -> int:
     try:
         told = work()
     except (RunError, ValueError, OSError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        say(f"{name}: {error}", sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
-    print(f"{told}\nwrote {out}")
+    say(f"{told}\nwrote {out}")
     return 0

@@ -28,13 +28,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from etc_jax.data.whole_files import write_whole
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
-from etc_jax.prediction.answer_parts import write_whole
 from etc_jax.prediction.inputs import Input, make_input
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
+from etc_jax.terminal import say
 from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import RunError, UserError
 
@@ -89,11 +90,11 @@ def predict(args: argparse.Namespace) -> int:
     for told in _explained(inputs, model, task, setting, args.batch_size):
         if args.html is not None:
             explained.append(told)
-        print(json.dumps(told.as_json()) if args.json else f"{told.text()}\n")
+        say(json.dumps(told.as_json()) if args.json else f"{told.text()}\n")
     if args.html is not None:
         page = task_module("answers_page").page(explained, task=task.name)
         write_whole(args.html, page)
-        print(f"wrote {args.html}", file=sys.stderr)
+        say(f"wrote {args.html}", sys.stderr)
     return 0
 
 
@@ -163,7 +164,7 @@ def _first(inputs: Iterator[Input], enough: int) -> list[Input]:
 
 
 def _tell(message: str) -> None:
-    print(f"etc_jax.predict: {message}", file=sys.stderr)
+    say(f"etc_jax.predict: {message}", sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

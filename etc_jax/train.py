@@ -52,6 +52,7 @@ from ml_collections import config_flags
 
 from etc_jax import config as config_lib
 from etc_jax import config_flag
+from etc_jax.terminal import say
 from etc_jax.training import distributed, errors, loop
 from etc_jax.training import dry_run as dry_run_lib
 
@@ -94,11 +95,11 @@ def main(argv: list[str]) -> int:
     try:
         config = config_lib.from_config_dict(_CONFIG.value)
         if _DRY_RUN.value:
-            print(_report(config))
+            say(_report(config))
             return errors.DONE
         return loop.train_and_evaluate(config, _WORKDIR.value).exit_code
     except (config_lib.ConfigError, errors.RunError) as error:
-        print(f"etc_jax.train: {error}", file=sys.stderr)
+        say(f"etc_jax.train: {error}", sys.stderr)
         return error.exit_code
 
 
@@ -118,7 +119,7 @@ def process_main(argv: list[str]) -> int:
     try:
         return distributed.run(lambda: main(argv))
     except errors.UserError as error:
-        print(f"etc_jax.train: {error}", file=sys.stderr)
+        say(f"etc_jax.train: {error}", sys.stderr)
         return error.exit_code
 
 
@@ -143,7 +144,7 @@ def _parse(argv: list[str]) -> list[str]:
 
 
 def _refuse(problem: str) -> NoReturn:
-    print(f"etc_jax.train: {problem}", file=sys.stderr)
+    say(f"etc_jax.train: {problem}", sys.stderr)
     sys.exit(errors.USER_ERROR)
 
 

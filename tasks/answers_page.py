@@ -12,6 +12,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from etc_jax.terminal import CONTROL
 from tasks.answers_page_drawing import drawing
 from tasks.answers_page_style import PAGE, STYLE
 from tasks.explained import Candidate, Document, Explained, Passage, score_text
@@ -51,9 +52,9 @@ def page(answers: Sequence[Explained], *, task: str) -> str:
 
 def escaped(text: str) -> str:
     """A text as HTML shows it, wherever it stands."""
-    # JSON can hold halves of a character, which UTF-8 cannot.
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    return html.escape(whole.replace("\0", "\ufffd"), quote=True)
+    # What would hide or reorder text, in all of the page, is seen as what it is.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return html.escape(CONTROL.sub("\ufffd", lines), quote=True)
 
 
 def marked(

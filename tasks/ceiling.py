@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import printable, say
 from tasks import (
     hotpotqa,
     hotpotqa_longformer,
@@ -84,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         ceiling = measure(args.files, open_tokenizer(args.tokenizer), sizes)
     except (ValueError, OSError) as e:
-        sys.exit(f"error: {e}")
-    print(ceiling.report())
+        sys.exit(printable(f"error: {e}"))
+    say(ceiling.report())
 
 
 if __name__ == "__main__":

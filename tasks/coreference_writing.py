@@ -16,11 +16,12 @@ import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from etc_jax.data.whole_files import whole
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.scoring.coreference import checked_clusters
+from etc_jax.terminal import say
 from tasks import coreference
 from tasks.coreference_records import Record, Span
-from tasks.whole_files import whole
 
 
 def write(
@@ -128,9 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         write(predictions, coreference.read(args.files), args.out)
     except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 2
-    print(f"wrote {args.out}")
+    say(f"wrote {args.out}")
     return 0
 
 

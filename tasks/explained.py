@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from etc_jax.terminal import CONTROL
+
 _WIDTH = 88
 _SHOWN_CANDIDATES = 5
 _AS_SPACES = str.maketrans("\t\n", "  ")
@@ -191,9 +193,8 @@ def score_text(score: float) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what moves or colours a terminal, which records may hold."""
-    shown = (c if c.isprintable() or c == " " else " " for c in text)
-    return " ".join("".join(shown).split())
+    """A text in one line, without what moves or colours a terminal."""
+    return " ".join(CONTROL.sub(" ", text).split())
 
 
 def _number(passage: Passage) -> str:

@@ -22,12 +22,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.data.whole_files import whole
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.scoring.result import named
+from etc_jax.terminal import say
 from tasks import json_lines
 from tasks.hyperpartisan_records import parse, read_values
 from tasks.records import Note, Problems, read_records
-from tasks.whole_files import whole
 
 PARTS = ("train", "dev", "test")
 
@@ -182,11 +183,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         splits = disjoint(splits) if args.disjoint else splits
         missing = write_parts(args.articles, splits, args.out, problems)
     except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 2
-    print("\n".join(_report(splits, missing)))
+    say("\n".join(_report(splits, missing)))
     if problems.counts:
-        print(problems.report())
+        say(problems.report())
     return 0
 
 

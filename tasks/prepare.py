@@ -37,6 +37,7 @@ from etc_jax.data.window_writing import (
 )
 from etc_jax.data.windows import FORMAT, WindowCache
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import say
 from tasks import input_options
 from tasks import task as task_lib
 from tasks.digests import digest
@@ -256,7 +257,7 @@ def progress_printer(
         if now - last[0] < every_secs:
             return
         rate = (records - last[1]) / (now - last[0])
-        print(f"{records} records, {windows} windows, {rate:.0f} records/s", flush=True)
+        say(f"{records} records, {windows} windows, {rate:.0f} records/s")
         last[:] = now, records
 
     return show
@@ -321,8 +322,8 @@ def run(args: argparse.Namespace) -> None:
         progress_fn=progress_printer(),
     )
     if there:
-        print(f"{args.out} is finished already: nothing to do")
-    print(report(cache))
+        say(f"{args.out} is finished already: nothing to do")
+    say(report(cache))
 
 
 def _or(given: int | None, default: int) -> int:
@@ -341,10 +342,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(args)
     except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 2
     except parts.WorkerDiedError as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)

@@ -37,6 +37,7 @@ from etc_jax.data.cache import TokenCache
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows import WindowCache
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import say
 from tasks import prepare
 from tasks import task as task_lib
 from tasks.lengths import Lengths, whole_length
@@ -357,7 +358,7 @@ def _progress(
 
 
 def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    say(message, sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -373,11 +374,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     if args.json:
         told = [found.as_json(args.percentiles) for found in sets]
-        print(json.dumps({"sets": told}, indent=2))
+        say(json.dumps({"sets": told}, indent=2))
     else:
-        print(tables(sets, args.percentiles))
+        say(tables(sets, args.percentiles))
         for found in sets:
-            print(f"\n{found.notes}")
+            say(f"\n{found.notes}")
     return 0
 
 

@@ -394,6 +394,8 @@ def test_options_that_do_not_fit_are_named(hotpot, wiki, refused):
     assert "expected 0 to 1" in refused(hotpot, "--threshold=1.5")
     message = refused(wiki, "--batch_size=12")
     assert "multiple of the 8 devices: nearest valid: 8 or 16" in message
+    message = refused(wiki, "--batch_size=100000000")
+    assert "--batch_size is 100000000: a batch of" in message and "GB" in message
     assert "expected 0 or more" in refused(wiki, "--workers=-1")
     with pytest.raises(SystemExit):
         wiki.evaluate("unused", "--shard=2/2")

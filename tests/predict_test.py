@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import threading
 import types
 
 import finetuned_run
@@ -147,6 +149,17 @@ def test_a_page_is_written(name, records, ask, tmp_path):
     assert text.count("<article") == COUNT and "<script" not in text
     code, _, err = ask(f"--html={tmp_path / 'no' / 'page.html'}", file)
     assert code == 2 and "there is no folder" in err
+
+
+def test_a_page_goes_through_a_pipe_that_stays_one(records, ask, tmp_path):
+    file = finetuned_run.write(tmp_path / "r.json", records[:1])
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
+    reader.start()
+    code, _, _ = ask(f"--html={pipe}", file)
+    reader.join()
+    assert code == 0 and pipe.is_fifo() and got[0].count("<article") == 1
 
 
 def test_the_threshold_decides_what_supports(name, records, ask, tmp_path):

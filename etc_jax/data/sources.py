@@ -41,6 +41,7 @@ SUFFIXES = {
 # A text file that is one document may have so many times the characters of a record.
 DOCUMENT_RECORDS = 4
 _LINE_CHARS = 64
+_NAMED = 3
 
 _REPLACEMENT = "\ufffd"
 # JSON may spell both as escapes; a lone surrogate is legal in no encoding of text.
@@ -77,6 +78,8 @@ class TextFile:
 class TextSource:
     """An iterable of `Document`; each iteration reads the files anew.
 
+    Files without any text at all are a ValueError at the end of an iteration.
+
     Attributes:
       files: in the order in which they are read.
       counts: `{label: FileCounts}` of the iteration begun last, as far as it came.
@@ -95,6 +98,15 @@ class TextSource:
         for file in self.files:
             found = counts[file.label] = FileCounts()
             yield from self._documents(file, found)
+        if not any(found.documents for found in counts.values()):
+            paths = [str(file.path) for file in self.files[:_NAMED]]
+            more = (
+                f" and {len(self.files) - _NAMED} more" if self.files[_NAMED:] else ""
+            )
+            raise ValueError(
+                f"there is no text in {', '.join(paths)}{more}, only white space; give "
+                "files with text"
+            )
 
     def describe(self) -> dict[str, Any]:
         """All that the documents depend on, for fingerprints; reads every file whole.

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pathlib
-import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.data.whole_files import write_whole
 from etc_jax.training.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -164,16 +163,3 @@ def _opened(path: pathlib.Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if not whole or seal != _checksum(made_by, body):
         raise _DamagedError(f"{path} is damaged (it differs from its own checksum)")
     return made_by, values
-
-
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """Writes a file that is there whole or not at all, whoever else writes it."""
-    part = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave the name alone
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from etc_jax import registry, structure
-from etc_jax.config import Config
+from etc_jax.config import Config, batch_problem
 from etc_jax.objectives import finetuning
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import (
@@ -161,8 +161,10 @@ class Runner(BatchRunner):
           batch_size: a multiple of the number of devices.
 
         Raises:
-          UserError: if it is none.
+          UserError: if it is none, or so large that it cannot be meant.
         """
+        if problem := batch_problem(batch_size, *model.lengths):
+            raise UserError(f"--batch_size {problem}")
         devices = jax.local_devices()
         if batch_size < 1 or batch_size % len(devices):
             raise UserError(

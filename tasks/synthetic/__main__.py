@@ -33,10 +33,11 @@ from typing import Any, NamedTuple, TextIO
 
 import tqdm
 
+from etc_jax.data.whole_files import whole
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import say
 from tasks.synthetic import hotpotqa, natural_questions, openkp, teachers, wikihop
 from tasks.synthetic.schema import KINDS
-from tasks.whole_files import whole
 
 
 class Task(NamedTuple):
@@ -208,7 +209,7 @@ def _write(args: argparse.Namespace) -> None:
     )
     bar = tqdm.tqdm(records, total=args.count, unit=" records", disable=None)
     write_records(out, bar, lines=task.lines)
-    print(f"wrote {args.count} records, {out.stat().st_size / 2**20:.1f} MiB, to {out}")
+    say(f"wrote {args.count} records, {out.stat().st_size / 2**20:.1f} MiB, to {out}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -217,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _write(args)
     except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 2
     return 0
 

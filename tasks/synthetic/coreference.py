@@ -18,11 +18,11 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from etc_jax.data.whole_files import whole
 from tasks.coreference_records import Record, Span
 from tasks.coreference_writing import brackets
 from tasks.synthetic import release
 from tasks.synthetic.names import ADJECTIVES, TRADES, Names
-from tasks.whole_files import whole
 
 SPLITS = ("train", "development", "test")
 

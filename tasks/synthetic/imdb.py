@@ -19,10 +19,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from etc_jax.data.whole_files import whole
 from tasks.imdb_records import LABELS
 from tasks.synthetic import names, release
 from tasks.synthetic.names import Names
-from tasks.whole_files import whole
 
 OPINIONS = {
     "neg": "awful boring dreadful tedious clumsy hollow".split(),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import say
 
 
 def run(
@@ -65,7 +66,7 @@ def run(
         made = records(args.count, seed=args.seed, start=args.start, **more)
         path = write(args.out, made, split=args.split)
     except (ValueError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
+        say(f"error: {e}", sys.stderr)
         return 2
-    print(f"wrote {args.count} {items} to {path}")
+    say(f"wrote {args.count} {items} to {path}")
     return 0

@@ -21,12 +21,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from etc_jax.data.whole_files import whole
 from etc_jax.scoring.triviaqa import normalize
 from tasks.synthetic import names, paths, release, telling, worlds
 from tasks.synthetic.telling import Document, Sentence
 from tasks.synthetic.worlds import Entity, Sizes
 from tasks.triviaqa_records import WIKIPEDIA
-from tasks.whole_files import whole
 
 _PARAGRAPH_SENTENCES = 6
 

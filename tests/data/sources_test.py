@@ -6,7 +6,7 @@ import string
 
 import pytest
 from conftest import require_shared
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from etc_jax.data import sources
@@ -90,6 +90,17 @@ def test_files_come_in_a_fixed_order_each_once(tmp_path):
     assert names == ["top/c.txt", "top/a/1.txt", "top/a/3.txt", "top/b/2.txt"]
 
 
+@pytest.mark.parametrize("border", ["file", "line"])
+def test_files_without_any_text_are_named(tmp_path, border):
+    paths = [_write(tmp_path / f"{i}.txt", " \n\n \t\n") for i in range(5)]
+    named = f"{re.escape(str(paths[0]))}, .*2.txt and 2 more, only white space"
+    with pytest.raises(ValueError, match=f"no text in {named}"):
+        list(sources.read_documents(paths, document_border=border))
+    text = _write(tmp_path / "z.txt", "One.")
+    found = sources.read_documents([*paths, text], document_border=border)
+    assert [d.paragraphs for d in found] == [("One.",)]
+
+
 def test_brackets_in_a_name_are_no_wildcard(tmp_path):
     path = _write(tmp_path / "d" / "a[1].txt", "One.")
     _write(tmp_path / "d" / "a1.txt", "Another.")
@@ -107,6 +118,7 @@ def test_every_line_appears_once(tmp_path_factory, lines, ending):
     _write(folder / "a.txt", text)
     _write(folder / "b.jsonl.gz", _jsonl({"text": text}))
     wanted = [line.strip() for line in lines if line.strip()]
+    assume(wanted)
     for name, border in (("a.txt", "file"), ("a.txt", "line"), ("b.jsonl.gz", "file")):
         source = sources.read_documents(folder / name, document_border=border)
         got = [p for d in source for p in d.paragraphs]

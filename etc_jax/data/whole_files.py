@@ -1,0 +1,52 @@
+"""Files that appear whole or not at all; what is no plain file is written through."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Where to write a file or folder that gets its name when the block has ended.
+
+    A link stays one: what it points to is written. A device, a pipe or a socket is not
+    replaced: it is what is to be written to, and what was written stays written. If the
+    block raises, what was written elsewhere is removed.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        yield pathlib.Path(path)
+        return
+    target = pathlib.Path(os.path.realpath(path))
+    # Of its own for each writer: several processes may write the same file.
+    part = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    try:
+        yield part
+        os.replace(part, target)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def write_whole(path: str | os.PathLike, text: str) -> None:
+    """Writes a file of text that is there whole or not at all, after a power cut too.
+
+    Raises:
+      OSError: if the storage refuses.
+    """
+    with whole(path) as part, open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.fsync(file.fileno())  # or a power cut could leave the name alone

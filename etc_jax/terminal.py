@@ -1,0 +1,36 @@
+"""What is printed, without what moves, colours or reorders a terminal.
+
+Records, file names and configs of others end up in messages: all that a command prints
+goes through `say`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TextIO
+
+# Controls but tab and line feed, what ends lines and paragraphs or turns the direction
+# of text, and halves of characters, which no encoding has.
+CONTROL = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+    "\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """The text with an escape for each such character, as JSON spells it: \\u001b."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Prints a text and what ends the line, escaped; see `printable`.
+
+    Args:
+      text: of any origin.
+      file: a stream; None: standard output. What it cannot encode is escaped too.
+    """
+    file = sys.stdout if file is None else file
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    shown = printable(text).encode(encoding, "backslashreplace").decode(encoding)
+    print(shown, file=file, flush=True)
