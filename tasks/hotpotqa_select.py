@@ -31,6 +31,7 @@ from etc_jax.prediction import work
 from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.record_stream import through_model
+from etc_jax.terminal import say
 from etc_jax.training.data_set import task_of
 from etc_jax.training.errors import RunError, UserError
 from tasks.hotpotqa_longformer import TASK, HotpotSequence, Outputs
@@ -239,9 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             workers=args.workers,
         )
     except (RunError, ValueError, OSError) as error:
-        print(f"tasks.hotpotqa_select: {error}", file=sys.stderr)
+        say(f"tasks.hotpotqa_select: {error}", sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
-    print(f"{selection.report()}\nwrote {args.out}")
+    say(f"{selection.report()}\nwrote {args.out}")
     return 0
 
 
