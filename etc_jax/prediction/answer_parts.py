@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import pathlib
+import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
