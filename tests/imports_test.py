@@ -136,7 +136,7 @@ ALLOWED = {
     # Command lines.
     "config_flag": set(),
     "train": OBJECTIVES | {"objectives", "config_flag"},
-    "model_commands": {"data", "training"},
+    "model_commands": {"data", "terminal", "training"},
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
