@@ -366,6 +366,21 @@ def test_a_damaged_part_is_named_and_made_anew(wiki, tmp_path, caplog):
     assert same(out, wiki.whole)
 
 
+def test_half_a_character_in_a_record_costs_no_more_than_the_record(
+    wiki, tmp_path, capsys
+):
+    """JSON can spell half a surrogate pair, which is legal in no encoding of text."""
+    records = json.loads(json.dumps(wiki.records[:3]))
+    records[0]["id"] += "\ud800"
+    records[1]["query"] += " \udfff"
+    records[2]["answer"] = records[2]["candidates"][0] = "\ud800"
+    file = finetuned_run.write_records(tmp_path, "wikihop", records)
+    for _ in range(2):  # again: nothing is left to do but to report
+        assert wiki.evaluate(tmp_path / "out", file=file) == 0
+        assert "no Unicode" in capsys.readouterr().out
+    assert set(predictions(tmp_path / "out")) == {r["id"] for r in records}
+
+
 def test_a_folder_with_something_else_is_left_alone(wiki, refused, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("")

@@ -215,3 +215,79 @@ def test_a_folder_of_another_name_is_no_checkpoint(tmp_path, name):
     for folder in ("0", "60", name[:200]):
         (tmp_path / "checkpoints" / folder).mkdir(parents=True)
     assert CheckpointFolder(epath.Path(tmp_path)).steps() == [60, 0]
+
+
+def test_what_is_not_ours_stays(workdir):
+    """In the folder of checkpoints, under names like ours too."""
+    root = workdir / "checkpoints"
+    foreign = [
+        "notes.tex",
+        ".DS_Store",
+        ".nfs000001",
+        "8.deleting",  # a file: ours is a folder
+        "x.orbax-checkpoint-tmp/y",
+        "my 8.orbax-checkpoint-tmp/y",
+        "8.orbax-checkpoint-tmp-of-mine/y",
+        "old.deleting/y",
+        "backup/6/y",
+    ]
+    for name in foreign:
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text("mine")
+    folder = CheckpointFolder(epath.Path(workdir))
+    folder.prepare()
+    assert choose(workdir) == 6
+    (root / "6" / manifest.NAME).unlink()
+    folder.finish(6, Retention(keep=1))
+    assert all((root / name).read_text() == "mine" for name in foreign)
+    assert not (root / "2").exists() and not (workdir / "bad_checkpoints").exists()
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "state/.DS_Store", "state/d/.nfs00ab12"])
+def test_what_file_systems_leave_in_a_checkpoint_is_no_damage(workdir, name, caplog):
+    (workdir / "checkpoints" / "6" / name).write_bytes(b"\0\0\0\1Bud1")
+    assert choose(workdir) == 6
+    assert restore(workdir).data == {"step": 6}
+    assert caplog.text == ""
+
+
+def test_a_note_in_a_checkpoint_is_moved_out_before_it_is_deleted(workdir, caplog):
+    note = workdir / "checkpoints" / "2" / "notes.tex"
+    note.write_text("a thesis")
+    (workdir / "checkpoints" / "6" / manifest.NAME).unlink()
+    CheckpointFolder(epath.Path(workdir)).finish(6, Retention(keep=2))
+    (aside,) = (workdir / "bad_checkpoints").iterdir()
+    assert aside.name.startswith("notes.tex-") and aside.read_text() == "a thesis"
+    assert not (workdir / "checkpoints" / "2").exists() and str(aside) in caplog.text
+
+
+def test_a_checkpoint_with_a_damaged_list_is_not_deleted(workdir):
+    (workdir / "checkpoints" / "2" / manifest.NAME).write_text("{")
+    (workdir / "checkpoints" / "6" / manifest.NAME).unlink()
+    CheckpointFolder(epath.Path(workdir)).finish(6, Retention(keep=2))
+    (aside,) = (workdir / "bad_checkpoints").iterdir()
+    assert aside.name.startswith("2-") and data_file(aside).exists()
+
+
+def test_a_copy_without_its_json_files_is_refused_and_left_as_it_is(workdir):
+    """rsync --exclude='*.json': three checkpoints, none of them with its list."""
+    note = workdir / "checkpoints" / "4" / "notes.tex"
+    note.write_text("a thesis")
+    for path in workdir.rglob("*.json"):
+        path.unlink()
+    before = files_of(workdir)
+    for _ in range(2):
+        with pytest.raises(CorruptCheckpointError) as caught:
+            restore(workdir)
+        assert "checkpoints 2, 4, 6" in str(caught.value)
+        assert "copy them again with all files" in str(caught.value)
+    assert files_of(workdir) == before
+
+
+def test_a_copy_without_lists_beside_a_whole_one_is_set_aside(workdir):
+    (workdir / "last_checkpoint.json").unlink()
+    for step in ("4", "6"):
+        (workdir / "checkpoints" / step / manifest.NAME).unlink()
+    assert choose(workdir) == 2
+    names = {path.name[0] for path in (workdir / "bad_checkpoints").iterdir()}
+    assert names == {"4", "6"}
