@@ -5,6 +5,8 @@ a few faults that tests ask for by variables:
 
 STOP="PROCESS:STEP"   that process sends itself SIGTERM after that step
 BAD_ROWS="PROCESS"    that process gets a token that is too large in its first batch
+EVALUATIONS="N"       an evaluation has so many batches
+STOP_WITHIN="PROCESS" that process sends itself SIGTERM at the fourth of them
 """
 
 import dataclasses
@@ -37,6 +39,7 @@ _PLACES = (
     "XLA_FLAGS",
     "STOP",
     "BAD_ROWS",
+    "EVALUATIONS",
 )
 _NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
@@ -212,6 +215,22 @@ def _stop_after(process: str, step: str) -> None:
     Run._one_step = step_and_signal
 
 
+def _long_evaluations(batches: str, process: str | None) -> None:
+    import toy_job
+
+    toy_job.EVAL_BATCHES = int(batches)
+    make, left = toy_job.rows_at, [1]
+
+    def rows_at(c, step, rows):
+        if step == 10**6 + 3 and left:
+            left.clear()
+            os.kill(os.getpid(), signal.SIGTERM)
+        return make(c, step, rows)
+
+    if process == os.environ["JAX_PROCESS_ID"]:
+        toy_job.rows_at = rows_at
+
+
 def _bad_rows(process: str) -> None:
     import toy_job
 
@@ -228,6 +247,9 @@ def _bad_rows(process: str) -> None:
 
 
 if __name__ == "__main__":
+    if "EVALUATIONS" in os.environ:
+        stop = os.environ.get("STOP_WITHIN")
+        _long_evaluations(os.environ["EVALUATIONS"], stop)
     if "BAD_ROWS" in os.environ:
         _bad_rows(os.environ["BAD_ROWS"])
     if "STOP" in os.environ:

@@ -79,6 +79,9 @@ class Parts:
             path.replace(aside)
             _LOG.error("%s; it is made anew, and lies in %s now", error, aside)
             return
+        self._check_made_by(there)
+
+    def _check_made_by(self, there: Mapping[str, Any]) -> None:
         if there == self._made_by:
             return
         names = sorted(there.keys() | self._made_by.keys())
@@ -104,8 +107,11 @@ class Parts:
         """Writes a part.
 
         Raises:
+          UserError: if an evaluation that began at the same time wrote another one.
           OSError: if the storage refuses.
         """
+        if self._path(part).exists():
+            self._check(self._path(part))
         body = "".join(json.dumps(answer._asdict()) + "\n" for answer in answers)
         head = {**self._made_by, _SEAL: _checksum(self._made_by, body)}
         write_whole(self._path(part), json.dumps(head) + "\n" + body)
@@ -114,18 +120,19 @@ class Parts:
         """Those of all parts, in the order of the records.
 
         Raises:
-          UserError: if a part is damaged, or of other records.
+          UserError: if a part is damaged, or of another evaluation.
         """
         return [answer for part in range(self.count) for answer in self._read(part)]
 
     def _read(self, part: int) -> list[Answer]:
         path = self._path(part)
         try:
-            _, values = _opened(path)
+            made_by, values = _opened(path)
         except _DamagedError as error:
             raise UserError(
                 f"{error}; delete it, and give the command again"
             ) from error
+        self._check_made_by(made_by)
         ids = [self._ids[number] for number in self.numbers(part)]
         if [value.get("id") for value in values] != ids:
             raise UserError(f"{path} has not the records that it should; delete it")

@@ -116,6 +116,24 @@ def test_a_signal_to_one_of_two_stops_both_and_the_run_goes_on_bit_by_bit(
     assert digest(tmp_path / "run", tmp_path / "copy") == whole.digest
 
 
+def test_a_signal_within_an_evaluation_cuts_it_off_on_both(start, tmp_path):
+    """They leave it at the same batch, or one would wait for the other for ever."""
+    many = {"EVALUATIONS": "60"}
+    with start(output="cut_off", STOP_WITHIN="1", **many) as started:
+        assert started.wait() == [17, 17], started.all_output()
+    for number in (0, 1):
+        assert "the evaluation of step 6 is cut off" in started.output(number)
+        assert "SIGTERM: saved step 6" in started.output(number)
+    assert processes.metrics(tmp_path / "run", "eval") == []
+    with start(output="to_the_end", **many) as started:
+        assert started.wait() == [0, 0], started.all_output()
+    steps = [x["step"] for x in processes.metrics(tmp_path / "run", "train")]
+    assert steps == list(range(1, 13))
+    made_up = [x["step"] for x in processes.metrics(tmp_path / "run", "eval")]
+    assert made_up == [6, 12]
+    assert not (tmp_path / "run" / "owner.json").exists()
+
+
 # Without its coordinator a process ends at once, without a worker by the heartbeat, for
 # which the next test waits too.
 @pytest.mark.parametrize(

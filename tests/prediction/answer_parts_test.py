@@ -76,3 +76,23 @@ def test_another_evaluation_is_refused_and_let_be(out):
     with pytest.raises(UserError, match="model: 'm' there, 'other' now"):
         Parts(out, IDS, {**MADE_BY, "model": "other"})
     assert before == {x.name: x.read_bytes() for x in (out / "parts").iterdir()}
+
+
+def test_two_evaluations_that_begin_together_do_not_mix(tmp_path):
+    """Both have found the folder empty; one of them goes on."""
+    ids = ["a", "b"]
+    answers = [Answer(record, ["x"], None) for record in ids]
+    one = Parts(tmp_path, ids, {"model": 1})
+    other = Parts(tmp_path, ids, {"model": 2})
+    one.write(0, answers)
+    before = one._path(0).read_bytes()
+    with pytest.raises(
+        UserError, match="another evaluation.*\n  model: 1 there, 2 now"
+    ):
+        other.write(0, answers)
+    with pytest.raises(UserError, match="another evaluation"):
+        other.answers()
+    assert one._path(0).read_bytes() == before and one.answers() == answers
+    same = Parts(tmp_path, ids, {"model": 1})
+    same.write(0, answers)  # the same work twice: no harm
+    assert one._path(0).read_bytes() == before
