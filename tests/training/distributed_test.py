@@ -1,6 +1,7 @@
 """How processes meet and part; whole runs of two are in tests/e2e."""
 
 import itertools
+import signal
 import socket
 import subprocess
 import sys
@@ -234,6 +235,30 @@ def test_one_process_has_no_coordinator(source):
     got = run_program(LISTENS, **variables[source])
     assert got.returncode == 5, got.stderr
     assert got.stdout == ""  # it listens nowhere
+
+
+@pytest.mark.slow
+def test_a_process_that_was_paused_goes_on(tmp_path):
+    """As on a laptop that was asleep for longer than a heartbeat may be missing."""
+    workdir = tmp_path / "run"
+    with processes.start(
+        tmp_path / "output",
+        "--config.train.num_steps=1000000",
+        config=processes.toy_config(tmp_path),
+        workdir=workdir,
+        each=((),),
+        devices=1,
+        variables=({},),
+    ) as started:
+        started.reaches(workdir, lines=3)
+        (child,) = started.children
+        child.send_signal(signal.SIGSTOP)
+        time.sleep(1.5 * distributed.HEARTBEAT_SECS)
+        lines = len(processes.metrics(workdir, "train"))
+        child.send_signal(signal.SIGCONT)
+        started.reaches(workdir, lines=lines + 50)
+        child.send_signal(signal.SIGTERM)
+        assert started.wait(30) == [17], started.all_output()
 
 
 @pytest.mark.parametrize("code", [0, 2, 17])
