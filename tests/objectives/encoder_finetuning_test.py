@@ -9,6 +9,7 @@ import pytest
 
 from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.models import useful_flops
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,
@@ -134,3 +135,22 @@ def test_models_of_another_kind_are_refused():
         task(EtcConfig())
     with pytest.raises(ValueError, match="hotpotqa trains Etc, not Longformer"):
         task(dataclasses.replace(MODELS["longformer"]), "hotpotqa")
+
+
+def test_useful_flops_are_of_real_and_global_tokens_and_unknown_for_coreference():
+    longformer = MODELS["longformer"]
+    chosen, given = task(longformer), batch()
+
+    def flops(**changes):
+        inputs = chosen.flops_inputs({**given, **changes})
+        return useful_flops.of_step(longformer, "longformer", inputs)
+
+    none = np.full((B, 4), -1, np.int32)
+    # Of 12 real tokens two are global: keys and values for all, queries for them.
+    extra = 2 * (12 + 12 + 2) * 8 * 8
+    gained = (flops() - flops(global_index=none)) / (3 * B)
+    assert extra < gained < extra + 4 * 8 * 12 * 12
+    shorter = batch(length=6)["structure"]
+    assert flops(structure=shorter, global_index=none) < flops(global_index=none) / 1.9
+    coreference = finetuning.find(longformer, ObjectiveConfig(name="coreference"))
+    assert coreference.flops_inputs(given) is None
