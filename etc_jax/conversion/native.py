@@ -201,9 +201,13 @@ def _about(folder: pathlib.Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         given, _, _ = about["format"], about["model"], about["params"]["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
+        if not isinstance(about["model"], dict):
+            raise TypeError("model is no object")
+        if not isinstance(about.get("files", {}), dict):
+            raise TypeError("files is no object")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
-            f"{path} is damaged ({error!r}); convert the model again"
+            f"{path} is damaged ({repr(error)[:200]}); convert the model again"
         ) from error
     if given != FORMAT:
         raise ValueError(f"{path} has the format {given!r}; expected {FORMAT!r}")

@@ -116,7 +116,7 @@ def from_description(description: dict[str, Any]) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(description))
     except Exception as error:  # the package raises bare Exception for a bad file
-        reason = (str(error).splitlines() or [repr(error)])[0]
+        reason = repr(str(error))[:200]  # it quotes the file
         raise ValueError(f"the tokenizers package cannot read it: {reason}") from error
 
 

@@ -283,7 +283,8 @@ class PackageTokenizer(Tokenizer):
         try:
             read = tokenizers.Tokenizer.from_str(json.dumps(saved))
         except Exception as e:  # the package raises bare Exception for a bad file
-            raise ValueError(f"the tokenizers package cannot read it: {e}") from e
+            reason = repr(str(e))[:200]  # it quotes the file
+            raise ValueError(f"the tokenizers package cannot read it: {reason}") from e
         # As the installed version writes it: older files lack newer fields.
         saved = json.loads(read.to_str())
         loaded = cls._from_package(saved)

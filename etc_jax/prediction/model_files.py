@@ -122,7 +122,18 @@ def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:
             f"{folder / CONFIG} is of another model than {folder / native.MODEL}; "
             "export it again"
         )
-    report = json.loads((folder / native.REPORT).read_text(encoding="utf-8"))
-    step = int(report["made_from"]["step"])
+    step = _step_of(folder / native.REPORT)
     tokenizer = native.read_file(folder, TOKENIZER)
     return TrainedModel(params, config, tokenizer, str(folder), step)
+
+
+def _step_of(report: pathlib.Path) -> int:
+    """The step that an exported model is of."""
+    try:
+        step = json.loads(report.read_bytes())["made_from"]["step"]
+        if type(step) is int and step >= 0:
+            return step
+        problem = "made_from.step is no number of a step"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = repr(error)[:200]
+    raise UserError(f"{report} is missing or damaged ({problem}); export it again")

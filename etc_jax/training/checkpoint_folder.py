@@ -33,6 +33,7 @@ _DOOMED = ".deleting"
 DATA_ITEM, DATA_FILE = "data", "metadata"
 
 
+_SHOWN = 200
 # No leading zero, as the folder's name is made of the number again; no other digits
 # than these, of which Unicode has hundreds; and no more than 64 bits.
 _STEP = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -46,8 +47,21 @@ def is_step(name: str) -> bool:
 
 
 def read_data(folder: epath.Path) -> dict[str, Any]:
-    """The JSON saved beside the state of one checkpoint."""
-    return json.loads((folder / DATA_ITEM / DATA_FILE).read_text())
+    """The JSON saved beside the state of one checkpoint.
+
+    Raises:
+      CorruptCheckpointError: if it is no JSON object.
+      OSError: if it cannot be read.
+    """
+    path = folder / DATA_ITEM / DATA_FILE
+    try:
+        values = json.loads(path.read_text())
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds a {type(values).__name__}")
+    except (ValueError, RecursionError) as error:
+        reason = str(error)[:_SHOWN]
+        raise CorruptCheckpointError(f"{path} is damaged ({reason})") from error
+    return values
 
 
 def _of_another_step(folder: epath.Path) -> str | None:
@@ -57,7 +71,7 @@ def _of_another_step(folder: epath.Path) -> str | None:
     """
     try:
         step = read_data(folder).get("step", folder.name)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, CorruptCheckpointError):
         return None
     if str(step) == folder.name:
         return None
@@ -127,7 +141,7 @@ class CheckpointFolder:
         try:
             values = manifest.read_with_checksum(note.read_text(), "step")
             return int(values["step"]), None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             return None, f"{_LAST} cannot be read ({error})"
 
     def _note(self, step: int) -> None:

@@ -78,7 +78,10 @@ def read_with_checksum(text: str, *fields: str) -> dict[str, Any]:
     Raises:
       ValueError: if it is anything else.
     """
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(values, dict) or {*values} - {"crc32"} != {*fields}:
         raise ValueError(f"it has not the fields {', '.join(fields)}")
     if "crc32" in values and values.pop("crc32") != _crc32_of(values):
@@ -134,7 +137,8 @@ def _list_in(folder: epath.Path) -> dict[str, tuple[int, int]]:
     try:
         listed = read_with_checksum((folder / NAME).read_text(), "files")["files"]
         return {name: (int(size), int(crc)) for name, (size, crc) in listed.items()}
-    except (TypeError, AttributeError) as error:
+    # Other errors of the storage say nothing of the list.
+    except (TypeError, AttributeError, OverflowError, IsADirectoryError) as error:
         raise ValueError(str(error)) from error
 
 

@@ -72,7 +72,14 @@ class RunCheckpoint(ParameterSource):
         }
 
     def model(self) -> Mapping[str, Any]:
-        return read_data(self.folder).get("config", {}).get("model", {})
+        config = read_data(self.folder).get("config", {})
+        model = config.get("model", {}) if isinstance(config, dict) else None
+        if not isinstance(model, dict):
+            raise CorruptCheckpointError(
+                f"the checkpoint {self.folder} is damaged: its config has no section "
+                "model; name another one"
+            )
+        return model
 
     def read(self, wanted: Any) -> dict[str, jax.Array]:
         if not wanted:

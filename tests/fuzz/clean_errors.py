@@ -56,6 +56,8 @@ def trial(work: Callable[[], object], count: Count, what: str) -> None:
         count.refused += 1
         last = traceback.extract_tb(error.__traceback__)[-1]
         own = pathlib.Path(last.filename).is_relative_to(_OURS)
+        # What the system says of a file names it.
+        own |= isinstance(error, OSError) and error.filename is not None
         assert own, f"{what}: {error!r} comes from {last.filename}:{last.lineno}"
         told = str(error)
         assert told and len(told) <= _LONGEST, f"{what}: {told[:200]!r}"
