@@ -338,9 +338,22 @@ def test_only_numbers_are_steps(tmp_path):
     assert folder.steps() == [12]
 
 
-def test_a_process_alone_meets_itself_on_loopback():
-    place = distributed.detect({"SLURM_NTASKS": "1"})
-    assert place.coordinator.startswith("127.0.0.1:")
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SLURM_NTASKS": "1"},
+        {
+            "JAX_COORDINATOR_ADDRESS": "0.0.0.0:80",
+            "JAX_NUM_PROCESSES": "1",
+            "JAX_PROCESS_ID": "0",
+        },
+    ],
+)
+def test_a_process_alone_listens_nowhere(environ, monkeypatch):
+    monkeypatch.setattr(
+        distributed.jax.distributed, "initialize", lambda **k: pytest.fail("listens")
+    )
+    distributed.start(environ)
 
 
 def test_the_coordinator_listens_where_it_is_told(monkeypatch):
