@@ -63,17 +63,14 @@ def outputs(model, params, inputs, *, together, rngs=None):
     return tuple(apply(*one) for one in inputs)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"remat_policy": "attention"},
-        {"scan_layers": False, "pattern": ("global_local", "lsh")},
-        {"reversible": True, "pre_norm": True},
-    ],
-    ids=["scanned", "pattern", "reversible"],
-)
-def test_each_output_and_gradient_is_that_of_its_input_alone(changes):
-    model, params = made(**changes)
+def close(got, want):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), got, want
+    )
+
+
+def test_each_output_and_gradient_is_that_of_its_input_alone():
+    model, params = made(remat_policy="attention")
     inputs = both_inputs()
 
     @functools.partial(jax.jit, static_argnums=1)
@@ -84,11 +81,24 @@ def test_each_output_and_gradient_is_that_of_its_input_alone(changes):
 
         return jax.value_and_grad(loss, has_aux=True)(params)
 
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-        run(params, True),
-        run(params, False),
+    close(run(params, True), run(params, False))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scan_layers": False, "pattern": ("global_local", "lsh"), "num_layers": 2},
+        {"reversible": True, "pre_norm": True},
+    ],
+    ids=["pattern", "reversible"],
+)
+def test_so_it_is_with_other_stacks(changes):
+    model, params = made(**changes)
+    inputs = both_inputs()
+    run = jax.jit(
+        lambda p, flag: outputs(model, p, inputs, together=flag), static_argnums=1
     )
+    close(run(params, True), run(params, False))
 
 
 def test_dropout_is_drawn_apart():
