@@ -25,7 +25,6 @@ from etc_jax.conversion.config_rules import (
     listed,
     problems,
     shown,
-    text,
     whole,
 )
 from etc_jax.conversion.engine import (
@@ -133,7 +132,7 @@ RULES = {
     "layer_norm_eps": EPSILON,
     "chunk_size_feed_forward": whole(),
     "chunk_size_lm_head": whole(),
-    "attn_layers": listed(text()),
+    "attn_layers": listed(choice(KINDS)),
     "axial_pos_embds": flag(),
     "axial_pos_shape": _NUMBER_PAIR,
     "axial_pos_embds_dim": _NUMBER_PAIR,

@@ -74,7 +74,7 @@ def _open(path: pathlib.Path):
     except (SafetensorError, OSError) as error:
         # The reason quotes names of the file, of any length.
         raise ValueError(
-            f"{path} is no whole safetensors file ({str(error)[:_SHOWN]}); fetch it "
+            f"{path} is no whole safetensors file ({str(error)[:_SHOWN]!r}); fetch it "
             "again"
         ) from error
 

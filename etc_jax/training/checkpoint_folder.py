@@ -59,7 +59,7 @@ def read_data(folder: epath.Path) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise ValueError(f"it holds a {type(values).__name__}")
     except (ValueError, RecursionError) as error:
-        reason = str(error)[:_SHOWN]
+        reason = repr(str(error))[:_SHOWN]
         raise CorruptCheckpointError(f"{path} is damaged ({reason})") from error
     return values
 

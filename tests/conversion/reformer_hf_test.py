@@ -75,7 +75,7 @@ def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
             {"axial_pos_shape": [4, 3, 4]},
             "axial_pos_shape is .4, 3, 4.; expected a list of 2",
         ),
-        ({"attn_layers": ["lsh", "full"]}, "pattern is .* expected names of"),
+        ({"attn_layers": ["lsh", "full"]}, "attn_layers is .* each one of local, lsh"),
         (
             {"lsh_attention_probs_dropout_prob": 0.5},
             "attention dropout differs by kind of layer",
