@@ -147,7 +147,10 @@ def test_nothing_is_overwritten_unless_asked(here, run):
         (["--lift=absent"], "no config.json in absent"),
         (["--config=absent.py"], "there is no file absent.py"),
         (["--config=config.py:a:b"], "no variant 'a:b'\n$"),
-        (["--config.model.num_layer=3"], '--config: Did you mean "num_layers"'),
+        (
+            ["--config.model.num_layer=3"],
+            'no field .num_layer.; Did you mean "num_layers"',
+        ),
         (["--config.model.num_layers=three"], "three"),
         (["--config.model.num_layers=3"], "model.num_layers is 3; the source has 2"),
         (["--config.model.num_labels=3"], "model.num_labels .* needs"),
