@@ -15,9 +15,13 @@ os.environ["XLA_FLAGS"] = xla_flags(
     quick=os.environ["JAX_PLATFORMS"] == "cpu",
 )
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+# A busy machine is no fault of the code.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tracing makes and drops millions of objects; looking through them at the default pace
 # is a fourteenth of the time.

@@ -42,11 +42,14 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 def write_whole(path: str | os.PathLike, text: str) -> None:
     """Writes a file of text that is there whole or not at all, after a power cut too.
 
+    Halves of characters, which JSON can spell and UTF-8 cannot, are written as JSON
+    spells them: text of others must not keep finished work from being written.
+
     Raises:
       OSError: if the storage refuses.
     """
-    with whole(path) as part, open(part, "w", encoding="utf-8") as file:
-        file.write(text)
+    with whole(path) as part, open(part, "wb") as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
         file.flush()
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fsync(file.fileno())  # or a power cut could leave the name alone

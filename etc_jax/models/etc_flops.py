@@ -54,7 +54,7 @@ def _tied(rules: Rules, structure: Structure) -> np.ndarray:
 
 
 def _hard(tied, query_ids, key_ids, exempt, *, side: int) -> int:
-    """Pairs behind a hard mask; queries are column `side` of the ties."""
+    """Pairs under a hard mask; queries are column `side` of the ties."""
     if exempt is None:
         return len(tied)
     exempt = np.asarray(exempt)

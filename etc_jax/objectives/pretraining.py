@@ -32,8 +32,8 @@ class Pretraining:
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """See `Job.loss_weights`. CPC's own loss depends on the rows of a batch all the
-        same: the other sentences of the batch are what it is told apart from."""
+        """See `Job.loss_weights`. CPC's own loss still depends on the rows of a batch:
+        the negatives are the other sentences of the batch."""
         weights = {"mlm_loss": self.objective.mlm_weight}
         if self.objective.cpc_weight:
             weights["cpc_loss"] = self.objective.cpc_weight

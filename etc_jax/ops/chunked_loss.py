@@ -144,7 +144,7 @@ def _chunked_bwd(residuals, grads):
     x, kernel, bias, targets, lse = residuals
     matrix = _gathered(kernel, x.dtype)
     b, width, size = x.shape[1], x.shape[-1], kernel.shape[-1]
-    # Each device adds up the gradients of its own rows, which meet once, behind the
+    # Each device adds up the gradients of its own rows, which meet once, after the
     # loop: a sum over all rows in the loop would be a reduction for each chunk.
     shards = ways("batch") if b % ways("batch") == 0 else 1
 

@@ -31,7 +31,7 @@ def make_train_step(
       loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
       tx: the optimizer, clipping included.
       accumulation_steps: microbatches of a step; see `loss_and_gradient`.
-      dtype: of the model's products; likewise.
+      dtype: of the products of the layers; see `loss_and_gradient`.
       trained_only: leaves frozen parameters out of a tree. No other gradients are
         read, so that XLA computes no others.
 

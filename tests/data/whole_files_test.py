@@ -21,6 +21,11 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
+def test_half_a_character_is_written_as_json_spells_it(tmp_path):
+    write_whole(tmp_path / "a.txt", "a \ud800 b")
+    assert (tmp_path / "a.txt").read_bytes() == rb"a \ud800 b"
+
+
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(RuntimeError), whole(tmp_path / "a") as part:
         part.mkdir()
