@@ -48,9 +48,11 @@ def _logits_fwd(x, kernel):
 
 def _logits_bwd(residuals, grad):
     x, kernel = residuals
-    rows = x.reshape(-1, x.shape[-1])
-    columns = grad.astype(x.dtype).reshape(-1, grad.shape[-1])
-    kernel_grad = jnp.matmul(rows.T, columns, preferred_element_type=_wide(x))
+    # Not as rows `[tokens, e]`: where batch and length are both split over devices,
+    # rows of the two have no layout and would be gathered.
+    kernel_grad = jnp.einsum(
+        "...e,...v->ev", x, grad.astype(x.dtype), preferred_element_type=_wide(x)
+    )
     return _input_gradient(grad, x, kernel), kernel_grad.astype(kernel.dtype)
 
 
