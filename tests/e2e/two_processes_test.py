@@ -103,8 +103,9 @@ def test_a_signal_to_one_of_two_stops_both_and_the_run_goes_on_bit_by_bit(
     whole, start, tmp_path
 ):
     # The other one's turn each time. A vote of step k is known when step k + 1 has
-    # been started, and the signal of step k comes after its vote.
-    for process, at, saved in ((1, 2, 4), (0, 6, 8)):
+    # been started, and the signal of step k comes after its vote. At neither step is an
+    # evaluation due, whose batches vote too.
+    for process, at, saved in ((1, 2, 4), (0, 7, 9)):
         with start(output=f"until_{saved}", STOP=f"{process}:{at}") as started:
             assert started.wait() == [17, 17], started.all_output()
         assert processes.saved_steps(tmp_path / "run")[-1] == saved
