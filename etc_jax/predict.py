@@ -104,7 +104,7 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
     bad_record = task_module("records").BadRecordError
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
-    for raw in read_inputs(files):
+    for raw in read_inputs(files, task.release):
         if raw.fault is not None:
             _tell(f"{raw.where} {raw.fault}")
             continue

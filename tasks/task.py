@@ -86,6 +86,9 @@ class Task:
       sizes: lengths of the paper's inputs.
       read: (paths, problems) -> records of official files; see `records.read_records`.
       parse: (JSON value, note) -> one record.
+      release: path -> (number from 1, what `parse` takes, or a BadRecordError) of each
+        record of an official file, None if it is not one; None: official files are
+        JSON arrays or lines of what `parse` takes.
       features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
         more.
       inputs: windows -> the batch that a model takes.
@@ -128,6 +131,7 @@ class Task:
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
+    release: Callable[[str], Iterator[tuple[int, Any]] | None] | None = None
     settings: tuple[Setting, ...] = (None,)
     setting: Setting = None
     options: InputOptions = InputOptions()

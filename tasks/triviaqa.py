@@ -23,7 +23,7 @@ from tasks.triviaqa_decoding import (
 )
 from tasks.triviaqa_explained import explain
 from tasks.triviaqa_features import SIZES, TriviaqaWindow, features
-from tasks.triviaqa_records import Record, parse, read
+from tasks.triviaqa_records import Record, parse, read, release_values
 
 __all__ = [
     "SIZES",
@@ -47,6 +47,7 @@ TASK = Task(
     sizes=SIZES,
     read=read,
     parse=parse,
+    release=release_values,
     features=features,
     inputs=model_inputs,
     measure="f1",

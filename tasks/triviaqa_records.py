@@ -81,6 +81,18 @@ def read(
     return read_records(paths, parse, problems, read_fn)
 
 
+def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
+    """What `parse` takes of each question of an official file; see `Task.release`.
+
+    None for another file, such as one of questions that have their texts in them.
+    """
+    try:
+        is_official = any(name == "Data" for name, _ in read_members(path))
+    except (BadRecordError, OSError):
+        return None  # the reader of such files says what is wrong
+    return _values(path, None) if is_official else None
+
+
 def parse(value: Any, note: Note) -> Record:
     """A record from a JSON value.
 

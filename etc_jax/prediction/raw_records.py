@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.data.input_files import BadRecordError, open_input, text_pieces
@@ -30,15 +30,41 @@ class Raw(NamedTuple):
     fault: str | None = None
 
 
-def read_inputs(names: Sequence[str]) -> Iterator[Raw]:
-    """The records of some files; "-" is standard input, `.gz` is unpacked."""
+# From a file of a release to its records; see `tasks.task.Task.release`.
+ReleaseFn = Callable[[str], Iterator[tuple[int, Any]] | None]
+
+
+def read_inputs(
+    names: Sequence[str], release: ReleaseFn | None = None
+) -> Iterator[Raw]:
+    """The records of some files; "-" is standard input, `.gz` is unpacked.
+
+    Args:
+      names: of the files.
+      release: of a data set whose official files are no lists of records.
+    """
     for name in names:
         shown = "standard input" if name == STANDARD_INPUT else name
         try:
+            official = None
+            if release is not None and name != STANDARD_INPUT:
+                official = release(name)
+            if official is not None:
+                yield from _of_release(official, shown)
+                continue
             with _opened(name) as file:
                 yield from raw_records(text_pieces(file), shown)
         except (OSError, BadRecordError) as error:
             yield Raw(shown, None, f"cannot be read: {error}")
+
+
+def _of_release(values: Iterator[tuple[int, Any]], name: str) -> Iterator[Raw]:
+    for number, value in values:
+        where = f"{name}, record {number}"
+        if isinstance(value, BadRecordError):
+            yield Raw(where, None, f"cannot be used: {value}")
+        else:
+            yield Raw(where, value)
 
 
 def _opened(name: str) -> Any:

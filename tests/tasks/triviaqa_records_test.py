@@ -7,6 +7,7 @@ import pytest
 import triviaqa_samples
 from conftest import require_shared
 
+from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
 from tasks.records import BadRecordError, Problems
@@ -50,6 +51,22 @@ def test_a_question_of_the_wikipedia_track_has_all_of_its_documents(tmp_path):
         (LEE, "Ann Lee was a baker."),
     )
     assert not problems.counts and problems.read == 1
+
+
+def test_predict_takes_official_files_and_questions_with_their_texts(tmp_path):
+    bad = question(QuestionId="tc_2", EntityPages=[{"Filename": 1}])
+    path = release(tmp_path, [question(), bad])
+    first, second = read_inputs([str(path)], tq.TASK.release)
+    assert "record 2" in second.where and "Filename' is int '1'" in second.fault
+    [wanted], _ = read_all(path)
+    own = tmp_path / "own.json"
+    for value in (first.value, [first.value]):
+        own.write_text(json.dumps(value))
+        [raw] = read_inputs([str(own)], tq.TASK.release)
+        for got in (first, raw):
+            assert tq.parse(got.value, lambda kind, message: None) == wanted
+    [gone] = read_inputs([str(tmp_path / "gone.json")], tq.TASK.release)
+    assert "No such file" in gone.fault
 
 
 def test_the_web_track_has_a_record_for_each_document(tmp_path):
