@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "clusters by document"
             )
         write(predictions, coreference.read(args.files), args.out)
-    except (ValueError, OSError) as e:
+    except (ValueError, OSError, RecursionError) as e:
         say(f"error: {e}", sys.stderr)
         return 2
     say(f"wrote {args.out}")

@@ -45,7 +45,7 @@ def read_splits(path: str | os.PathLike) -> Splits:
     """
     try:
         found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path}: {e}; expected JSON in UTF-8") from e
     if not isinstance(found, dict) or not found or found.keys() - set(PARTS):
         raise ValueError(

@@ -24,7 +24,7 @@ def read_json(path: str | os.PathLike) -> Any:
         return json.loads(text, object_pairs_hook=_object)
     except OSError as e:
         raise ValueError(f"cannot read {path}: {e.strerror}") from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is not a whole JSON file in UTF-8: {e}") from e
 
 

@@ -106,7 +106,7 @@ def _read_lines(path: str | os.PathLike) -> list[Any]:
 def _value(line: str, where: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(
             f"{where} is no JSON: {e}; expected an object with url and KeyPhrases"
         ) from e

@@ -131,6 +131,7 @@ def test_files_are_scored(tmp_path):
     "text, message",
     [
         ('{"answer": {"x": "A"}, "sp": {', "p.json is not a whole JSON file"),
+        pytest.param("[" * 100_000, "p.json is not a whole JSON file", id="deep"),
         ('{"answer": {"x": "A", "x": "B"}, "sp": {}}', "the key 'x' twice"),
         ('{"answer": {"x": null}, "sp": {}}', "p.json, answer of 'x': text expected"),
         ('{"answer": {"q": "A"}, "sp": {}}', "for none of its 1 records, such as 'q'"),
