@@ -45,6 +45,7 @@ GRACE_SECS = 30.0
 # The same after an error, which the others may not know of.
 ERROR_GRACE_SECS = 10.0
 _LAST_WORDS_SECS = 2.0
+_ORBAX_WRITER = "array_type_handler"  # Orbax's name for the thread of a save
 CRASHED = 1
 INTERRUPTED = 130
 
@@ -172,12 +173,14 @@ def stop(code: int) -> None:
     # jax waits minutes for processes that do not come, and then aborts.
     watchdog = threading.Thread(target=_leave_after, args=(grace, code), daemon=True)
     watchdog.start()
-    if not jax.distributed.is_initialized():
-        return
-    try:
-        jax.distributed.shutdown()
-    except RuntimeError as error:
-        _LOG.warning("the processes did not part in order: %s", error)
+    if jax.distributed.is_initialized():
+        try:
+            jax.distributed.shutdown()
+        except RuntimeError as error:
+            _LOG.warning("the processes did not part in order: %s", error)
+    # What a failed save has left running would abort the process while it ends.
+    if any(thread.name == _ORBAX_WRITER for thread in threading.enumerate()):
+        _leave(code)
 
 
 def _leave_after(secs: float, code: int) -> None:

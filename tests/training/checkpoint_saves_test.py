@@ -13,6 +13,7 @@ import jax
 import pytest
 import toy_job
 from checkpoint_states import kept, make_state, restore, states_by_step
+from jax._src import profiler
 from training_runs import lines, signal_at
 
 from etc_jax.training import checkpoint, errors, loop, manifest
@@ -303,4 +304,6 @@ def test_a_run_on_a_full_disk_goes_on(config, small_disk, caplog, monkeypatch):
     assert [x["step"] for x in lines(small_disk, "train")] == list(range(1, 13))
     assert [x["step"] for x in lines(small_disk, "eval")] == [6, 12]
     assert kept(small_disk) == ["12", "4"]
+    # A trace that could not be written is under way for ever otherwise.
+    profiler._profile_state.reset()
     gc.collect()

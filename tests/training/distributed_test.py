@@ -275,6 +275,18 @@ def test_a_thread_that_hangs_does_not_keep_the_process(code):
     assert "has not ended within 1 s" in got.stderr
 
 
+def test_what_a_failed_save_left_running_does_not_change_the_exit_code():
+    """Orbax's thread waits for a folder that nobody makes, and aborts the process."""
+    got = run_program(
+        """
+        waits = dict(target=time.sleep, args=(600,), name="array_type_handler")
+        threading.Thread(**waits).start()
+        sys.exit(distributed.run(lambda: 17))
+        """
+    )
+    assert got.returncode == 17 and got.stderr == ""
+
+
 def test_an_exception_is_shown_and_is_1():
     got = run_program("sys.exit(distributed.run(lambda: 1 / 0))")
     assert got.returncode == 1

@@ -46,9 +46,7 @@ def test_an_edited_input_is_named_and_nothing_is_lost(run, tmp_path):
     FILES[0].write_text("another text")
     with pytest.raises(UserError) as caught:
         run()
-    assert "1 inputs of this run are not what they were when step 8" in str(
-        caught.value
-    )
+    assert "are not what they were when step 8 was saved (1 of 2)" in str(caught.value)
     assert "a.txt: " in str(caught.value) and "b.txt" not in str(caught.value)
     assert (tmp_path / "run" / "checkpoints" / "8").exists()
     FILES[0].write_text("text of a.txt")
