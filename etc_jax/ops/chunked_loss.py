@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.sharding import constrain, ways
+from etc_jax.sharding import constrain, sequence_axis, ways
 
 
 @jax.custom_vjp
@@ -48,11 +48,16 @@ def _logits_fwd(x, kernel):
 
 def _logits_bwd(residuals, grad):
     x, kernel = residuals
-    # Not as rows `[tokens, e]`: where batch and length are both split over devices,
-    # rows of the two have no layout and would be gathered.
-    kernel_grad = jnp.einsum(
-        "...e,...v->ev", x, grad.astype(x.dtype), preferred_element_type=_wide(x)
-    )
+    columns = grad.astype(x.dtype)
+    if sequence_axis() is None:
+        rows, columns = (a.reshape(-1, a.shape[-1]) for a in (x, columns))
+        kernel_grad = jnp.matmul(rows.T, columns, preferred_element_type=_wide(x))
+    else:
+        # Rows of batch and sequence, both split over devices, have no layout: they
+        # would be gathered. XLA for CPUs has no such product of bfloat16 numbers.
+        kernel_grad = jnp.einsum(
+            "...e,...v->ev", x.astype(_wide(x)), columns.astype(_wide(x))
+        )
     return _input_gradient(grad, x, kernel), kernel_grad.astype(kernel.dtype)
 
 

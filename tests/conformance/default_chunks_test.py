@@ -1,9 +1,9 @@
 """How many blocks are worked on at once changes nothing, with dropout too."""
 
-import collectives_test
 import jax
 import jax.numpy as jnp
 import numpy as np
+import op_collectives_test as ops
 import pytest
 
 from etc_jax.ops import blocking
@@ -24,19 +24,19 @@ def drawn(x, rng):
     if x.dtype != jnp.int32:
         return rng.normal(size=x.shape)
     count = np.arange(x.shape[-1])
-    if x.shape[1:] == (collectives_test.N,):
+    if x.shape[1:] == (ops.N,):
         count = count // 25 + 1
     return np.broadcast_to(count, x.shape).astype(np.int32)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_default_chunk_changes_nothing(case, monkeypatch):
-    run, *splits = collectives_test.CASES[case]()
+    run, *splits = ops.CASES[case]()
     rng = np.random.default_rng(0)
     floats, ints = jax.tree.map(
         lambda x: drawn(x, rng),
         tuple(splits),
-        is_leaf=lambda x: isinstance(x, collectives_test.Split),
+        is_leaf=lambda x: isinstance(x, ops.Split),
     )
 
     chosen = []
