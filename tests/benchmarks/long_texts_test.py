@@ -69,6 +69,7 @@ def study(here, tmp_path, *args):
     return long_texts.Study(given, changes, tmp_path)
 
 
+@pytest.mark.slow  # trains several models
 def test_runs_are_told_and_not_made_again(here, tmp_path, capsys):
     out = tmp_path / "out.json"
     arguments = [*argv(here, tmp_path), f"--out={out}"]

@@ -40,6 +40,7 @@ def argv(tmp_path):
     ]
 
 
+@pytest.mark.slow  # trains twice
 def test_a_run_says_what_both_begin_and_end_with(argv, tmp_path, capsys):
     out = tmp_path / "out.json"
     assert position_extension.main([*argv, f"--out={out}"]) == 0

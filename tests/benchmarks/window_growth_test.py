@@ -68,6 +68,7 @@ def test_steps_and_size_are_those_asked_for():
     assert (few["train.eval_every_steps"], few["checkpoint.every_steps"]) == (2, 4)
 
 
+@pytest.mark.slow  # trains two models
 def test_a_run_is_told_and_not_trained_again(tmp_path, capsys):
     file, out = tmp_path / "text", tmp_path / "out.json"
     file.write_bytes(np.random.default_rng(0).bytes(2000))

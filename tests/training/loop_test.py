@@ -274,6 +274,7 @@ def kill_during_a_save(child, workdir, after):
     return any("tmp" in p.name for p in root.iterdir())
 
 
+@pytest.mark.slow  # checkpoint_kill_test kills ten times
 def test_kill_9_during_saves_loses_nothing(tmp_path, tmp_path_factory, cache):
     config = toy_job.long_config(
         train__compile_cache_dir=cache, checkpoint__every_steps=100
