@@ -1,15 +1,13 @@
 """Where the arrays of an optimizer lie, and that this changes no update."""
 
 import math
-import os
 import re
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 import toy_job
+from tpu_process import in_a_process
 from training_runs import losses, signal_at
 
 from etc_jax import config as config_lib
@@ -281,14 +279,5 @@ def check_the_step_of_a_tpu():
 
 @pytest.mark.tpu_aot
 def test_a_tpu_scatters_gradients_while_it_adds_them():
-    code = f"import {__name__} as test; test.check_the_step_of_a_tpu()"
-    path = os.pathsep.join(filter(None, sys.path))
-    got = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert got.returncode == 0, got.stderr[-2000:]
-    assert "mentions of reduce-scatter" in got.stdout
+    printed = in_a_process(__name__, check_the_step_of_a_tpu)
+    assert "mentions of reduce-scatter" in printed

@@ -1,0 +1,21 @@
+"""Functions of tests that compile for absent TPUs: libtpu and its lock stay loaded."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+
+def in_a_process(module: str, check: Callable[[], None]) -> str:
+    """Runs a function of a test module in a process of its own; what it has printed."""
+    code = f"import {module} as test; test.{check.__name__}()"
+    path = os.pathsep.join(filter(None, sys.path))
+    got = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert got.returncode == 0, got.stderr[-2000:]
+    return got.stdout
