@@ -155,7 +155,7 @@ class Explained:
             passage = document.passages[number]
             told = f"{document.title.text}: {passage.text.strip()}"
             lines.append(_wrapped(_number(passage), told))
-        return "\n".join([printable(self.id), *lines])
+        return "\n".join([_one_line(self.id), *lines])
 
     def as_json(self) -> dict[str, Any]:
         """The same for a program: answer, support and candidates, without the texts."""
@@ -192,7 +192,7 @@ def score_text(score: float) -> str:
     return f"{score:.2f}"
 
 
-def printable(text: str) -> str:
+def _one_line(text: str) -> str:
     """A text in one line, without what moves or colours a terminal."""
     return " ".join(CONTROL.sub(" ", text).split())
 
@@ -209,7 +209,7 @@ def _percent(probability: float | None) -> str:
 
 def _wrapped(label: str, text: str) -> str:
     return textwrap.fill(
-        printable(text),
+        _one_line(text),
         width=_WIDTH,
         initial_indent=f"  {label:>8}  ",
         subsequent_indent=" " * 12,

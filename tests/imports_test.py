@@ -97,7 +97,9 @@ def test_importing_everything_is_quick_and_small(imports, record_property):
 
 # Part of the package -> parts that it may import besides itself. A part is the first
 # name below etc_jax: a package or a module.
-BASE = {"local_paths", "types", "registry", "model_fields", "terminal"}
+BASE = {
+    *("local_paths", "types", "registry", "model_fields", "strict_json", "terminal"),
+}
 OPS = BASE | {"structure", "sharding"}
 LAYERS = OPS | {"ops"}
 MODELS = LAYERS | {"layers"}
@@ -113,6 +115,7 @@ ALLOWED = {
     "local_paths": set(),
     "model_fields": set(),
     "registry": set(),
+    "strict_json": set(),
     "terminal": set(),
     "structure": BASE,
     "sharding": BASE,
@@ -129,7 +132,7 @@ ALLOWED = {
     "objectives": OBJECTIVES,
     "drawing": OPS | {"ops"},
     # Plain Python values in, plain Python values out.
-    "scoring": set(),
+    "scoring": {"strict_json"},
     # Tables name the config of the family that they convert to.
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,

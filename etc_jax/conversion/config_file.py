@@ -1,10 +1,11 @@
 """Configs of other projects' models, which are JSON objects."""
 
-import json
 import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+from etc_jax import strict_json
 
 T = TypeVar("T")
 
@@ -59,20 +60,9 @@ def read_object(path: pathlib.Path) -> dict[str, Any]:
     """
     try:
         text = path.read_bytes().decode("utf-8")
-        values = json.loads(text, object_pairs_hook=_object)
-    except RecursionError:
-        raise ValueError(f"{path} is not JSON that can be read: too deep") from None
+        values = strict_json.loads(text)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, expected an object")
-    return values
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands there twice")
     return values

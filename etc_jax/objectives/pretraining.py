@@ -12,6 +12,7 @@ from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models import useful_flops
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.cpc import contrastive, similarities
+from etc_jax.objectives.token_loss import mean_and_sums
 from etc_jax.types import Rows
 
 
@@ -121,11 +122,11 @@ class Pretraining:
             method="mlm_losses",
         )
         weights = batch["mlm_weights"].astype(jnp.float32)
-        losses, hits = jnp.sum(losses * weights), jnp.sum(hits * weights)
-        places = jnp.sum(weights)
-        return losses / jnp.maximum(places, 1), {
-            "mlm_loss": (losses, places),
-            "mlm_accuracy": (hits, places),
+        loss, sums = mean_and_sums(losses, hits, weights)
+        _, places = sums["loss"]
+        return loss, {
+            "mlm_loss": sums["loss"],
+            "mlm_accuracy": sums["accuracy"],
             "mlm_overflow": _share(batch["mlm_overflow"], places),
         }
 

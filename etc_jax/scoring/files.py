@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
+
+from etc_jax import strict_json
 
 G = TypeVar("G")
 P = TypeVar("P")
@@ -21,20 +22,11 @@ def read_json(path: str | os.PathLike) -> Any:
     """
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
-        return json.loads(text, object_pairs_hook=_object)
+        return strict_json.loads(text)
     except OSError as e:
         raise ValueError(f"cannot read {path}: {e.strerror}") from e
-    except (ValueError, RecursionError) as e:
+    except ValueError as e:
         raise ValueError(f"{path} is not a whole JSON file in UTF-8: {e}") from e
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"an object has the key {twice!r} twice")
-    return made
 
 
 def typed(value: Any, kind: type, where: str) -> Any:

@@ -107,7 +107,7 @@ def _not_mine(path: pathlib.Path) -> str | None:
 def _named(folder: str) -> str:
     """The folder that the user has named; what is odd about it is only said."""
     path = pathlib.Path(folder)
-    if "://" not in folder and path.exists() and (problem := _not_mine(path)):
+    if path.exists() and (problem := _not_mine(path)):
         _LOG.warning(
             "train.compile_cache_dir=%s %s: whoever can write there decides what this "
             "run computes",

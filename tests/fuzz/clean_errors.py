@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import random
 import resource
 import time
 import traceback
 from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from etc_jax.training.errors import RunError
 
@@ -65,3 +69,31 @@ def trial(work: Callable[[], object], count: Count, what: str) -> None:
     spent, grown = time.process_time() - start, megabytes() - before
     assert spent < _SECONDS, f"{what}: {spent:.1f} s of CPU"
     assert grown < _MEGABYTES, f"{what}: {grown:.0f} MB"
+
+
+def run_trials(check: Callable[[random.Random, Count], None], trials: int) -> Count:
+    """Runs a check with so many seeds, the same each time; counts the outcomes.
+
+    Args:
+      check: (source of randomness, count to add to); fails by an assertion.
+      trials: how many.
+    """
+    count = Count()
+
+    @settings(
+        max_examples=trials,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        # What is drawn is a seed, of which there is no simpler one.
+        phases=[Phase.generate],
+    )
+    @given(st.randoms(use_true_random=False, note_method_calls=False))
+    def each(rng):
+        # Long draws from hypothesis would be slow.
+        check(random.Random(rng.getrandbits(64)), count)
+
+    each()
+    print(count)
+    return count

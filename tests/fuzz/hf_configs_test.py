@@ -9,24 +9,14 @@ import random
 import shutil
 
 import pytest
-from clean_errors import Count, trial
+from clean_errors import Count, run_trials, trial
 from foreign_folders import FAMILIES, files_of, header_of, with_header
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from mutations import damaged, mutated, spelled
 
 from etc_jax import convert
 from etc_jax.conversion import encoder, reformer
 
 WEIGHTS = "model.safetensors"
-SETTINGS = {
-    "database": None,
-    "deadline": None,
-    "derandomize": True,
-    "suppress_health_check": list(HealthCheck),
-    # What is drawn is a seed, of which there is no simpler one.
-    "phases": [Phase.generate],
-}
 
 
 def _damaged_json(content: bytes, rng: random.Random) -> bytes:
@@ -98,17 +88,7 @@ def check(rng: random.Random, place, count: Count) -> None:
 
 
 def run(place, trials: int) -> Count:
-    count = Count()
-
-    @settings(max_examples=trials, **SETTINGS)
-    @given(st.randoms(use_true_random=False, note_method_calls=False))
-    def each(rng):
-        # Long draws from hypothesis would be slow.
-        check(random.Random(rng.getrandbits(64)), place, count)
-
-    each()
-    print(count)
-    return count
+    return run_trials(lambda rng, count: check(rng, place, count), trials)
 
 
 def test_damaged_models_are_read_or_refused(tmp_path):

@@ -10,10 +10,8 @@ import shutil
 
 import finetuned_run
 import pytest
-from clean_errors import Count, trial
+from clean_errors import Count, run_trials, trial
 from etils import epath
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from mutations import STRINGS, damaged, mutated, spelled
 
 from etc_jax import encoder_source
@@ -23,14 +21,6 @@ from etc_jax.training import parameter_source, saved_params, workdir
 from etc_jax.training.checkpoint_folder import CheckpointFolder
 from etc_jax.training.metrics import MetricsWriter
 
-SETTINGS = {
-    "database": None,
-    "deadline": None,
-    "derandomize": True,
-    "suppress_health_check": list(HealthCheck),
-    # What is drawn is a seed, of which there is no simpler one.
-    "phases": [Phase.generate],
-}
 CONFIG = finetuned_run.config("hotpotqa")
 # Names that a file system may take, where a checkpoint would stand.
 NAMES = ("\u00b2", "007", "-1", "1e3", "9" * 200, " 12", ".DS_Store", "12.tmp", "x\ny")
@@ -117,17 +107,7 @@ def check(rng: random.Random, folders: Folders, place: pathlib.Path, count: Coun
 
 
 def run(folders: Folders, place: pathlib.Path, trials: int) -> Count:
-    count = Count()
-
-    @settings(max_examples=trials, **SETTINGS)
-    @given(st.randoms(use_true_random=False, note_method_calls=False))
-    def each(rng):
-        # Long draws from hypothesis would be slow.
-        check(random.Random(rng.getrandbits(64)), folders, place, count)
-
-    each()
-    print(count)
-    return count
+    return run_trials(lambda rng, count: check(rng, folders, place, count), trials)
 
 
 def test_damaged_folders_are_read_or_refused(folders, tmp_path):

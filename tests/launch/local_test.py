@@ -94,6 +94,22 @@ def test_the_first_failure_counts_not_the_last(capfd):
     assert "exit codes: [0] 2, [1] 4" in capfd.readouterr().err
 
 
+def launched(child: str, folder: pathlib.Path) -> subprocess.Popen:
+    """A launcher of two processes of a program, which is told the folder."""
+    launcher = textwrap.dedent(
+        f"""
+        import os, sys
+        from launch import local
+        environs = local.environments(
+            os.environ, processes=2, devices_per_process=None, port=1
+        )
+        command = [sys.executable, "-c", {child!r}, {str(folder)!r}]
+        sys.exit(local.run(command, environs, grace_secs=30))
+        """
+    )
+    return subprocess.Popen([sys.executable, "-c", launcher], cwd=ROOT)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
     child = textwrap.dedent(
@@ -110,18 +126,7 @@ def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
         sys.exit(17)
         """
     )
-    launcher = textwrap.dedent(
-        f"""
-        import os, sys
-        from launch import local
-        environs = local.environments(
-            os.environ, processes=2, devices_per_process=None, port=1
-        )
-        command = [sys.executable, "-c", {child!r}, {str(tmp_path)!r}]
-        sys.exit(local.run(command, environs, grace_secs=30))
-        """
-    )
-    process = subprocess.Popen([sys.executable, "-c", launcher], cwd=ROOT)
+    process = launched(child, tmp_path)
 
     def until(text):
         deadline = time.monotonic() + 30
@@ -163,18 +168,7 @@ def test_killing_the_launcher_kills_all(tmp_path):
         time.sleep(600)
         """
     )
-    launcher = textwrap.dedent(
-        f"""
-        import os, sys
-        from launch import local
-        environs = local.environments(
-            os.environ, processes=2, devices_per_process=None, port=1
-        )
-        command = [sys.executable, "-c", {child!r}, {str(tmp_path)!r}]
-        sys.exit(local.run(command, environs, grace_secs=30))
-        """
-    )
-    process = subprocess.Popen([sys.executable, "-c", launcher], cwd=ROOT)
+    process = launched(child, tmp_path)
     pids = []
     try:
         deadline = time.monotonic() + 60
