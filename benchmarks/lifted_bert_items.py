@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
+from etc_jax import prepare
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows import WindowCache
-from tasks import ceiling, hotpotqa, prepare, wikihop
-from tasks.multihop import Sizes
+from etc_jax.datasets.task import Task
+from etc_jax.formats.structured import Sizes
+from tasks import ceiling, hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import wikihop as invented_wikihop
 from tasks.synthetic.__main__ import write_records
-from tasks.task import Task
 
 # Enough for the sentences of 4096 tokens; a run is as long as its longest input.
 _GLOBAL = 430

@@ -33,13 +33,12 @@ from typing import Any
 from benchmarks import finetuning_runs, report, rows
 from benchmarks.rows import Run
 from etc_jax import config as config_lib
-from etc_jax import recipes
+from etc_jax import prepare, recipes
 from etc_jax.conversion import native
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.data.windows import WindowCache
-from tasks import prepare
-from tasks import task as task_lib
-from tasks.multihop import Sizes
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes
 
 ROWS = ("long", "cut")
 TASKS = ("imdb", "hyperpartisan", "coreference")

@@ -35,14 +35,14 @@ from typing import Any
 
 from benchmarks import rows
 from benchmarks.rows import Comparison, Run
+from etc_jax import prepare as windows
 from etc_jax.config import Config
 from etc_jax.data import wordpiece_training
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.windows import WindowCache
-from tasks import prepare as windows
-from tasks.multihop import Sizes
+from etc_jax.formats.structured import Sizes
 from tasks.openkp import TASK
-from tasks.openkp_ceiling import openkp_ceiling
+from tasks.openkp.ceiling import openkp_ceiling
 from tasks.synthetic import openkp as invented
 from tasks.synthetic.__main__ import write_records
 

@@ -6,8 +6,8 @@
         --tokenizer=bert_base_uncased/vocab.txt wikihop/train.json
 
 The first records of the files that can be trained on go the way of any data set:
-`tasks.prepare`, the training loop, `etc_jax.evaluate` with the official measure, on the
-records that were trained on. What gold labels would score is the ceiling; a share of
+`etc_jax.prepare`, the training loop, `etc_jax.evaluate` with the official measure, on
+the records that were trained on. What gold labels would score is the ceiling; a share of
 it is asked for, and the exit code is 1 below that. A model that does not get there has
 inputs, labels or decoding that contradict each other.
 
@@ -33,13 +33,14 @@ import ml_collections
 from benchmarks import finetuning_runs, rows
 from benchmarks.finetuning_runs import Spent
 from etc_jax import config as config_lib
+from etc_jax import prepare
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows import WindowCache
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import BadRecordError, read_array
+from etc_jax.datasets.task import Task
 from etc_jax.training.errors import RunError
-from tasks import ceiling, prepare
-from tasks import task as task_lib
-from tasks.records import BadRecordError, read_array
-from tasks.task import Task
+from tasks import ceiling
 
 # Of the ceiling.
 WANTED_SHARE = 0.95

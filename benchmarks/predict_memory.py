@@ -30,10 +30,10 @@ from etc_jax import config as config_lib
 from etc_jax.conversion import native
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets import task as task_lib
 from etc_jax.objectives import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.prediction.model_files import CONFIG
-from tasks import task as task_lib
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _ENCODER = {

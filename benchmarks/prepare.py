@@ -31,14 +31,14 @@ import numpy as np
 import tokenizers
 
 from benchmarks import harness, report
+from etc_jax import prepare
 from etc_jax.data.sentences import split_sentences
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer, train
-from tasks import prepare
-from tasks import task as task_lib
-from tasks.records import Problems
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import Problems
+from etc_jax.datasets.task import Task
 from tasks.synthetic import hotpotqa, wikihop
 from tasks.synthetic.__main__ import write_records
-from tasks.task import Task
 
 REFERENCE = "package"
 SYNTHETIC = {"hotpotqa": hotpotqa, "wikihop": wikihop}

@@ -1,4 +1,4 @@
-"""Memory of `tasks.prepare` over a long file: does it grow with the file?
+"""Memory of `etc_jax.prepare` over a long file: does it grow with the file?
 
     python -m benchmarks.prepare_memory --megabytes=2000 --workers=2
     python -m benchmarks.prepare_memory --task=natural_questions --megabytes=2000 --gzip
@@ -20,9 +20,9 @@ from typing import Any
 
 from benchmarks import long_files, machine, process_memory, report
 from benchmarks.memory import MIB
+from etc_jax import prepare
 from etc_jax.data.tokenizer import open_tokenizer
-from tasks import prepare
-from tasks import task as task_lib
+from etc_jax.datasets import task as task_lib
 
 
 def measure(

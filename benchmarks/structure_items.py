@@ -25,15 +25,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from etc_jax import prepare
 from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer
 from etc_jax.data.windows import WindowCache
 from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
-from tasks import hotpotqa, prepare, wikihop
-from tasks.multihop import Sizes
+from etc_jax.datasets.task import Task
+from etc_jax.formats.structured import Sizes
+from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import teachers
 from tasks.synthetic.__main__ import write_records
-from tasks.task import Task
 
 Record = dict[str, Any]
 

@@ -35,11 +35,11 @@ from typing import Any
 from benchmarks import rows, window_items
 from benchmarks.rows import Comparison, Run
 from benchmarks.window_items import LONG_WINDOWS
+from etc_jax import prepare as windows
 from etc_jax.config import Config
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.windows import WindowCache
-from tasks import prepare as windows
-from tasks.multihop import Sizes
+from etc_jax.formats.structured import Sizes
 from tasks.natural_questions import TASK
 
 NAMES = ("etc", "etc_windows", "bert_windows")
@@ -59,7 +59,7 @@ class Row:
     Attributes:
       sizes: of an input.
       model: fields of `EtcConfig` that differ from the first row.
-      options: of `tasks.prepare`, for all records.
+      options: of `etc_jax.prepare`, for all records.
       drawn: likewise, for those that are learnt from.
     """
 

@@ -3,10 +3,10 @@
     python -m etc_jax.convert --lift=bert-base-uncased --out=models/bert_base \
         --config=configs/bert_base_nq.py --positions=copy --types=copy \
         --activation=source
-    python -m tasks.prepare --task=natural_questions --out=caches/nq_bert_train --flat \
-        --long_length=512 --global_length=1 --tokenizer=bert-base-uncased \
+    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_bert_train \
+        --flat --long_length=512 --global_length=1 --tokenizer=bert-base-uncased \
         nq-train-*.jsonl.gz
-    python -m tasks.prepare --task=natural_questions --out=caches/nq_bert_dev --flat \
+    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_bert_dev --flat \
         --long_length=512 --global_length=1 --tokenizer=bert-base-uncased \
         nq-dev-*.jsonl.gz
     python -m etc_jax.train --config=configs/bert_base_nq.py:windows=NUMBER \
@@ -22,7 +22,7 @@ The encoder of ETC does here what BERT's does: every token of a window of 512 se
 other, positions are absolute, there are no labels, and all projections are one. What is
 left of the global tokens is a [CLS] that sees the first token and is seen by it alone.
 Windows are 128 tokens apart; most have no answer, and the paper
-does not tell how many of these to train on (`--null_share` of tasks.prepare).
+does not tell how many of these to train on (`--null_share` of etc_jax.prepare).
 
 The settings are ETC's, as the paper tells none for this row. Variants:
 

@@ -1,8 +1,8 @@
 """ETC-base on HotpotQA, distractor setting (ETC paper, table 3 and appendix C).
 
-    python -m tasks.prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
+    python -m etc_jax.prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
-    python -m tasks.prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
+    python -m etc_jax.prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/hotpotqa_dev hotpot_dev_distractor_v1.json
     python -m etc_jax.train --config=configs/etc_base_hotpotqa.py \
         --workdir=runs/hotpotqa --config.checkpoint.init_from=models/etc_base \

@@ -1,8 +1,8 @@
 """ETC-base on Natural Questions (ETC paper, table 2 and appendix C).
 
-    python -m tasks.prepare --task=natural_questions --out=caches/nq_train \
+    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_train \
         --tokenizer=bert_base_uncased/vocab.txt nq-train-*.jsonl.gz
-    python -m tasks.prepare --task=natural_questions --out=caches/nq_dev \
+    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_dev \
         --tokenizer=bert_base_uncased/vocab.txt nq-dev-*.jsonl.gz
     python -m etc_jax.train --config=configs/etc_base_nq.py:windows=NUMBER \
         --workdir=runs/nq --config.checkpoint.init_from=models/etc_base \
@@ -16,7 +16,8 @@ official checkpoint or of BERT. Inputs of 4096 long and 230 global tokens, with 
 of 2048. An article is several windows: `windows=` is the number in the training cache,
 from which the number of steps follows; without it there is one for each of the 307,373
 questions. How many windows without an answer to train on, the paper does not tell
-(`--null_share`, `--unanswerable_share` of tasks.prepare; the official code keeps all).
+(`--null_share`, `--unanswerable_share` of etc_jax.prepare; the official code keeps
+all).
 
 Variants, joined by commas, are rows of table 2 (long / short answer F1 on the
 development set in the paper):
@@ -33,8 +34,8 @@ development set in the paper):
                    shared,no_hard_g2l
     from_scratch   not in the paper: no pre-training
 
-Other lengths are given to tasks.prepare too, as --long_length=8192 --global_length=460
-(strides follow from them); for fixed blocks --tokens_per_block=97. Rows that differ in
+Other lengths are given to etc_jax.prepare too, as --long_length=8192
+--global_length=460 (strides follow from them); for fixed blocks --tokens_per_block=97. Rows that differ in
 pre-training alone are this config with another `init_from`: a run of
 `etc_base_pretrain.py:2x_pretraining` (0.746 / 0.558), or of
 `:no_cpc,shared,no_hard_g2l` (0.692 / 0.497, with shared,no_hard_g2l here too).

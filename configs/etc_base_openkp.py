@@ -1,8 +1,8 @@
 """ETC-base on OpenKP (ETC paper, table 4 and appendix C).
 
-    python -m tasks.prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
+    python -m etc_jax.prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/openkp_train OpenKPTrain.jsonl
-    python -m tasks.prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
+    python -m etc_jax.prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/openkp_dev OpenKPDev.jsonl
     python -m etc_jax.train --config=configs/etc_base_openkp.py \
         --workdir=runs/openkp --config.checkpoint.init_from=models/etc_base \
@@ -32,7 +32,7 @@ paper):
 Row "no CPC" (0.400) is this config with `no_visual,no_hard_g2l` and `init_from` a run
 of `etc_base_pretrain.py:no_cpc,no_hard_g2l`; those of fixed blocks start from one of
 `etc_base_pretrain.py:fixed_blocks,no_hard_g2l`. These need --tokens_per_block=97 of
-tasks.prepare too, and 512 tokens --long_length=512; elements are taken whole all the
+etc_jax.prepare too, and 512 tokens --long_length=512; elements are taken whole all the
 same. In 512 tokens fewer pages show a keyphrase than the number of steps supposes. How
 long the blocks were in OpenKP, the paper does not tell: 97 is for Natural Questions.
 

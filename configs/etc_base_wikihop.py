@@ -1,8 +1,8 @@
 """ETC-base on WikiHop (ETC paper, table 3 and appendix C).
 
-    python -m tasks.prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
+    python -m etc_jax.prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/wikihop_train qangaroo_v1.1/wikihop/train.json
-    python -m tasks.prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
+    python -m etc_jax.prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/wikihop_dev qangaroo_v1.1/wikihop/dev.json
     python -m etc_jax.train --config=configs/etc_base_wikihop.py \
         --workdir=runs/wikihop --config.checkpoint.init_from=models/etc_base \

@@ -1,9 +1,9 @@
 """Longformer on whole texts: IMDB, hyperpartisan news (Beltagy et al. 2020, table 8).
 
     python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m tasks.prepare --task=imdb --tokenizer=longformer-base-4096 \
+    python -m etc_jax.prepare --task=imdb --tokenizer=longformer-base-4096 \
         --out=caches/imdb_train aclImdb/train
-    python -m tasks.prepare --task=imdb --tokenizer=longformer-base-4096 \
+    python -m etc_jax.prepare --task=imdb --tokenizer=longformer-base-4096 \
         --out=caches/imdb_test aclImdb/test
     python -m etc_jax.train --config=configs/longformer_classification.py:imdb \
         --workdir=runs/imdb --config.checkpoint.init_from=models/longformer \
@@ -11,7 +11,7 @@
         --config.data.held_back_paths="('caches/imdb_test',)"
     python -m etc_jax.evaluate --model=runs/imdb --out=runs/imdb/test aclImdb/test
 
-    python -m tasks.hyperpartisan_split \
+    python -m tasks.hyperpartisan.split \
         --articles=articles-training-byarticle-20181122.xml \
         --splits=hp-splits.json --out=hyperpartisan
 
@@ -26,7 +26,7 @@ against the code); batch, learning rate and a warm-up of a tenth are a choice. V
     imdb            25,000 reviews
     hyperpartisan   516 articles
     roberta         the baseline of the paper's table 7, RoBERTa on the first 512
-                    tokens (--long_length=512 for tasks.prepare); init_from a RoBERTa
+                    tokens (--long_length=512 for etc_jax.prepare); init_from a RoBERTa
                     that was converted
     short           4 layers of 128 for 512 tokens, windows of 64, without a model to
                     start from, to see that everything works

@@ -1,9 +1,9 @@
 """Longformer on coreference (Beltagy et al. 2020, table 8; Joshi et al. 2019).
 
     python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m tasks.prepare --task=coreference --tokenizer=longformer-base-4096 \
+    python -m etc_jax.prepare --task=coreference --tokenizer=longformer-base-4096 \
         --out=caches/coref_train train.english.v4_gold_conll
-    python -m tasks.prepare --task=coreference --tokenizer=longformer-base-4096 \
+    python -m etc_jax.prepare --task=coreference --tokenizer=longformer-base-4096 \
         --out=caches/coref_dev development.english.v4_gold_conll
     python -m etc_jax.train --config=configs/longformer_coreference.py \
         --workdir=runs/coref --config.checkpoint.init_from=models/longformer \
@@ -14,7 +14,7 @@
         development.english.v4_gold_conll
 
 OntoNotes 5 with the columns of CoNLL-2012, which is under a licence, or LitBank, which
-is free: `:litbank`, and `--singletons` for `tasks.prepare`. In the paper, of the base
+is free: `:litbank`, and `--singletons` for `etc_jax.prepare`. In the paper, of the base
 model on OntoNotes: average F1 78.6 (RoBERTa in parts of 512 tokens 78.4). Not trained
 here at this size. No token is global. The encoder learns at 1e-5, the head at 1e-4
 (Beltagy et al. 2020, appendix; not checked against the code), by `optimizer.groups`.

@@ -3,7 +3,7 @@
     python -m etc_jax.convert grow --from=longformer-base-4096 \
         --tokens='[q],[/q],<t>,</t>,[s]' --out=models/longformer_hotpotqa
     for file in train_v1.1 dev_distractor_v1; do
-      python -m tasks.prepare --task=hotpotqa_longformer \
+      python -m etc_jax.prepare --task=hotpotqa_longformer \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_lf_$file hotpot_$file.json
     done
@@ -32,9 +32,9 @@ The paper's model has two stages, which bring 4.2 points of joint F1 (Beltagy et
 second reads what is left. With the run above for the first one:
 
     for file in train_v1.1 dev_distractor_v1; do
-      python -m tasks.hotpotqa_select --model=runs/longformer_hotpotqa \
+      python -m tasks.hotpotqa.select --model=runs/longformer_hotpotqa \
           --out=kept_$file.json hotpot_$file.json
-      python -m tasks.prepare --task=hotpotqa_longformer --long_length=1024 \
+      python -m etc_jax.prepare --task=hotpotqa_longformer --long_length=1024 \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_kept_$file kept_$file.json
     done
@@ -60,7 +60,7 @@ that the score is the official one. For the invented questions:
         --facts=2 --out=dev.json
 
 make a vocabulary, in models/short, and questions. The number of steps is that of 90,447
-questions; `python -m tasks.prepare` says how many have an answer in their input.
+questions; `python -m etc_jax.prepare` says how many have an answer in their input.
 Learning rate 5e-5, 5 epochs, batches of 32 and 1,000 steps of warm-up are the paper's
 (Beltagy et al. 2020, appendix; not checked against the code, which is not released; the
 large model's are not told and are taken to be the same). How they weighed the parts of

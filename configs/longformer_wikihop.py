@@ -3,7 +3,7 @@
     python -m etc_jax.convert grow --from=longformer-base-4096 \
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
     for split in train dev; do
-      python -m tasks.prepare --task=wikihop_longformer \
+      python -m etc_jax.prepare --task=wikihop_longformer \
           --tokenizer=models/longformer_wikihop \
           --out=caches/wikihop_longformer_$split qangaroo_v1.1/wikihop/$split.json
     done
@@ -21,11 +21,11 @@ Accuracy in the paper: of the base model 75.0 on the development set (72.4 for R
 with windows of 512), of the large one 81.9 on the test set. Not trained here at this
 size. Variants:
 
-    windows=NUMBER  inputs of the training set that `python -m tasks.prepare` counted;
+    windows=NUMBER  inputs of the training set that `python -m etc_jax.prepare` counted;
                     without it one for each of the 43,738 records
     large           longformer-large-4096
     roberta         the baseline of the paper's table 7: RoBERTa over windows of 512
-                    tokens (--long_length=512 for tasks.prepare); init_from a RoBERTa
+                    tokens (--long_length=512 for etc_jax.prepare); init_from a RoBERTa
                     that was converted and grown
     short           4 layers of 128 for 512 tokens, windows of 64, without a model to
                     start from: for invented records on a laptop, see below

@@ -413,7 +413,7 @@ def _objective_has_its_data(config: Config) -> Iterator[Problem]:
         yield (
             "data.source",
             f"is {source!r}, but objective.name={name!r} learns from prepared inputs; "
-            "set 'windows', and data.paths to folders of `python -m tasks.prepare`",
+            "set 'windows', and data.paths to folders of `python -m etc_jax.prepare`",
         )
     if name == "mlm_cpc" and source == "windows":
         yield (

@@ -1,44 +1,21 @@
 """The sections of a config: their fields, defaults and what each field may be."""
 
 import dataclasses
-import importlib
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least, between, suggestion
 
-# The modules that register each kind of name; imported when a name is not known yet.
-_PROVIDERS = {
-    "causal_lm_model": "etc_jax.models",
-    "held_back_score": "etc_jax.prediction.held_back",
-    "masked_lm_model": "etc_jax.models",
-    "model_config": "etc_jax.models",
-    "objective": "etc_jax.objectives",
-    "optimizer": "etc_jax.training.optimizer",
-    "schedule": "etc_jax.training.schedule",
-}
-
-
-def provided(kind: str, name: str) -> Any:
-    """What is registered under a name, whose module is imported if it was not yet.
-
-    Raises:
-      KeyError: naming what exists, if there is no such name.
-    """
-    if name not in registry.names(kind):
-        importlib.import_module(_PROVIDERS[kind])
-    return registry.lookup(kind, name)
-
 
 def registered(kind: str, name: str) -> Iterator[Problem]:
     """The problem of a name that nothing is registered under."""
-    if name not in registry.names(kind):
-        importlib.import_module(_PROVIDERS[kind])
-    known = list(registry.names(kind))
-    if name not in known:
+    try:
+        registry.lookup(kind, name)
+    except KeyError:
+        known = list(registry.names(kind))
         yield "name", f"no {kind} named {name!r}; {suggestion(name, known)}"
 
 
@@ -155,7 +132,7 @@ class DataConfig:
     Attributes:
       source: "builtin": the documentation of Python itself; "text" and "jsonl": files;
         "cache": token caches that were exported before; "windows": caches of a task's
-        inputs, by `python -m tasks.prepare`, for fine-tuning. For language models:
+        inputs, by `python -m etc_jax.prepare`, for fine-tuning. For language models:
         "bytes" of any files, split by position; "byte_images", one `.npy` file of
         uint8; "duplication", invented sequences 0w0w.
       paths: of files, globs such as "books/*.jsonl.gz"; of caches, their folders.
@@ -170,7 +147,7 @@ class DataConfig:
         the paper's section 4.2.
       official_quirks: for source "windows": the data was prepared with the flag of
         that name, and evaluation must make its inputs so too.
-      input_options: likewise the options of `tasks.prepare` that shape inputs, where
+      input_options: likewise the options of `etc_jax.prepare` that shape inputs, where
         they are not those by default, such as ("tokens_per_block=97", "flat=true").
       text_field: the field of a JSONL row that holds the text.
       document_per: "file" or "line"; what one document of a text file is.

@@ -20,7 +20,7 @@ last; whoever ends last writes these two files. The number of shards may change 
 one call and the next.
 
 Inputs are made as for training (data.input_options of the run's config). Other options
-of tasks.prepare can be tried, as --option=stride=256.
+of etc_jax.prepare can be tried, as --option=stride=256.
 
 A record that fits into no input has an empty answer and counts as wrong, as does one
 that cannot be read. HotpotQA's threshold for supporting sentences is the one with the
@@ -40,6 +40,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etc_jax.data.whole_files import write_whole
+from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.survey import survey
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
@@ -48,7 +50,6 @@ from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import open_model
 from etc_jax.prediction.scoreboard import Result, problems_of, settle
 from etc_jax.terminal import say
-from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import RunError, UserError
 
 SCORES = "scores.json"
@@ -85,7 +86,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how inputs are made, as in tasks.prepare, if not as for training; may "
+        help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
         "come several times",
     )
     parser.add_argument(
@@ -148,7 +149,7 @@ class _Evaluation:
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
-        self.survey = task_module("survey").survey(self.task, args.files)
+        self.survey = survey(self.task, args.files)
 
     def made_by(self) -> dict[str, Any]:
         """What decides the predictions."""

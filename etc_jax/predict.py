@@ -29,14 +29,16 @@ from pathlib import Path
 from typing import Any
 
 from etc_jax.data.whole_files import write_whole
+from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.prediction import answers_page
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.inputs import Input, make_input
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.terminal import say
-from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import RunError, UserError
 
 
@@ -59,7 +61,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how inputs are made, as in tasks.prepare, if not as for training; may "
+        help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
         "come several times",
     )
     parser.add_argument("--batch_size", type=int, help="inputs at once")
@@ -92,7 +94,7 @@ def predict(args: argparse.Namespace) -> int:
             explained.append(told)
         say(json.dumps(told.as_json()) if args.json else f"{told.text()}\n")
     if args.html is not None:
-        page = task_module("answers_page").page(explained, task=task.name)
+        page = answers_page.page(explained, task=task.name)
         write_whole(args.html, page)
         say(f"wrote {args.html}", sys.stderr)
     return 0
@@ -101,7 +103,6 @@ def predict(args: argparse.Namespace) -> int:
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
     """Each record that can be an input; the others are told."""
     sizes = type(task.sizes)(*model.lengths)
-    bad_record = task_module("records").BadRecordError
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
     for raw in read_inputs(files, task.release):
@@ -110,7 +111,7 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
             continue
         try:
             record = task.parse(raw.value, lambda kind, message: None)
-        except bad_record as error:
+        except BadRecordError as error:
             _tell(f"{raw.where}: {error}")
             continue
         made = make_input(

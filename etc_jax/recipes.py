@@ -378,6 +378,6 @@ def given_windows(arg: str, setting: Finetuning) -> tuple[str, Finetuning]:
     if len(numbers) > 1 or not numbers[0].isdecimal() or int(numbers[0]) == 0:
         raise ValueError(
             f"{arg!r} says {mark}{', '.join(numbers)}; expected one whole number, the "
-            "windows that `python -m tasks.prepare` counted"
+            "windows that `python -m etc_jax.prepare` counted"
         )
     return rest, dataclasses.replace(setting, num_examples=int(numbers[0]))

@@ -1,14 +1,32 @@
-"""Names for the things a config can choose: attentions, models, objectives.
+"""Names for the things a config can choose: models, objectives, data sets.
 
-A new one is a file with one `@register` line; conformance tests walk the table.
+A new one is a file with one `register` line. It is found by its name, or, in a package
+of one's own, by the path of the module that registers it under that path:
+
+    registry.register("data_set", "my_package.my_dataset")(...)
+    registry.lookup("data_set", "my_package.my_dataset")
 """
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _TABLES: dict[str, dict[str, Any]] = {}
+
+# The module whose import registers all names of a kind that have no path.
+_PROVIDERS = {
+    "causal_lm_model": "etc_jax.models",
+    "data_set": "tasks.every",
+    "finetuning": "etc_jax.objectives",
+    "held_back_score": "etc_jax.prediction.held_back",
+    "masked_lm_model": "etc_jax.models",
+    "model_config": "etc_jax.models",
+    "objective": "etc_jax.objectives",
+    "optimizer": "etc_jax.training.optimizer",
+    "schedule": "etc_jax.training.schedule",
+}
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
@@ -21,7 +39,7 @@ def register(kind: str, name: str) -> Callable[[T], T]:
     def add(obj: T) -> T:
         table = _TABLES.setdefault(kind, {})
         # A module run as __main__ is imported a second time under its own name.
-        if name in table and table[name].__qualname__ != obj.__qualname__:
+        if name in table and _identity(table[name]) != _identity(obj):
             raise ValueError(
                 f"{kind} {name!r} is already {table[name]!r}; choose another name"
             )
@@ -31,18 +49,42 @@ def register(kind: str, name: str) -> Callable[[T], T]:
     return add
 
 
+def _identity(obj: Any) -> Any:
+    return getattr(obj, "__qualname__", id(obj))
+
+
 def lookup(kind: str, name: str) -> Any:
     """The object filed under `(kind, name)`.
+
+    What is not there yet is imported: the module of that path, or the one of this
+    project that registers this kind.
 
     Raises:
       KeyError: naming what exists, if there is no such name.
     """
-    table = _TABLES.get(kind, {})
+    table = _TABLES.setdefault(kind, {})
     if name not in table:
-        raise KeyError(f"no {kind} named {name!r}; there are: {sorted(table)}")
+        _import(name if "." in name else _PROVIDERS.get(kind))
+    if name not in table:
+        raise KeyError(
+            f"no {kind} named {name!r}; there are: {list(names(kind))}, and others by "
+            "the path of the module that registers them"
+        )
     return table[name]
 
 
 def names(kind: str) -> Iterator[str]:
-    """The registered names of one kind, sorted."""
+    """The registered names of one kind, sorted, those of this project among them."""
+    _import(_PROVIDERS.get(kind))
     return iter(sorted(_TABLES.get(kind, {})))
+
+
+def _import(module: str | None) -> None:
+    """Imports a module if there is one of that path; an error inside it is raised."""
+    if module is None:
+        return
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise

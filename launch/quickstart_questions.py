@@ -168,7 +168,7 @@ class Questions:
     def _prepare(self, split: str) -> list[str]:
         data = quickstart_wikihop.get_config().data
         return [
-            *_command("tasks.prepare"),
+            *_command("etc_jax.prepare"),
             "--task=wikihop",
             f"--tokenizer={self.pretraining.folder / TOKENIZER}",
             f"--out={self.cache(split)}",

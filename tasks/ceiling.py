@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.formats.structured import Sizes
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import printable, say
 from tasks import (
@@ -25,11 +26,10 @@ from tasks import (
     wikihop_longformer,
 )
 from tasks.ceiling_report import Ceiling, ceiling_of
-from tasks.hotpotqa_ceiling import hotpotqa_ceiling, hotpotqa_longformer_ceiling
-from tasks.multihop import Sizes
-from tasks.natural_questions_ceiling import natural_questions_ceiling
-from tasks.openkp_ceiling import openkp_ceiling
-from tasks.triviaqa_ceiling import triviaqa_ceiling
+from tasks.hotpotqa.ceiling import hotpotqa_ceiling, hotpotqa_longformer_ceiling
+from tasks.natural_questions.ceiling import natural_questions_ceiling
+from tasks.openkp.ceiling import openkp_ceiling
+from tasks.triviaqa.ceiling import triviaqa_ceiling
 
 
 def wikihop_ceiling(

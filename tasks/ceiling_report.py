@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.task import Prediction, Task
+from etc_jax.formats.structured import Sizes, Window
 from etc_jax.scoring.result import Scores
-from tasks.multihop import Sizes, Window
-from tasks.records import BadRecordError, Problems
-from tasks.task import Prediction, Task
 
 
 class Loss(NamedTuple):

@@ -9,24 +9,25 @@ The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`. Fil
 score are those of `tasks.hotpotqa`.
 """
 
+from etc_jax import registry
+from etc_jax.datasets.task import Task
+from etc_jax.formats.sequence import model_inputs
 from etc_jax.scoring import hotpotqa as scoring
-from tasks.hotpotqa_decoding import THRESHOLDS, known_gold, official_content
-from tasks.hotpotqa_longformer_decoding import (
+from tasks.hotpotqa.decoding import THRESHOLDS, known_gold, official_content
+from tasks.hotpotqa.records import Record, parse, read
+from tasks.hotpotqa.sequence_decoding import (
     THRESHOLD,
     Outputs,
     decode_each,
     gold_outputs,
 )
-from tasks.hotpotqa_longformer_explained import explain
-from tasks.hotpotqa_longformer_features import (
+from tasks.hotpotqa.sequence_explained import explain
+from tasks.hotpotqa.sequence_features import (
     SIZES,
     TOKENS,
     HotpotSequence,
     features,
 )
-from tasks.hotpotqa_records import Record, parse, read
-from tasks.one_sequence import model_inputs
-from tasks.task import Task
 
 __all__ = [
     "SIZES",
@@ -61,3 +62,5 @@ TASK = Task(
     score=scoring.score,
     explain=explain,
 )
+
+registry.register("data_set", "hotpotqa_longformer")(TASK)

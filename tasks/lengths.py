@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.datasets.offsets import encode
 from tasks import (
     coreference,
     hotpotqa,
@@ -21,8 +22,7 @@ from tasks import (
     triviaqa,
     wikihop,
 )
-from tasks.natural_questions_records import top_spans
-from tasks.offsets import encode
+from tasks.natural_questions.records import top_spans
 
 _CHUNK = 1 << 20
 
@@ -95,7 +95,7 @@ def whole_length(task: str, record: Any, tokenizer: Tokenizer) -> int:
     """Long tokens of a record if nothing of it is cut off, special tokens included.
 
     Args:
-      task: one of `tasks.task.NAMES`.
+      task: a data set's name.
       record: of the data set.
       tokenizer: as for its inputs.
 

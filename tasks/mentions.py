@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from tasks.offsets import Pieces
+from etc_jax.datasets.offsets import Pieces
 
 # (candidate, first piece, last piece)
 Mention = tuple[int, int, int]

@@ -22,8 +22,8 @@ What an example holds, and how a batch for a model is made of some, is in
 process from ending. Tasks of one data set, tokenizer and size can be mixed:
 `seqio.MixtureRegistry.add(..., sample_fn=seqio_pretraining.apportion)`.
 
-Our own training reads the cache of `tasks.prepare` instead, which makes inputs once and
-goes on from a step number.
+Our own training reads the cache of `etc_jax.prepare` instead, which makes inputs once
+and goes on from a step number.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ import numpy as np
 
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.window_arrays import NAME_CODEC
-from tasks import task as task_lib
-from tasks.multihop import Sizes
-from tasks.records import Problems
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import Problems
+from etc_jax.formats.structured import Sizes
 from tasks.seqio_documents import check_free
 from tasks.seqio_tensorflow import ExampleIterator, seqio, tf
 from tasks.seqio_vocabulary import TokenizerVocabulary
@@ -70,7 +70,7 @@ def register_files(
       name: of the seqio Task.
       files: split -> JSON files of the official release, gzipped or not.
       tokenizer: with the special tokens of the data set.
-      task: the data set, see `tasks.task`.
+      task: the data set, see `etc_jax.datasets.task`.
       sizes: lengths of an input; None: those of the paper.
       official_quirks: as for the features of the data set.
       setting: of decoding, such as a threshold; None: that of the data set.

@@ -28,11 +28,11 @@ import numpy as np
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.window_arrays import NAME_CODEC
 from etc_jax.data.window_fields import extra_arrays, nested
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.task import Task
+from etc_jax.formats.structured import Sizes, Window
 from etc_jax.structure import Structure
-from tasks.multihop import Sizes, Window
-from tasks.records import BadRecordError, Problems
 from tasks.seqio_tensorflow import seqio, tf
-from tasks.task import Task
 
 TRAIN = "train"
 SPLIT = "split"

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tasks.fields import LIST, STRING, WHOLE, Fields, objects
-from tasks.json_objects import read_members
-from tasks.records import BadRecordError, Note, Problems, read_records
+from etc_jax.datasets.fields import LIST, STRING, WHOLE, Fields, objects
+from etc_jax.datasets.json_objects import read_members
+from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
 
 
 class Answer(NamedTuple):

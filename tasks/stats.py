@@ -5,7 +5,7 @@
         'nq-train-*.jsonl.gz' 'nq-dev-*.jsonl.gz'
 
 Prints a row for each set: how many instances it has, and percentiles of their lengths
-in tokens, as table 1 of the ETC paper. Folders are what `tasks.prepare` or the
+in tokens, as table 1 of the ETC paper. Folders are what `etc_jax.prepare` or the
 preparation of pre-training text made. The lengths are then those of windows, which are
 cut to the size of the input, and of whole documents.
 
@@ -32,17 +32,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from etc_jax import prepare
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows import WindowCache
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.task import Task
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
-from tasks import prepare
-from tasks import task as task_lib
 from tasks.lengths import Lengths, whole_length
-from tasks.records import BadRecordError, Problems
-from tasks.task import Task
 
 PERCENTILES = (50.0, 95.0, 100.0)
 _NAMES = {50.0: "median", 100.0: "max"}
@@ -125,7 +125,7 @@ def of_cache(path: str | os.PathLike) -> Stats:
         return _of_documents(TokenCache.open(folder), os.fspath(path))
     raise ValueError(
         f"{file} is that of neither a window cache nor a token cache; give a folder "
-        "that tasks.prepare or etc_jax.data made"
+        "that etc_jax.prepare or etc_jax.data made"
     )
 
 
@@ -275,9 +275,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--task", choices=task_lib.NAMES, help="the paths are files of this data set"
-    )
+    parser.add_argument("--task", help="the paths are files of this data set")
     parser.add_argument("--tokenizer", help="with --task: vocabulary, or its folder")
     parser.add_argument(
         "--long_length",

@@ -9,19 +9,20 @@ The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`. Fil
 score are those of `tasks.wikihop`.
 """
 
+from etc_jax import registry
+from etc_jax.datasets.task import Task
+from etc_jax.formats.sequence import model_inputs
 from etc_jax.scoring import wikihop as scoring
-from tasks.one_sequence import model_inputs
-from tasks.task import Task
-from tasks.wikihop_decoding import official_gold
-from tasks.wikihop_longformer_decoding import decode_each, gold_outputs, pool
-from tasks.wikihop_longformer_explained import explain, pool_explained
-from tasks.wikihop_longformer_features import (
+from tasks.wikihop.decoding import official_gold
+from tasks.wikihop.records import Record, parse, read
+from tasks.wikihop.sequence_decoding import decode_each, gold_outputs, pool
+from tasks.wikihop.sequence_explained import explain, pool_explained
+from tasks.wikihop.sequence_features import (
     SIZES,
     TOKENS,
     WikihopSequence,
     features,
 )
-from tasks.wikihop_records import Record, parse, read
 
 __all__ = [
     "SIZES",
@@ -55,3 +56,5 @@ TASK = Task(
     pool=pool,
     pool_explained=pool_explained,
 )
+
+registry.register("data_set", "wikihop_longformer")(TASK)

@@ -15,14 +15,14 @@ import pytest
 from conftest import ROOT
 
 from etc_jax import evaluate, registry
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import openkp as openkp_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.files import read_json
 from tasks import hotpotqa, openkp, wikihop
-from tasks import task as task_lib
-from tasks.multihop import Sizes
 
 COUNT = 70  # three parts, the last one short
 SCORING = {

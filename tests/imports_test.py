@@ -107,9 +107,11 @@ CONFIG = BASE | {"sharding", "config_fields", "config_sections"}
 # conversion: models that it saved are read.
 TRAINING = BASE | {"sharding", "config", "config_fields", "conversion"}
 OBJECTIVES = (
-    MODELS | TRAINING | {"models", "data", "config_sections", "training", "builders"}
+    MODELS
+    | TRAINING
+    | {"models", "data", "config_sections", "training", "builders", "datasets"}
 )
-PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
+PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring", "formats"}
 ALLOWED = {
     "types": set(),
     "local_paths": set(),
@@ -129,6 +131,10 @@ ALLOWED = {
     "recipes": MODELS | {"config", "models"},
     "data": BASE | {"structure"},
     "training": TRAINING,
+    "formats": BASE | {"structure", "data"},
+    # What the data sets in `tasks`, and in packages of users, are to the library.
+    "datasets": BASE | {"structure", "data", "formats", "scoring", "config"},
+    "prepare": BASE | {"data", "datasets", "formats"},
     "objectives": OBJECTIVES,
     "drawing": OPS | {"ops"},
     # Plain Python values in, plain Python values out.

@@ -34,13 +34,13 @@ COMMANDS = [
     ("etc_jax.inspect", "--cache=@"),
     ("etc_jax.inspect", "--text=x", "--out=@"),
     ("etc_jax.inspect", "--corpus=@"),
-    ("tasks.prepare", *TOKENS, "--out=@", "f"),
-    ("tasks.prepare", *TOKENS, "--out=o", "@"),
-    ("tasks.prepare", "--task=wikihop", "--tokenizer=@", "--out=o", "f"),
+    ("etc_jax.prepare", *TOKENS, "--out=@", "f"),
+    ("etc_jax.prepare", *TOKENS, "--out=o", "@"),
+    ("etc_jax.prepare", "--task=wikihop", "--tokenizer=@", "--out=o", "f"),
     ("tasks.stats", "@"),
     ("tasks.ceiling", *TOKENS, "@"),
-    ("tasks.coreference_writing", "--predictions=p", "--out=@", "f"),
-    ("tasks.hyperpartisan_split", "--splits=s", "--out=@", "a"),
+    ("tasks.coreference.writing", "--predictions=p", "--out=@", "f"),
+    ("tasks.hyperpartisan.split", "--splits=s", "--out=@", "a"),
     ("tasks.synthetic.__main__", "--task=wikihop", "--count=1", "--out=@"),
 ]
 

@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from etc_jax import convert, evaluate, predict, registry
+from etc_jax import convert, evaluate, predict, prepare, registry
 from etc_jax.data.windows import WindowCache
+from etc_jax.formats.structured import Sizes, model_inputs
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.scoring.files import read_json
 from tasks import natural_questions as nq
-from tasks import prepare
-from tasks.multihop import Sizes, model_inputs
 
 NAME = "natural_questions"
 PREDICTIONS = "predictions.json"

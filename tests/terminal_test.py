@@ -7,9 +7,9 @@ import unicodedata
 import pytest
 
 from etc_jax import inspect, predict
+from etc_jax.datasets.explained import Candidate, Explained
 from etc_jax.terminal import printable, say
 from tasks import stats
-from tasks.explained import Candidate, Explained
 
 EVIL = (
     "\x1b[2J\x1b]0;title\x07\r\x00\x7f\x85\x9b31m\u200e\u200f\u061c\u202a\u202b\u202c"

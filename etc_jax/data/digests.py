@@ -6,6 +6,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 from collections.abc import Mapping
 
 # Of these, each is named; of more, all together: a checkpoint keeps the list.
@@ -45,3 +46,24 @@ def shortened(named: Mapping[str, str], what: str) -> dict[str, str]:
     text = json.dumps(sorted(named.items()))
     whole = hashlib.sha256(text.encode()).hexdigest()
     return {f"{what} ({len(named)} files)": whole}
+
+
+def digest(path: str | os.PathLike) -> tuple[int, str]:
+    """(bytes, SHA-256 in hexadecimal) of a file, or of all below a folder.
+
+    Names count too in a folder, up to its own.
+
+    Raises:
+      OSError: if something cannot be read.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        with open(path, "rb") as file:
+            return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+    total, whole = 0, hashlib.sha256()
+    for file in sorted(inner for inner in path.rglob("*") if inner.is_file()):
+        content = file.read_bytes()
+        total += len(content)
+        name = file.relative_to(path).as_posix()
+        whole.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total, whole.hexdigest()

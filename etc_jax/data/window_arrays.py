@@ -59,7 +59,7 @@ NAME_CODEC = ("utf-8", "surrogatepass")
 
 
 class TaskWindow(Protocol):
-    """One input of a task; `tasks.multihop.Window` is such.
+    """One input of a task; `etc_jax.formats.structured.Window` is such.
 
     Two more attributes are there where a task needs them. `extra` has what its model
     takes besides, arrays by name or dicts of such, which batches have under the same

@@ -158,7 +158,7 @@ class WindowCache:
         """Maps a cache into memory and reads it once, to compare checksums.
 
         Args:
-          path: folder that `tasks.prepare` or `window_writing` wrote.
+          path: folder that `etc_jax.prepare` or `window_writing` wrote.
           vocabulary: `Tokenizer.fingerprint()` of the vocabulary in use; None: that of
             the cache, see `load_tokenizer`.
 

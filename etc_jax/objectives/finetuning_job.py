@@ -7,19 +7,19 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import TASKS, provided
+from etc_jax.config_sections import TASKS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
+from etc_jax.datasets import of_config
 from etc_jax.models import useful_flops
 from etc_jax.objectives import finetuning, run_tokenizer
 from etc_jax.objectives.batch_checks import missing_entries
 from etc_jax.objectives.reader_job import eval_batches
-from etc_jax.training import data_set
 from etc_jax.training.job import Job
 
 
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """The task that the objective names, on caches of `tasks.prepare`.
+    """The task that the objective names, on caches of `etc_jax.prepare`.
 
     Args:
       config: of the run; the data source must be "windows".
@@ -44,7 +44,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     evaluation = _reader(config, held_back, evaluation=True)
     score = None
     if config.data.held_back_files:
-        score = provided("held_back_score", "official")(config, tokenizer)
+        score = registry.lookup("held_back_score", "official")(config, tokenizer)
     paths = [*config.data.paths, *config.data.held_back_paths]
     caches = zip(paths, [*train, *held_back], strict=True)
 
@@ -127,10 +127,10 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
       ValueError: naming the lengths or options that differ, and what to do; or as for
         `task_of`.
     """
-    task = data_set.task_of(config)
+    task = of_config.task_of(config)
     sizes = type(task.sizes)
     asked = task.shaping(sizes(config.data.long_length, config.data.global_length))
-    made_with = data_set.with_options(config, cache.input_options)
+    made_with = of_config.with_options(config, cache.input_options)
     made = made_with.shaping(sizes(*cache.sizes))
     both = made.keys() & asked.keys()
     for name in ("long_length", "global_length"):

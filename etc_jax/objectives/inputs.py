@@ -46,5 +46,5 @@ def _problem(data: DataConfig, path: str) -> str | None:
 
 _CACHES = {
     "cache": ("token cache", "correct the path"),
-    "windows": ("window cache", "make it with `python -m tasks.prepare`"),
+    "windows": ("window cache", "make it with `python -m etc_jax.prepare`"),
 }

@@ -15,6 +15,8 @@ import jax
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.survey import survey
 from etc_jax.objectives import finetuning
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import Answer
@@ -24,7 +26,6 @@ from etc_jax.prediction.runner import BatchRunner
 from etc_jax.prediction.scoreboard import settle
 from etc_jax.sharding import replicated
 from etc_jax.training import distributed
-from etc_jax.training.data_set import task_module, task_of
 from etc_jax.training.errors import UserError
 
 PREFIX = "official_"
@@ -60,7 +61,7 @@ class OfficialScore:
         self._config, self._tokenizer_json = config, tokenizer.saved()
         self._task = task_of(config)
         self._files = config.data.held_back_files
-        self._survey = task_module("survey").survey(self._task, self._files)
+        self._survey = survey(self._task, self._files)
         if self._survey.gold is None:
             raise UserError(
                 f"data.held_back_files: {', '.join(self._files)} have no gold answers, "

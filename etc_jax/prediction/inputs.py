@@ -10,7 +10,8 @@ from typing import Any
 
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.training.data_set import task_module
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.task import Task, find
 from etc_jax.training.errors import UserError
 
 
@@ -35,7 +36,7 @@ class Input:
 
 
 def make_input(
-    task: Any,
+    task: Task,
     record: Any,
     tokenizer: Tokenizer,
     sizes: Any,
@@ -45,11 +46,11 @@ def make_input(
     """The windows of a record.
 
     Args:
-      task: see `tasks.task.Task`.
+      task: the data set.
       record: of the task.
       tokenizer: of the model.
       sizes: of the task's kind.
-      official_quirks: as the data of the model was made; see `tasks.prepare`.
+      official_quirks: as the data of the model was made; see `etc_jax.prepare`.
 
     Raises:
       ValueError: if the tokenizer is not one for this task.
@@ -58,7 +59,7 @@ def make_input(
         windows = task.features(
             record, tokenizer, sizes, official_quirks=official_quirks
         )
-    except task_module("records").BadRecordError as error:
+    except BadRecordError as error:
         return Input(record.id, (), (error.kind, error.message))
     return Input(record.id, tuple(windows))
 
@@ -100,8 +101,8 @@ class RecordReader:
         self._stream: Iterator[Any] | None = None
 
     @functools.cached_property
-    def _made_with(self) -> tuple[Any, Tokenizer, Any]:
-        task = task_module("task").find(self._task_name).with_options(self._options)
+    def _made_with(self) -> tuple[Task, Tokenizer, Any]:
+        task = find(self._task_name).with_options(self._options)
         sizes = type(task.sizes)(*self._lengths)
         return task, tokenizer_of(self._tokenizer_json), sizes
 
@@ -121,7 +122,7 @@ class RecordReader:
 
     def _record(self, number: int) -> Any:
         if self._stream is None or number < self._next:
-            task, problems = self._made_with[0], task_module("records").Problems()
+            task, problems = self._made_with[0], Problems()
             self._stream, self._next = iter(task.read(self._paths, problems)), 0
         for record in self._stream:
             self._next += 1

@@ -30,7 +30,7 @@ class Raw(NamedTuple):
     fault: str | None = None
 
 
-# From a file of a release to its records; see `tasks.task.Task.release`.
+# From a file of a release to its records; see `etc_jax.datasets.task.Task.release`.
 ReleaseFn = Callable[[str], Iterator[tuple[int, Any]] | None]
 
 

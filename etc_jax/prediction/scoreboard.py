@@ -22,8 +22,7 @@ class Result:
       official: content of the official prediction file.
       scores: official figures of each setting; None without gold answers.
       chosen: those of `setting`; None without gold answers.
-      thresholds: that the figures chose, see `tasks.task.Task`; None if they choose
-        none, or without gold answers.
+      thresholds: that the figures chose, see `Task`; None if they choose none, or without gold answers.
     """
 
     setting: Any
@@ -47,7 +46,7 @@ def settle(
     Of equal ones the first is taken.
 
     Args:
-      task: see `tasks.task.Task`.
+      task: see `etc_jax.datasets.task.Task`.
       answers: of all records that can be read.
       gold: of the same; None without.
       settings: that the answers have a prediction for each of.

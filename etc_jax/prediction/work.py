@@ -81,7 +81,7 @@ def make_parts(
       mine: numbers of the parts, ascending.
       inputs: of the records of these parts, in order.
       runner: of the model.
-      task: see `tasks.task.Task`.
+      task: see `etc_jax.datasets.task.Task`.
       settings: of decoding.
     """
     writer = _Writer(parts, mine)

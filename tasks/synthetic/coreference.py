@@ -19,8 +19,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from etc_jax.data.whole_files import whole
-from tasks.coreference_records import Record, Span
-from tasks.coreference_writing import brackets
+from tasks.coreference.records import Record, Span
+from tasks.coreference.writing import brackets
 from tasks.synthetic import release
 from tasks.synthetic.names import ADJECTIVES, TRADES, Names
 

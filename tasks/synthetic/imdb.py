@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etc_jax.data.whole_files import whole
-from tasks.imdb_records import LABELS
+from tasks.imdb.records import LABELS
 from tasks.synthetic import names, release
 from tasks.synthetic.names import Names
 
@@ -79,7 +79,7 @@ def records(
     """Yields reviews `start .. start + count - 1` of an endless series.
 
     A review depends on seed, sizes and its number alone. It is as
-    `tasks.imdb_records.parse` takes it; half of them are for their film.
+    `tasks.imdb.records.parse` takes it; half of them are for their film.
     """
     sizes = sizes or ImdbSizes()
     for number in range(start, start + count):

@@ -26,7 +26,7 @@ from etc_jax.scoring.triviaqa import normalize
 from tasks.synthetic import names, paths, release, telling, worlds
 from tasks.synthetic.telling import Document, Sentence
 from tasks.synthetic.worlds import Entity, Sizes
-from tasks.triviaqa_records import WIKIPEDIA
+from tasks.triviaqa.records import WIKIPEDIA
 
 _PARAGRAPH_SENTENCES = 6
 
@@ -62,7 +62,7 @@ def records(
     """Yields questions `start .. start + count - 1` of an endless series.
 
     A question depends on seed, sizes and its number alone. Its documents are in it, as
-    `tasks.triviaqa_records.parse` takes them.
+    `tasks.triviaqa.records.parse` takes them.
     """
     sizes = sizes or TriviaqaSizes()
     for number in range(start, start + count):

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import long_files
 from etc_jax.data.tokenizer import open_tokenizer
-from tasks import task as task_lib
-from tasks.records import Problems
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import Problems
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from benchmarks.overfit import Outcome
 from etc_jax import config as config_lib
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
-from tasks import task as task_lib
+from etc_jax.datasets import task as task_lib
 from tasks.synthetic import hotpotqa, wikihop
 from tasks.synthetic.hotpotqa import HotpotQaSizes
 from tasks.synthetic.wikihop import WikiHopSizes

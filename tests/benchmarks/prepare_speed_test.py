@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchmarks import prepare
-from tasks import task as task_lib
-from tasks.records import Problems
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import Problems
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from benchmarks.window_ablation import NAMES, NULL_SHARE
 from configs import bert_base_nq
 from etc_jax import config as config_lib
 from tasks.natural_questions import TASK, gold_outputs, read
-from tasks.natural_questions_features import default_stride
+from tasks.natural_questions.features import default_stride
 
 WINDOW, COUNT, HELD_BACK = 128, 24, 6
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import window_items
 from benchmarks.structure_items import LEAST_COUNT
 from benchmarks.window_items import BESIDE, LONG_WINDOWS, PRONOUNS
-from tasks.multihop import Sizes
+from etc_jax.formats.structured import Sizes
 from tasks.natural_questions import TASK, parse, read
 
 WINDOW = 128

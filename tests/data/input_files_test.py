@@ -19,12 +19,12 @@ from etc_jax.data.input_files import (
     read_whole,
 )
 from etc_jax.data.sources import read_documents
+from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.json_objects import read_members
+from etc_jax.datasets.records import read_array
 from etc_jax.prediction.raw_records import read_inputs
-from tasks.coreference_records import read_parts
-from tasks.hyperpartisan_records import read_values
-from tasks.json_lines import read_lines
-from tasks.json_objects import read_members
-from tasks.records import read_array
+from tasks.coreference.records import read_parts
+from tasks.hyperpartisan.records import read_values
 
 MB = 1_000_000
 PART = b"#begin document (a); part 0\n"

@@ -20,11 +20,12 @@ from etc_jax.data.sources import read_documents
 from etc_jax.data.tokenizer import grown
 from etc_jax.data.window_writing import LeftOut, part_of
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.formats.structured import Sizes
+from etc_jax.prediction import answers_page
 from etc_jax.prediction.raw_records import read_inputs
-from tasks import answers_page, classification, squad_records
-from tasks import task as task_lib
-from tasks.multihop import Sizes
-from tasks.records import BadRecordError, Problems
+from tasks import classification, squad_records
 from tasks.synthetic import (
     coreference,
     hotpotqa,

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from configs import quickstart_wikihop
+from etc_jax import prepare
 from etc_jax.data.token_types import GLOBAL_TYPE
 from etc_jax.data.windows import WindowCache
 from etc_jax.data.wordpiece_training import SPECIAL_TOKENS, WordPieceTokenizer
+from etc_jax.formats.structured import Sizes
 from launch import quickstart_questions, quickstart_report, quickstart_runs
 from launch.quickstart_questions import Questions
 from launch.quickstart_runs import QuickstartError, Workdir
-from tasks import prepare, wikihop
-from tasks.multihop import Sizes
+from tasks import wikihop
 from tasks.synthetic import teachers
 from tasks.synthetic.__main__ import write_records
 
@@ -44,7 +45,7 @@ COMMAND = """
         record = {"query": "teacher ann lee", "answer": "Mask1"}
         count = int(given["--count"])
         write(given["--out"], [{"id": f"r{i}", **record} for i in range(min(count, 5))])
-    elif module == "tasks.prepare":
+    elif module == "etc_jax.prepare":
         write(given["--out"] + "/header.json", {})
     elif module == "etc_jax.train":
         folder = pathlib.Path(given["--workdir"])
@@ -65,7 +66,7 @@ COMMAND = """
 """
 STAGES = [
     *["tasks.synthetic"] * 3,
-    *["tasks.prepare"] * 2,
+    *["etc_jax.prepare"] * 2,
     *["etc_jax.train", "etc_jax.evaluate"] * 2,
     "etc_jax.predict",
 ]
@@ -162,7 +163,7 @@ def test_after_a_failure_the_stages_before_are_not_repeated(questions, stage):
     assert modules() == before + STAGES[STAGES.index(stage) :]
 
 
-@pytest.mark.parametrize("stage", ["tasks.prepare", "etc_jax.evaluate"])
+@pytest.mark.parametrize("stage", ["etc_jax.prepare", "etc_jax.evaluate"])
 def test_an_interrupted_stage_ends_and_is_begun_again(questions, stage, monkeypatch):
     fault = pathlib.Path(f"WAIT-{stage}")
     fault.touch()

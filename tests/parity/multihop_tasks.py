@@ -7,11 +7,11 @@ import numpy as np
 from etc_jax import structure as st
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE, GLOBAL_QUESTION_TYPE
 from etc_jax.data.tokenizer import WordPieceTokenizer
+from etc_jax.formats.structured import Sizes, Window, batch
 from parity import etc_structure
 from parity.cases import Case, group
 from tasks import hotpotqa, wikihop
-from tasks.hotpotqa_official import words_of
-from tasks.multihop import Sizes, Window, batch
+from tasks.hotpotqa.official import words_of
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "key_doc", "notes", "provenance", "seed"}

@@ -6,12 +6,12 @@ import re
 import numpy as np
 
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.formats.structured import Sizes, batch
 from parity.cases import Case, group, largest_difference
-from tasks.multihop import Sizes, batch
-from tasks.natural_questions_features import Options, features
-from tasks.natural_questions_labels import PLACES
-from tasks.natural_questions_records import parse
-from tasks.natural_questions_spans import JOINT, Place, official_spans
+from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.labels import PLACES
+from tasks.natural_questions.records import parse
+from tasks.natural_questions.spans import JOINT, Place, official_spans
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "notes", "provenance", "seed", "is_train"}

@@ -9,15 +9,15 @@ import numpy as np
 from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import import_params
 from etc_jax.data.tokenizer import WordPieceTokenizer
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.openkp import NgramHead, VisualEmbedding, visual_adders
 from etc_jax.objectives import keyphrase
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import FLAGS, NUM_CROSSES, Visual, dense_features
 from parity.cases import Case, group, largest_difference
-from tasks.multihop import Sizes, batch
-from tasks.openkp_features import features
-from tasks.openkp_records import FEATURES, parse
+from tasks.openkp.features import features
+from tasks.openkp.records import FEATURES, parse
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "key_doc", "notes", "provenance", "seed"}

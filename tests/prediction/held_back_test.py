@@ -9,13 +9,13 @@ import pytest
 
 from etc_jax import evaluate
 from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.held_back import OfficialScore
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 from etc_jax.training import loop
 from etc_jax.training.errors import UserError
 from etc_jax.training.plan import on_mesh
-from tasks import task as task_lib
-from tasks.multihop import Sizes
 
 COUNT = 21  # no whole number of batches
 

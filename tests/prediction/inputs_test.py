@@ -4,11 +4,11 @@ import finetuned_run
 import numpy as np
 import pytest
 
+from etc_jax.datasets.records import Problems
+from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
-from etc_jax.training.data_set import task_module
 from etc_jax.training.errors import UserError
 from tasks import wikihop
-from tasks.multihop import Sizes
 
 NAME, LENGTHS = "wikihop", finetuned_run.LENGTHS["wikihop"]
 BATCHES = ((0, 1), (2, 5), (9,))
@@ -39,7 +39,7 @@ def reader(files, saved):
 
 
 def test_batches_hold_the_records_that_can_be_read(files, saved):
-    readable = list(wikihop.read(files, task_module("records").Problems()))
+    readable = list(wikihop.read(files, Problems()))
     assert len(readable) == 10
     made = reader(files, saved)
     for step, numbers in enumerate(BATCHES):

@@ -4,11 +4,11 @@ import finetuned_run
 import numpy as np
 import pytest
 
+from etc_jax.formats.structured import Sizes
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training.errors import UserError
 from tasks import openkp
-from tasks.multihop import Sizes
 
 NAME = "openkp"
 

@@ -7,10 +7,10 @@ anything but text.
 import natural_questions_samples as articles
 import openkp_samples as pages
 
+from etc_jax.datasets.explained import Explained
+from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa, natural_questions, openkp, wikihop
-from tasks.explained import Explained
-from tasks.multihop import Sizes
-from tasks.openkp_explained import explain as openkp_explain
+from tasks.openkp.explained import explain as openkp_explain
 
 EVIL = "<script>document.title = 'taken'; console.log(1)</script>, <b>bold</b>, &amp; ."
 ENDLESS = "https://mills.example/" + "x" * 300

@@ -7,9 +7,9 @@ from conftest import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import ceiling, hotpotqa, wikihop
-from tasks.multihop import Sizes
 
 
 def of_hotpotqa(tmp_path, *values, sizes=Sizes(80, 40)):  # noqa: B008  (frozen)

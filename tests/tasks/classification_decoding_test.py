@@ -8,10 +8,10 @@ import pytest
 from classification_samples import article, review
 from multihop_samples import tokenizer
 
+from etc_jax.datasets.explained import Explained
+from etc_jax.formats.structured import Sizes
 from tasks import classification, hyperpartisan, imdb
-from tasks.classification_decoding import probabilities
-from tasks.explained import Explained
-from tasks.multihop import Sizes
+from tasks.classification.decoding import probabilities
 
 SIZES = Sizes(long_length=12, global_length=1)
 TASKS = {imdb.TASK: review, hyperpartisan.TASK: article}

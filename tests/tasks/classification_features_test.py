@@ -7,12 +7,12 @@ from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
 from multihop_samples import tokenizer
 
-from etc_jax import structure
+from etc_jax import prepare, structure
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.data.window_arrays import EmptyBatch, WindowSchema, flatten
-from tasks import classification, hyperpartisan, imdb, prepare
-from tasks.multihop import Sizes
-from tasks.records import BadRecordError
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
+from tasks import classification, hyperpartisan, imdb
 
 SIZES = Sizes(long_length=16, global_length=3)
 

@@ -6,11 +6,11 @@ import numpy as np
 from classification_samples import review
 from multihop_samples import tokenizer
 
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForLabels
 from etc_jax.objectives.label_loss import label_loss
 from tasks import classification, imdb
-from tasks.multihop import Sizes
 
 SIZES = Sizes(long_length=20, global_length=1)
 WORDS = "the old mill stands it is a town".split()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from etc_jax.models.coreference import MASKED, SpanPairs
-from tasks.coreference_decoding import decode
-from tasks.coreference_features import Candidates
+from tasks.coreference.decoding import decode
+from tasks.coreference.features import Candidates
 
 
 def candidates(*spans) -> Candidates:

@@ -11,10 +11,10 @@ from data.golden_tokenizers import open_golden
 from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 
-from tasks.coreference_features import features
-from tasks.coreference_records import Record, read
-from tasks.multihop import Sizes
-from tasks.records import BadRecordError
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
+from tasks.coreference.features import features
+from tasks.coreference.records import Record, read
 
 
 def sizes(long_length: int) -> Sizes:

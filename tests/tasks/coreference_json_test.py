@@ -5,9 +5,9 @@ import json
 import pytest
 from coreference_samples import MILL, VALUE, conll_2012, record_of, write_text
 
+from etc_jax.datasets.records import BadRecordError, Problems
 from tasks import coreference
-from tasks.coreference_writing import main, write
-from tasks.records import BadRecordError, Problems
+from tasks.coreference.writing import main, write
 
 
 def parse(**changes):

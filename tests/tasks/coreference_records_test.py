@@ -11,9 +11,9 @@ from coreference_samples import TON, conll_2012, litbank, record_of, write_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.coreference_records import Record, read
-from tasks.coreference_writing import write
-from tasks.records import BadRecordError, Problems
+from etc_jax.datasets.records import BadRecordError, Problems
+from tasks.coreference.records import Record, read
+from tasks.coreference.writing import write
 
 
 def test_both_kinds_of_file_say_the_same(tmp_path):

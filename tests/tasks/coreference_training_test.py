@@ -9,14 +9,14 @@ from coreference_samples import MILL, TON, conll_2012, write_text
 from flax import linen as nn
 from multihop_samples import tokenizer
 
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
 from etc_jax.objectives.coreference_loss import marginal_loss
 from etc_jax.scoring import coreference
-from tasks.coreference_decoding import decode
-from tasks.coreference_features import features
-from tasks.coreference_records import read
-from tasks.coreference_writing import write
-from tasks.multihop import Sizes
+from tasks.coreference.decoding import decode
+from tasks.coreference.features import features
+from tasks.coreference.records import read
+from tasks.coreference.writing import write
 
 NUM_CANDIDATES = 30
 STEPS = 120

@@ -6,13 +6,13 @@ from coreference_samples import MILL, TON, VALUE, conll_2012, record_of
 from multihop_samples import tokenizer
 
 from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
 from tasks import coreference
-from tasks.coreference_explained import explain, pool_explained
-from tasks.coreference_windows import Options, features
+from tasks.coreference.explained import explain, pool_explained
+from tasks.coreference.windows import Options, features
 from tasks.lengths import whole_length
-from tasks.multihop import Sizes
-from tasks.offsets import encode
-from tasks.records import BadRecordError
 
 WIDE = Sizes(40, 1)
 

@@ -15,11 +15,11 @@ from etc_jax import evaluate
 from etc_jax.conversion import native
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.data.windows import WindowCache
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.training import errors, loop
-from tasks import task as task_lib
-from tasks.multihop import Sizes, batch
 
 pytest.importorskip("nupunkt")
 SIZES = Sizes(64, 24)
@@ -165,7 +165,7 @@ def test_lengths_that_only_cut_off_may_be_others(caches, tmp_path, lengths):
 
 
 def test_text_cannot_stand_for_prepared_inputs(caches):
-    with pytest.raises(config_lib.ConfigError, match="tasks.prepare"):
+    with pytest.raises(config_lib.ConfigError, match="etc_jax.prepare"):
         config_of("hotpotqa", caches["hotpotqa"], **{"data.source": "cache"})
     with pytest.raises(config_lib.ConfigError, match="inputs of a task"):
         config_of("mlm_cpc", caches["hotpotqa"])
@@ -173,7 +173,7 @@ def test_text_cannot_stand_for_prepared_inputs(caches):
 
 def test_a_path_that_leads_nowhere_is_named_before_anything_else(tmp_path):
     config = config_of("hotpotqa", tmp_path / "nothing")
-    with pytest.raises(errors.UserError, match="no window cache in .*tasks.prepare"):
+    with pytest.raises(errors.UserError, match="no window cache in .*etc_jax.prepare"):
         loop.train_and_evaluate(config, tmp_path / "run")
 
 

@@ -10,14 +10,14 @@ from multihop_samples import HOTPOT, tokenizer, write_json
 
 from etc_jax import structure
 from etc_jax.data.tokenizer import grown, open_tokenizer
+from etc_jax.datasets.explained import Explained
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
 from tasks import ceiling, hotpotqa
 from tasks import hotpotqa_longformer as hl
-from tasks.explained import Explained
-from tasks.hotpotqa_longformer_features import MAX_OCCURRENCES, spelled
-from tasks.hotpotqa_records import parse
-from tasks.multihop import Sizes
-from tasks.offsets import encode
-from tasks.records import BadRecordError
+from tasks.hotpotqa.records import parse
+from tasks.hotpotqa.sequence_features import MAX_OCCURRENCES, spelled
 from tasks.synthetic import hotpotqa as synthetic
 
 SIZES = Sizes(long_length=70, global_length=20)

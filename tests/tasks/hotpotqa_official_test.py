@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multihop_samples import tokenizer
 
+from etc_jax.datasets.offsets import encode
+from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa
-from tasks.hotpotqa_official import answer_spans, words_of
-from tasks.hotpotqa_records import parse
-from tasks.multihop import Sizes
-from tasks.offsets import encode
+from tasks.hotpotqa.official import answer_spans, words_of
+from tasks.hotpotqa.records import parse
 
 WORDPIECE = tokenizer()
 

@@ -10,12 +10,13 @@ import pytest
 from multihop_samples import HOTPOT, tokenizer_for
 
 from etc_jax import config as config_lib
+from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.training.errors import UserError
-from tasks import hotpotqa_longformer, hotpotqa_select
-from tasks.hotpotqa_records import read
-from tasks.multihop import Sizes
+from tasks import hotpotqa_longformer
+from tasks.hotpotqa import select as hotpotqa_select
+from tasks.hotpotqa.records import read
 
 NAME = "hotpotqa_longformer"
 SIZES = Sizes(60, 24)
@@ -129,5 +130,5 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(model, tmp_path, capsy
     out = tmp_path / "out.json"
     given = [f"--model={tmp_path}", f"--out={out}", str(tmp_path / "none.json")]
     assert hotpotqa_select.main(given) == 2
-    assert capsys.readouterr().err.startswith("tasks.hotpotqa_select: ")
+    assert capsys.readouterr().err.startswith("tasks.hotpotqa.select: ")
     assert not out.exists() and not list(tmp_path.glob("*.part"))

@@ -13,12 +13,12 @@ from multihop_samples import HOTPOT, tokenizer, write_json
 
 from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa as hp
-from tasks.hotpotqa_decoding import best_span, text_of
-from tasks.hotpotqa_features import NO, SPAN, YES
-from tasks.hotpotqa_records import parse
-from tasks.multihop import Sizes
-from tasks.records import BadRecordError, Problems
+from tasks.hotpotqa.decoding import best_span, text_of
+from tasks.hotpotqa.features import NO, SPAN, YES
+from tasks.hotpotqa.records import parse
 
 SIZES = Sizes(long_length=80, global_length=40)
 

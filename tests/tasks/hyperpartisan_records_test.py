@@ -16,8 +16,8 @@ from conftest import require_shared
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etc_jax.datasets.records import BadRecordError, Problems
 from tasks import hyperpartisan as hp
-from tasks.records import BadRecordError, Problems
 
 ARTICLES = [
     article_xml("0000001", "Top <p>One <a href='u'>two</a>.</p> <p>Three &amp; 4</p>"),

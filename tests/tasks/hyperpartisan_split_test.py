@@ -6,9 +6,9 @@ import pytest
 from classification_samples import article_xml, release, truth_xml
 from conftest import require_shared
 
+from etc_jax.datasets.records import Problems
 from tasks import hyperpartisan as hp
-from tasks import hyperpartisan_split as split
-from tasks.records import Problems
+from tasks.hyperpartisan import split
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from classification_samples import REVIEW, aclimdb
 from conftest import require_shared
 
+from etc_jax.datasets.records import BadRecordError, Problems
 from tasks import imdb
-from tasks.records import BadRecordError, Problems
 
 TEXTS = {
     "pos/10_9.txt": "Good.<br /><br />Very<BR>good, a<b.",

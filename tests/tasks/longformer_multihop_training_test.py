@@ -7,10 +7,10 @@ import optax
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 
 from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.objectives import finetuning
-from tasks import task as task_lib
-from tasks.multihop import Sizes
 
 
 def filled(path, leaf, rng) -> jax.Array:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etc_jax.datasets.offsets import Pieces
 from tasks import mentions
-from tasks.offsets import Pieces
 
 # Whatever \\w, \\s and neither hold in ASCII, and the case of letters.
 ASCII = st.text(st.sampled_from("aAbB1_ .-'\t\n\x1c"), max_size=24)

@@ -6,11 +6,13 @@ import numpy as np
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
 
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead
 from etc_jax.objectives import candidates, qa_span
-from tasks import hotpotqa, hotpotqa_records, wikihop, wikihop_records
-from tasks.multihop import Sizes, batch
+from tasks import hotpotqa, wikihop
+from tasks.hotpotqa import records as hotpotqa_records
+from tasks.wikihop import records as wikihop_records
 
 SIZES = Sizes(64, 24)
 CONFIG = EtcConfig(

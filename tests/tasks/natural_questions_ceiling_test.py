@@ -14,12 +14,12 @@ from natural_questions_samples import (
 )
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import natural_questions as nq
-from tasks.multihop import Sizes
 from tasks.natural_questions import SIZES, SIZES_512, Options
-from tasks.natural_questions_ceiling import natural_questions_ceiling
-from tasks.natural_questions_decoding import MAX_SHORT_WORDS
+from tasks.natural_questions.ceiling import natural_questions_ceiling
+from tasks.natural_questions.decoding import MAX_SHORT_WORDS
 
 
 def predicted(record, model, sizes, options=Options(), **pooling):  # noqa: B008

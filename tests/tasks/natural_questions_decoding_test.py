@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from natural_questions_samples import ANN, ARTICLE, annotation, record, tokenizer
 
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks.multihop import Sizes
-from tasks.natural_questions_decoding import (
+from tasks.natural_questions.decoding import (
     NO_ANSWER,
     Outputs,
     gold_outputs,
@@ -21,9 +21,9 @@ from tasks.natural_questions_decoding import (
     summarise,
     write,
 )
-from tasks.natural_questions_features import Options, features
-from tasks.natural_questions_labels import LONG, NO, NULL, PLACES, SHORT, YES
-from tasks.natural_questions_spans import (
+from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
+from tasks.natural_questions.spans import (
     DISJOINT,
     EXHAUSTIVE,
     JOINT,

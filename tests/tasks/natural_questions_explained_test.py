@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from natural_questions_samples import ARTICLE, record, tokenizer
 
+from etc_jax.formats.structured import Sizes
+from etc_jax.prediction.answers_page import page
 from tasks import natural_questions as nq
-from tasks.answers_page import page
-from tasks.multihop import Sizes
-from tasks.natural_questions_labels import NULL, YES
+from tasks.natural_questions.labels import NULL, YES
 
 TASK = nq.TASK.with_options({"question_tokens": 4, "stride": 8})
 WORDS = ARTICLE.split(" ")

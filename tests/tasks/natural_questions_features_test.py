@@ -17,11 +17,12 @@ from configs import bert_base_nq, etc_base_nq, etc_large_nq
 from etc_jax import config as config_lib
 from etc_jax.data.window_arrays import WindowSchema, flatten
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
-from etc_jax.training.data_set import task_of
-from tasks.multihop import Sizes, batch
-from tasks.natural_questions_features import (
+from tasks.natural_questions.features import (
     NOT_DRAWN,
     SIZES,
     SIZES_512,
@@ -31,7 +32,7 @@ from tasks.natural_questions_features import (
     draw,
     features,
 )
-from tasks.natural_questions_labels import (
+from tasks.natural_questions.labels import (
     LONG,
     NO,
     NULL,
@@ -40,8 +41,7 @@ from tasks.natural_questions_labels import (
     YES,
     chosen_annotation,
 )
-from tasks.natural_questions_records import Annotation
-from tasks.records import BadRecordError
+from tasks.natural_questions.records import Annotation
 
 SMALL = Sizes(long_length=24, global_length=16)
 OPTIONS = Options(question_tokens=4, stride=8)

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 from natural_questions_samples import record, tokenizer
 
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.heads import EtcWithHead, NaturalQuestionsHead
 from etc_jax.objectives import qa_span
-from tasks.multihop import Sizes, batch
-from tasks.natural_questions_decoding import Outputs, pool, summarise
-from tasks.natural_questions_features import Options, features
-from tasks.natural_questions_labels import PLACES
+from tasks.natural_questions.decoding import Outputs, pool, summarise
+from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.labels import PLACES
 
 CONFIG = EtcConfig(
     vocab_size=tokenizer().vocab_size,

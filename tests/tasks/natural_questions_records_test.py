@@ -12,8 +12,8 @@ from natural_questions_samples import (
     write_lines,
 )
 
-from tasks.natural_questions_records import Annotation, parse, read
-from tasks.records import BadRecordError, Problems
+from etc_jax.datasets.records import BadRecordError, Problems
+from tasks.natural_questions.records import Annotation, parse, read
 
 WORDS = ARTICLE.split(" ")
 

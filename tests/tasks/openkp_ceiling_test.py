@@ -6,10 +6,10 @@ from multihop_samples import tokenizer
 from openkp_samples import page, write_lines
 
 from etc_jax.data.tokenizer import open_tokenizer
-from tasks.multihop import Sizes
-from tasks.openkp_ceiling import openkp_ceiling
-from tasks.openkp_features import Options
-from tasks.openkp_records import read
+from etc_jax.formats.structured import Sizes
+from tasks.openkp.ceiling import openkp_ceiling
+from tasks.openkp.features import Options
+from tasks.openkp.records import read
 
 SIZES = Sizes(long_length=30, global_length=6)
 

@@ -5,10 +5,10 @@ import pytest
 from multihop_samples import tokenizer
 from openkp_samples import page, record
 
+from etc_jax.formats.structured import Sizes
 from etc_jax.ops.ngrams import NO_NGRAM
 from etc_jax.scoring import openkp as scoring
-from tasks.multihop import Sizes
-from tasks.openkp_decoding import (
+from tasks.openkp.decoding import (
     best_phrases,
     decode,
     decode_each,
@@ -17,8 +17,8 @@ from tasks.openkp_decoding import (
     official_gold,
     write,
 )
-from tasks.openkp_features import features
-from tasks.openkp_records import parse
+from tasks.openkp.features import features
+from tasks.openkp.records import parse
 
 SIZES = Sizes(long_length=30, global_length=6)
 WORDS = "Old Mill , the OLD mill burned".split(" ")

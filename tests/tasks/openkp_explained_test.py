@@ -3,11 +3,11 @@ import pytest
 from multihop_samples import tokenizer
 from openkp_samples import PLAIN, TITLE, record
 
+from etc_jax.datasets.explained import Box, Sheet
+from etc_jax.formats.structured import Sizes
 from etc_jax.ops.ngrams import NO_NGRAM
-from tasks.explained import Box, Sheet
-from tasks.multihop import Sizes
-from tasks.openkp_explained import explain
-from tasks.openkp_features import features
+from tasks.openkp.explained import explain
+from tasks.openkp.features import features
 
 # Old Mill The old mill stands in Ton . The mill burned country of Ton
 OLD, MILL, TON = [0, 3], [1, 4, 10], [7, 14]

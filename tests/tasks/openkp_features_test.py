@@ -8,18 +8,18 @@ from configs import etc_base_openkp
 from etc_jax import builders
 from etc_jax import config as config_lib
 from etc_jax import structure as st
+from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
 from etc_jax.ops.visual import FLAGS, NUM_FONTS, Visual, crosses, dense_features
-from etc_jax.training.data_set import task_of
-from tasks import openkp_visual
-from tasks.multihop import Sizes
-from tasks.openkp_features import (
+from tasks.openkp import visual as openkp_visual
+from tasks.openkp.features import (
     Options,
     features,
     find_occurrences,
     model_inputs,
 )
-from tasks.openkp_records import parse
-from tasks.records import BadRecordError
+from tasks.openkp.records import parse
 
 SIZES = Sizes(long_length=30, global_length=6)
 

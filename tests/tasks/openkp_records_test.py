@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from openkp_samples import BODY, PLAIN, TITLE, page, record, with_nodes, write_lines
 
-from tasks import openkp_records
-from tasks.openkp_records import num_found, read
-from tasks.records import BadRecordError, Problems
+from etc_jax.datasets.records import BadRecordError, Problems
+from tasks.openkp import records as openkp_records
+from tasks.openkp.records import num_found, read
 
 
 def counted(paths):

@@ -8,6 +8,7 @@ import pytest
 from multihop_samples import tokenizer
 from openkp_samples import record
 
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives import keyphrase
@@ -15,7 +16,6 @@ from etc_jax.ops.ngrams import ngram_mask, num_words
 from etc_jax.ops.visual import Visual
 from etc_jax.types import Rows
 from tasks import openkp
-from tasks.multihop import Sizes, batch
 
 MODEL = EtcForKeyphrases(
     EtcConfig(

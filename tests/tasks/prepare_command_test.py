@@ -17,13 +17,15 @@ import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_json
 
+from etc_jax import prepare
 from etc_jax.data import parts
 from etc_jax.data.windows import WindowCache, WindowReader
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import Problems
+from etc_jax.formats import structured as multihop
+from etc_jax.formats.structured import Sizes
 from etc_jax.structure import Structure
-from tasks import hotpotqa, multihop, prepare
-from tasks import task as task_lib
-from tasks.multihop import Sizes
-from tasks.records import Problems
+from tasks import hotpotqa
 from tasks.synthetic import coreference as synthetic_coreference
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
@@ -109,7 +111,10 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
 
 @pytest.mark.parametrize(
     "name, quirks",
-    [*((name, False) for name in task_lib.NAMES), *((name, True) for name in OFFICIAL)],
+    [
+        *((name, False) for name in task_lib.names()),
+        *((name, True) for name in OFFICIAL),
+    ],
 )
 def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, quirks):
     task, model = task_lib.find(name), tokenizer_for(name)
@@ -239,7 +244,8 @@ def test_parts_are_told_apart_by_all_that_their_records_hold():
 SCRIPT = """
 import sys, time
 sys.path[:0] = {paths!r}
-from tasks import prepare, task
+from etc_jax import prepare
+from etc_jax.datasets import task
 from etc_jax.data.tokenizer import Tokenizer
 
 class Slow:
@@ -498,7 +504,7 @@ def test_help_shows_a_command_that_can_be_copied(capsys):
         prepare.main(["--help"])
     text = capsys.readouterr().out
     assert stop.value.code == 0
-    assert "python -m tasks.prepare --task=hotpotqa --tokenizer=vocab.txt" in text
+    assert "python -m etc_jax.prepare --task=hotpotqa --tokenizer=vocab.txt" in text
     assert "goes\non where it stood" in text
 
 

@@ -14,14 +14,14 @@ from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 from seqio_samples import forget_tasks, sio_fixture  # noqa: F401
 
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes, batch, model_inputs
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.structure import Structure
 from tasks import hotpotqa, openkp, wikihop
 from tasks import natural_questions as nq
-from tasks import task as task_lib
-from tasks.multihop import Sizes, batch, model_inputs
 
 pytest.importorskip("nupunkt")
 SIZES = {"hotpotqa": Sizes(80, 40), "wikihop": Sizes(100, 50)}

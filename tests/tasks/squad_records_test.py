@@ -6,8 +6,8 @@ import json
 import pytest
 from conftest import require_shared
 
+from etc_jax.datasets.records import BadRecordError, Problems
 from tasks import squad_records as squad
-from tasks.records import BadRecordError, Problems
 
 CONTEXT = "The Old Mill was built by Ann Lee. Ann Lee was a baker."
 ANSWER = {"text": "Ann Lee", "answer_start": 26}

@@ -12,14 +12,15 @@ import pytest
 import tokenizers
 from multihop_samples import HOTPOT, WIKIHOP, write_json
 
+from etc_jax import prepare
 from etc_jax.data.cache import build_cache
 from etc_jax.data.corpus import Document
 from etc_jax.data.windows import WindowCache
+from etc_jax.datasets import task as task_lib
+from etc_jax.formats.structured import Sizes
 from tasks import lengths as lengths_lib
-from tasks import prepare, stats
-from tasks import task as task_lib
+from tasks import stats
 from tasks.lengths import Lengths, whole_length
-from tasks.multihop import Sizes
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import natural_questions as synthetic_natural_questions
@@ -268,7 +269,7 @@ def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name):
 
 
 def test_every_task_can_be_asked_for():
-    assert lengths_lib._WHOLE.keys() == set(task_lib.NAMES)
+    assert lengths_lib._WHOLE.keys() == set(task_lib.names())
 
 
 def test_lengths_are_those_of_the_tokenizers_package(run, vocabulary, tmp_path):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from etc_jax.scoring import coreference
-from tasks.coreference_records import Problems, Record, read
+from tasks.coreference.records import Problems, Record, read
 from tasks.synthetic.coreference import (
     PRONOUNS,
     THINGS,

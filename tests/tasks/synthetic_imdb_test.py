@@ -6,9 +6,9 @@ import re
 import pytest
 from multihop_samples import tokenizer
 
+from etc_jax.datasets.records import Problems
+from etc_jax.formats.structured import Sizes
 from tasks import classification, imdb
-from tasks.multihop import Sizes
-from tasks.records import Problems
 from tasks.synthetic import imdb as synthetic
 from tasks.synthetic import names
 from tasks.synthetic.imdb import OPINIONS, ImdbSizes, records, write_release

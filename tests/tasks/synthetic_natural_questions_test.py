@@ -12,15 +12,15 @@ from conftest import require_shared
 from natural_questions_samples import tokenizer
 
 from etc_jax.scoring import natural_questions as scoring
-from tasks.natural_questions_decoding import (
+from tasks.natural_questions.decoding import (
     gold_outputs,
     official,
     official_gold,
     pool,
     summarise,
 )
-from tasks.natural_questions_features import SIZES, SIZES_512, features
-from tasks.natural_questions_records import parse
+from tasks.natural_questions.features import SIZES, SIZES_512, features
+from tasks.natural_questions.records import parse
 from tasks.synthetic import names
 from tasks.synthetic.natural_questions import ABOUT, NaturalQuestionsSizes, records
 

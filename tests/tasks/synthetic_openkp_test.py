@@ -8,11 +8,11 @@ from conftest import require_shared
 from openkp_samples import write_lines
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.records import Problems
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import openkp as scoring
-from tasks.multihop import Sizes
-from tasks.openkp_ceiling import openkp_ceiling
-from tasks.openkp_records import FEATURES, num_found, read
-from tasks.records import Problems
+from tasks.openkp.ceiling import openkp_ceiling
+from tasks.openkp.records import FEATURES, num_found, read
 from tasks.synthetic.openkp import OpenkpSizes, records
 
 COUNT = 300

@@ -10,13 +10,13 @@ from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 from synthetic_solver import _NAME, answer_hotpotqa, read
 
+from etc_jax.datasets.records import Problems
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
-from tasks.multihop import Sizes
-from tasks.records import Problems
 from tasks.synthetic import triviaqa as synthetic
 from tasks.synthetic.triviaqa import TriviaqaSizes, records, write_release
-from tasks.triviaqa_features import Names, words_of
+from tasks.triviaqa.features import Names, words_of
 
 COUNT = 120
 

@@ -15,6 +15,16 @@ import triviaqa_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 
+from etc_jax.datasets import task
+from etc_jax.datasets.explained import Explained, Passage
+from etc_jax.datasets.records import (
+    BadRecordError,
+    PassedOverError,
+    Problems,
+    read_records,
+)
+from etc_jax.datasets.survey import survey
+from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.heads import AnswerLogits
 from tasks import (
     classification,
@@ -23,16 +33,11 @@ from tasks import (
     hotpotqa_longformer,
     natural_questions,
     openkp,
-    task,
     triviaqa,
     wikihop,
-    wikihop_features,
     wikihop_longformer,
 )
-from tasks.explained import Explained, Passage
-from tasks.multihop import Sizes, batch
-from tasks.records import BadRecordError, PassedOverError, Problems, read_records
-from tasks.survey import survey
+from tasks.wikihop import features as wikihop_features
 
 SIZES = Sizes(80, 40)
 SHORT = Sizes(24, 16)  # the article has several windows
@@ -93,7 +98,7 @@ def no_model_of_sentences(monkeypatch):
     monkeypatch.setattr(wikihop_features, "split_sentences", split)
 
 
-@pytest.fixture(params=task.NAMES)
+@pytest.fixture(params=task.names())
 def found(request):
     return task.find(request.param)
 

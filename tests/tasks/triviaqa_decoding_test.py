@@ -10,11 +10,11 @@ from multihop_samples import tokenizer
 from triviaqa_samples import record
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.records import Problems
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
-from tasks.multihop import Sizes
-from tasks.records import Problems
-from tasks.triviaqa_decoding import MAX_ANSWER_TOKENS, best_span
+from tasks.triviaqa.decoding import MAX_ANSWER_TOKENS, best_span
 
 SIZES = Sizes(long_length=40, global_length=8)
 

@@ -14,12 +14,12 @@ from triviaqa_samples import record
 from etc_jax import structure
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.data.window_arrays import EmptyBatch, WindowSchema, flatten
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.triviaqa import normalize
 from tasks import triviaqa as tq
-from tasks.multihop import Sizes
-from tasks.records import BadRecordError
-from tasks.triviaqa_features import MAX_OCCURRENCES
-from tasks.triviaqa_names import Names, words_of
+from tasks.triviaqa.features import MAX_OCCURRENCES
+from tasks.triviaqa.names import Names, words_of
 
 SIZES = Sizes(long_length=40, global_length=8)
 

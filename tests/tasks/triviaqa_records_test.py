@@ -7,10 +7,10 @@ import pytest
 import triviaqa_samples
 from conftest import require_shared
 
+from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
-from tasks.records import BadRecordError, Problems
 
 ANSWER = {"Aliases": ["Ann Lee"], "NormalizedAliases": ["ann lee", "lee"]}
 MILL, LEE = "Old_Mill.txt", "Ann_Lee.txt"

@@ -7,9 +7,9 @@ import pytest
 from multihop_samples import tokenizer
 from triviaqa_samples import VALUE, record
 
+from etc_jax.datasets.explained import Explained
+from etc_jax.formats.structured import Sizes
 from tasks import triviaqa as tq
-from tasks.explained import Explained
-from tasks.multihop import Sizes
 
 TASK = tq.TASK
 SIZES = Sizes(long_length=40, global_length=8)

@@ -10,13 +10,13 @@ from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax import structure
 from etc_jax.data.tokenizer import grown, open_tokenizer
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Sizes
 from tasks import ceiling
 from tasks import wikihop_longformer as wl
-from tasks.multihop import Sizes
-from tasks.records import BadRecordError
 from tasks.synthetic import wikihop as synthetic
-from tasks.wikihop_longformer_features import _parts
-from tasks.wikihop_records import parse
+from tasks.wikihop.records import parse
+from tasks.wikihop.sequence_features import _parts
 
 SIZES = Sizes(long_length=70, global_length=24)
 BERT = grown(tokenizer(), wl.TOKENS)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from multihop_samples import WIKIHOP, split_at_stops, tokenizer, write_json
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.formats.structured import Sizes
 from tasks import wikihop as wh
 from tasks.mentions import by_pieces, by_words
-from tasks.multihop import Sizes
-from tasks.offsets import encode
-from tasks.records import BadRecordError, Problems
-from tasks.wikihop_features import kept_sentences
-from tasks.wikihop_records import parse
+from tasks.wikihop.features import kept_sentences
+from tasks.wikihop.records import parse
 
 SIZES = Sizes(long_length=100, global_length=50)
 

@@ -15,10 +15,10 @@ from etc_jax import config as config_lib
 from etc_jax import registry, sharding
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.formats.structured import Sizes
 from etc_jax.objectives import finetuning
 from etc_jax.training.plan import on_mesh
 from tasks import natural_questions, openkp
-from tasks.multihop import Sizes
 from tasks.synthetic import natural_questions as invented_questions
 from tasks.synthetic import openkp as invented_pages
 

@@ -1,0 +1,1 @@
+"""What a data set is to the library: records, official files, score, inputs."""

@@ -1,0 +1,76 @@
+"""Pieces of a text and where they stand in it."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Sequence
+
+from etc_jax.data.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.datasets.records import BadRecordError
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """A text as a tokenizer cuts it.
+
+    Attributes:
+      text: the text.
+      ids: of the pieces.
+      offsets: (first, one past the last) character of each piece. A character that the
+        tokenizer drops belongs to none.
+    """
+
+    text: str
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def covering(self, start: int, stop: int) -> tuple[int, int] | None:
+        """(first, last) piece with a character in `text[start:stop]`; None if none."""
+        first = bisect.bisect_right(self.offsets, start, key=lambda x: x[1])
+        last = bisect.bisect_left(self.offsets, stop, key=lambda x: x[0]) - 1
+        return (first, last) if first <= last else None
+
+    def is_exact(self, span: tuple[int, int], start: int, stop: int) -> bool:
+        """Whether the pieces of a span begin and end at these characters."""
+        first, last = span
+        return (self.offsets[first][0], self.offsets[last][1]) == (start, stop)
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pieces]:
+    """The pieces of each text: ids as of `tokenizer.encode_batch`, with offsets.
+
+    Raises:
+      BadRecordError: if a text has half a surrogate pair, which JSON can spell and
+        UTF-8 cannot.
+      ValueError: if the pieces of a text do not spell it.
+    """
+    try:
+        found = tokenizer.encode_with_offsets(texts)
+    except TypeError as e:  # what tokenizers say to such a text
+        for text in filter(_is_no_unicode, texts):
+            raise BadRecordError("no Unicode", f"half a character in {text!r}") from e
+        raise
+    return [Pieces(t, *encoded) for t, encoded in zip(texts, found, strict=True)]
+
+
+def _is_no_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def surfaces(tokenizer: SentencePieceTokenizer, pieces: Pieces) -> list[str]:
+    """How a sentencepiece model spells each piece; an unknown one as in the text."""
+    return [
+        pieces.text[start:stop] if i == tokenizer.unknown_id else spelled
+        for i, spelled, (start, stop) in zip(
+            pieces.ids, tokenizer.pieces(pieces.ids), pieces.offsets, strict=True
+        )
+    ]

@@ -1,0 +1,209 @@
+"""What a data set is to the command lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from etc_jax import registry
+from etc_jax.datasets import json_lines
+from etc_jax.datasets.explained import Explained
+from etc_jax.datasets.records import Note, Problems
+from etc_jax.formats.structured import Sizes, Window
+from etc_jax.scoring.result import Scores
+
+# What a model says about a record, as JSON takes it; of which form, the task knows.
+Prediction = Any
+# What one window says towards that, small whatever the window, as JSON takes it.
+Decoded = Any
+# What decoding can be set to: a threshold, or None where there is nothing to choose.
+Setting = float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """How inputs are made, where a data set leaves a choice: its fields, if any."""
+
+    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+        """What shapes inputs, by name.
+
+        Args:
+          sizes: of an input, by which a default may go.
+
+        Returns:
+          The options, and those lengths that do more than to cut off what is behind.
+        """
+        del sizes
+        return dataclasses.asdict(self)
+
+    def problem(self, objective: Any) -> str | None:
+        """Why a model does not take such inputs; None if it does.
+
+        Args:
+          objective: the section of that name of the model's config.
+        """
+        del objective
+        return None
+
+
+def only(of_windows: Sequence[Any]) -> Any:
+    """What the one window of a record says.
+
+    Raises:
+      ValueError: if there is not just one.
+    """
+    [said] = of_windows
+    return said
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A data set, registered as `registry.register("data_set", NAME)`.
+
+    Outputs are those of the model of this name in `etc_jax.objectives.finetuning`, as
+    numpy arrays with a row for each window. Windows of a record may lie in several
+    batches, so that what is said of a record is put together from what each says.
+
+    Attributes:
+      name: of the data set, and of its objective in a config.
+      sizes: lengths of the paper's inputs.
+      read: (paths, problems) -> records of official files; see `records.read_records`.
+      parse: (JSON value, note) -> one record.
+      release: path -> (number from 1, what `parse` takes, or a BadRecordError) of each
+        record of an official file, None if it is not one; None: official files are
+        JSON arrays or lines of what `parse` takes.
+      features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
+        more.
+      inputs: windows -> the batch that a model takes.
+      settings: of decoding, to be tried where there are gold answers.
+      setting: the one to take where there are none.
+      measure: the official figure that a setting is chosen by; higher is better.
+      decode: (outputs, windows, settings) -> for each window what each setting makes
+        of it.
+      no_answer: the prediction for a record that fits into no window.
+      official: {record id: prediction} -> what the official prediction file holds: a
+        JSON value, or a list of such if it has one a line.
+      gold: record -> what `score` wants of it; None if it has no gold answer.
+      score: (gold of records, content of the official file) -> official figures.
+      explain: (outputs, windows, setting) -> for each window what of it a reader wants
+        to see.
+      options: how inputs are made; `features` has been given them, or takes them by
+        default.
+      drawn_by: names of those that choose windows to train on and shape none.
+      pool: what a setting makes of all windows of a record, in order -> its prediction.
+      pool_explained: the same of what `explain` makes -> what a reader is shown.
+      unread_gold: id -> what `score` wants of a record that could not be read, so that
+        no answer to it is right; None: figures are means over records, to which such a
+        record adds 0.
+      thresholds: (gold of records, content of the official file) -> the scores from
+        which on an answer counts, by name, where the official figures choose them; None
+        if they choose none.
+      lines: whether the official prediction file has a JSON value a line.
+    """
+
+    name: str
+    sizes: Sizes
+    read: Callable[[Sequence[str | os.PathLike], Problems | None], Iterator[Any]]
+    parse: Callable[[Any, Note], Any]
+    features: Callable[..., list[Window]]
+    inputs: Callable[[Sequence[Window]], dict[str, Any]]
+    measure: str
+    decode: Callable[[Any, Sequence[Window], Sequence[Setting]], list[list[Decoded]]]
+    no_answer: Prediction
+    official: Callable[[Mapping[str, Prediction]], Any]
+    gold: Callable[[Any], dict[str, Any] | None]
+    score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
+    explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
+    release: Callable[[str], Iterator[tuple[int, Any]] | None] | None = None
+    settings: tuple[Setting, ...] = (None,)
+    setting: Setting = None
+    options: InputOptions = InputOptions()
+    drawn_by: tuple[str, ...] = ()
+    pool: Callable[[Sequence[Decoded]], Prediction] = only
+    pool_explained: Callable[[Sequence[Any]], Explained] = only
+    unread_gold: Callable[[str], dict[str, Any]] | None = None
+    thresholds: Callable[[Sequence[Any], Any], dict[str, float]] | None = None
+    lines: bool = False
+
+    @property
+    def prediction_file(self) -> str:
+        """Name of the official prediction file."""
+        return "predictions.jsonl" if self.lines else "predictions.json"
+
+    def official_text(self, content: Any) -> str:
+        """The text of that file, of what `official` gave."""
+        return json_lines.text_of(content) if self.lines else json.dumps(content)
+
+    def predictions(self, decoded: Sequence[Sequence[Decoded]]) -> list[Prediction]:
+        """A record's prediction of each setting.
+
+        Args:
+          decoded: of each of its windows, one or more, in order; see `decode`.
+        """
+        return [self.pool(of_setting) for of_setting in zip(*decoded, strict=True)]
+
+    def checked_setting(self, setting: float) -> Setting:
+        """A setting that a user has chosen, if decoding takes it.
+
+        Raises:
+          ValueError: if it is no probability, or there is nothing to choose.
+        """
+        if self.setting is None:
+            raise ValueError(f"threshold {setting} is given, but {self.name} has none")
+        if not 0 <= setting <= 1:
+            raise ValueError(f"threshold is {setting}; expected 0 to 1")
+        return setting
+
+    @property
+    def option_values(self) -> dict[str, Any]:
+        """The options by name, as JSON takes them; {} if there are none."""
+        return dataclasses.asdict(self.options)
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that are not those by default."""
+        usual = dataclasses.asdict(type(self.options)())
+        return {k: x for k, x in self.option_values.items() if x != usual[k]}
+
+    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+        """What makes windows those that they are; see `InputOptions.shaping`."""
+        found = self.options.shaping(sizes)
+        return {k: x for k, x in found.items() if k not in self.drawn_by}
+
+    def with_options(self, values: Mapping[str, Any]) -> Task:
+        """The same with some options changed.
+
+        Raises:
+          ValueError: if there is no such option, or it does not take the value.
+        """
+        if foreign := sorted(values.keys() - self.option_values.keys()):
+            there = ", ".join(self.option_values) or "none at all"
+            raise ValueError(
+                f"{self.name} has no option {', '.join(foreign)}; there are: {there}"
+            )
+        if not values:
+            return self
+        options = dataclasses.replace(self.options, **values)
+        features = functools.partial(self.features, options=options)
+        return dataclasses.replace(self, options=options, features=features)
+
+
+def find(name: str) -> Task:
+    """The data set of a name, or of the path of the module that registers it.
+
+    Raises:
+      ValueError: naming those there are.
+    """
+    try:
+        return registry.lookup("data_set", name)
+    except KeyError as error:
+        raise ValueError(error.args[0]) from error
+
+
+def names() -> list[str]:
+    """The data sets of this project, and others that are imported."""
+    return list(registry.names("data_set"))

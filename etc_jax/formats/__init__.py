@@ -1,0 +1,1 @@
+"""How records become inputs of a kind of model."""

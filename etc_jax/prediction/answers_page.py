@@ -1,0 +1,330 @@
+"""Answers as one page for a browser: the documents with what an answer rests on.
+
+The page stands alone: no script, nothing from elsewhere, and a policy that says so.
+Every text of a record is escaped. Under each answer there are links to the places that
+it rests on; of a long article, only what is near those is unfolded.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from etc_jax.datasets.explained import (
+    Candidate,
+    Document,
+    Explained,
+    Passage,
+    score_text,
+)
+from etc_jax.prediction.answers_page_drawing import drawing
+from etc_jax.prediction.answers_page_style import PAGE, STYLE
+from etc_jax.terminal import CONTROL
+
+# Less than this is not worth a tint.
+_FAINT = 0.05
+# The tint of what is less likely than no answer.
+_WEAK = 0.25
+# Candidates that are shown: so many at most, and only what is not 0 %, but for a few.
+_SHOWN_CANDIDATES = 8
+_FEW_CANDIDATES = 3
+_LEAST_SHOWN = 0.005
+_EXCERPT_CHARS = 120
+# Paragraphs unfolded on each side of a place, and the shortest row that is folded.
+_NEAR = 2
+_LEAST_FOLDED = 4
+
+
+def page(answers: Sequence[Explained], *, task: str) -> str:
+    """The page of some answers, as HTML.
+
+    Args:
+      answers: in the order in which they shall stand.
+      task: name of the data set, for the title.
+    """
+    parts = [] if len(answers) < 2 else [_contents(answers)]
+    for number, told in enumerate(answers, start=1):
+        parts.append(_Article(f"answer-{number}", told).html())
+    legends = dict.fromkeys(told.wording.legend for told in answers)
+    told = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends)
+    parts.append(f"<footer>\n{told}\n</footer>")
+    count = "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
+    return PAGE.substitute(
+        title=escaped(f"{task}: {count}"), style=STYLE, body="\n".join(parts)
+    )
+
+
+def escaped(text: str) -> str:
+    """A text as HTML shows it, wherever it stands."""
+    # What would hide or reorder text, in all of the page, is seen as what it is.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return html.escape(CONTROL.sub("\ufffd", lines), quote=True)
+
+
+def marked(
+    text: str,
+    marks: Sequence[tuple[int, int]],
+    ranks: Sequence[Sequence[int]] = (),
+    names: Sequence[str] = (),
+) -> str:
+    """A text, escaped, with some of its characters in `<mark>`.
+
+    Args:
+      text: as the record has it.
+      marks: (first, one past the last) character, ascending and apart.
+      ranks: numbers to be shown behind each mark; () for none.
+      names: of each mark, to link to; "" or () for none.
+    """
+    parts, at = [], 0
+    each = itertools.zip_longest(marks, ranks, names, fillvalue="")
+    for (start, stop), numbers, name in each:
+        own = f' id="{name}"' if name else ""
+        inside = escaped(text[start:stop])
+        if numbers:
+            inside += f'<sup class="rank">{", ".join(map(str, numbers))}</sup>'
+        parts += [escaped(text[at:start]), f"<mark{own}>{inside}</mark>"]
+        at = stop
+    return "".join([*parts, escaped(text[at:])]).strip()
+
+
+def _contents(answers: Sequence[Explained]) -> str:
+    items = [
+        f'<li><a class="text" href="#answer-{number}">{escaped(_heading(a))}</a></li>'
+        for number, a in enumerate(answers, start=1)
+    ]
+    label = f'<p class="label">{len(answers)} answers</p>'
+    return "\n".join([f"<nav>\n{label}\n<ol>", *items, "</ol>\n</nav>"])
+
+
+def _heading(told: Explained) -> str:
+    return told.id if told.wording.headed_by_id else told.question
+
+
+class _Article:
+    """The part of a page that one answer has.
+
+    Places are named so that links find them: `NAME-mark`, the first mark;
+    `NAME-mark-RANK`, the first of a candidate; `NAME-DOCUMENT`, and
+    `NAME-DOCUMENT-PASSAGE`, one that supports.
+    """
+
+    def __init__(self, name: str, told: Explained):
+        self._name, self._told = name, told
+        # Names of marks that stand in the page already.
+        self._used: set[str] = set()
+
+    def html(self) -> str:
+        told, wording = self._told, self._told.wording
+        documents = [self._document(*x) for x in enumerate(told.documents)]
+        label = escaped(wording.question)
+        if not wording.headed_by_id:
+            label += f' <span class="text">{escaped(told.id)}</span>'
+        lines = [
+            f'<article id="{self._name}">',
+            f'<p class="label">{label}</p>',
+            f"<h2>{escaped(_heading(told))}</h2>",
+        ]
+        if wording.answer:
+            lines += [f'<p class="label">{escaped(wording.answer)}</p>', self._answer()]
+        if told.candidates:
+            lines += self._candidates()
+        lines += self._places()
+        return "\n".join([*lines, *documents, "</article>"])
+
+    def _answer(self) -> str:
+        told = self._told
+        text = escaped(told.answer) if told.answer else "<em>none</em>"
+        if f"{self._name}-mark" in self._used:
+            text = _link(f"{self._name}-mark", text)
+        if told.score is not None:
+            text += _score(told.score)
+        return f'<p class="answer">{text}</p>'
+
+    # --- what it rests on -------------------------------------------------------------
+
+    def _candidates(self) -> Iterator[str]:
+        candidates = self._told.candidates
+        shown = [
+            c
+            for place, c in enumerate(candidates[:_SHOWN_CANDIDATES])
+            if place < _FEW_CANDIDATES or c.probability >= _LEAST_SHOWN
+        ]
+        label = self._told.wording.candidates.format(len(candidates))
+        yield f'<p class="label">{escaped(label)}</p>'
+        yield '<ol class="candidates">'
+        for rank, candidate in enumerate(shown, start=1):
+            yield self._candidate(rank, candidate)
+        if rest := candidates[len(shown) :]:
+            share = sum(candidate.probability for candidate in rest)
+            together = f"and {len(rest)} more, {share:.0%} together"
+            yield f'<li class="more">{together}</li>'
+        yield "</ol>"
+
+    def _candidate(self, rank: int, candidate: Candidate) -> str:
+        text = f'<span class="text">{escaped(candidate.text)}</span>'
+        if (name := f"{self._name}-mark-{rank}") in self._used:
+            text = f"{rank}. {_link(name, text)}"
+        number = _number(candidate.probability)
+        return f'<li style="--p:{candidate.probability:.3f}">{text}{number}</li>'
+
+    def _places(self) -> Iterator[str]:
+        """Links to the supporting passages, or to the documents with marks."""
+        told = self._told
+        if not (told.wording.places and told.documents):
+            return
+        if told.candidates:
+            items = [self._mentions(*x) for x in enumerate(told.documents)]
+        else:
+            items = [
+                self._support(document, d, p)
+                for d, document in enumerate(told.documents)
+                for p, passage in enumerate(document.passages)
+                if passage.is_support
+            ]
+        items = [item for item in items if item]
+        yield f'<p class="label">{escaped(told.wording.places)}</p>'
+        yield '<ul class="places">'
+        yield from items or ["<li><em>none</em></li>"]
+        yield "</ul>"
+
+    def _support(self, document: Document, d: int, p: int) -> str:
+        passage = document.passages[p]
+        text = textwrap.shorten(passage.text, _EXCERPT_CHARS, placeholder=" …")
+        title = f"{escaped(_title(document))}: " if document.title.text.strip() else ""
+        link = _link(f"{self._name}-{d}-{p}", f"{title}{escaped(text)}")
+        return f'<li class="text">{link}{_strength(passage)}</li>'
+
+    def _mentions(self, d: int, document: Document) -> str:
+        count = _marks(document)
+        if not count:
+            return ""
+        times = _behind(f"{count} ×") if count > 1 else ""
+        return (
+            f"<li>{_link(f'{self._name}-{d}', escaped(_title(document)))}{times}</li>"
+        )
+
+    # --- documents --------------------------------------------------------------------
+
+    def _document(self, d: int, document: Document) -> str:
+        passages = [document.title, *document.passages]
+        is_open = any(p.is_support or p.marks for p in passages)
+        title = self._passage(document.title, "", may_be_tinted=False)
+        if not document.title.text.strip():
+            title = f"<em>{_title(document)}</em>"
+        shown = [
+            self._passage(p, f"{self._name}-{d}-{i}", is_block=document.paragraphs)
+            for i, p in enumerate(document.passages)
+        ]
+        if document.paragraphs:
+            text = "\n".join(_folded(document.passages, shown))
+        else:
+            text = f"<p>{' '.join(shown)}</p>"
+        return (
+            f"{self._drawing(document)}"
+            f'<details id="{self._name}-{d}"{" open" if is_open else ""}>\n'
+            f"<summary>{title}{_count(document)}</summary>\n{text}\n</details>"
+        )
+
+    def _drawing(self, document: Document) -> str:
+        if document.sheet is None:
+            return ""
+        texts = [
+            (p.box, p.text, marked(p.text, p.marks, p.ranks))
+            for p in document.passages
+            if p.box is not None
+        ]
+        label = escaped(self._told.wording.drawing)
+        return f"{drawing(document.sheet, texts, label)}\n"
+
+    def _passage(
+        self,
+        passage: Passage,
+        name: str,
+        *,
+        is_block: bool = False,
+        may_be_tinted: bool = True,
+    ) -> str:
+        ranks = passage.ranks or ((),) * len(passage.marks)
+        names = [self._mark_name(of_mark) for of_mark in ranks]
+        text = marked(passage.text, passage.marks, ranks, names)
+        classes, more, number = "passage", "", ""
+        if passage.is_support:
+            classes, number = "passage support", _strength(passage)
+            more = f' id="{name}"' if name else ""
+        if passage.score is not None:
+            classes += " scored"
+            more += "" if passage.score >= 0 else f' style="--p:{_WEAK}"'
+        elif may_be_tinted and (passage.probability or 0) >= _FAINT:
+            more += f' style="--p:{passage.probability:.3f}"'
+        if is_block:
+            return f'<p class="{classes}"{more}>{text}{number}</p>'
+        return f'<span class="{classes}"{more}>{text}</span>{number}'
+
+    def _mark_name(self, ranks: Sequence[int]) -> str:
+        """The name of a mark; "" if earlier ones have it."""
+        names = [f"{self._name}-mark-{rank}" for rank in ranks]
+        for name in names or [f"{self._name}-mark"]:
+            if name not in self._used:
+                self._used.add(name)
+                return name
+        return ""
+
+
+def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
+    """Paragraphs, of which rows far from marks and support are folded."""
+    count = len(passages)
+    places = [i for i, p in enumerate(passages) if p.marks or p.is_support]
+    near = {i + k for i in places for k in range(-_NEAR, _NEAR + 1)}
+    for is_near, group in itertools.groupby(range(count), near.__contains__):
+        run = list(group)
+        inside = "\n".join(shown[i] for i in run)
+        if is_near or not places or len(run) < _LEAST_FOLDED:
+            yield inside
+        else:
+            told = f"{len(run)} more paragraphs"
+            yield f"<details>\n<summary>{told}</summary>\n{inside}\n</details>"
+
+
+def _title(document: Document) -> str:
+    return document.title.text if document.title.text.strip() else "untitled"
+
+
+def _marks(document: Document) -> int:
+    return sum(len(p.marks) for p in (document.title, *document.passages))
+
+
+def _count(document: Document) -> str:
+    """Behind a title, how much of running text is worth reading."""
+    if document.paragraphs:
+        return ""
+    support, marks = sum(p.is_support for p in document.passages), _marks(document)
+    told = f"{support} supporting" if support else f"{marks} marked"
+    return f' <span class="count">{told}</span>' if support or marks else ""
+
+
+def _link(name: str, text: str) -> str:
+    return f'<a href="#{name}">{text}</a>'
+
+
+def _strength(passage: Passage) -> str:
+    """The number behind a passage that supports."""
+    if passage.score is not None:
+        return _score(passage.score)
+    return "" if passage.probability is None else _number(passage.probability)
+
+
+def _number(probability: float) -> str:
+    return _behind(f"{probability:.0%}")
+
+
+def _score(score: float) -> str:
+    # No answer has 0.
+    doubt = "" if score >= 0 else ", less likely than no answer"
+    return _behind(f"score {score_text(score)}{doubt}")
+
+
+def _behind(told: str) -> str:
+    """Something small behind a text, from which a space keeps it apart when copied."""
+    return f' <span class="number">{told}</span>'

@@ -1,0 +1,360 @@
+"""Raw files of a data set made ready for training: a window cache.
+
+    python -m etc_jax.prepare --task=hotpotqa --tokenizer=vocab.txt \\
+        --out=caches/hotpotqa_train hotpot_train_v1.1.json
+    python -m etc_jax.prepare --task=natural_questions --tokenizer=vocab.txt \\
+        --out=caches/nq_train nq-train-*.jsonl.gz
+
+The files are those of the official release, gzipped or not. Each record becomes inputs
+with labels, once; training reads them by number. A run that was stopped or killed goes
+on where it stood when the same command is given again. Records that cannot be trained
+on are left out, counted and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import hashlib
+import importlib.metadata
+import os
+import pathlib
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from etc_jax.data import parts
+from etc_jax.data.digests import digest
+from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.window_writing import (
+    LeftOut,
+    ProgressFn,
+    WindowSource,
+    build_windows,
+    part_of,
+)
+from etc_jax.data.windows import FORMAT, WindowCache
+from etc_jax.datasets import options as input_options
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
+from etc_jax.datasets.task import Task
+from etc_jax.formats.structured import Sizes
+from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import say
+
+# Bytes of a part: what a kill undoes for each process. Half a second of work on
+# articles, half of whose bytes are places of words, two or three on paragraphs. More
+# would be held in memory, where articles are ten times as large.
+PART_BYTES = 1 << 21
+_PART_RECORDS = 1 << 12
+_MOST_WORKERS = 32
+_PROGRESS_SECS = 10.0
+
+
+def prepare(
+    task: Task,
+    files: Sequence[str | os.PathLike],
+    tokenizer: Tokenizer,
+    out: str | os.PathLike,
+    *,
+    sizes: Sizes | None = None,
+    official_quirks: bool = False,
+    workers: int = 0,
+    part_bytes: int = PART_BYTES,
+    progress_fn: ProgressFn | None = None,
+) -> WindowCache:
+    """Makes the window cache of some files, or opens the one that is already there.
+
+    Memory does not grow with the files, but for the ids of the records. Neither
+    `workers` nor an interruption changes a byte of the cache.
+
+    Args:
+      task: the data set, with the options of its inputs.
+      files: of its official release.
+      tokenizer: with the special tokens of the task.
+      out: the folder to make.
+      sizes: lengths of an input; None: those of the paper.
+      official_quirks: as for the features of the task.
+      workers: processes beside this one; 0: this one does all.
+      part_bytes: of a part, the least that a killed run leaves behind.
+      progress_fn: called now and then with (records, windows) so far.
+
+    Raises:
+      ValueError: if `out` holds something else, no record can be used, or the
+        tokenizer or a size does not fit.
+      OSError: if a file cannot be read.
+      parts.WorkerDiedError: if a process is killed.
+    """
+    sizes = sizes or task.sizes
+    problems = Problems()
+    source = _source(task, files, sizes, official_quirks)
+
+    def make(tokenizer_file: pathlib.Path, folder: pathlib.Path) -> Iterator[Any]:
+        recipe = parts.Recipe(
+            _featurizer(task, tokenizer, sizes, official_quirks),
+            _open_featurizer,
+            (task.name, task.option_values, tokenizer_file, sizes, official_quirks),
+        )
+        cut = _cut(task.read(files, problems), part_bytes)
+        return parts.make_parts(cut, recipe, folder, workers=workers)
+
+    return build_windows(
+        make,
+        tokenizer,
+        out,
+        source,
+        found_fn=lambda: _found(problems),
+        progress_fn=progress_fn,
+    )
+
+
+def _source(
+    task: Task,
+    files: Sequence[str | os.PathLike],
+    sizes: Sizes,
+    official_quirks: bool,
+) -> WindowSource:
+    """What the windows are made of and how; what only chooses them shapes none."""
+    shaping = task.changed_options
+    drawn = {name: shaping.pop(name) for name in task.drawn_by if name in shaping}
+    return WindowSource(
+        task.name,
+        sizes.long_length,
+        sizes.global_length,
+        options={"official_quirks": official_quirks, **shaping},
+        made_by=_made_by(files) | ({"drawn": drawn} if drawn else {}),
+    )
+
+
+def _made_by(files: Sequence[str | os.PathLike]) -> dict[str, Any]:
+    """What tells one set of files from another, wherever they lie."""
+    described = [[file.name, *digest(file)] for file in map(pathlib.Path, files)]
+    return {"files": described, "packages": dict(map(_package, _PACKAGES))}
+
+
+_PACKAGES = ("tokenizers", "sentencepiece", "nupunkt")
+
+
+def _package(name: str) -> tuple[str, str | None]:
+    try:
+        return name, importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return name, None
+
+
+def _cut(records: Iterable[Any], most_bytes: int) -> Iterator[tuple[str, list[Any]]]:
+    """(digest, records) of each part, each ended by the record that makes it full."""
+    items: list[Any] = []
+    size, digest = 0, hashlib.blake2b(digest_size=16)
+    for record in records:
+        content = _content(record)
+        digest.update(content)
+        items.append(record)
+        size += len(content)
+        if size >= most_bytes or len(items) >= _PART_RECORDS:
+            yield digest.hexdigest(), items
+            items, size, digest = [], 0, hashlib.blake2b(digest_size=16)
+    if items:
+        yield digest.hexdigest(), items
+
+
+def _content(record: Any) -> bytes:
+    """All that a record holds; `repr` would leave out the middle of long arrays."""
+    fields = dataclasses.fields(record)
+    return pickle.dumps([getattr(record, field.name) for field in fields])
+
+
+def _featurizer(
+    task: Task, tokenizer: Tokenizer, sizes: Sizes, official_quirks: bool
+) -> parts.MakeFn:
+    def make(records: list[Any]) -> parts.Part:
+        kept, left_out = [], LeftOut()
+        for record in records:
+            try:
+                windows = task.features(
+                    record, tokenizer, sizes, official_quirks=official_quirks
+                )
+            except BadRecordError as e:
+                left_out.add(e.kind, record.id)
+                continue
+            kept += [window for window in windows if window.unusable is None]
+            # A record is named once, however many of its windows are left out.
+            reasons = collections.Counter(w.unusable for w in windows if w.unusable)
+            for reason, count in reasons.items():
+                left_out.update({reason: {"count": count, "first": [record.id]}})
+        return part_of(kept, tokenizer.vocab_size, len(records), left_out)
+
+    return make
+
+
+def _open_featurizer(
+    name: str,
+    options: dict[str, Any],
+    tokenizer_file: pathlib.Path,
+    sizes: Sizes,
+    official_quirks: bool,
+) -> parts.MakeFn:
+    tokenizer = Tokenizer.load(tokenizer_file)
+    task = task_lib.find(name).with_options(options)
+    return _featurizer(task, tokenizer, sizes, official_quirks)
+
+
+def _found(problems: Problems) -> dict[str, Any]:
+    """What was wrong with the files, as JSON values."""
+    return {
+        kind: {"count": count, "first": problems.messages[kind]}
+        for kind, count in problems.counts.items()
+    }
+
+
+# --- command line ---------------------------------------------------------------------
+
+
+def report(cache: WindowCache) -> str:
+    """What became of the records, in lines for people."""
+    counts, longest, sizes = cache.header["counts"], cache.longest, cache.sizes
+    found = cache.header["found"]
+    lines = [
+        f"{cache.path}: {cache.num_windows} windows of {counts['records']} records of "
+        f"{cache.task}",
+        f"longest: {longest.long} of {sizes.long} long tokens, {longest.global_} of "
+        f"{sizes.global_} global tokens",
+    ]
+    if left_out := cache.header["left_out"]:
+        total = sum(x["count"] for x in left_out.values())
+        lines.append(f"left out, {total}:")
+        lines += [f"  {line}" for line in LeftOut(left_out).lines()]
+    else:
+        lines.append("nothing left out")
+    if cache.input_options:
+        lines.append(f'train with --config.data.input_options="{cache.input_options}"')
+    if found:
+        lines.append("odd or wrong in the files (a wrong record is not read):")
+    for kind, problem in found.items():
+        lines.append(f"  {problem['count']} x {kind}")
+        lines += [f"      {message}" for message in problem["first"]]
+    unread = sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
+    if unread:
+        lines.append(
+            f"WARNING: {unread} of the files could not be read to the end (see above): "
+            "the records behind are missing"
+        )
+    return "\n".join(lines)
+
+
+def progress_printer(
+    clock: Callable[[], float] = time.monotonic,
+    every_secs: float = _PROGRESS_SECS,
+) -> ProgressFn:
+    """Prints how far the work is, but not too often."""
+    last = [clock(), 0]
+
+    def show(records: int, windows: int) -> None:
+        now = clock()
+        if now - last[0] < every_secs:
+            return
+        rate = (records - last[1]) / (now - last[0])
+        say(f"{records} records, {windows} windows, {rate:.0f} records/s")
+        last[:] = now, records
+
+    return show
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = ArgumentParser(
+        prog="python -m etc_jax.prepare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--task",
+        required=True,
+        help=f"the data set: one of {', '.join(task_lib.names())}, or the path of a "
+        "module that registers one",
+    )
+    parser.add_argument(
+        "--tokenizer", required=True, help="vocabulary file, or a folder with one"
+    )
+    parser.add_argument("--out", required=True, help="folder to make")
+    for side in ("long", "global"):
+        parser.add_argument(
+            f"--{side}_length",
+            type=int,
+            help=f"most {side} tokens of an input (default: that of the paper)",
+        )
+    parser.add_argument(
+        "--official_quirks",
+        action="store_true",
+        help="do wrong what the official code does wrong, to compare with it",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=min(_cores(), _MOST_WORKERS),
+        help="processes that work; 0: no other than this (default: %(default)s)",
+    )
+    parser.add_argument("files", nargs="+", help="files of the official release")
+    input_options.add_flags(parser)
+    return parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Does what a command line says, with a report.
+
+    Raises:
+      ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
+    """
+    task = task_lib.find(args.task).with_options(input_options.given(args))
+    sizes = Sizes(
+        _or(args.long_length, task.sizes.long_length),
+        _or(args.global_length, task.sizes.global_length),
+    )
+    there = FORMAT.is_at(pathlib.Path(args.out))
+    cache = prepare(
+        task,
+        args.files,
+        open_tokenizer(args.tokenizer),
+        args.out,
+        sizes=sizes,
+        official_quirks=args.official_quirks,
+        workers=args.workers,
+        progress_fn=progress_printer(),
+    )
+    if there:
+        say(f"{args.out} is finished already: nothing to do")
+    say(report(cache))
+
+
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    args = parse(arguments)
+    try:
+        run(args)
+    except (ValueError, OSError) as e:
+        say(f"error: {e}", sys.stderr)
+        return 2
+    except parts.WorkerDiedError as e:
+        say(f"error: {e}", sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

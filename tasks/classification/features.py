@@ -1,0 +1,120 @@
+"""Texts to be classified, as inputs of one sequence.
+
+    RoBERTa's vocabulary:  <s> text </s>
+    BERT's vocabulary:     [CLS] text [SEP]
+
+The first token is global, and the label is read off it. Of a text that does not fit,
+the head is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.sequence import SequenceWindow, parts_of, refuse_quirks
+from etc_jax.formats.structured import Sizes
+
+SIZES = Sizes(long_length=4096, global_length=1)
+
+# What stands around a text.
+_NUM_SPECIAL = 2
+
+
+class Labelled(Protocol):
+    """A record of a data set that gives whole texts a label.
+
+    Attributes:
+      labels: all there are, in the order of their numbers.
+      id: of the record.
+      title: over the text, of which it is no part; may be blank.
+      text: with at least one character that is no white space.
+      label: one of `labels`; None without one.
+    """
+
+    labels: ClassVar[tuple[str, ...]]
+    id: str
+    title: str
+    text: str
+    label: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationWindow(SequenceWindow):
+    """As much of a text as fits.
+
+    There are no tokens beside the sequence: `tokens.global_` has length 0. `labels` has
+    `label` int32 `[]`, the number of the label; -1 without one.
+
+    Attributes:
+      num_chars: characters of the text that are in the input: the first ones.
+    """
+
+    num_chars: int
+
+
+def features(
+    record: Labelled,
+    tokenizer: Tokenizer,
+    sizes: Sizes = SIZES,
+    *,
+    official_quirks: bool = False,
+) -> list[ClassificationWindow]:
+    """The one window of a record.
+
+    White space is read as one space wherever there is some.
+
+    Args:
+      record: the text.
+      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
+      sizes: tokens of the sequence, and places for those of them that are global.
+      official_quirks: not for texts to be classified.
+
+    Raises:
+      BadRecordError: if the text has no token.
+      ValueError: if the sequence has no room for one, the tokenizer lacks a special
+        token, or quirks are asked for.
+    """
+    refuse_quirks("a text to be classified", official_quirks)
+    room = sizes.long_length - _NUM_SPECIAL
+    if room < 1:
+        raise ValueError(
+            f"long_length {sizes.long_length} leaves no room for a text; expected at "
+            f"least {_NUM_SPECIAL + 1}"
+        )
+    [pieces] = encode(tokenizer, [" ".join(record.text.split())])
+    if not len(pieces):
+        raise BadRecordError("no text", f"{record.id!r} has no token")
+    num_chars = len(record.text)
+    if len(pieces) > room:
+        read = pieces.text[: pieces.offsets[room - 1][1]]
+        num_chars = _place_behind(record.text, read)
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
+    return [_window(record, sizes, [cls, *pieces.ids[:room], sep], num_chars)]
+
+
+def _place_behind(text: str, read: str) -> int:
+    """The character of a text behind its head, of which white space was made single."""
+    left = sum(not char.isspace() for char in read)
+    behind = (i for i, char in enumerate(text, start=1) if not char.isspace())
+    return next(itertools.islice(behind, left - 1, None))
+
+
+def _window(
+    record: Labelled, sizes: Sizes, ids: list[int], num_chars: int
+) -> ClassificationWindow:
+    has_label = record.label is not None
+    number = record.labels.index(record.label) if has_label else -1
+    return ClassificationWindow(
+        record=record,
+        labels={"label": np.array(number, np.int32)},
+        unusable=None if has_label else "no gold label",
+        num_chars=num_chars,
+        **parts_of(sizes, ids, range(1)),
+    )

@@ -1,0 +1,118 @@
+"""Coreference: which mentions of a text are of one entity (OntoNotes 5, LitBank).
+
+    problems = Problems()
+    for record in read(["train.english.v4_gold_conll"], problems):
+        windows += features(record, tokenizer)
+    clusters = pool([said for [said] in decode_each(outputs, windows_of_record)])
+
+Files have CoNLL's columns, or are JSON lines. What `etc_jax.evaluate` writes has the
+clusters of each document by (first, last) word; the response file that CoNLL-2012's
+scorer reads is made of it by `tasks.coreference.writing`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from etc_jax import registry
+from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.datasets.task import Task
+from etc_jax.formats.sequence import model_inputs
+from tasks.coreference import json_form as coreference_json
+from tasks.coreference import records as coreference_records
+from tasks.coreference.decoding import (
+    decode,
+    decode_each,
+    gold_outputs,
+    official_gold,
+    pool,
+    score,
+    unread_gold,
+)
+from tasks.coreference.explained import explain, pool_explained
+from tasks.coreference.records import Lines, Record
+from tasks.coreference.windows import SIZES, CoreferenceWindow, Options, features
+
+__all__ = [
+    "SIZES",
+    "TASK",
+    "CoreferenceWindow",
+    "Options",
+    "Record",
+    "decode",
+    "decode_each",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+    "official_gold",
+    "parse",
+    "pool",
+    "read",
+    "score",
+]
+
+_LINES = (".jsonl", ".jsonl.gz", ".jsonlines", ".jsonlines.gz")
+
+
+def read(
+    paths: Sequence[str | os.PathLike], problems: Problems | None = None
+) -> Iterator[Record]:
+    """The documents of files in CoNLL's columns or of JSON lines, one at a time.
+
+    Args:
+      paths: one or more files, gzipped if named `.gz`; of JSON lines if named `.jsonl`
+        or `.jsonlines`.
+      problems: where what is wrong is counted; None: a bad document is raised.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the place.
+      OSError: if a file cannot be read.
+    """
+    return read_records(paths, parse, problems, read_fn=_values)
+
+
+def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
+    if os.fspath(path).endswith(_LINES):
+        return read_lines(path)
+    return coreference_records.read_parts(path)
+
+
+def parse(value: Any, note: Note) -> Record:
+    """A record from its lines, or from its JSON value.
+
+    Args:
+      value: `Lines` of a part in columns, or an object; see `coreference_json`.
+      note: called with (kind, message) for what is odd.
+
+    Raises:
+      BadRecordError: if it cannot be used.
+    """
+    if isinstance(value, Lines):
+        return coreference_records.parse(value, note)
+    return coreference_json.parse(value, note)
+
+
+TASK = Task(
+    "coreference",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    measure="conll_f1",
+    decode=decode_each,
+    no_answer=[],
+    official=dict,
+    gold=official_gold,
+    score=score,
+    explain=explain,
+    options=Options(),
+    pool=pool,
+    pool_explained=pool_explained,
+    unread_gold=unread_gold,
+)
+
+registry.register("data_set", "coreference")(TASK)

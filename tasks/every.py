@@ -1,0 +1,10 @@
+"""Registers the data sets of this package: each is a folder."""
+
+import importlib
+import pkgutil
+
+import tasks
+
+for _found in pkgutil.iter_modules(tasks.__path__):
+    if _found.ispkg or _found.name.endswith("_longformer"):
+        importlib.import_module(f"tasks.{_found.name}")

@@ -1,0 +1,28 @@
+"""Hyperpartisan news (SemEval-2019 task 4, Kiesel et al. 2019), labelled by article.
+
+Does an article take sides blindly? There are 645; Longformer's parts of them are made
+by `tasks.hyperpartisan.split`.
+
+    problems = Problems()
+    for record in hyperpartisan.read(["articles-training-byarticle.xml"], problems):
+        windows += classification.features(record, tokenizer)
+    predictions = classification.decode(logits, windows)
+    classification.write(predictions, "predictions.json")
+"""
+
+from etc_jax import registry
+from tasks.classification import make_task
+from tasks.hyperpartisan.records import LABELS, Record, clean, parse, read
+
+__all__ = ["LABELS", "TASK", "Record", "clean", "parse", "read"]
+
+TASK = make_task(
+    "hyperpartisan",
+    read=read,
+    parse=parse,
+    measure="f1",
+    positive="true",
+    question="Is this article hyperpartisan?",
+)
+
+registry.register("data_set", "hyperpartisan")(TASK)

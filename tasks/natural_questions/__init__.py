@@ -1,0 +1,110 @@
+"""Natural Questions (Kwiatkowski et al. 2019).
+
+A record is a question over an article of Wikipedia. A long answer is one of the
+article's paragraphs, tables or lists, a short answer a span in it, or yes or no; there
+may be neither. An article is cut into windows, of which one prediction is made.
+
+    problems = Problems()
+    predictions = {}
+    for record in read(["nq-dev-00.jsonl.gz"], problems):
+        windows = features(record, tokenizer)
+        predictions[record.id] = pool(summarise(outputs, windows))
+    write(predictions, "predictions.json")
+"""
+
+from collections.abc import Sequence
+
+from etc_jax import registry
+from etc_jax.datasets.task import Task
+from etc_jax.formats.structured import model_inputs
+from etc_jax.scoring import natural_questions as scoring
+from tasks.natural_questions.decoding import (
+    NO_ANSWER,
+    Outputs,
+    Prediction,
+    Summary,
+    gold_outputs,
+    official,
+    official_gold,
+    pool,
+    summarise,
+    unread_gold,
+    write,
+)
+from tasks.natural_questions.explained import explain, pool_explained
+from tasks.natural_questions.features import (
+    SIZES,
+    SIZES_512,
+    SIZES_8192,
+    NaturalQuestionsWindow,
+    Options,
+    features,
+)
+from tasks.natural_questions.records import Annotation, Record, parse, read
+from tasks.natural_questions.spans import MODES
+
+__all__ = [
+    "MODES",
+    "NO_ANSWER",
+    "SIZES",
+    "SIZES_512",
+    "SIZES_8192",
+    "TASK",
+    "Annotation",
+    "NaturalQuestionsWindow",
+    "Options",
+    "Outputs",
+    "Prediction",
+    "Record",
+    "Summary",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+    "official",
+    "official_gold",
+    "parse",
+    "pool",
+    "read",
+    "summarise",
+    "write",
+]
+
+
+def _decode(
+    outputs: Outputs, windows: Sequence[NaturalQuestionsWindow], settings: Sequence
+) -> list[list[Summary]]:
+    """One summary a window: there is one setting."""
+    [_] = settings
+    return [[summary] for summary in summarise(outputs, windows)]
+
+
+def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
+    """The scores from which on answers count, officially those of the best F1."""
+    found = scoring.figures(gold, content)
+    names = ("long-best-threshold", "short-best-threshold")
+    return {name: found[name] for name in names}
+
+
+TASK = Task(
+    "natural_questions",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    measure=scoring.AVERAGE_F1,
+    decode=_decode,
+    no_answer=NO_ANSWER,
+    official=official,
+    gold=official_gold,
+    score=scoring.score,
+    explain=explain,
+    options=Options(),
+    drawn_by=("null_share", "unanswerable_share", "seed"),
+    pool=pool,
+    pool_explained=pool_explained,
+    unread_gold=unread_gold,
+    thresholds=_thresholds,
+)
+
+registry.register("data_set", "natural_questions")(TASK)

@@ -1,0 +1,205 @@
+"""TriviaQA records as inputs of one sequence, as Longformer reads them.
+
+    RoBERTa's vocabulary:  <s> question </s></s> documents </s>
+    BERT's vocabulary:     [CLS] question [SEP] documents [SEP]
+
+The question and the token before it are global, in their places. Documents stand one
+behind the other, each tokenised by itself, and what does not fit is cut off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.window_fields import Placed
+from etc_jax.datasets.offsets import Pieces, encode
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.sequence import (
+    GLOBAL_PLACES,
+    SequenceWindow,
+    filled,
+    parts_of,
+    refuse_quirks,
+)
+from etc_jax.formats.structured import Sizes
+from etc_jax.scoring.triviaqa import normalize
+from tasks.triviaqa.names import Names, Span, words_of
+from tasks.triviaqa.records import Record
+
+# Longformer cuts questions at 55 tokens. Here they are whole, and few are longer.
+SIZES = Sizes(long_length=4096, global_length=128)
+
+# Occurrences that are labels: the first ones of a text.
+MAX_OCCURRENCES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class TriviaqaWindow(SequenceWindow):
+    """A question with as much of its documents as fits.
+
+    There are no tokens beside the sequence: `tokens.global_` has length 0. `labels` are
+    `starts` and `ends`, int32 `[MAX_OCCURRENCES]`: first and last token of each place
+    where the text has a name of the answer, in order, then -1.
+
+    Attributes:
+      document: int32 `[n]`, document of the record that each token is of; -1 for none.
+      characters: int32 `[n, 2]`, (first, one past the last) character of each token in
+        its document; -1 for none.
+    """
+
+    document: np.ndarray
+    characters: np.ndarray
+
+    axes: ClassVar = {
+        **GLOBAL_PLACES,
+        "starts": Placed("window", -1),
+        "ends": Placed("window", -1),
+    }
+
+    def span_of(self, first: int, last: int) -> tuple[int, Span]:
+        """(document, characters) of tokens of one document, without space around."""
+        number = int(self.document[first])
+        start, stop = int(self.characters[first, 0]), int(self.characters[last, 1])
+        said = self.record.documents[number].text[start:stop]
+        start += len(said) - len(said.lstrip())
+        return number, (start, start + len(said.strip()))
+
+
+def features(
+    record: Record,
+    tokenizer: Tokenizer,
+    sizes: Sizes = SIZES,
+    *,
+    official_quirks: bool = False,
+) -> list[TriviaqaWindow]:
+    """The one window of a record.
+
+    White space is read as one space wherever there is some, as in Longformer's inputs.
+
+    Args:
+      record: question and documents.
+      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
+      sizes: tokens of the sequence, and how many of them may be global.
+      official_quirks: not for this task.
+
+    Raises:
+      BadRecordError: if the question has more tokens than may be global or leaves no
+        room, or the documents have no token.
+      ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+    """
+    refuse_quirks("triviaqa", official_quirks)
+    sep = tokenizer.special_id("sep")
+    question = _pieces(tokenizer, record.question).ids
+    separators = [sep] * tokenizer.special.pair_separators
+    head = [tokenizer.special_id("cls"), *question, *separators]
+    room = sizes.long_length - len(head) - 1
+    num_global = 1 + len(question)
+    if num_global > sizes.global_length or room < 1:
+        raise BadRecordError(
+            "question too long",
+            f"{record.id!r}: {len(question)} tokens, in an input of {sizes}; raise the "
+            "lengths",
+        )
+    text = _read_documents(record, tokenizer, room)
+    if not text.ids:
+        raise BadRecordError("no text", f"{record.id!r}: no document has a token")
+    # BERT tells texts apart by their types, RoBERTa by the separators alone.
+    text_type = int(tokenizer.special.pair_separators == 1)
+    return [_window(record, sizes, head, text, sep, num_global, text_type)]
+
+
+class _Text(NamedTuple):
+    """The documents as far as there is room.
+
+    Attributes:
+      ids: of all pieces.
+      document: of each piece.
+      characters: of each piece, in its document.
+      occurrences: (first, last) piece of each name of the answer.
+    """
+
+    ids: list[int]
+    document: list[int]
+    characters: list[Span]
+    occurrences: list[tuple[int, int]]
+
+
+def _read_documents(record: Record, tokenizer: Tokenizer, room: int) -> _Text:
+    text = _Text([], [], [], [])
+    names = Names(record.aliases or ())
+    for number, document in enumerate(record.documents):
+        before = len(text.ids)
+        if before == room:
+            break
+        pieces = _pieces(tokenizer, document.text)
+        kept = min(len(pieces), room - before)
+        text.ids.extend(pieces.ids[:kept])
+        text.document.extend([number] * kept)
+        text.characters.extend(pieces.offsets[:kept])
+        text.occurrences.extend(
+            (before + first, before + last)
+            for first, last in _occurrences(names, pieces, kept)
+        )
+    return text
+
+
+def _occurrences(names: Names, pieces: Pieces, kept: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of the first `kept` pieces of each name that they spell."""
+    limit = pieces.offsets[kept - 1][1] if kept else 0
+    for start, stop in names.find(words_of(pieces.text, limit)):
+        span = pieces.covering(start, stop)
+        if span is None or span[1] >= kept:
+            continue
+        # A piece may go on behind a word: then what it says is another answer.
+        said = slice(pieces.offsets[span[0]][0], pieces.offsets[span[1]][1])
+        if normalize(pieces.text[said]) == normalize(pieces.text[start:stop]):
+            yield span
+
+
+def _pieces(tokenizer: Tokenizer, text: str) -> Pieces:
+    """The pieces of a text with single spaces, and where they stand in it as it is."""
+    [found] = encode(tokenizer, [" ".join(text.split())])
+    is_space = np.fromiter(map(str.isspace, text), bool, len(text))
+    follows = np.concatenate([[True], is_space[:-1]])[: len(text)]
+    # Of a run of white space the first stands for all.
+    places = np.flatnonzero(~(is_space & follows)).tolist()
+    offsets = [(places[a], places[b - 1] + 1) for a, b in found.offsets]
+    return Pieces(text, found.ids, offsets)
+
+
+def _window(
+    record: Record,
+    sizes: Sizes,
+    head: list[int],
+    text: _Text,
+    sep: int,
+    num_global: int,
+    text_type: int,
+) -> TriviaqaWindow:
+    n, before = sizes.long_length, len(head)
+    # The text and the separator behind it.
+    types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
+    occurrences = np.array(text.occurrences[:MAX_OCCURRENCES], np.int32).reshape(-1, 2)
+    places = before + occurrences.T
+    return TriviaqaWindow(
+        record=record,
+        labels={
+            name: filled(MAX_OCCURRENCES, -1, side)
+            for name, side in zip(("starts", "ends"), places, strict=True)
+        },
+        unusable=_why_unusable(record, occurrences),
+        document=filled(n, -1, text.document, before),
+        characters=filled((n, 2), -1, text.characters, before),
+        **parts_of(sizes, [*head, *text.ids, sep], range(num_global), types),
+    )
+
+
+def _why_unusable(record: Record, occurrences: np.ndarray) -> str | None:
+    if record.aliases is None:
+        return "no gold answer"
+    return None if len(occurrences) else "answer not in the input"

@@ -1,0 +1,59 @@
+"""WikiHop (QAngaroo, Welbl et al. 2018).
+
+A record is a query (relation and entity), documents, and candidates of which one is the
+answer; finding it takes steps from document to document.
+
+    problems = Problems()
+    for record in read(["dev.json"], problems):
+        windows += features(record, tokenizer)
+    predictions = decode(logits, windows)
+    write(predictions, "predictions.json")
+"""
+
+from etc_jax import registry
+from etc_jax.datasets.task import Task
+from etc_jax.formats.structured import model_inputs
+from etc_jax.scoring import wikihop as scoring
+from tasks.wikihop.decoding import (
+    decode,
+    decode_each,
+    gold_outputs,
+    official_gold,
+    write,
+)
+from tasks.wikihop.explained import explain
+from tasks.wikihop.features import SIZES, Options, WikihopWindow, features
+from tasks.wikihop.records import Record, normal, parse, read
+
+__all__ = [
+    "SIZES",
+    "TASK",
+    "Options",
+    "Record",
+    "WikihopWindow",
+    "decode",
+    "features",
+    "gold_outputs",
+    "normal",
+    "parse",
+    "read",
+    "write",
+]
+
+TASK = Task(
+    "wikihop",
+    sizes=SIZES,
+    read=read,
+    parse=parse,
+    features=features,
+    inputs=model_inputs,
+    measure="accuracy",
+    decode=decode_each,
+    no_answer="",
+    official=dict,
+    gold=official_gold,
+    score=scoring.score,
+    explain=explain,
+)
+
+registry.register("data_set", "wikihop")(TASK)

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from data.tokenizer_samples import official_model, sentence_pieces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from multihop_samples import tokenizer
+
+from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.datasets.offsets import encode
+
+TOKENIZERS = {
+    "WordPiece": tokenizer(),
+    "sentencepiece": sentence_pieces(official_model()),
+    "sentencepiece, commas split": sentence_pieces(
+        official_model(), split_digit_commas=True
+    ),
+}
+TEXTS = st.text(
+    st.sampled_from(
+        "the cat 1,9\x1c\u200b \u00e9\u0301\u212b\uff21\u00bd.\u4e2d\n\t\u00a0<s>Q"
+    )
+)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@settings(max_examples=150, deadline=None)
+@given(texts=st.lists(TEXTS, max_size=4))
+def test_ids_are_those_of_the_tokenizer_and_offsets_go_forward(kind, texts):
+    model: Tokenizer = TOKENIZERS[kind]
+    got = encode(model, texts)
+    assert [p.text for p in got] == texts
+    for pieces, (ids, _) in zip(got, model.encode_batch(texts), strict=True):
+        assert pieces.ids == ids.tolist()
+        starts, stops = np.array(pieces.offsets, int).reshape(-1, 2).T
+        assert (starts <= stops).all() and (np.diff(starts) >= 0).all()
+        assert (starts >= 0).all() and (stops <= len(pieces.text)).all()
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_every_word_is_behind_its_own_pieces(kind):
+    text = "the cat  saw 1,234 dogs in 1999, and caf\u00e9s;\n the\u00a0cats"
+    [pieces] = encode(TOKENIZERS[kind], [text])
+    for word in text.split():
+        start = text.index(word)
+        first, last = pieces.covering(start, start + len(word))
+        spelled = text[pieces.offsets[first][0] : pieces.offsets[last][1]]
+        assert spelled.strip() == word
+        if kind == "WordPiece":
+            assert pieces.is_exact((first, last), start, start + len(word))
+
+
+def test_pieces_of_wordpiece_spell_their_characters():
+    text = "Caf\u00e9 Mills (Ton)"
+    [pieces] = encode(tokenizer(), [text])
+    spelled = [text[a:b] for a, b in pieces.offsets]
+    # The vocabulary has "mill", "##s" and "ton", and letters for all else.
+    assert "".join(spelled) == "Caf\u00e9Mills(Ton)"
+    assert spelled[-5:] == ["Mill", "s", "(", "Ton", ")"]
+
+
+def test_characters_without_a_piece_are_covered_by_none():
+    [pieces] = encode(tokenizer(), ["a  b"])
+    assert pieces.covering(1, 3) is None
+    assert pieces.covering(0, 1) == (0, 0)
+    assert pieces.covering(0, 4) == (0, 1)
+    assert pieces.covering(3, 4) == (1, 1)
+    assert not pieces.is_exact((0, 1), 0, 3)
+
+
+def test_part_of_a_piece_is_covered_and_not_exact():
+    [pieces] = encode(tokenizer(), ["norland"])
+    assert pieces.covering(1, 4) == (0, 0)
+    assert not pieces.is_exact((0, 0), 1, 4)
+
+
+def test_unknown_pieces_stand_for_what_is_between_the_known():
+    model = sentence_pieces(official_model())
+    text = "the \u4e2d\u6587 cat"
+    [pieces] = encode(model, [text])
+    unknown = [i for i, p in enumerate(model.pieces(pieces.ids)) if p == "<unk>"]
+    assert unknown
+    spelled = "".join(text[slice(*pieces.offsets[i])] for i in unknown)
+    assert spelled == "\u4e2d\u6587"

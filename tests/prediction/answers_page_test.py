@@ -1,0 +1,210 @@
+import html.parser
+import re
+
+import pytest
+
+from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
+from etc_jax.prediction.answers_page import escaped, marked, page
+
+EVIL = '<script>alert("x")</script>'
+VOID = {"meta", "link", "br"}
+
+
+class Parsed(html.parser.HTMLParser):
+    """Elements, attributes and text of a page; checks that tags are closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self._open, self.marked = [], [], [], []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open[-1:] == ["mark"]:
+            self.marked.append(data)
+        self.text += data
+
+
+def document(title, *passages):
+    return Document(Passage(title), passages)
+
+
+HOTPOT = Explained(
+    "a1",
+    "Who built the mill?",
+    "Ann Lee",
+    (
+        document(
+            "Old Mill",
+            Passage("The mill was built by Ann Lee.", 0.834, True, ((22, 29),)),
+            Passage(" It burned.", 0.21),
+            Passage(" It is new.", 0.01),
+        ),
+        document("Ton", Passage("Ton is a town.", 0.02), Passage(" Left out.")),
+    ),
+)
+WIKIHOP = Explained(
+    "WH_0",
+    "country old mill",
+    "norland",
+    (
+        document(
+            "Document 1", Passage("Ton, Norland. Norland!", marks=((5, 12), (14, 21)))
+        ),
+        document("Document 2", Passage("Nothing here.")),
+    ),
+    (Candidate("norland", 0.75), Candidate("sudland", 0.25)),
+)
+
+KEYPHRASES = Explained(
+    "http://x.org",
+    "Which phrases?",
+    "none of it",
+    (
+        document(
+            "Text",
+            Passage("The Mill of Lee", marks=((4, 8), (12, 15)), ranks=((2,), (1,))),
+            Passage("Mill", marks=((0, 4),), ranks=((1, 2),)),
+        ),
+    ),
+    (Candidate("lee", 0.6), Candidate("mill", 0.4)),
+    wording=Wording(answer="", places="", headed_by_id=True),
+)
+
+
+def test_supporting_sentences_are_tinted_by_their_probability():
+    text = page([HOTPOT], task="hotpotqa")
+    assert re.findall(r'class="(passage[^"]*)"[^>]* style="--p:([\d.]+)"', text) == [
+        ("passage support", "0.834"),
+        ("passage", "0.210"),
+    ]
+    parsed = Parsed(text)
+    assert parsed.marked == ["Ann Lee"]
+    for shown in ("Who built the mill?", "83%", "1 supporting", "Left out."):
+        assert shown in parsed.text
+    assert "21%" not in parsed.text
+
+
+def test_documents_without_support_are_folded():
+    states = re.findall(
+        r"<details[^>]*?( open)?>\s*<summary>.*?>(\w+)", page([HOTPOT], task="")
+    )
+    assert states == [(" open", "Old"), ("", "Ton")]
+
+
+def test_mentions_of_the_chosen_candidate_are_marked():
+    parsed = Parsed(page([WIKIHOP], task="wikihop"))
+    assert parsed.marked == ["Norland", "Norland"]
+    assert "norland 75%" in parsed.text and "sudland 25%" in parsed.text
+    assert ("style", "--p:0.750") in parsed.attributes
+
+
+@pytest.mark.parametrize("evil", [EVIL, '"><img src=x onerror=alert(1)>', "&lt;b&gt;"])
+def test_text_of_records_is_text_everywhere(evil):
+    told = Explained(
+        evil,
+        evil,
+        evil,
+        (document(evil, Passage(evil, 0.9, True, ((1, 4),))),),
+        (Candidate(evil, 1.0),),
+    )
+    text = page([told, told], task=evil)
+    parsed, plain = Parsed(text), Parsed(page([HOTPOT, WIKIHOP], task="x"))
+    assert set(parsed.tags) <= set(plain.tags) | {"li", "ol"}
+    assert {k for k, _ in parsed.attributes} <= {k for k, _ in plain.attributes}
+    # Title, contents, and of each: id, question, answer, candidate, title, sentence,
+    # and the title as a place.
+    assert parsed.text.count(evil) == 1 + 2 + 2 * 7
+
+
+def test_nothing_comes_from_elsewhere():
+    text = page([HOTPOT, WIKIHOP], task="hotpotqa")
+    parsed = Parsed(text)
+    assert not {"script", "link", "img", "iframe", "object"} & set(parsed.tags)
+    links = [v for k, v in parsed.attributes if k in ("href", "src", "srcset")]
+    assert links[:2] == ["#answer-1", "#answer-2"]
+    assert all(link.startswith("#answer-") for link in links)
+    assert "url(" not in text and "@import" not in text and "http://" not in text
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in (
+        parsed.attributes
+    )
+    assert "width=device-width" in text and "prefers-color-scheme: dark" in text
+
+
+def test_every_link_leads_to_one_place():
+    parsed = Parsed(page([HOTPOT, WIKIHOP, KEYPHRASES], task="x"))
+    names = [v for k, v in parsed.attributes if k == "id"]
+    assert len(names) == len(set(names))
+    links = [v.removeprefix("#") for k, v in parsed.attributes if k == "href"]
+    assert set(links) <= set(names)
+    # The answer, and the sentence that supports it.
+    assert {"answer-1-mark", "answer-1-0-0"} <= set(links)
+    # The document that mentions the answer; keyphrases by rank.
+    assert "answer-2-0" in links and "answer-2-1" not in links
+    assert links[-2:] == ["answer-3-mark-1", "answer-3-mark-2"]
+
+
+def test_keyphrases_are_marked_with_their_ranks():
+    text = page([KEYPHRASES], task="openkp")
+    shown = re.findall(r'<mark[^>]*>(\w+)<sup class="rank">([^<]*)</sup></mark>', text)
+    assert shown == [("Mill", "2"), ("Lee", "1"), ("Mill", "1, 2")]
+    assert "Which phrases?" not in text and "none of it" not in Parsed(text).text
+
+
+def test_paragraphs_far_from_what_is_marked_are_folded():
+    paragraphs = [Passage(f"number {i}") for i in range(20)]
+    paragraphs[10] = Passage("number 10", score=1.0, is_support=True)
+    told = Explained("x", "Why?", "", (Document(Passage("T"), (*paragraphs,), True),))
+    text = page([told], task="x")
+    inner = re.findall(
+        r"<details>\n<summary>(.*?)</summary>\n(.*?)</details>", text, re.S
+    )
+    assert [told for told, _ in inner] == ["8 more paragraphs", "7 more paragraphs"]
+    folded = [re.findall(r"number (\d+)", inside) for _, inside in inner]
+    assert folded == [[str(i) for i in range(8)], [str(i) for i in range(13, 20)]]
+    assert re.findall(r">number (\d+)", text) == [str(i) for i in range(20)]
+
+
+def test_a_document_without_marks_is_not_folded_further():
+    paragraphs = tuple(Passage(f"number {i}") for i in range(20))
+    told = Explained("x", "Why?", "", (Document(Passage(""), paragraphs, True),))
+    text = page([told], task="x")
+    assert text.count("<details") == 1 and "<em>untitled</em>" in text
+
+
+def test_unlikely_candidates_are_counted_and_not_listed():
+    few = tuple(Candidate(f"c{i}", 0.0) for i in range(12))
+    text = page([Explained("x", "Why?", "c0", (), few)], task="x")
+    assert re.findall(r">(c\d+)<", text) == ["c0", "c0", "c1", "c2"]
+    assert "and 9 more, 0% together" in text
+    many = tuple(Candidate(f"c{i}", 0.1) for i in range(10))
+    text = page([Explained("x", "Why?", "c0", (), many)], task="x")
+    assert "and 2 more, 20% together" in text
+
+
+def test_an_answer_that_is_none_is_shown_as_such():
+    told = Explained("x", "Why?", "", ())
+    assert "<em>none</em>" in page([told], task="hotpotqa")
+
+
+def test_marks_stand_around_their_characters():
+    assert marked("a<b>c", ((1, 4),)) == "a<mark>&lt;b&gt;</mark>c"
+    assert marked("abc", ()) == "abc"
+    assert marked("aXbX", ((1, 2), (3, 4))) == "a<mark>X</mark>b<mark>X</mark>"
+    assert marked("aX", ((1, 2),), names=["n"]) == 'a<mark id="n">X</mark>'
+
+
+def test_halves_of_characters_do_not_break_the_file():
+    page([Explained("\ud800", "\x00", "a", ())], task="t").encode("utf-8")
+    assert escaped("'\"&<>") == "&#x27;&quot;&amp;&lt;&gt;"
