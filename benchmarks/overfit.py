@@ -7,9 +7,9 @@
 
 The first records of the files that can be trained on go the way of any data set:
 `etc_jax.prepare`, the training loop, `etc_jax.evaluate` with the official measure, on
-the records that were trained on. What gold labels would score is the ceiling; a share of
-it is asked for, and the exit code is 1 below that. A model that does not get there has
-inputs, labels or decoding that contradict each other.
+the records that were trained on. What gold labels would score is the ceiling; a share
+of it is asked for, and the exit code is 1 below that. A model that does not get there
+has inputs, labels or decoding that contradict each other.
 
 Inputs are made at the paper's lengths, and trained on at the longest there is among
 the records, since all behind is padding. No dropout, no pre-trained model. A command

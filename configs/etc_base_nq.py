@@ -35,9 +35,9 @@ development set in the paper):
     from_scratch   not in the paper: no pre-training
 
 Other lengths are given to etc_jax.prepare too, as --long_length=8192
---global_length=460 (strides follow from them); for fixed blocks --tokens_per_block=97. Rows that differ in
-pre-training alone are this config with another `init_from`: a run of
-`etc_base_pretrain.py:2x_pretraining` (0.746 / 0.558), or of
+--global_length=460 (strides follow from them); for fixed blocks --tokens_per_block=97.
+Rows that differ in pre-training alone are this config with another `init_from`: a run
+of `etc_base_pretrain.py:2x_pretraining` (0.746 / 0.558), or of
 `:no_cpc,shared,no_hard_g2l` (0.692 / 0.497, with shared,no_hard_g2l here too).
 
 Paper: 5 epochs took 10 h 47 min on 32 cores (16 chips) of TPU v3 (table 7). It does not

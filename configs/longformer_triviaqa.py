@@ -26,11 +26,10 @@ of 512. Not trained here at this size. Variants:
     python -m tasks.synthetic.triviaqa --count=200 --split=dev --start=4000 --out=made
 
 The number of steps is that of 61,888 questions; `python -m etc_jax.prepare` says how
-many have an answer in their input. Learning rate 3e-5, 5 epochs, batches of 32 and 1,000
-steps of warm-up are the paper's (Beltagy et al. 2020, appendix); the authors'
+many have an answer in their input. Learning rate 3e-5, 5 epochs, batches of 32 and
+1,000 steps of warm-up are the paper's (Beltagy et al. 2020, appendix); the authors'
 scripts/cheatsheet.txt has the same rate and warm-up with 4 epochs, for both sizes. Adam
-without weight decay and its epsilon of 1e-8 are those of scripts/triviaqa.py.
-"""
+without weight decay and its epsilon of 1e-8 are those of scripts/triviaqa.py. """
 
 from etc_jax import config as config_lib
 from etc_jax import recipes

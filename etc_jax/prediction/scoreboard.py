@@ -22,7 +22,8 @@ class Result:
       official: content of the official prediction file.
       scores: official figures of each setting; None without gold answers.
       chosen: those of `setting`; None without gold answers.
-      thresholds: that the figures chose, see `Task`; None if they choose none, or without gold answers.
+      thresholds: that the figures chose, see `Task`; None if they choose none, or
+        without gold answers.
     """
 
     setting: Any
