@@ -27,6 +27,9 @@ from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import wikihop as invented_wikihop
 from tasks.synthetic.__main__ import write_records
 
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
+WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+
 # Enough for the sentences of 4096 tokens; a run is as long as its longest input.
 _GLOBAL = 430
 
@@ -154,14 +157,14 @@ def in_pairs(text: str) -> str:
 
 SETS = {
     "hotpotqa": ItemSet(
-        hotpotqa.TASK,
+        HOTPOTQA_TASK,
         invented_hotpotqa.HotpotQaSizes,
         invented_hotpotqa.records,
         figure="span_accuracy",
         beside=("f1", "sp_f1"),
     ),
     "wikihop": ItemSet(
-        wikihop.TASK,
+        WIKIHOP_TASK,
         invented_wikihop.WikiHopSizes,
         _wikihop,
         figure="accuracy",

@@ -69,7 +69,7 @@ class Study:
     @functools.cached_property
     def task(self) -> task_lib.Task:
         """The data set, without the options of a row."""
-        return task_lib.find(self.args.task)
+        return task_lib.find_task(self.args.task)
 
     def options(self, row: str) -> dict[str, Any]:
         """How inputs are made, as far as the objective is told of it."""
@@ -188,7 +188,7 @@ class Study:
 
 def table(runs: Sequence[Run], name: str) -> str:
     """Mean ± standard deviation over seeds of the official figures, in percent."""
-    figures = (task_lib.find(name).measure, *_BESIDE[name])
+    figures = (task_lib.find_task(name).measure, *_BESIDE[name])
     seeds = sorted({run.seed for run in runs})
     head = ["row", *figures, *(f"seed {seed}" for seed in seeds), "CPU min a run"]
     lines = []

@@ -185,7 +185,7 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     Raises:
       ValueError, OSError, RunError: if something given does not fit.
     """
-    task, setting = task_lib.find(args.task), SETTINGS[args.task]
+    task, setting = task_lib.find_task(args.task), SETTINGS[args.task]
     tokenizer = open_tokenizer(args.tokenizer)
     count = args.records or setting.records
     folder = args.workdir or pathlib.Path("runs") / f"overfit_{task.name}"

@@ -47,7 +47,7 @@ _ENCODER = {
 
 def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
     """A model that was never trained, as `etc_jax.convert --export` saves one."""
-    sizes = task_lib.find(task).sizes
+    sizes = task_lib.find_task(task).sizes
     vocab_size = open_tokenizer(tokenizer_file).vocab_size
     values = config_lib.default_config()
     values.model.update(vocab_size=vocab_size, **_ENCODER)
@@ -61,7 +61,7 @@ def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
         global_length=sizes.global_length,
     )
     config = config_lib.from_config_dict(values)
-    init_fn = finetuning.find(config.model, config.objective).init
+    init_fn = finetuning.of_config(config).init
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda a: rng.normal(size=a.shape).astype(a.dtype),
@@ -77,7 +77,7 @@ def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
 
 def count_windows(task: str, file: LongFile) -> int:
     """Inputs that the records of a long file make."""
-    found, tokenizer = task_lib.find(task), open_tokenizer(file.tokenizer)
+    found, tokenizer = task_lib.find_task(task), open_tokenizer(file.tokenizer)
     different = itertools.islice(found.read([file.path], None), long_files.DIFFERENT)
     counts = [len(found.features(record, tokenizer)) for record in different]
     return sum(counts[i % len(counts)] for i in range(file.records))

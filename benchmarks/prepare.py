@@ -179,7 +179,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
                 if args.tokenizer
                 else made_up_vocabulary(files[0])
             )
-            work = _Work(task_lib.find(task), files, tokenizer, folder)
+            work = _Work(task_lib.find_task(task), files, tokenizer, folder)
             found.append(measure_speed(work, args.rounds))
     return {"reference": REFERENCE, "tasks": found}
 
@@ -217,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sizes(name: str) -> Iterator[int]:
-    sizes = task_lib.find(name).sizes
+    sizes = task_lib.find_task(name).sizes
     yield from (sizes.long_length, sizes.global_length)
 
 

@@ -43,7 +43,7 @@ def measure(
     process_memory.clear_own_peak()
     start = time.monotonic()
     cache = prepare.prepare(
-        task_lib.find(task),
+        task_lib.find_task(task),
         [file.path],
         open_tokenizer(file.tokenizer),
         folder / "cache",

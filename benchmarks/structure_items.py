@@ -36,6 +36,9 @@ from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import teachers
 from tasks.synthetic.__main__ import write_records
 
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
+WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+
 Record = dict[str, Any]
 
 TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
@@ -158,7 +161,7 @@ def _masked(record: Record) -> Record:
 
 SETS = {
     "wikihop": ItemSet(
-        wikihop.TASK,
+        WIKIHOP_TASK,
         lambda series: teachers.records(sys.maxsize, seed=series),
         question="query",
         documents=lambda record: record["supports"],
@@ -167,7 +170,7 @@ SETS = {
         figure="accuracy",
     ),
     "hotpotqa": ItemSet(
-        hotpotqa.TASK,
+        HOTPOTQA_TASK,
         _hotpotqa,
         question="question",
         documents=lambda record: ["".join(texts) for _, texts in record["context"]],

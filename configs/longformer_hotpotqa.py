@@ -3,7 +3,7 @@
     python -m etc_jax.convert grow --from=longformer-base-4096 \
         --tokens='[q],[/q],<t>,</t>,[s]' --out=models/longformer_hotpotqa
     for file in train_v1.1 dev_distractor_v1; do
-      python -m etc_jax.prepare --task=hotpotqa_longformer \
+      python -m etc_jax.prepare --task=hotpotqa --format=sequence \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_lf_$file hotpot_$file.json
     done
@@ -34,7 +34,7 @@ second reads what is left. With the run above for the first one:
     for file in train_v1.1 dev_distractor_v1; do
       python -m tasks.hotpotqa.select --model=runs/longformer_hotpotqa \
           --out=kept_$file.json hotpot_$file.json
-      python -m etc_jax.prepare --task=hotpotqa_longformer --long_length=1024 \
+      python -m etc_jax.prepare --task=hotpotqa --format=sequence --long_length=1024 \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_kept_$file kept_$file.json
     done
@@ -71,7 +71,7 @@ from etc_jax import config as config_lib
 from etc_jax import recipes
 
 SETTING = recipes.Finetuning(
-    "hotpotqa_longformer",
+    "hotpotqa",
     num_examples=90_447,
     epochs=5,
     batch_size=32,

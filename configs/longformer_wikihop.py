@@ -3,7 +3,7 @@
     python -m etc_jax.convert grow --from=longformer-base-4096 \
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
     for split in train dev; do
-      python -m etc_jax.prepare --task=wikihop_longformer \
+      python -m etc_jax.prepare --task=wikihop --format=sequence \
           --tokenizer=models/longformer_wikihop \
           --out=caches/wikihop_longformer_$split qangaroo_v1.1/wikihop/$split.json
     done
@@ -51,7 +51,7 @@ from etc_jax import config as config_lib
 from etc_jax import recipes
 
 SETTING = recipes.Finetuning(
-    "wikihop_longformer",
+    "wikihop",
     num_examples=43_738,
     epochs=15,
     batch_size=32,

@@ -108,14 +108,12 @@ _OWN_FIELDS = {
         *("head_dropout_rate", "top_ratio", "max_antecedents"),
     ),
     "hotpotqa": (),
-    "hotpotqa_longformer": (),
     "hyperpartisan": (),
     "imdb": (),
     "natural_questions": (),
     "openkp": ("keyphrase_loss", "visual_features"),
     "triviaqa": (),
     "wikihop": ("final_layer", "label_smoothing"),
-    "wikihop_longformer": (),
 }
 # Objectives that learn a task, from its prepared inputs.
 _PRETRAINING = ("mlm_cpc", "causal_lm", "masked_lm")

@@ -171,13 +171,12 @@ class _Evaluation:
         runner = runner_lib.Runner(self.model, size)
         steps = work.steps_of(parts, mine)
         reader = RecordReader(
-            self.task.name,
+            self.task,
             self.args.files,
             tokenizer_json=self.model.tokenizer_json,
             lengths=self.model.lengths,
             batches=steps,
             official_quirks=self.model.config.data.official_quirks,
-            options=self.task.option_values,
         )
         with work.made_ahead(reader, len(steps), workers) as inputs:
             work.make_parts(parts, mine, inputs, runner, self.task, self.settings)

@@ -96,7 +96,8 @@ def prepare(
         recipe = parts.Recipe(
             _featurizer(task, tokenizer, sizes, official_quirks),
             _open_featurizer,
-            (task.name, task.option_values, tokenizer_file, sizes, official_quirks),
+            (task.name, task.format, task.option_values, tokenizer_file)
+            + (sizes, official_quirks),
         )
         cut = _cut(task.read(files, problems), part_bytes)
         return parts.make_parts(cut, recipe, folder, workers=workers)
@@ -122,10 +123,13 @@ def _source(
     drawn = {name: shaping.pop(name) for name in task.drawn_by if name in shaping}
     return WindowSource(
         task.name,
+        task.format,
         sizes.long_length,
         sizes.global_length,
         options={"official_quirks": official_quirks, **shaping},
-        made_by=_made_by(files) | ({"drawn": drawn} if drawn else {}),
+        made_by=_made_by(files)
+        | ({"drawn": drawn} if drawn else {})
+        | ({} if task.format == next(iter(task.forms)) else {"format": task.format}),
     )
 
 
@@ -192,13 +196,14 @@ def _featurizer(
 
 def _open_featurizer(
     name: str,
+    format: str,
     options: dict[str, Any],
     tokenizer_file: pathlib.Path,
     sizes: Sizes,
     official_quirks: bool,
 ) -> parts.MakeFn:
     tokenizer = Tokenizer.load(tokenizer_file)
-    task = task_lib.find(name).with_options(options)
+    task = task_lib.find_task(name, format).with_options(options)
     return _featurizer(task, tokenizer, sizes, official_quirks)
 
 
@@ -277,6 +282,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "module that registers one",
     )
     parser.add_argument(
+        "--format",
+        help="of the inputs: structured for ETC, sequence for encoders of one sequence "
+        "(default: the first one that the data set has)",
+    )
+    parser.add_argument(
         "--tokenizer", required=True, help="vocabulary file, or a folder with one"
     )
     parser.add_argument("--out", required=True, help="folder to make")
@@ -308,7 +318,8 @@ def run(args: argparse.Namespace) -> None:
     Raises:
       ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
     """
-    task = task_lib.find(args.task).with_options(input_options.given(args))
+    task = task_lib.find_task(args.task, args.format)
+    task = task.with_options(input_options.given(args))
     sizes = Sizes(
         _or(args.long_length, task.sizes.long_length),
         _or(args.global_length, task.sizes.global_length),

@@ -19,8 +19,8 @@ _TABLES: dict[str, dict[str, Any]] = {}
 _PROVIDERS = {
     "causal_lm_model": "etc_jax.models",
     "data_set": "tasks.every",
-    "finetuning": "etc_jax.objectives",
     "held_back_score": "etc_jax.prediction.held_back",
+    "learner": "etc_jax.objectives",
     "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",
     "objective": "etc_jax.objectives",

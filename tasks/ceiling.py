@@ -3,65 +3,97 @@
     python -m tasks.ceiling --task=hotpotqa --tokenizer=vocab.txt dev.json
 
 Each record goes through features and decoding with its own labels as outputs. The
-official figures of that are printed, and for each record that lost something, why.
+official metrics of that are printed, and for each record that lost something, why.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.task import Task, find
 from etc_jax.formats.structured import Sizes
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.scoring.result import Scores
 from etc_jax.terminal import printable, say
-from tasks import (
-    hotpotqa,
-    hotpotqa_longformer,
-    natural_questions,
-    openkp,
-    triviaqa,
-    wikihop,
-    wikihop_longformer,
-)
-from tasks.ceiling_report import Ceiling, ceiling_of
-from tasks.hotpotqa.ceiling import hotpotqa_ceiling, hotpotqa_longformer_ceiling
-from tasks.natural_questions.ceiling import natural_questions_ceiling
-from tasks.openkp.ceiling import openkp_ceiling
-from tasks.triviaqa.ceiling import triviaqa_ceiling
 
 
-def wikihop_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
+class Loss(NamedTuple):
+    """Something that a record lost, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ceiling:
+    """The official metrics of gold labels.
+
+    Attributes:
+      scores: of all records that can be read.
+      losses: why a point is missing; empty if and only if none is.
+      problems: what was wrong with the files.
+    """
+
+    scores: Scores
+    losses: tuple[Loss, ...]
+    problems: Problems
+
+    def report(self) -> str:
+        """Everything, as lines."""
+        lines = [f"  {loss.id}: {loss.reason}" for loss in self.losses]
+        parts = [self.problems.report(), self.scores.report()]
+        return "\n".join([*parts, f"{len(lines)} losses", *lines])
+
+
+def ceiling_of(
+    task: Task,
+    paths: Sequence[str | os.PathLike],
+    tokenizer: Tokenizer,
+    sizes: Sizes | None = None,
 ) -> Ceiling:
-    """The ceiling of WikiHop files.
+    """The ceiling of files of a data set.
+
+    Args:
+      task: the data set in one format.
+      paths: of its files.
+      tokenizer: as for its inputs.
+      sizes: of an input; None: those of the paper.
 
     Raises:
       ValueError: if there is no record, or one has no gold answer.
       OSError: if a file cannot be read.
     """
-    return ceiling_of(wikihop.TASK, wikihop.gold_outputs, paths, tokenizer, sizes)
-
-
-def wikihop_longformer_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
-) -> Ceiling:
-    """As `wikihop_ceiling`, of files as Longformer reads them."""
-    task = wikihop_longformer.TASK
-    outputs_fn = wikihop_longformer.gold_outputs
-    return ceiling_of(task, outputs_fn, paths, tokenizer, sizes)
-
-
-TASKS = {
-    "hotpotqa": (hotpotqa_ceiling, hotpotqa.SIZES),
-    "hotpotqa_longformer": (hotpotqa_longformer_ceiling, hotpotqa_longformer.SIZES),
-    "natural_questions": (natural_questions_ceiling, natural_questions.SIZES),
-    "openkp": (openkp_ceiling, openkp.SIZES),
-    "triviaqa": (triviaqa_ceiling, triviaqa.SIZES),
-    "wikihop": (wikihop_ceiling, wikihop.SIZES),
-    "wikihop_longformer": (wikihop_longformer_ceiling, wikihop_longformer.SIZES),
-}
+    problems, losses, gold = Problems(), [], []
+    predictions = {}
+    for record in task.read(paths, problems):
+        if task.agreed is not None:
+            record = task.agreed(record)
+        if (of_record := task.gold(record)) is None:
+            raise ValueError(
+                f"{record.id!r} has no gold answer; give files of training or "
+                "development data"
+            )
+        gold.append(of_record)
+        try:
+            windows = task.features(record, tokenizer, sizes or task.sizes)
+        except BadRecordError as e:
+            losses.append(Loss(record.id, str(e)))
+            predictions[record.id] = task.no_answer
+            continue
+        decoded = task.decode(task.gold_outputs(windows), windows, (task.setting,))
+        [prediction] = task.predictions(decoded)
+        predictions[record.id] = prediction
+        if task.why_lost is not None:
+            reasons = task.why_lost(windows, prediction)
+            losses += [Loss(record.id, why) for why in reasons]
+    scores = task.score(gold, task.official(predictions))
+    return Ceiling(scores, tuple(losses), problems)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -69,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(
         prog="python -m tasks.ceiling", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--task", required=True, choices=sorted(TASKS))
+    parser.add_argument("--task", required=True, help="name of the data set")
+    parser.add_argument("--format", help="default: the first that it has")
     parser.add_argument(
         "--tokenizer", required=True, help="vocabulary file, or a folder with one"
     )
@@ -77,13 +110,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--global_length", type=int, help="default: that of the paper")
     parser.add_argument("files", nargs="+", help="files of the official release")
     args = parser.parse_args(arguments)
-    measure, default = TASKS[args.task]
     try:
+        task = find(args.task).in_format(args.format)
         sizes = Sizes(
-            args.long_length or default.long_length,
-            args.global_length or default.global_length,
+            args.long_length or task.sizes.long_length,
+            args.global_length or task.sizes.global_length,
         )
-        ceiling = measure(args.files, open_tokenizer(args.tokenizer), sizes)
+        ceiling = ceiling_of(task, args.files, open_tokenizer(args.tokenizer), sizes)
     except (ValueError, OSError) as e:
         sys.exit(printable(f"error: {e}"))
     say(ceiling.report())

@@ -6,5 +6,5 @@ import pkgutil
 import tasks
 
 for _found in pkgutil.iter_modules(tasks.__path__):
-    if _found.ispkg or _found.name.endswith("_longformer"):
+    if _found.ispkg:
         importlib.import_module(f"tasks.{_found.name}")

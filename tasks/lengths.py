@@ -1,28 +1,12 @@
-"""How long inputs are: counted, and of whole records before anything is cut off."""
+"""How long inputs are, counted."""
 
 from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.datasets.offsets import encode
-from tasks import (
-    coreference,
-    hotpotqa,
-    hyperpartisan,
-    imdb,
-    natural_questions,
-    openkp,
-    triviaqa,
-    wikihop,
-)
-from tasks.natural_questions.records import top_spans
 
 _CHUNK = 1 << 20
 
@@ -86,102 +70,3 @@ class Lengths:
             if rank <= 0:
                 return length
         raise AssertionError("more than all of them")
-
-
-# --- whole records --------------------------------------------------------------------
-
-
-def whole_length(task: str, record: Any, tokenizer: Tokenizer) -> int:
-    """Long tokens of a record if nothing of it is cut off, special tokens included.
-
-    Args:
-      task: a data set's name.
-      record: of the data set.
-      tokenizer: as for its inputs.
-
-    Raises:
-      BadRecordError: if a text is not Unicode.
-    """
-    return _WHOLE[task](record, tokenizer)
-
-
-def _pieces(texts: Iterable[str], tokenizer: Tokenizer) -> int:
-    """Pieces of some texts; of those that are the same, one is tokenised."""
-    counts = collections.Counter(texts)
-    found = encode(tokenizer, list(counts))
-    return sum(len(pieces) * counts[pieces.text] for pieces in found)
-
-
-def _hotpotqa(record: hotpotqa.Record, tokenizer: Tokenizer) -> int:
-    texts = [record.question]
-    for paragraph in record.paragraphs:
-        texts += [paragraph.title, *paragraph.sentences]
-    return 1 + _pieces(texts, tokenizer)  # [CLS]
-
-
-def _hotpotqa_longformer(record: hotpotqa.Record, tokenizer: Tokenizer) -> int:
-    # Around the question and the titles, and behind sentences; [CLS] and the last one.
-    sentences = sum(len(paragraph.sentences) for paragraph in record.paragraphs)
-    special = 3 + 2 * len(record.paragraphs) + sentences
-    return special + _hotpotqa(record, tokenizer)
-
-
-def _wikihop(record: wikihop.Record, tokenizer: Tokenizer) -> int:
-    # Sentences end at white space, where pieces end too.
-    candidates = (candidate.strip() for candidate in record.candidates)
-    return _pieces([*candidates, record.query, *record.documents], tokenizer)
-
-
-def _wikihop_longformer(record: wikihop.Record, tokenizer: Tokenizer) -> int:
-    documents = [text for text in record.documents if text.strip()]
-    texts = [record.query, *record.candidates, *documents]
-    # [CLS], tokens around the query and around candidates, and behind documents.
-    special = 3 + tokenizer.special.pair_separators
-    special += 2 * len(record.candidates) + len(documents)
-    return special + _pieces((" ".join(text.split()) for text in texts), tokenizer)
-
-
-def _natural_questions(record: natural_questions.Record, tokenizer: Tokenizer) -> int:
-    tags, texts = 0, [record.question]
-    for _, (start, stop) in top_spans(record):
-        for word, is_html in zip(
-            record.words[start:stop], record.is_html[start:stop], strict=True
-        ):
-            if is_html:
-                tags += 1
-            else:
-                texts.append(word)
-    return 3 + tags + _pieces(texts, tokenizer)  # [CLS] and two [SEP]
-
-
-def _openkp(record: openkp.Record, tokenizer: Tokenizer) -> int:
-    return _pieces(record.text.split(" "), tokenizer)
-
-
-def _triviaqa(record: triviaqa.Record, tokenizer: Tokenizer) -> int:
-    texts = (" ".join(document.text.split()) for document in record.documents)
-    special = 2 + tokenizer.special.pair_separators
-    return special + _pieces([record.question, *texts], tokenizer)
-
-
-def _text(record: imdb.Record | hyperpartisan.Record, tokenizer: Tokenizer) -> int:
-    return 2 + _pieces([" ".join(record.text.split())], tokenizer)
-
-
-def _coreference(record: coreference.Record, tokenizer: Tokenizer) -> int:
-    sentences = ("".join(f" {word}" for word in s) for s in record.sentences)
-    return 2 + _pieces(sentences, tokenizer)
-
-
-_WHOLE: dict[str, Callable[[Any, Tokenizer], int]] = {
-    "hotpotqa": _hotpotqa,
-    "wikihop": _wikihop,
-    "natural_questions": _natural_questions,
-    "openkp": _openkp,
-    "triviaqa": _triviaqa,
-    "imdb": _text,
-    "hyperpartisan": _text,
-    "coreference": _coreference,
-    "hotpotqa_longformer": _hotpotqa_longformer,
-    "wikihop_longformer": _wikihop_longformer,
-}

@@ -80,7 +80,7 @@ def register_files(
       ValueError: if there is no such data set, no record can be used, the tokenizer
         lacks a special token, or the name is taken.
     """
-    data = task_lib.find(task)
+    data = task_lib.find_task(task)
     if not files:
         raise ValueError(f"Task {name!r} needs files of at least one split, got none")
     check_free(name, seqio.MixtureRegistry)

@@ -42,7 +42,7 @@ from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
-from tasks.lengths import Lengths, whole_length
+from tasks.lengths import Lengths
 
 PERCENTILES = (50.0, 95.0, 100.0)
 _NAMES = {50.0: "median", 100.0: "max"}
@@ -199,7 +199,7 @@ def of_files(
     problems, lengths = Problems(), Lengths()
     for record in task.read(paths, problems):
         try:
-            lengths.add(whole_length(task.name, record, tokenizer))
+            lengths.add(task.whole_length(record, tokenizer))
         except BadRecordError as e:
             problems.add(e.at(repr(record.id)))
         tell_fn(lengths.number)
@@ -276,6 +276,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--task", help="the paths are files of this data set")
+    parser.add_argument("--format", help="with --task: of its inputs")
     parser.add_argument("--tokenizer", help="with --task: vocabulary, or its folder")
     parser.add_argument(
         "--long_length",
@@ -316,7 +317,8 @@ def _sets(args: argparse.Namespace) -> list[Stats]:
             _tell(f"reading {path}")
             sets.append(of_cache(path))
         return sets
-    task, tokenizer = task_lib.find(args.task), open_tokenizer(args.tokenizer)
+    task = task_lib.find_task(args.task, args.format)
+    tokenizer = open_tokenizer(args.tokenizer)
     # All of them before the first is read, which may take hours.
     files = {path: _files(path) for path in args.paths}
     return [

@@ -24,6 +24,8 @@ from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.files import read_json
 from tasks import hotpotqa, openkp, wikihop
 
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
+
 COUNT = 70  # three parts, the last one short
 SCORING = {
     "hotpotqa": hotpotqa_scoring,
@@ -94,7 +96,7 @@ def one_by_one(setup, module):
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
     sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()
-    inputs_fn = task_lib.find(setup.name).inputs
+    inputs_fn = task_lib.find_task(setup.name).inputs
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
         got = outputs(params, jax.tree.map(np.asarray, inputs_fn(windows)))
@@ -104,7 +106,7 @@ def one_by_one(setup, module):
 def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
     found = list(one_by_one(hotpot, hotpotqa))
     files = []
-    for threshold in hotpotqa.TASK.settings:
+    for threshold in HOTPOTQA_TASK.settings:
         together = hotpotqa.Predictions()
         for outputs, windows in found:
             got = hotpotqa.decode(outputs, windows, threshold=threshold)

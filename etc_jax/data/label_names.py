@@ -2,6 +2,3 @@
 
 # What Natural Questions has four logits and four labels of, in the order of the logits.
 NATURAL_QUESTIONS_PLACES = ("short_begin", "short_end", "long_begin", "long_end")
-
-# Labels of a whole text.
-NUM_LABELS = {"hyperpartisan": 2, "imdb": 2}

@@ -35,6 +35,7 @@ class WindowSource:
 
     Attributes:
       task: name of the data set.
+      format: of the inputs.
       long_length, global_length: of an input, padding included.
       options: what else shapes the windows, as JSON values.
       made_by: what they are made of, as JSON values; a cache is reused only for an
@@ -42,6 +43,7 @@ class WindowSource:
     """
 
     task: str
+    format: str
     long_length: int
     global_length: int
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -49,7 +51,9 @@ class WindowSource:
 
     def fingerprint(self, tokenizer: Tokenizer) -> str:
         """SHA-256, in hexadecimal, of all that the windows depend on."""
-        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), dataclasses.asdict(self)]
+        made = dataclasses.asdict(self)
+        made.pop("format")  # of which caches of earlier versions know nothing
+        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), made]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -61,6 +61,9 @@ _KEYS = {
     "fingerprint": str,
 }
 
+# What was a data set of its own once, and is a format of another one.
+_NOW_FORMATS = {"hotpotqa_longformer": "hotpotqa", "wikihop_longformer": "wikihop"}
+
 # Further inputs are dicts of dicts, if a task has them so.
 WindowBatch = dict[str, Any]
 
@@ -86,7 +89,15 @@ class WindowCache:
     @property
     def task(self) -> str:
         """Name of the data set."""
-        return self.header["task"]
+        name = self.header["task"]
+        return _NOW_FORMATS.get(name, name)
+
+    @property
+    def format(self) -> str:
+        """Of the inputs; see `etc_jax.formats`."""
+        # Headers did not always say it.
+        is_sequence = "global_index" in self.schema.extra
+        return self.header.get("format", "sequence" if is_sequence else "structured")
 
     @property
     def official_quirks(self) -> bool:

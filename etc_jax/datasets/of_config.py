@@ -26,11 +26,16 @@ def task_of(config: Config, options: Sequence[str] = ()) -> Task:
     return task
 
 
+def format_of(config: Config) -> str:
+    """The format of the inputs: that of the config, or the first its model takes."""
+    return getattr(config.data, "format", None) or config.model.formats[0]
+
+
 def with_options(config: Config, texts: Sequence[str]) -> Task:
     """The same with these options of inputs alone, whatever the model takes.
 
     Raises:
       ValueError: if there is no such data set, option or value.
     """
-    task = find(config.objective.name)
+    task = find(config.objective.name).in_format(format_of(config))
     return task.with_options(input_options.parsed(task, texts))

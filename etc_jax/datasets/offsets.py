@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from etc_jax.data.sentence_pieces import SentencePieceTokenizer
 from etc_jax.data.tokenizer_base import Tokenizer
@@ -56,6 +57,17 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pieces]:
             raise BadRecordError("no Unicode", f"half a character in {text!r}") from e
         raise
     return [Pieces(t, *encoded) for t, encoded in zip(texts, found, strict=True)]
+
+
+def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
+    """Pieces of some texts; of those that are the same, one is tokenised.
+
+    Raises:
+      BadRecordError: as for `encode`.
+    """
+    counts = collections.Counter(texts)
+    found = encode(tokenizer, list(counts))
+    return sum(len(pieces) * counts[pieces.text] for pieces in found)
 
 
 def _is_no_unicode(text: str) -> bool:

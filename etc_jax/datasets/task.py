@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax import registry
+from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.records import Note, Problems
@@ -60,74 +61,139 @@ def only(of_windows: Sequence[Any]) -> Any:
     return said
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A data set, registered as `registry.register("data_set", NAME)`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """Records, official files and score; nothing of models.
 
-    Outputs are those of the model of this name in `etc_jax.objectives.finetuning`, as
-    numpy arrays with a row for each window. Windows of a record may lie in several
-    batches, so that what is said of a record is put together from what each says.
+    Registered as `registry.register("data_set", NAME)(DataSet(...))`; in a package of
+    one's own, NAME is the path of the module.
 
     Attributes:
-      name: of the data set, and of its objective in a config.
-      sizes: lengths of the paper's inputs.
+      name: under which it is registered.
       read: (paths, problems) -> records of official files; see `records.read_records`.
       parse: (JSON value, note) -> one record.
       release: path -> (number from 1, what `parse` takes, or a BadRecordError) of each
         record of an official file, None if it is not one; None: official files are
         JSON arrays or lines of what `parse` takes.
-      features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
-        more.
-      inputs: windows -> the batch that a model takes.
-      settings: of decoding, to be tried where there are gold answers.
-      setting: the one to take where there are none.
-      measure: the official figure that a setting is chosen by; higher is better.
-      decode: (outputs, windows, settings) -> for each window what each setting makes
-        of it.
+      measure: the official metric that a setting is chosen by; higher is better.
       no_answer: the prediction for a record that fits into no window.
       official: {record id: prediction} -> what the official prediction file holds: a
         JSON value, or a list of such if it has one a line.
+      lines: whether the official prediction file has a JSON value a line.
       gold: record -> what `score` wants of it; None if it has no gold answer.
-      score: (gold of records, content of the official file) -> official figures.
-      explain: (outputs, windows, setting) -> for each window what of it a reader wants
-        to see.
-      options: how inputs are made; `features` has been given them, or takes them by
-        default.
-      drawn_by: names of those that choose windows to train on and shape none.
-      pool: what a setting makes of all windows of a record, in order -> its prediction.
-      pool_explained: the same of what `explain` makes -> what a reader is shown.
+      score: (gold of records, content of the official file) -> official metrics.
       unread_gold: id -> what `score` wants of a record that could not be read, so that
-        no answer to it is right; None: figures are means over records, to which such a
+        no answer to it is right; None: metrics are means over records, to which such a
         record adds 0.
       thresholds: (gold of records, content of the official file) -> the scores from
-        which on an answer counts, by name, where the official figures choose them; None
+        which on an answer counts, by name, where the official metrics choose them; None
         if they choose none.
-      lines: whether the official prediction file has a JSON value a line.
+      agreed: record -> the record with a gold answer that the score counts, where it
+        asks for more annotators than some files have.
+      forms: by format, how models of each kind read it. The first one is taken where
+        no model decides.
+      absent: why there is no form, by format.
     """
 
     name: str
-    sizes: Sizes
     read: Callable[[Sequence[str | os.PathLike], Problems | None], Iterator[Any]]
     parse: Callable[[Any, Note], Any]
-    features: Callable[..., list[Window]]
-    inputs: Callable[[Sequence[Window]], dict[str, Any]]
+    release: Callable[[str], Iterator[tuple[int, Any]] | None] | None = None
     measure: str
-    decode: Callable[[Any, Sequence[Window], Sequence[Setting]], list[list[Decoded]]]
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
+    lines: bool = False
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
-    explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
-    release: Callable[[str], Iterator[tuple[int, Any]] | None] | None = None
-    settings: tuple[Setting, ...] = (None,)
-    setting: Setting = None
-    options: InputOptions = InputOptions()
-    drawn_by: tuple[str, ...] = ()
-    pool: Callable[[Sequence[Decoded]], Prediction] = only
-    pool_explained: Callable[[Sequence[Any]], Explained] = only
     unread_gold: Callable[[str], dict[str, Any]] | None = None
     thresholds: Callable[[Sequence[Any], Any], dict[str, float]] | None = None
-    lines: bool = False
+    agreed: Callable[[Any], Any] | None = None
+    forms: Mapping[str, Form]
+    absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def in_format(self, format: str | None = None) -> Task:
+        """The data set as models of one kind read it; None: in its first format.
+
+        Raises:
+          ValueError: naming the formats there are.
+        """
+        format = format or next(iter(self.forms))
+        if format not in self.forms:
+            why = f" ({self.absent[format]})" if format in self.absent else ""
+            raise ValueError(
+                f"{self.name} has no inputs in format {format!r}{why}; there are: "
+                f"{', '.join(self.forms)}"
+            )
+        parts = ((DataSet, self), (Form, self.forms[format]))
+        fields = {
+            field.name: getattr(part, field.name)
+            for cls, part in parts
+            for field in dataclasses.fields(cls)
+        }
+        return Task(**fields, format=format)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Form:
+    """How models of one kind read a data set: records as inputs, outputs as answers.
+
+    Outputs are those of the learner, as numpy arrays with a row for each window.
+    Windows of a record may lie in several batches, so that what is said of a record is
+    put together from what each says.
+
+    Attributes:
+      learner: what learns it: head and loss, registered as "learner" under this name
+        and the format; see `etc_jax.objectives.finetuning`.
+      classes: names of the classes, where the learner chooses one of them.
+      sizes: lengths of the paper's inputs.
+      features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
+        more.
+      inputs: windows -> the batch that a model takes.
+      options: how inputs are made; `features` has been given them, or takes them by
+        default.
+      drawn_by: names of those that choose windows to train on and shape none.
+      settings: of decoding, to be tried where there are gold answers.
+      setting: the one to take where there are none.
+      decode: (outputs, windows, settings) -> for each window what each setting makes
+        of it.
+      explain: (outputs, windows, setting) -> for each window what of it a reader wants
+        to see.
+      pool: what a setting makes of all windows of a record, in order -> its prediction.
+      pool_explained: the same of what `explain` makes -> what a reader is shown.
+      gold_outputs: windows -> outputs of a model that is sure of every label.
+      why_lost: (windows of a record, the prediction that its gold outputs become) ->
+        why that is not the gold answer.
+      whole_length: (record, tokenizer) -> tokens of a record if nothing of it is cut
+        off, special tokens included.
+    """
+
+    learner: str
+    classes: tuple[str, ...] = ()
+    sizes: Sizes
+    features: Callable[..., list[Window]]
+    inputs: Callable[[Sequence[Window]], dict[str, Any]]
+    options: InputOptions = InputOptions()
+    drawn_by: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = (None,)
+    setting: Setting = None
+    decode: Callable[[Any, Sequence[Window], Sequence[Setting]], list[list[Decoded]]]
+    explain: Callable[[Any, Sequence[Window], Setting], list[Any]]
+    pool: Callable[[Sequence[Decoded]], Prediction] = only
+    pool_explained: Callable[[Sequence[Any]], Explained] = only
+    gold_outputs: Callable[[Sequence[Window]], Any]
+    why_lost: Callable[[Sequence[Window], Prediction], Iterator[str]] | None = None
+    whole_length: Callable[[Any, Tokenizer], int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(DataSet, Form):
+    """A data set in one of its formats; see `DataSet.in_format`.
+
+    Attributes:
+      format: its name.
+    """
+
+    format: str
 
     @property
     def prediction_file(self) -> str:
@@ -192,7 +258,7 @@ class Task:
         return dataclasses.replace(self, options=options, features=features)
 
 
-def find(name: str) -> Task:
+def find(name: str) -> DataSet:
     """The data set of a name, or of the path of the module that registers it.
 
     Raises:
@@ -202,6 +268,15 @@ def find(name: str) -> Task:
         return registry.lookup("data_set", name)
     except KeyError as error:
         raise ValueError(error.args[0]) from error
+
+
+def find_task(name: str, format: str | None = None) -> Task:
+    """The data set of a name in one format; None: in its first one.
+
+    Raises:
+      ValueError: as for `find` and `DataSet.in_format`.
+    """
+    return find(name).in_format(format)
 
 
 def names() -> list[str]:

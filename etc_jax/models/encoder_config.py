@@ -41,6 +41,8 @@ class EncoderConfig:
       attention: "auto", "xla" or "dense".
     """
 
+    formats: ClassVar[tuple[str, ...]] = ("sequence",)
+
     # Row of position 0 in its table; the rows before it are those of padding.
     position_offset: ClassVar[int] = 0
     # How positions are told: by a table, unless a family has a choice.

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 
@@ -71,6 +72,8 @@ class EtcConfig:
       logits_chunk_length: masked tokens of a row whose logits over the vocabulary are
         computed at once in the loss; 0: all.
     """
+
+    formats: ClassVar[tuple[str, ...]] = ("structured",)
 
     vocab_size: int = sized(30522)
     num_types: int = sized(16)

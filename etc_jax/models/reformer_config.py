@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 
@@ -67,6 +68,8 @@ class ReformerConfig:
       dtype: of the computation; parameters are float32.
       attention: "auto", "xla" or "dense".
     """
+
+    formats: ClassVar[tuple[str, ...]] = ("sequence",)
 
     vocab_size: int = sized(320)
     embed_dim: int = sized(768)

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
-from etc_jax.data.label_names import NUM_LABELS
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
 from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
@@ -81,14 +80,12 @@ class EncoderFinetuning(Finetuning):
         yield from wrong_padded_places(batch, GLOBAL_INDEX, "long_tokens")
 
 
-@registry.register("finetuning", "hyperpartisan")
-@registry.register("finetuning", "imdb")
+@registry.register("learner", "labels/sequence")
 class Labels(EncoderFinetuning):
-    """A label of the whole text: outputs are float32 `[b, num_labels]`."""
+    """A class of the whole text: outputs are float32 `[b, classes]`."""
 
     def module(self, deterministic: bool) -> EncoderForLabels:
-        labels = NUM_LABELS[self.objective.name]
-        return EncoderForLabels(self.model, labels, deterministic)
+        return EncoderForLabels(self.model, len(self.classes), deterministic)
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         targets, weights = batch["labels"]["label"], batch["weights"]
@@ -96,7 +93,7 @@ class Labels(EncoderFinetuning):
         return total, {"accuracy": (hits, examples)}
 
 
-@registry.register("finetuning", "triviaqa")
+@registry.register("learner", "triviaqa/sequence")
 class Triviaqa(EncoderFinetuning):
     """Any place that names the answer: outputs are `SpanLogits`."""
 
@@ -117,7 +114,7 @@ class Triviaqa(EncoderFinetuning):
         return total, {**figures, "span_accuracy": (hits, examples)}
 
 
-@registry.register("finetuning", "coreference")
+@registry.register("learner", "coreference/sequence")
 class Coreference(EncoderFinetuning):
     """An antecedent for each mention: outputs are `SpanPairs`."""
 

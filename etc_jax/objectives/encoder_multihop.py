@@ -51,7 +51,7 @@ class MarkedFinetuning(EncoderFinetuning):
             yield from wrong_padded_places(batch, name, "long_tokens")
 
 
-@registry.register("finetuning", "wikihop_longformer")
+@registry.register("learner", "wikihop/sequence")
 class WikihopLongformer(MarkedFinetuning):
     """One of the candidates: outputs are float32 `[b, m]`, a logit for each."""
 
@@ -70,7 +70,7 @@ class WikihopLongformer(MarkedFinetuning):
         return total, {"accuracy": (hits, examples)}
 
 
-@registry.register("finetuning", "hotpotqa_longformer")
+@registry.register("learner", "hotpotqa/sequence")
 class HotpotqaLongformer(MarkedFinetuning):
     """Paragraphs, sentences, answer type and span: outputs are `EvidenceLogits`."""
 

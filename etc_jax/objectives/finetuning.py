@@ -11,9 +11,13 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
+from etc_jax.config import Config
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.datasets.of_config import format_of
+from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import find as find_data_set
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import (
     AnswerLogits,
@@ -44,12 +48,14 @@ class Finetuning(abc.ABC):
     Attributes:
       model: config of the encoder, of one of `models`.
       objective: choices of the head and the loss.
+      classes: names of the classes, where one of them is chosen; see `Form`.
     """
 
     models: ClassVar[tuple[type, ...]] = (EtcConfig,)
 
     model: Any
     objective: ObjectiveConfig
+    classes: tuple[str, ...] = ()
 
     @abc.abstractmethod
     def module(self, deterministic: bool) -> Any:
@@ -133,7 +139,7 @@ class HeadFinetuning(Finetuning):
         return EtcWithHead(self.model, self.head, deterministic)
 
 
-@registry.register("finetuning", "hotpotqa")
+@registry.register("learner", "hotpotqa/structured")
 class Hotpotqa(HeadFinetuning):
     """Supporting sentences, answer type and span: outputs are `AnswerLogits`."""
 
@@ -182,7 +188,7 @@ def support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     return both, jnp.sum((given * 1.0 + targets) * weights)
 
 
-@registry.register("finetuning", "natural_questions")
+@registry.register("learner", "natural_questions/structured")
 class NaturalQuestions(HeadFinetuning):
     """Answer type, short and long answer: outputs are `AnswerLogits`.
 
@@ -213,7 +219,7 @@ class NaturalQuestions(HeadFinetuning):
         return total, figures
 
 
-@registry.register("finetuning", "wikihop")
+@registry.register("learner", "wikihop/structured")
 class Wikihop(HeadFinetuning):
     """One of the candidates: outputs are float32 `[b, g]`, a logit a global token."""
 
@@ -232,18 +238,46 @@ class Wikihop(HeadFinetuning):
         return total, {"accuracy": (hits, examples)}
 
 
-def find(model: Any, objective: ObjectiveConfig) -> Finetuning:
-    """The task that the objective names.
+def learner_of(task: Task) -> type[Finetuning]:
+    """What learns a data set in one format.
 
     Raises:
-      KeyError: naming those there are.
-      ValueError: if it does not train such a model.
+      ValueError: if nothing does.
     """
-    task = registry.lookup("finetuning", objective.name)
-    if not isinstance(model, task.models):
-        names = ", ".join(c.__name__.removesuffix("Config") for c in task.models)
+    try:
+        return registry.lookup("learner", f"{task.learner}/{task.format}")
+    except KeyError as error:
+        raise ValueError(f"{task.name}: {error.args[0]}") from error
+
+
+def find(
+    model: Any, objective: ObjectiveConfig, format: str | None = None
+) -> Finetuning:
+    """What learns the data set that the objective names.
+
+    Args:
+      model: config of the encoder.
+      objective: its name is that of the data set.
+      format: of the inputs; None: the first one that the model takes.
+
+    Raises:
+      ValueError: if there is no such data set, or it is not for such a model.
+    """
+    task = find_data_set(objective.name).in_format(format or model.formats[0])
+    learner = learner_of(task)
+    if not isinstance(model, learner.models):
+        names = ", ".join(c.__name__.removesuffix("Config") for c in learner.models)
         raise ValueError(
             f"objective {objective.name} trains {names}, not "
             f"{type(model).__name__.removesuffix('Config')}; set model.family"
         )
-    return task(model, objective)
+    return learner(model, objective, task.classes)
+
+
+def of_config(config: Config) -> Finetuning:
+    """What learns the data set that the config of a run names.
+
+    Raises:
+      ValueError: as for `find`.
+    """
+    return find(config.model, config.objective, format_of(config))

@@ -11,6 +11,7 @@ from etc_jax.config_sections import TASKS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.datasets import of_config
+from etc_jax.datasets.of_config import format_of
 from etc_jax.models import useful_flops
 from etc_jax.objectives import finetuning, run_tokenizer
 from etc_jax.objectives.batch_checks import missing_entries
@@ -30,7 +31,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         there, or does not fit the config, the other caches, or what the run starts
         from.
     """
-    task = finetuning.find(config.model, config.objective)
+    task = finetuning.of_config(config)
     train, held_back = (
         [WindowCache.open(path) for path in paths]
         for paths in (config.data.paths, config.data.held_back_paths)
@@ -94,6 +95,11 @@ def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
             raise ValueError(
                 f"{cache.path} holds inputs of {cache.task!r}, but objective.name is "
                 f"{config.objective.name!r}; name a cache of that task"
+            )
+        if cache.format != (format := format_of(config)):
+            raise ValueError(
+                f"{cache.path} holds inputs in format {cache.format!r}, but the run "
+                f"reads {format!r}; prepare the files again with --format={format}"
             )
         _check_quirks(config, cache)
         _check_shaping(config, cache)

@@ -18,7 +18,7 @@ from etc_jax.ops import ngrams
 from etc_jax.ops.visual import NUM_BOXES, NUM_FONTS, Visual
 
 
-@registry.register("finetuning", "openkp")
+@registry.register("learner", "openkp/structured")
 class Openkp(Finetuning):
     """Keyphrases: outputs are float32 `[b, 5, n]`, a logit a run of words.
 

@@ -67,7 +67,7 @@ class OfficialScore:
                 f"data.held_back_files: {', '.join(self._files)} have no gold answers, "
                 "so there is nothing to score by; name files of development data"
             )
-        self._model = finetuning.find(config.model, config.objective)
+        self._model = finetuning.of_config(config)
         self._compiled: Callable | None = None
         nothing = [self._task.no_answer] * len(self._task.settings)
         answers = [Answer(name, nothing, None) for name in self._survey.ids]
@@ -97,13 +97,12 @@ class OfficialScore:
             for i in numbers[:: work.RECORDS_A_STEP]
         ]
         reader = RecordReader(
-            self._task.name,
+            self._task,
             self._files,
             tokenizer_json=self._tokenizer_json,
             lengths=(self._config.data.long_length, self._config.data.global_length),
             batches=steps,
             official_quirks=self._config.data.official_quirks,
-            options=self._task.option_values,
         )
         runner = self._runner(params)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etc_jax.data.cache import TOKENIZER
@@ -72,37 +72,37 @@ class RecordReader:
 
     def __init__(
         self,
-        task_name: str,
+        task: Task,
         paths: Sequence[str],
         *,
         tokenizer_json: bytes,
         lengths: tuple[int, int],
         batches: Sequence[Sequence[int]],
         official_quirks: bool = False,
-        options: Mapping[str, Any] | None = None,
     ):
         """Opens nothing yet, so that it can be sent to other processes.
 
         Args:
-          task_name: of the data set.
+          task: the data set with its options.
           paths: of its files.
           tokenizer_json: see `TrainedModel`.
           lengths: long and global tokens of an input.
           batches: the numbers, ascending, of each batch's records among those of the
             files that can be read.
           official_quirks: see `make_input`.
-          options: of the task, by name; None: those it has by default.
         """
-        self._task_name, self._paths = task_name, [os.fspath(p) for p in paths]
+        # Functions do not travel between processes: names do.
+        self._task = (task.name, task.format, task.option_values)
+        self._paths = [os.fspath(p) for p in paths]
         self._tokenizer_json, self._lengths = tokenizer_json, lengths
         self._batches, self._quirks = batches, official_quirks
-        self._options = dict(options or {})
         self._next = 0
         self._stream: Iterator[Any] | None = None
 
     @functools.cached_property
     def _made_with(self) -> tuple[Task, Tokenizer, Any]:
-        task = find(self._task_name).with_options(self._options)
+        name, format, options = self._task
+        task = find(name).in_format(format).with_options(options)
         sizes = type(task.sizes)(*self._lengths)
         return task, tokenizer_of(self._tokenizer_json), sizes
 

@@ -48,8 +48,8 @@ def check(model: TrainedModel) -> None:
         of its config.
     """
     config, name = model.config, model.config.objective.name
-    if name not in registry.names("finetuning"):
-        known = ", ".join(registry.names("finetuning"))
+    if config.data.source != "windows":
+        known = ", ".join(registry.names("data_set"))
         raise UserError(
             f"{model.folder} was trained on {name!r}, which answers nothing; fine-tune "
             f"it first on one of: {known}"
@@ -71,7 +71,7 @@ def check(model: TrainedModel) -> None:
 
 
 def _finetuning(model: TrainedModel) -> finetuning.Finetuning:
-    return finetuning.find(model.config.model, model.config.objective)
+    return finetuning.of_config(model.config)
 
 
 @functools.cache

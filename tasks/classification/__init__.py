@@ -1,10 +1,10 @@
-"""What data sets share that give each text a label: inputs, decoding, figures."""
+"""What data sets share that give each text a label: inputs, decoding, metrics."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import model_inputs
 from tasks.classification.decoding import (
     NO_LABEL,
@@ -17,7 +17,12 @@ from tasks.classification.decoding import (
     write,
 )
 from tasks.classification.explained import explain
-from tasks.classification.features import SIZES, ClassificationWindow, features
+from tasks.classification.features import (
+    SIZES,
+    ClassificationWindow,
+    features,
+    whole_length,
+)
 
 __all__ = [
     "SIZES",
@@ -25,45 +30,54 @@ __all__ = [
     "decode",
     "features",
     "gold_outputs",
-    "make_task",
+    "make_data_set",
     "model_inputs",
     "official_gold",
     "write",
 ]
 
 
-def make_task(
+def make_data_set(
     name: str,
     *,
+    labels: Sequence[str],
     read: Callable[..., Any],
     parse: Callable[..., Any],
     measure: str,
     positive: str,
     question: str,
-) -> Task:
+) -> DataSet:
     """A data set of labelled texts.
 
     Args:
       name: of the data set.
-      read: see `Task`.
-      parse: see `Task`.
-      measure: see `Task`.
+      labels: there are, in the order of their logits.
+      read: see `DataSet`.
+      parse: see `DataSet`.
+      measure: see `DataSet`.
       positive: the label that F1 is of.
       question: to which the label is the answer, for readers.
     """
-    return Task(
-        name,
+    sequence = Form(
+        learner="labels",
+        classes=tuple(labels),
         sizes=SIZES,
-        read=read,
-        parse=parse,
         features=features,
         inputs=model_inputs,
-        measure=measure,
         decode=decode_each,
+        explain=functools.partial(explain, question=question),
+        gold_outputs=gold_outputs,
+        whole_length=whole_length,
+    )
+    return DataSet(
+        name=name,
+        read=read,
+        parse=parse,
+        measure=measure,
         no_answer=NO_LABEL,
         official=dict,
         gold=official_gold,
         score=functools.partial(score, positive=positive),
-        explain=functools.partial(explain, question=question),
         unread_gold=functools.partial(unread_gold, positive=positive),
+        forms={"sequence": sequence},
     )

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceWindow, parts_of, refuse_quirks
 from etc_jax.formats.structured import Sizes
@@ -118,3 +118,8 @@ def _window(
         num_chars=num_chars,
         **parts_of(sizes, ids, range(1)),
     )
+
+
+def whole_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    return 2 + count_pieces(tokenizer, [" ".join(record.text.split())])

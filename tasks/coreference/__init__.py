@@ -19,7 +19,7 @@ from typing import Any
 from etc_jax import registry
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import model_inputs
 from tasks.coreference import json_form as coreference_json
 from tasks.coreference import records as coreference_records
@@ -34,11 +34,17 @@ from tasks.coreference.decoding import (
 )
 from tasks.coreference.explained import explain, pool_explained
 from tasks.coreference.records import Lines, Record
-from tasks.coreference.windows import SIZES, CoreferenceWindow, Options, features
+from tasks.coreference.windows import (
+    SIZES,
+    CoreferenceWindow,
+    Options,
+    features,
+    whole_length,
+)
 
 __all__ = [
     "SIZES",
-    "TASK",
+    "DATA_SET",
     "CoreferenceWindow",
     "Options",
     "Record",
@@ -95,24 +101,32 @@ def parse(value: Any, note: Note) -> Record:
     return coreference_json.parse(value, note)
 
 
-TASK = Task(
-    "coreference",
+SEQUENCE = Form(
+    learner="coreference",
     sizes=SIZES,
-    read=read,
-    parse=parse,
     features=features,
     inputs=model_inputs,
-    measure="conll_f1",
-    decode=decode_each,
-    no_answer=[],
-    official=dict,
-    gold=official_gold,
-    score=score,
-    explain=explain,
     options=Options(),
+    decode=decode_each,
+    explain=explain,
     pool=pool,
     pool_explained=pool_explained,
-    unread_gold=unread_gold,
+    gold_outputs=gold_outputs,
+    whole_length=whole_length,
 )
 
-registry.register("data_set", "coreference")(TASK)
+DATA_SET = registry.register("data_set", "coreference")(
+    DataSet(
+        name="coreference",
+        read=read,
+        parse=parse,
+        measure="conll_f1",
+        no_answer=[],
+        official=dict,
+        gold=official_gold,
+        score=score,
+        unread_gold=unread_gold,
+        forms={"sequence": SEQUENCE},
+        absent={"structured": "no paper resolves coreference with ETC"},
+    )
+)

@@ -17,6 +17,7 @@ import numpy as np
 
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
+from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import InputOptions
 from etc_jax.formats.sequence import (
@@ -208,3 +209,9 @@ def _only(candidates: Candidates, chosen: np.ndarray) -> Candidates:
         if field.name != "unreachable"
     }
     return dataclasses.replace(candidates, **arrays)
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    sentences = ("".join(f" {word}" for word in s) for s in record.sentences)
+    return 2 + count_pieces(tokenizer, sentences)

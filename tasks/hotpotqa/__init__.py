@@ -11,9 +11,11 @@ or no, and the sentences that support it are asked for.
 """
 
 from etc_jax import registry
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import hotpotqa as scoring
+from tasks.hotpotqa import sequence
+from tasks.hotpotqa.ceiling import why_lost
 from tasks.hotpotqa.decoding import (
     THRESHOLD,
     THRESHOLDS,
@@ -30,12 +32,18 @@ from tasks.hotpotqa.decoding import (
     write,
 )
 from tasks.hotpotqa.explained import explain
-from tasks.hotpotqa.features import SIZES, HotpotWindow, bio_labels, features
+from tasks.hotpotqa.features import (
+    SIZES,
+    HotpotWindow,
+    bio_labels,
+    features,
+    whole_length,
+)
 from tasks.hotpotqa.records import Paragraph, Record, parse, read
 
 __all__ = [
     "SIZES",
-    "TASK",
+    "DATA_SET",
     "HotpotWindow",
     "Outputs",
     "Paragraph",
@@ -54,22 +62,30 @@ __all__ = [
 ]
 
 
-TASK = Task(
-    "hotpotqa",
+STRUCTURED = Form(
+    learner="hotpotqa",
     sizes=SIZES,
-    read=read,
-    parse=parse,
     features=features,
     inputs=model_inputs,
     settings=THRESHOLDS,
     setting=THRESHOLD,
-    measure="joint_f1",
     decode=decode_each,
-    no_answer={"answer": "", "support": []},
-    official=official_content,
-    gold=known_gold,
-    score=scoring.score,
     explain=explain,
+    gold_outputs=gold_outputs,
+    why_lost=why_lost,
+    whole_length=whole_length,
 )
 
-registry.register("data_set", "hotpotqa")(TASK)
+DATA_SET = registry.register("data_set", "hotpotqa")(
+    DataSet(
+        name="hotpotqa",
+        read=read,
+        parse=parse,
+        measure="joint_f1",
+        no_answer={"answer": "", "support": []},
+        official=official_content,
+        gold=known_gold,
+        score=scoring.score,
+        forms={"structured": STRUCTURED, "sequence": sequence.FORM},
+    )
+)

@@ -1,34 +1,17 @@
-"""What the best possible model would score on HotpotQA; see `tasks.ceiling`."""
+"""Why a gold answer is lost on the way to an input and back; see `tasks.ceiling`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.formats.structured import Sizes, Window
+from etc_jax.formats.structured import Window
 from etc_jax.scoring.answers import exact_match
-from tasks import hotpotqa, hotpotqa_longformer
-from tasks.ceiling_report import Ceiling, ceiling_of
 from tasks.hotpotqa.decoding import Prediction
 from tasks.hotpotqa.records import existing_support
+from tasks.hotpotqa.sequence_features import HotpotSequence
 
 
-def hotpotqa_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
-) -> Ceiling:
-    """The ceiling of HotpotQA files.
-
-    Raises:
-      ValueError: if there is no record, or one has no gold answer.
-      OSError: if a file cannot be read.
-    """
-    return ceiling_of(
-        hotpotqa.TASK, hotpotqa.gold_outputs, paths, tokenizer, sizes, _losses
-    )
-
-
-def _losses(windows: Sequence[Window], prediction: Prediction) -> Iterator[str]:
+def why_lost(windows: Sequence[Window], prediction: Prediction) -> Iterator[str]:
     """Why the window of a record does not give the gold answer and facts back."""
     [window] = windows
     record, facts = window.record, set(prediction["support"])
@@ -49,17 +32,10 @@ def _lost_answer(window: Window, prediction: Prediction) -> Iterator[str]:
         yield f"answer {answer!r}: {window.unusable or f'tokens say {text!r}'}"
 
 
-def hotpotqa_longformer_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
-) -> Ceiling:
-    """As `hotpotqa_ceiling`, of files as Longformer reads them."""
-    task, outputs_fn = hotpotqa_longformer.TASK, hotpotqa_longformer.gold_outputs
-    return ceiling_of(task, outputs_fn, paths, tokenizer, sizes, _longformer_losses)
-
-
-def _longformer_losses(
-    windows: Sequence[hotpotqa_longformer.HotpotSequence], prediction: Prediction
+def why_lost_in_sequence(
+    windows: Sequence[HotpotSequence], prediction: Prediction
 ) -> Iterator[str]:
+    """As `why_lost`, of the format of one sequence."""
     [window] = windows
     record = window.record
     facts, wanted = set(prediction["support"]), set(record.support)

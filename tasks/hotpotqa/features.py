@@ -10,7 +10,7 @@ import numpy as np
 
 from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.datasets.offsets import Pieces, encode
+from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, Sizes, Window
 from etc_jax.types import Rows
@@ -271,3 +271,8 @@ def bio_labels(window: HotpotWindow) -> np.ndarray:
             codes[first : last + 1] = INSIDE
             codes[first] = BEGIN
     return codes
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    return 1 + count_pieces(tokenizer, texts_of(record))  # [CLS]

@@ -27,6 +27,7 @@ import numpy as np
 
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import Problems
+from etc_jax.datasets.task import Task
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
@@ -35,8 +36,9 @@ from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
+from tasks.hotpotqa import DATA_SET
 from tasks.hotpotqa.records import Record, existing_support
-from tasks.hotpotqa_longformer import TASK, HotpotSequence, Outputs
+from tasks.hotpotqa.sequence import HotpotSequence, Outputs
 
 KEEP = 5
 
@@ -114,7 +116,7 @@ def select(
     """Writes the records of some files with what is most relevant in them.
 
     Args:
-      model: of the task `hotpotqa_longformer`.
+      model: of HotpotQA in one sequence.
       files: of the release.
       out: file that is written; it appears when it is whole.
       keep: paragraphs of a record, 1 or more.
@@ -128,20 +130,22 @@ def select(
     if keep < 1:
         raise UserError(f"--keep is {keep}; expected 1 or more")
     runner_lib.check(model)
-    if model.config.objective.name != TASK.name:
+    task = task_of(model.config)
+    if (task.name, task.format) != (DATA_SET.name, "sequence"):
         raise UserError(
-            f"{model.folder} was trained on {model.config.objective.name!r}; expected "
-            f"{TASK.name!r}, of configs/longformer_hotpotqa.py"
+            f"{model.folder} was trained on {task.name!r} in format {task.format!r}; "
+            f"expected {DATA_SET.name!r} in one sequence, as in "
+            "configs/longformer_hotpotqa.py"
         )
     problems = Problems()
-    count = sum(1 for _ in TASK.read(files, problems))
+    count = sum(1 for _ in task.read(files, problems))
     if broken := problems.first_of_files():
         raise broken
     found = _Count()
     part = pathlib.Path(f"{os.fspath(out)}.part")
     try:
         with open(part, "w", encoding="utf-8") as file:
-            kept = _kept(model, files, count, keep, batch_size, workers)
+            kept = _kept(model, task, files, count, keep, batch_size, workers)
             for number, (record, paragraphs, problem) in enumerate(kept):
                 value = official(record, paragraphs)
                 file.write(("[\n" if number == 0 else ",\n") + json.dumps(value))
@@ -154,22 +158,20 @@ def select(
 
 
 def _kept(
-    model: TrainedModel, files, count: int, keep: int, batch_size, workers
+    model: TrainedModel, task: Task, files, count: int, keep: int, batch_size, workers
 ) -> Iterator[tuple[Record, Sequence[int], tuple[str, str] | None]]:
     """Each record with the paragraphs that stay, and why it was no input."""
-    task = task_of(model.config)
     numbers = range(count)
     steps = [
         list(numbers[i : i + work.RECORDS_A_STEP])
         for i in numbers[:: work.RECORDS_A_STEP]
     ]
     reader = RecordReader(
-        task.name,
+        task,
         files,
         tokenizer_json=model.tokenizer_json,
         lengths=model.lengths,
         batches=steps,
-        options=task.option_values,
     )
     runner = runner_lib.Runner(model, runner_lib.rows_for(count, batch_size))
 
@@ -180,7 +182,7 @@ def _kept(
 
     with work.made_ahead(reader, len(steps), work.workers_for(count, workers)) as made:
         results = through_model(made, runner, task.inputs, read_fn)
-        for record, result in zip(TASK.read(files, Problems()), results, strict=True):
+        for record, result in zip(task.read(files, Problems()), results, strict=True):
             paragraphs = range(len(record.paragraphs))
             if result.windows:
                 [paragraphs] = result.windows

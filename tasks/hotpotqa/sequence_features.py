@@ -18,7 +18,7 @@ import numpy as np
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.added_tokens import added_ids
-from etc_jax.datasets.offsets import Pieces, encode
+from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     GLOBAL_PLACES,
@@ -119,8 +119,8 @@ def features(
       BadRecordError: if the question alone does not fit, or no text is left.
       ValueError: if the tokenizer lacks a token, or quirks are asked for.
     """
-    refuse_quirks("hotpotqa_longformer", official_quirks)
-    added = added_ids(tokenizer, TOKENS, "hotpotqa_longformer")
+    refuse_quirks("hotpotqa in one sequence", official_quirks)
+    added = added_ids(tokenizer, TOKENS, "hotpotqa")
     pieces = iter(encode(tokenizer, list(texts_of(record))))
     layout = _Layout(sizes)
     question = next(pieces)
@@ -304,3 +304,11 @@ def _in_word(text: str, place: int) -> bool:
     return text[max(place - 1, 0) : place].isalnum() and (
         text[place : place + 1].isalnum()
     )
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    # [CLS], around the question and the titles, behind sentences, and the last one.
+    sentences = sum(len(paragraph.sentences) for paragraph in record.paragraphs)
+    special = 4 + 2 * len(record.paragraphs) + sentences
+    return special + count_pieces(tokenizer, texts_of(record))

@@ -11,18 +11,19 @@ by `tasks.hyperpartisan.split`.
 """
 
 from etc_jax import registry
-from tasks.classification import make_task
+from tasks.classification import make_data_set
 from tasks.hyperpartisan.records import LABELS, Record, clean, parse, read
 
-__all__ = ["LABELS", "TASK", "Record", "clean", "parse", "read"]
+__all__ = ["DATA_SET", "LABELS", "Record", "clean", "parse", "read"]
 
-TASK = make_task(
-    "hyperpartisan",
-    read=read,
-    parse=parse,
-    measure="f1",
-    positive="true",
-    question="Is this article hyperpartisan?",
+DATA_SET = registry.register("data_set", "hyperpartisan")(
+    make_data_set(
+        "hyperpartisan",
+        labels=LABELS,
+        read=read,
+        parse=parse,
+        measure="f1",
+        positive="true",
+        question="Is this article hyperpartisan?",
+    )
 )
-
-registry.register("data_set", "hyperpartisan")(TASK)

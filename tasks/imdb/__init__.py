@@ -8,19 +8,20 @@ classification.write(predictions, "predictions.json")
 """
 
 from etc_jax import registry
-from tasks.classification import make_task
+from tasks.classification import make_data_set
 from tasks.imdb.records import LABELS, Record, parse, read
 
-__all__ = ["LABELS", "TASK", "Record", "parse", "read"]
+__all__ = ["DATA_SET", "LABELS", "Record", "parse", "read"]
 
-TASK = make_task(
-    "imdb",
-    read=read,
-    parse=parse,
-    # The papers report it.
-    measure="accuracy",
-    positive="pos",
-    question="Is this review for the film?",
+DATA_SET = registry.register("data_set", "imdb")(
+    make_data_set(
+        "imdb",
+        labels=LABELS,
+        read=read,
+        parse=parse,
+        # The papers report it.
+        measure="accuracy",
+        positive="pos",
+        question="Is this review for the film?",
+    )
 )
-
-registry.register("data_set", "imdb")(TASK)

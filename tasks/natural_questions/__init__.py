@@ -15,9 +15,10 @@ may be neither. An article is cut into windows, of which one prediction is made.
 from collections.abc import Sequence
 
 from etc_jax import registry
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import natural_questions as scoring
+from tasks.natural_questions.ceiling import agreed, why_lost
 from tasks.natural_questions.decoding import (
     NO_ANSWER,
     Outputs,
@@ -39,6 +40,7 @@ from tasks.natural_questions.features import (
     NaturalQuestionsWindow,
     Options,
     features,
+    whole_length,
 )
 from tasks.natural_questions.records import Annotation, Record, parse, read
 from tasks.natural_questions.spans import MODES
@@ -49,7 +51,7 @@ __all__ = [
     "SIZES",
     "SIZES_512",
     "SIZES_8192",
-    "TASK",
+    "DATA_SET",
     "Annotation",
     "NaturalQuestionsWindow",
     "Options",
@@ -85,26 +87,35 @@ def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
     return {name: found[name] for name in names}
 
 
-TASK = Task(
-    "natural_questions",
+STRUCTURED = Form(
+    learner="natural_questions",
     sizes=SIZES,
-    read=read,
-    parse=parse,
     features=features,
     inputs=model_inputs,
-    measure=scoring.AVERAGE_F1,
-    decode=_decode,
-    no_answer=NO_ANSWER,
-    official=official,
-    gold=official_gold,
-    score=scoring.score,
-    explain=explain,
     options=Options(),
     drawn_by=("null_share", "unanswerable_share", "seed"),
+    decode=_decode,
+    explain=explain,
     pool=pool,
     pool_explained=pool_explained,
-    unread_gold=unread_gold,
-    thresholds=_thresholds,
+    gold_outputs=gold_outputs,
+    why_lost=why_lost,
+    whole_length=whole_length,
 )
 
-registry.register("data_set", "natural_questions")(TASK)
+DATA_SET = registry.register("data_set", "natural_questions")(
+    DataSet(
+        name="natural_questions",
+        read=read,
+        parse=parse,
+        measure=scoring.AVERAGE_F1,
+        no_answer=NO_ANSWER,
+        official=official,
+        gold=official_gold,
+        score=scoring.score,
+        unread_gold=unread_gold,
+        thresholds=_thresholds,
+        agreed=agreed,
+        forms={"structured": STRUCTURED},
+    )
+)

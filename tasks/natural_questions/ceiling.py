@@ -1,64 +1,29 @@
-"""The best possible score on Natural Questions; see `tasks.ceiling`."""
+"""Why a gold answer is lost on the way to an input and back; see `tasks.ceiling`."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Sequence
 
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks.ceiling_report import Ceiling, Loss
 from tasks.natural_questions.decoding import (
     MAX_SHORT_WORDS,
-    NO_ANSWER,
     Prediction,
-    gold_outputs,
     official,
     official_gold,
-    pool,
-    summarise,
 )
-from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.features import NaturalQuestionsWindow
 from tasks.natural_questions.labels import chosen_annotation, short_span
-from tasks.natural_questions.records import Annotation, Record, Span, read, top_spans
+from tasks.natural_questions.records import Annotation, Record, Span, top_spans
 
 
-def natural_questions_ceiling(
-    paths: Sequence[str | os.PathLike],
-    tokenizer: Tokenizer,
-    sizes: Sizes,
-    options: Options = Options(),  # noqa: B008  (frozen)
-) -> Ceiling:
-    """The ceiling of Natural Questions files.
-
-    A lone annotator, as in training files, counts as two who agree: the measure asks
-    for two. Both best F1 are 1 if and only if nothing is lost and some question has an
-    answer.
+def agreed(record: Record) -> Record:
+    """A lone annotator, as in training files, as two who agree: the measure asks for
+    two. Both best F1 are 1 if and only if nothing is lost.
 
     Raises:
-      ValueError: if there is no record, or one has no annotation.
-      OSError: if a file cannot be read.
+      ValueError: if the record has no annotation.
     """
-    problems, losses, gold = Problems(), [], []
-    predictions: dict[str, Prediction] = {}
-    for record in read(paths, problems):
-        record = _agreed(record)
-        predictions[record.id] = NO_ANSWER
-        try:
-            windows = features(record, tokenizer, sizes, options=options)
-            predictions[record.id] = pool(summarise(gold_outputs(windows), windows))
-        except BadRecordError as e:
-            losses.append(Loss(record.id, str(e)))
-        gold.append(official_gold(record))
-        reasons = lost(record, predictions[record.id])
-        losses += [Loss(record.id, reason) for reason in reasons]
-    return Ceiling(scoring.score(gold, official(predictions)), tuple(losses), problems)
-
-
-def _agreed(record: Record) -> Record:
     if record.annotations is None:
         raise ValueError(
             f"{record.id!r} has no annotation; give files of training or development"
@@ -67,8 +32,11 @@ def _agreed(record: Record) -> Record:
     return dataclasses.replace(record, annotations=record.annotations * times)
 
 
-def lost(record: Record, prediction: Prediction) -> Iterator[str]:
+def why_lost(
+    windows: Sequence[NaturalQuestionsWindow], prediction: Prediction
+) -> Iterator[str]:
     """Why a record's prediction is not its gold answer."""
+    record = windows[0].record
     said = chosen_annotation(record.annotations or ())
     found = scoring.figures([official_gold(record)], official({record.id: prediction}))
     if said.long and not found["long-answer-recall"]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from etc_jax import structure as st
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import InputOptions
 from etc_jax.formats import fixed_blocks
@@ -375,3 +375,17 @@ def draw(seed: int, name: str, number: int) -> float:
     """A number in 0..1 that depends on nothing but a seed, an id and a window."""
     digest = hashlib.blake2b(f"{seed} {name} {number}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    tags, texts = 0, [record.question]
+    for _, (start, stop) in top_spans(record):
+        for word, is_html in zip(
+            record.words[start:stop], record.is_html[start:stop], strict=True
+        ):
+            if is_html:
+                tags += 1
+            else:
+                texts.append(word)
+    return 3 + tags + count_pieces(tokenizer, texts)  # [CLS] and two [SEP]

@@ -11,8 +11,9 @@ keyphrases are up to three runs of its words.
 """
 
 from etc_jax import registry
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import openkp as scoring
+from tasks.openkp.ceiling import why_lost
 from tasks.openkp.decoding import (
     decode,
     decode_each,
@@ -28,12 +29,13 @@ from tasks.openkp.features import (
     Options,
     features,
     model_inputs,
+    whole_length,
 )
 from tasks.openkp.records import Record, parse, read
 
 __all__ = [
     "SIZES",
-    "TASK",
+    "DATA_SET",
     "OpenkpWindow",
     "Options",
     "Record",
@@ -49,22 +51,30 @@ __all__ = [
     "write",
 ]
 
-TASK = Task(
-    "openkp",
+STRUCTURED = Form(
+    learner="openkp",
     sizes=SIZES,
-    read=read,
-    parse=parse,
     features=features,
     inputs=model_inputs,
-    measure="F1@3",
-    decode=decode_each,
-    no_answer=[],
-    official=official,
-    gold=official_gold,
-    score=scoring.score,
-    explain=explain,
     options=Options(),
-    lines=True,
+    decode=decode_each,
+    explain=explain,
+    gold_outputs=gold_outputs,
+    why_lost=why_lost,
+    whole_length=whole_length,
 )
 
-registry.register("data_set", "openkp")(TASK)
+DATA_SET = registry.register("data_set", "openkp")(
+    DataSet(
+        name="openkp",
+        read=read,
+        parse=parse,
+        measure="F1@3",
+        no_answer=[],
+        official=official,
+        lines=True,
+        gold=official_gold,
+        score=scoring.score,
+        forms={"structured": STRUCTURED},
+    )
+)

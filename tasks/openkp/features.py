@@ -17,6 +17,7 @@ from etc_jax.builders import plain_text
 from etc_jax.data.token_types import GLOBAL_TYPE, SENTENCE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
+from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import InputOptions
 from etc_jax.formats import fixed_blocks
@@ -334,3 +335,8 @@ def _labels(occurrences: Sequence[Occurrences], n: int) -> dict[str, np.ndarray]
         "length": _padded([o.length for o in occurrences], MAX_KEYPHRASES, -1),
         "occurrences": places,
     }
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    return count_pieces(tokenizer, record.text.split(" "))

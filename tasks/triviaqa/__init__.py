@@ -11,8 +11,9 @@ but no place: every place where the documents have one of them may tell it.
 """
 
 from etc_jax import registry
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import model_inputs
+from tasks.triviaqa.ceiling import why_lost
 from tasks.triviaqa.decoding import (
     Outputs,
     decode,
@@ -23,12 +24,12 @@ from tasks.triviaqa.decoding import (
     write,
 )
 from tasks.triviaqa.explained import explain
-from tasks.triviaqa.features import SIZES, TriviaqaWindow, features
+from tasks.triviaqa.features import SIZES, TriviaqaWindow, features, whole_length
 from tasks.triviaqa.records import Record, parse, read, release_values
 
 __all__ = [
     "SIZES",
-    "TASK",
+    "DATA_SET",
     "Outputs",
     "Record",
     "TriviaqaWindow",
@@ -43,21 +44,29 @@ __all__ = [
     "write",
 ]
 
-TASK = Task(
-    "triviaqa",
+SEQUENCE = Form(
+    learner="triviaqa",
     sizes=SIZES,
-    read=read,
-    parse=parse,
-    release=release_values,
     features=features,
     inputs=model_inputs,
-    measure="f1",
     decode=decode_each,
-    no_answer="",
-    official=dict,
-    gold=official_gold,
-    score=score,
     explain=explain,
+    gold_outputs=gold_outputs,
+    why_lost=why_lost,
+    whole_length=whole_length,
 )
 
-registry.register("data_set", "triviaqa")(TASK)
+DATA_SET = registry.register("data_set", "triviaqa")(
+    DataSet(
+        name="triviaqa",
+        read=read,
+        parse=parse,
+        release=release_values,
+        measure="f1",
+        no_answer="",
+        official=dict,
+        gold=official_gold,
+        score=score,
+        forms={"sequence": SEQUENCE},
+    )
+)

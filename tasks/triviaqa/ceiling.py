@@ -1,32 +1,15 @@
-"""What the best possible model would score on TriviaQA; see `tasks.ceiling`."""
+"""Why a gold answer is lost on the way to an input and back; see `tasks.ceiling`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.triviaqa import normalize
-from tasks import triviaqa
-from tasks.ceiling_report import Ceiling, ceiling_of
+from tasks.triviaqa.features import TriviaqaWindow
 
 
-def triviaqa_ceiling(
-    paths: Sequence[str | os.PathLike], tokenizer: Tokenizer, sizes: Sizes
-) -> Ceiling:
-    """The ceiling of TriviaQA files.
-
-    Raises:
-      ValueError: if there is no record, or one has no gold answer.
-      OSError: if a file cannot be read.
-    """
-    return ceiling_of(
-        triviaqa.TASK, triviaqa.gold_outputs, paths, tokenizer, sizes, _losses
-    )
-
-
-def _losses(windows: Sequence[triviaqa.TriviaqaWindow], answer: str) -> Iterator[str]:
+def why_lost(windows: Sequence[TriviaqaWindow], answer: str) -> Iterator[str]:
+    """Why the windows of a record do not give its gold answer back."""
     [window] = windows
     names = window.record.aliases
     if normalize(answer) not in map(normalize, names):

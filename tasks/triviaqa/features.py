@@ -17,7 +17,7 @@ import numpy as np
 
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
-from etc_jax.datasets.offsets import Pieces, encode
+from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     GLOBAL_PLACES,
@@ -203,3 +203,10 @@ def _why_unusable(record: Record, occurrences: np.ndarray) -> str | None:
     if record.aliases is None:
         return "no gold answer"
     return None if len(occurrences) else "answer not in the input"
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    texts = (" ".join(document.text.split()) for document in record.documents)
+    special = 2 + tokenizer.special.pair_separators
+    return special + count_pieces(tokenizer, [record.question, *texts])

@@ -11,9 +11,10 @@ answer; finding it takes steps from document to document.
 """
 
 from etc_jax import registry
-from etc_jax.datasets.task import Task
+from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import wikihop as scoring
+from tasks.wikihop import sequence
 from tasks.wikihop.decoding import (
     decode,
     decode_each,
@@ -22,12 +23,18 @@ from tasks.wikihop.decoding import (
     write,
 )
 from tasks.wikihop.explained import explain
-from tasks.wikihop.features import SIZES, Options, WikihopWindow, features
+from tasks.wikihop.features import (
+    SIZES,
+    Options,
+    WikihopWindow,
+    features,
+    whole_length,
+)
 from tasks.wikihop.records import Record, normal, parse, read
 
 __all__ = [
     "SIZES",
-    "TASK",
+    "DATA_SET",
     "Options",
     "Record",
     "WikihopWindow",
@@ -40,20 +47,27 @@ __all__ = [
     "write",
 ]
 
-TASK = Task(
-    "wikihop",
+STRUCTURED = Form(
+    learner="wikihop",
     sizes=SIZES,
-    read=read,
-    parse=parse,
     features=features,
     inputs=model_inputs,
-    measure="accuracy",
     decode=decode_each,
-    no_answer="",
-    official=dict,
-    gold=official_gold,
-    score=scoring.score,
     explain=explain,
+    gold_outputs=gold_outputs,
+    whole_length=whole_length,
 )
 
-registry.register("data_set", "wikihop")(TASK)
+DATA_SET = registry.register("data_set", "wikihop")(
+    DataSet(
+        name="wikihop",
+        read=read,
+        parse=parse,
+        measure="accuracy",
+        no_answer="",
+        official=dict,
+        gold=official_gold,
+        score=scoring.score,
+        forms={"structured": STRUCTURED, "sequence": sequence.FORM},
+    )
+)

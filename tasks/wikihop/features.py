@@ -19,7 +19,7 @@ from etc_jax.data.token_types import (
     SENTENCE_TYPE,
 )
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.datasets.offsets import Pieces, encode
+from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, Sizes, Window
 from tasks.mentions import by_pieces, by_words
@@ -251,3 +251,10 @@ def kept_sentences(
         heapq.heappush(heap, (-keep[document], turn, document))
         turn += 1
     return keep
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    # Sentences end at white space, where pieces end too.
+    candidates = (candidate.strip() for candidate in record.candidates)
+    return count_pieces(tokenizer, [*candidates, record.query, *record.documents])

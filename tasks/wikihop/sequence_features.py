@@ -21,7 +21,7 @@ import numpy as np
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.added_tokens import added_ids
-from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     GLOBAL_PLACES,
@@ -75,8 +75,8 @@ def features(
         leave no room, a candidate has none, or the documents have none.
       ValueError: if the tokenizer lacks a token, or quirks are asked for.
     """
-    refuse_quirks("wikihop_longformer", official_quirks)
-    added = added_ids(tokenizer, TOKENS, "wikihop_longformer")
+    refuse_quirks("wikihop in one sequence", official_quirks)
+    added = added_ids(tokenizer, TOKENS, "wikihop")
     texts = [record.query, *record.candidates, *record.documents]
     pieces = [p.ids for p in encode(tokenizer, [" ".join(t.split()) for t in texts])]
     first = 1 + len(record.candidates)
@@ -152,3 +152,13 @@ def _parts(documents: Sequence[list[int]], room: int, sep: int) -> list[list[int
             parts[-1] += [*ids[:left], sep]
             ids = ids[left:]
     return parts
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of a record if nothing of it is cut off, special tokens included."""
+    documents = [text for text in record.documents if text.strip()]
+    texts = [record.query, *record.candidates, *documents]
+    # [CLS], tokens around the query and around candidates, and behind documents.
+    special = 3 + tokenizer.special.pair_separators
+    special += 2 * len(record.candidates) + len(documents)
+    return special + count_pieces(tokenizer, (" ".join(x.split()) for x in texts))

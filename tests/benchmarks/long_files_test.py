@@ -32,7 +32,7 @@ def both(request):
 
 def records_of(name, path):
     problems = Problems()
-    records = list(task_lib.find(name).read([path], problems))
+    records = list(task_lib.find_task(name).read([path], problems))
     assert not problems.counts
     return records
 
@@ -57,7 +57,7 @@ def test_texts_come_again_with_another_id(hotpotqa):
 
 def test_every_record_fits_into_inputs_of_the_paper(both):
     name, file = both
-    task, tokenizer = task_lib.find(name), open_tokenizer(file.tokenizer)
+    task, tokenizer = task_lib.find_task(name), open_tokenizer(file.tokenizer)
     record, *_ = records_of(name, file.path)
     windows = task.features(record, tokenizer)
     assert windows and not any(window.unusable for window in windows)

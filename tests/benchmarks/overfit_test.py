@@ -54,7 +54,7 @@ def write(path, values):
 
 def test_the_first_records_that_can_be_trained_on_are_taken(questions, tmp_path):
     file = write(tmp_path / "questions.json", [{"_id": "broken"}, *questions])
-    task, tokenizer = task_lib.find("hotpotqa"), WordPieceTokenizer(PIECES)
+    task, tokenizer = task_lib.find_task("hotpotqa"), WordPieceTokenizer(PIECES)
     chosen = overfit.choose(task, [file], tokenizer, 2)
     assert chosen == [questions[0], questions[2]]
     assert overfit.choose(task, [file], tokenizer, 3)[2] == questions[3]

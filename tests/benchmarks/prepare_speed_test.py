@@ -31,7 +31,7 @@ def texts_of(record):
 @pytest.mark.parametrize("name", prepare.SYNTHETIC)
 def test_the_package_gets_the_texts_of_the_features(made_up, tmp_path, name):
     file, vocabulary = made_up[name]
-    task = task_lib.find(name)
+    task = task_lib.find_task(name)
     work = prepare._Work(task, [file], vocabulary, tmp_path)
     records = list(task.read([file], Problems()))
     got = ["".join("".join(batch).split()) for batch in work.batches]
@@ -42,7 +42,7 @@ def test_the_package_gets_the_texts_of_the_features(made_up, tmp_path, name):
 
 
 def test_sentences_that_are_given_make_the_same_windows(made_up, tmp_path):
-    work = prepare._Work(task_lib.find("wikihop"), *_as_list(made_up), tmp_path)
+    work = prepare._Work(task_lib.find_task("wikihop"), *_as_list(made_up), tmp_path)
     for a, b in zip(work.features(), work.given(), strict=True):
         assert (a.tokens.long == b.tokens.long).all()
 

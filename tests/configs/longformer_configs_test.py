@@ -8,7 +8,6 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax.objectives import finetuning
-from tasks import hotpotqa_longformer, wikihop_longformer
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 
@@ -37,10 +36,10 @@ def load(name, arg):
         ("longformer_classification", "hyperpartisan", "hyperpartisan", 0),
         ("longformer_coreference", "", "coreference", 0),
         ("longformer_coreference", "litbank", "coreference", 0),
-        ("longformer_hotpotqa", "", "hotpotqa_longformer", 5),
-        ("longformer_hotpotqa", "from_scratch", "hotpotqa_longformer", 5),
-        ("longformer_wikihop", "", "wikihop_longformer", 4),
-        ("longformer_wikihop", "from_scratch", "wikihop_longformer", 4),
+        ("longformer_hotpotqa", "", "hotpotqa", 5),
+        ("longformer_hotpotqa", "from_scratch", "hotpotqa", 5),
+        ("longformer_wikihop", "", "wikihop", 4),
+        ("longformer_wikihop", "from_scratch", "wikihop", 4),
     ],
 )
 def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task, added):
@@ -81,8 +80,8 @@ def test_short_ones_are_small_and_start_from_nothing(name, arg):
 
 def test_the_vocabulary_has_room_for_the_tokens_of_the_task():
     for name, tokens in (
-        ("longformer_hotpotqa", hotpotqa_longformer.TOKENS),
-        ("longformer_wikihop", wikihop_longformer.TOKENS),
+        ("longformer_hotpotqa", hotpotqa_sequence.TOKENS),
+        ("longformer_wikihop", wikihop_sequence.TOKENS),
     ):
         text = (FOLDER / f"{name}.py").read_text()
         assert f"--tokens='{','.join(tokens)}'" in text

@@ -3,7 +3,7 @@ import argparse
 import pytest
 
 from etc_jax.datasets import options as input_options
-from etc_jax.datasets.task import find
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 
 
@@ -18,11 +18,11 @@ def test_flags_are_the_options_of_the_data_set():
     assert given("--flat", "--null_share=0.5") == {"flat": True, "null_share": 0.5}
     every = ("--stride=1", "--question_tokens=2", "--tokens_per_block=3", "--flat")
     every += ("--null_share=0.1", "--unanswerable_share=0.2", "--seed=4")
-    assert given(*every).keys() == find("natural_questions").option_values.keys()
+    assert given(*every).keys() == find_task("natural_questions").option_values.keys()
 
 
 def test_texts_become_values_of_the_types_of_the_options():
-    task = find("natural_questions")
+    task = find_task("natural_questions")
     texts = ["stride=256", "flat=true", "null_share=1", "tokens_per_block=null"]
     got = input_options.parsed(task, texts)
     want = {"stride": 256, "flat": True, "null_share": 1.0, "tokens_per_block": None}
@@ -46,35 +46,35 @@ def test_texts_become_values_of_the_types_of_the_options():
     ],
 )
 def test_what_does_not_fit_is_named(text, message):
-    task = find("natural_questions")
+    task = find_task("natural_questions")
     with pytest.raises(ValueError, match=message):
         task.with_options(input_options.parsed(task, [text]))
 
 
 def test_a_data_set_without_options_takes_none():
-    task = find("wikihop")
+    task = find_task("wikihop")
     assert task.with_options({}) is task and task.option_values == {}
     with pytest.raises(ValueError, match="no option stride; there are: none at all"):
         task.with_options(input_options.parsed(task, ["stride=3"]))
 
 
 def test_changed_options_are_those_that_are_not_the_usual_ones():
-    task = find("natural_questions")
-    assert task.changed_options == {} == find("wikihop").changed_options
+    task = find_task("natural_questions")
+    assert task.changed_options == {} == find_task("wikihop").changed_options
     changed = {"stride": 3, "seed": 5}
     assert task.with_options({**changed, "flat": False}).changed_options == changed
     assert set(task.drawn_by) <= task.option_values.keys()
 
 
 def test_changed_options_can_be_changed_again():
-    task = find("natural_questions").with_options({"stride": 3})
+    task = find_task("natural_questions").with_options({"stride": 3})
     again = task.with_options({"seed": 5})
     assert (again.options.stride, again.options.seed) == (3, 5)
     assert again.features.keywords == {"options": again.options}
 
 
 def test_what_shapes_windows_is_told_with_its_defaults():
-    found, sizes = find("natural_questions"), Sizes(512, 128)
+    found, sizes = find_task("natural_questions"), Sizes(512, 128)
     usual = found.shaping(sizes)
     assert usual == {
         "question_tokens": 32,
@@ -88,6 +88,6 @@ def test_what_shapes_windows_is_told_with_its_defaults():
     assert found.with_options({"stride": 64}).shaping(sizes) != usual
     # Lengths that only cut off what is behind shape nothing.
     for name in ("hotpotqa", "wikihop"):
-        assert find(name).shaping(sizes) == {}
-    blocks = find("openkp").with_options({"tokens_per_block": 97})
+        assert find_task(name).shaping(sizes) == {}
+    blocks = find_task("openkp").with_options({"tokens_per_block": 97})
     assert blocks.shaping(sizes) == {"tokens_per_block": 97}

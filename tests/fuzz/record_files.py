@@ -307,7 +307,7 @@ def consume(form: str, path: pathlib.Path) -> int:
     if form in TEXTS:
         return _documents(path)
     name = FORMS[form].task if form in FORMS else form.partition("_")[0]
-    read = squad_records.read if form == "squad" else task_lib.find(name).read
+    read = squad_records.read if form == "squad" else task_lib.find_task(name).read
     problems = Problems()
     records = list(read([path], problems))
     assert problems.report()
@@ -319,7 +319,7 @@ def consume(form: str, path: pathlib.Path) -> int:
         assert str(path.parent) in str(e), str(e)
     if form == "squad":
         return len(records)
-    task = task_lib.find(name)
+    task = task_lib.find_task(name)
     if path.is_file():
         _raw(task, path)
     return _windows(task, records)

@@ -23,6 +23,8 @@ from tasks import wikihop
 from tasks.synthetic import teachers
 from tasks.synthetic.__main__ import write_records
 
+WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+
 # Stands for all commands: notes that it was called, and leaves what they would leave.
 # A file FAIL-<module> in the working directory makes it fail, WAIT-<module> wait.
 COMMAND = """
@@ -238,7 +240,7 @@ def drawn(tmp_path_factory):
     tokenizer = WordPieceTokenizer([*SPECIAL_TOKENS, *words, *digits])
     write_records(folder / "dev.json", teachers.records(1, seed=2))
     prepare.prepare(
-        wikihop.TASK,
+        WIKIHOP_TASK,
         [folder / "dev.json"],
         tokenizer,
         folder / "dev",

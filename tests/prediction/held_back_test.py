@@ -62,7 +62,7 @@ def hotpot(tmp_path_factory):
     folder, name = tmp_path_factory.mktemp("hotpot"), "hotpotqa"
     values = finetuned_run.records(name, COUNT)
     file = finetuned_run.write_records(folder, name, values)
-    task, sizes = task_lib.find(name), Sizes(*finetuned_run.LENGTHS[name])
+    task, sizes = task_lib.find_task(name), Sizes(*finetuned_run.LENGTHS[name])
     tokenizer = finetuned_run.tokenizer(name)
     records = [task.parse(value, lambda *note: None) for value in values]
     windows = [w for r in records for w in task.features(r, tokenizer, sizes)]

@@ -10,6 +10,8 @@ from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
 from etc_jax.training.errors import UserError
 from tasks import wikihop
 
+WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+
 NAME, LENGTHS = "wikihop", finetuned_run.LENGTHS["wikihop"]
 BATCHES = ((0, 1), (2, 5), (9,))
 
@@ -71,7 +73,7 @@ def test_files_that_shrink_meanwhile_are_named(files, saved):
 
 def test_a_record_that_does_not_fit_is_an_input_without_a_window(files, saved):
     record = next(wikihop.read(files[:1]))
-    got = make_input(wikihop.TASK, record, tokenizer_of(saved), Sizes(4, 4))
+    got = make_input(WIKIHOP_TASK, record, tokenizer_of(saved), Sizes(4, 4))
     assert got.windows == () and got.id == record.id
     kind, message = got.problem
     assert kind == "too large" and repr(record.id) in message

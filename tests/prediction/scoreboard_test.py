@@ -5,6 +5,10 @@ from etc_jax.prediction.scoreboard import problems_of, settle, with_wrong
 from etc_jax.scoring.result import Scores
 from tasks import hotpotqa, natural_questions, wikihop
 
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
+NATURAL_QUESTIONS_TASK = natural_questions.DATA_SET.in_format()
+WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+
 GOLD = [
     {"_id": "a", "answer": "Rome", "supporting_facts": [["T", 0]]},
     {"_id": "b", "answer": "yes", "supporting_facts": [["T", 0], ["U", 1]]},
@@ -20,7 +24,7 @@ def answers(of_a, of_b):
 
 def test_the_best_setting_is_taken_and_the_first_of_equal_ones():
     found = answers([NONE, RIGHT["a"], RIGHT["a"]], [RIGHT["b"]] * 3)
-    got = settle(hotpotqa.TASK, found, GOLD, settings=(0.1, 0.2, 0.3))
+    got = settle(HOTPOTQA_TASK, found, GOLD, settings=(0.1, 0.2, 0.3))
     assert got.setting == 0.2 and got.thresholds is None
     assert [s.metrics["joint_f1"] for s in got.scores] == [0.5, 1.0, 1.0]
     assert got.chosen is got.scores[1]
@@ -32,27 +36,27 @@ def test_the_best_setting_is_taken_and_the_first_of_equal_ones():
 
 def test_a_fixed_setting_is_taken_whatever_the_figures():
     found = answers([NONE, RIGHT["a"]], [NONE, RIGHT["b"]])
-    got = settle(hotpotqa.TASK, found, GOLD, settings=(0.1, 0.2), fixed=0.1)
+    got = settle(HOTPOTQA_TASK, found, GOLD, settings=(0.1, 0.2), fixed=0.1)
     assert got.setting == 0.1 and got.chosen.metrics["joint_f1"] == 0.0
     assert got.official["answer"] == {"a": "", "b": ""}
 
 
 def test_without_gold_the_setting_is_that_of_the_task():
     found = answers([NONE, RIGHT["a"]], [NONE, RIGHT["b"]])
-    got = settle(hotpotqa.TASK, found, None, settings=(0.1, 0.4))
+    got = settle(HOTPOTQA_TASK, found, None, settings=(0.1, 0.4))
     assert got.setting == 0.4 and got.scores is got.chosen is None
     assert got.official["answer"] == {"a": "rome", "b": "yes"}
-    one = settle(wikihop.TASK, [Answer("w", ["x"], None)], None, settings=(None,))
+    one = settle(WIKIHOP_TASK, [Answer("w", ["x"], None)], None, settings=(None,))
     assert one.official == {"w": "x"} and one.setting is None
 
 
 def test_a_record_that_cannot_be_read_adds_nothing_to_the_sums():
     found = answers([RIGHT["a"]], [NONE])
-    got = settle(hotpotqa.TASK, found, GOLD, settings=(0.4,), unreadable=2)
+    got = settle(HOTPOTQA_TASK, found, GOLD, settings=(0.4,), unreadable=2)
     assert got.chosen.count == 4
     # What the official scorer says of a file with two more records.
     more = [{**GOLD[0], "_id": f"more{i}"} for i in range(2)]
-    want = hotpotqa.TASK.score([*GOLD, *more], got.official).metrics
+    want = HOTPOTQA_TASK.score([*GOLD, *more], got.official).metrics
     assert got.chosen.metrics == pytest.approx(want, abs=1e-15)
 
 
@@ -62,7 +66,13 @@ def test_without_means_an_unreadable_record_is_a_question_without_a_right_answer
     gold = [{"example_id": "a", "annotations": [said, said]}]
     right = {**natural_questions.NO_ANSWER, "long": [0, 2], "long_score": 3.0}
     answer = Answer("a", [right], None)
-    got = settle(natural_questions.TASK, [answer], gold, settings=(None,), unreadable=3)
+    got = settle(
+        NATURAL_QUESTIONS_TASK,
+        [answer],
+        gold,
+        settings=(None,),
+        unreadable=3,
+    )
     assert got.chosen.count == 4
     metrics = got.chosen.metrics
     assert metrics["long-best-threshold-precision"] == 1.0

@@ -12,6 +12,10 @@ from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa, natural_questions, openkp, wikihop
 from tasks.openkp.explained import explain as openkp_explain
 
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
+NATURAL_QUESTIONS_TASK = natural_questions.DATA_SET.in_format()
+WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+
 EVIL = "<script>document.title = 'taken'; console.log(1)</script>, <b>bold</b>, &amp; ."
 ENDLESS = "https://mills.example/" + "x" * 300
 
@@ -174,16 +178,16 @@ def _windows(task, values, sizes):
 
 def hotpotqa_answers() -> list[Explained]:
     made = [w for [w] in _windows(hotpotqa, HOTPOT, Sizes(2048, 128))]
-    return hotpotqa.TASK.explain(hotpotqa.gold_outputs(made), made, 0.4)
+    return HOTPOTQA_TASK.explain(hotpotqa.gold_outputs(made), made, 0.4)
 
 
 def wikihop_answers() -> list[Explained]:
-    made = [w for [w] in _windows(wikihop.TASK, [WIKIHOP], Sizes(2048, 256))]
-    return wikihop.TASK.explain(wikihop.gold_outputs(made), made, None)
+    made = [w for [w] in _windows(WIKIHOP_TASK, [WIKIHOP], Sizes(2048, 256))]
+    return WIKIHOP_TASK.explain(wikihop.gold_outputs(made), made, None)
 
 
 def natural_questions_answers() -> list[Explained]:
-    task, answers = natural_questions.TASK, []
+    task, answers = NATURAL_QUESTIONS_TASK, []
     for made in _windows(task, NATURAL_QUESTIONS, Sizes(1024, 128)):
         told = task.explain(natural_questions.gold_outputs(made), made, None)
         answers.append(task.pool_explained(told))

@@ -13,8 +13,11 @@ from etc_jax.formats.structured import Sizes
 from tasks import classification, hyperpartisan, imdb
 from tasks.classification.decoding import probabilities
 
+HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
+IMDB_TASK = imdb.DATA_SET.in_format()
+
 SIZES = Sizes(long_length=12, global_length=1)
-TASKS = {imdb.TASK: review, hyperpartisan.TASK: article}
+TASKS = {IMDB_TASK: review, HYPERPARTISAN_TASK: article}
 
 
 def windows_of(*records, sizes=SIZES):
@@ -116,7 +119,7 @@ def test_what_could_not_be_read_is_wrong_in_both_figures(task):
 
 
 def test_without_a_label_there_is_no_gold():
-    assert imdb.TASK.gold(review(label=None)) is None
+    assert IMDB_TASK.gold(review(label=None)) is None
     with pytest.raises(ValueError, match="'0000001' has no gold label"):
         classification.gold_outputs(windows_of(article(label=None)))
 
@@ -125,7 +128,7 @@ def test_without_a_label_there_is_no_gold():
 
 
 def test_labels_are_shown_with_their_probabilities(windows):
-    told = imdb.TASK.explain(LOGITS, windows, None)
+    told = IMDB_TASK.explain(LOGITS, windows, None)
     assert all(isinstance(each, Explained) for each in told)
     assert [each.answer for each in told] == ["neg", "pos", "neg"]
     first = told[0]
@@ -139,12 +142,12 @@ def test_labels_are_shown_with_their_probabilities(windows):
 
 
 def test_a_text_is_shown_line_by_line_under_its_title():
-    [told] = hyperpartisan.TASK.explain(LOGITS[:1], windows_of(article()), None)
+    [told] = HYPERPARTISAN_TASK.explain(LOGITS[:1], windows_of(article()), None)
     assert told.question == "Is this article hyperpartisan?"
     [document] = told.documents
     assert document.title.text == "Mills"
     assert [p.text for p in document.passages] == [article().text]
-    [told] = imdb.TASK.explain(LOGITS[:1], windows_of(review()), None)
+    [told] = IMDB_TASK.explain(LOGITS[:1], windows_of(review()), None)
     [document] = told.documents
     assert document.title.text == "Text"
     assert [p.text for p in document.passages] == ["the old mill stands.", "it is old"]
@@ -152,10 +155,10 @@ def test_a_text_is_shown_line_by_line_under_its_title():
 
 def test_what_was_not_read_is_shown_apart():
     made = windows_of(review(), sizes=Sizes(8, 1))
-    [told] = imdb.TASK.explain(LOGITS[:1], made, None)
+    [told] = IMDB_TASK.explain(LOGITS[:1], made, None)
     read, behind = told.documents
     assert [p.text for p in read.passages] == ["the old mill stands.", "it"]
     assert [p.text for p in behind.passages] == ["is old"]
     assert behind.title.text.startswith("Not read")
     with pytest.raises(ValueError, match="logits have shape"):
-        imdb.TASK.explain(LOGITS, made, None)
+        IMDB_TASK.explain(LOGITS, made, None)

@@ -14,6 +14,9 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from tasks import classification, hyperpartisan, imdb
 
+HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
+IMDB_TASK = imdb.DATA_SET.in_format()
+
 SIZES = Sizes(long_length=16, global_length=3)
 
 
@@ -174,8 +177,11 @@ def test_there_are_no_official_quirks():
 # --- real files -----------------------------------------------------------------------
 
 REAL = {
-    imdb.TASK: ("imdb/test.slice.jsonl.gz", 200),
-    hyperpartisan.TASK: ("hyperpartisan/articles-train_dev.xml.gz", 580),
+    IMDB_TASK: ("imdb/test.slice.jsonl.gz", 200),
+    HYPERPARTISAN_TASK: (
+        "hyperpartisan/articles-train_dev.xml.gz",
+        580,
+    ),
 }
 
 

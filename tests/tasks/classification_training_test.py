@@ -12,6 +12,8 @@ from etc_jax.models.encoder_heads import EncoderForLabels
 from etc_jax.objectives.label_loss import label_loss
 from tasks import classification, imdb
 
+IMDB_TASK = imdb.DATA_SET.in_format()
+
 SIZES = Sizes(long_length=20, global_length=1)
 WORDS = "the old mill stands it is a town".split()
 STEPS = 40
@@ -92,7 +94,7 @@ def test_the_global_token_learns_what_stands_far_behind_it():
     ]
     logits = np.asarray(logits_of(params, classification.model_inputs(windows)))
     predictions = classification.decode(logits, windows)
-    figures = imdb.TASK.score(
+    figures = IMDB_TASK.score(
         [classification.official_gold(r) for r in held_back], predictions
     )
     assert figures.metrics["accuracy"] == 1.0

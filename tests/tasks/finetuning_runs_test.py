@@ -48,7 +48,7 @@ def raw(task):
 
 
 def windows_of(task):
-    chosen = task_lib.find(task)
+    chosen = task_lib.find_task(task)
     records = [chosen.parse(value, no_note) for value in raw(task)]
     return [w for r in records for w in chosen.features(r, TOKENIZER, SIZES)]
 

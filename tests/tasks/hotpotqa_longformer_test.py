@@ -15,10 +15,13 @@ from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from tasks import ceiling, hotpotqa
-from tasks import hotpotqa_longformer as hl
+from tasks.hotpotqa import sequence as hl
 from tasks.hotpotqa.records import parse
 from tasks.hotpotqa.sequence_features import MAX_OCCURRENCES, spelled
 from tasks.synthetic import hotpotqa as synthetic
+
+HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
 SIZES = Sizes(long_length=70, global_length=20)
 BERT = grown(tokenizer(), hl.TOKENS)
@@ -193,7 +196,7 @@ def test_what_cannot_be_trained_on_is_named(changes, why):
     [made] = hl.features(parse(value, lambda *note: None), BERT, SIZES)
     assert made.unusable == why
     if why == "no gold answer":
-        assert hl.TASK.gold(made.record) is None
+        assert HOTPOTQA_SEQUENCE.gold(made.record) is None
         with pytest.raises(ValueError, match="'a1' has no gold answer"):
             hl.gold_outputs([made])
 
@@ -316,7 +319,7 @@ def test_outputs_of_other_windows_are_refused():
 
 def test_an_answer_shows_its_place_and_what_supports_it():
     made = window()
-    [told] = hl.TASK.explain(hl.gold_outputs([made]), [made], 0.5)
+    [told] = HOTPOTQA_SEQUENCE.explain(hl.gold_outputs([made]), [made], 0.5)
     assert isinstance(told, Explained) and told.answer == "Ann Lee"
     supporting = [(d.title.text, n) for d, n in told.supporting()]
     assert supporting == [("Old Mill", 0), ("Ann Lee", 1)]
@@ -328,7 +331,7 @@ def test_an_answer_shows_its_place_and_what_supports_it():
     ]
     assert text == "Ann Lee was a baker." and marks == ((0, 7),)
     made = window(answer="yes")
-    [told] = hl.TASK.explain(hl.gold_outputs([made]), [made], 0.5)
+    [told] = HOTPOTQA_SEQUENCE.explain(hl.gold_outputs([made]), [made], 0.5)
     assert told.answer == "yes"
     assert not any(p.marks for d in told.documents for p in (d.title, *d.passages))
 
@@ -389,6 +392,8 @@ def test_every_loss_has_its_reason(tmp_path):
 
 def test_gold_and_official_file_are_those_of_the_other_form():
     value = record()
-    assert hl.TASK.gold(value) == hotpotqa.TASK.gold(value)
-    content = hl.TASK.official({"a1": {"answer": "x", "support": [("Ton", 0)]}})
+    assert HOTPOTQA_SEQUENCE.gold(value) == HOTPOTQA_TASK.gold(value)
+    content = HOTPOTQA_SEQUENCE.official(
+        {"a1": {"answer": "x", "support": [("Ton", 0)]}}
+    )
     assert content == {"answer": {"a1": "x"}, "sp": {"a1": [("Ton", 0)]}}

@@ -14,9 +14,11 @@ from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.training.errors import UserError
-from tasks import hotpotqa_longformer
+from tasks import hotpotqa
 from tasks.hotpotqa import select as hotpotqa_select
 from tasks.hotpotqa.records import read
+
+HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 
 NAME = "hotpotqa_longformer"
 SIZES = Sizes(60, 24)
@@ -104,7 +106,7 @@ def test_lost_paragraphs_count_as_missed_in_the_official_score(model, tmp_path):
             for r in second
         },
     }
-    gold = [hotpotqa_longformer.TASK.gold(r) for r in second]
+    gold = [HOTPOTQA_SEQUENCE.gold(r) for r in second]
     assert scoring.score(gold, official).metrics["sp_recall"] == 0.5
 
 

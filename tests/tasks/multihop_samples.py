@@ -4,7 +4,6 @@ import json
 import pathlib
 
 from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
-from tasks import hotpotqa_longformer, wikihop_longformer
 
 _WORDS = """
 the mill old was built by its first owner ann lee a baker she owned it burned who . ,
@@ -18,8 +17,8 @@ PIECES += ["[MASK]", *_WORDS, *_LETTERS, *("##" + c for c in _LETTERS), "_"]
 
 # Tokens that inputs of some tasks need besides.
 ADDED = {
-    "hotpotqa_longformer": hotpotqa_longformer.TOKENS,
-    "wikihop_longformer": wikihop_longformer.TOKENS,
+    "hotpotqa": hotpotqa_sequence.TOKENS,
+    "wikihop": wikihop_sequence.TOKENS,
 }
 
 

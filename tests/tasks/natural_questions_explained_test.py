@@ -11,7 +11,9 @@ from etc_jax.prediction.answers_page import page
 from tasks import natural_questions as nq
 from tasks.natural_questions.labels import NULL, YES
 
-TASK = nq.TASK.with_options({"question_tokens": 4, "stride": 8})
+NQ_TASK = nq.DATA_SET.in_format()
+
+TASK = NQ_TASK.with_options({"question_tokens": 4, "stride": 8})
 WORDS = ARTICLE.split(" ")
 # What a reader sees of the article: its candidates, and what is between them.
 TEXTS = [

@@ -117,7 +117,7 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
     ],
 )
 def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, quirks):
-    task, model = task_lib.find(name), tokenizer_for(name)
+    task, model = task_lib.find_task(name), tokenizer_for(name)
     if name == "natural_questions":
         model = articles.tokenizer()
     sizes = LENGTHS.get(name, Sizes(4096, 430))
@@ -204,7 +204,7 @@ def test_the_report_says_what_a_config_has_to_say(command, made_up, tmp_path):
 def test_neither_workers_nor_parts_change_a_byte(
     made_up, tmp_path, workers, part_bytes
 ):
-    task = task_lib.find("hotpotqa")
+    task = task_lib.find_task("hotpotqa")
 
     def make(out, **kwargs):
         files = [made_up["hotpotqa"]]
@@ -251,10 +251,10 @@ from etc_jax.data.tokenizer import Tokenizer
 class Slow:
     # Slow enough to be killed between two parts.
     def __getattr__(self, name):
-        return getattr(task.find("hotpotqa"), name)
+        return getattr(task.find_task("hotpotqa"), name)
 
     def read(self, files, problems):
-        for record in task.find("hotpotqa").read(files, problems):
+        for record in task.find_task("hotpotqa").read(files, problems):
             time.sleep(0.05)
             yield record
 
@@ -289,7 +289,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     made = []
     part_of = prepare.part_of
     monkeypatch.setattr(prepare, "part_of", lambda *x: made.append(x) or part_of(*x))
-    task, options = task_lib.find("hotpotqa"), {"part_bytes": PART_BYTES}
+    task, options = task_lib.find_task("hotpotqa"), {"part_bytes": PART_BYTES}
     with caplog.at_level("INFO"):
         prepare.prepare(task, [file], tokenizer(), out, **options)
     again = len(made)
@@ -523,7 +523,7 @@ def test_progress_is_printed_now_and_then(capsys):
 
 
 def test_no_more_than_a_part_is_in_memory(made_up, tmp_path):
-    task = task_lib.find("hotpotqa")
+    task = task_lib.find_task("hotpotqa")
     alive, most = [], []
 
     class Counted(hotpotqa.Record):

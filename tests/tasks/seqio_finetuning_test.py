@@ -82,7 +82,7 @@ def names_of(examples):
 
 def windows_of(task, records):
     """The inputs that the task itself makes of some records."""
-    data = task_lib.find(task)
+    data = task_lib.find_task(task)
 
     def note(kind, message):
         raise AssertionError(message)
@@ -146,7 +146,7 @@ def test_output_features_are_all_that_a_model_reads(sio, register):
 @EVERY_TASK
 def test_the_papers_sizes_are_the_default(register, task):
     made = register("set", task, {"train": good(task, 1)}, sizes=None)
-    assert made.source.sizes == task_lib.find(task).sizes
+    assert made.source.sizes == task_lib.find_task(task).sizes
 
 
 def test_shards_share_the_records_of_one_file(sio, register):
@@ -247,7 +247,9 @@ def test_a_model_that_is_sure_of_the_labels_has_full_figures(sio, register, task
     assert batches == [2, 2, 1]
     assert set(figures.values()) == {1.0}
     want = hotpotqa_scoring if task == "hotpotqa" else wikihop_scoring
-    gold = [task_lib.find(task).gold(w.record) for w in windows_of(task, good(task, 1))]
+    gold = [
+        task_lib.find_task(task).gold(w.record) for w in windows_of(task, good(task, 1))
+    ]
     assert figures.keys() == want.score(gold, _answers(task)).metrics.keys()
 
 

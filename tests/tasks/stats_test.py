@@ -146,7 +146,7 @@ def make_windows(folder, name, *, count, out, **more):
         values = list(SYNTHETIC[name].records(count, seed=len(out)))
         write_json(folder, values, file.name)
     return prepare.prepare(
-        task_lib.find(name), [file], tokenizer_of(name), folder / out, **more
+        task_lib.find_task(name), [file], tokenizer_of(name), folder / out, **more
     )
 
 
@@ -185,7 +185,7 @@ def test_windows_of_an_article_are_counted_beside_the_records(run, tmp_path):
     cache = make_windows(
         tmp_path, "natural_questions", count=6, out="nq", sizes=Sizes(512, 100)
     )
-    task = task_lib.find("natural_questions").with_options(options)
+    task = task_lib.find_task("natural_questions").with_options(options)
     drawn = prepare.prepare(
         task,
         [tmp_path / "nq.json"],
@@ -255,7 +255,7 @@ def test_json_has_the_same_for_a_program(run, tmp_path):
 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name):
-    task, tokenizer = task_lib.find(name), tokenizer_of(name)
+    task, tokenizer = task_lib.find_task(name), tokenizer_of(name)
     if name == "natural_questions":
         task = task.with_options({"question_tokens": 100})
     seen = set()

@@ -30,14 +30,14 @@ from tasks import (
     classification,
     coreference,
     hotpotqa,
-    hotpotqa_longformer,
     natural_questions,
     openkp,
     triviaqa,
     wikihop,
-    wikihop_longformer,
 )
 from tasks.wikihop import features as wikihop_features
+
+HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
 SIZES = Sizes(80, 40)
 SHORT = Sizes(24, 16)  # the article has several windows
@@ -51,8 +51,6 @@ VALUES = {
     "imdb": {**classification_samples.REVIEW, "label": 1},
     "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
     "coreference": coreference_samples.VALUE,
-    "hotpotqa_longformer": HOTPOT,
-    "wikihop_longformer": WIKIHOP,
 }
 ID = {
     "hotpotqa": "_id",
@@ -63,8 +61,6 @@ ID = {
     "imdb": "id",
     "hyperpartisan": "id",
     "coreference": "doc_key",
-    "hotpotqa_longformer": "_id",
-    "wikihop_longformer": "id",
 }
 GOLD = {
     "hotpotqa": "answer",
@@ -75,8 +71,6 @@ GOLD = {
     "imdb": "label",
     "hyperpartisan": "label",
     "coreference": "clusters",
-    "hotpotqa_longformer": "answer",
-    "wikihop_longformer": "answer",
 }
 
 
@@ -86,8 +80,6 @@ OTHERS = {
     "imdb": classification,
     "hyperpartisan": classification,
     "coreference": coreference,
-    "hotpotqa_longformer": hotpotqa_longformer,
-    "wikihop_longformer": wikihop_longformer,
 }
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
 
@@ -98,9 +90,12 @@ def no_model_of_sentences(monkeypatch):
     monkeypatch.setattr(wikihop_features, "split_sentences", split)
 
 
-@pytest.fixture(params=task.names())
+EVERY = [(name, form) for name in task.names() for form in task.find(name).forms]
+
+
+@pytest.fixture(params=EVERY, ids="-".join)
 def found(request):
-    return task.find(request.param)
+    return task.find_task(*request.param)
 
 
 def windows_of(found, **changes):
@@ -125,7 +120,7 @@ def gold_outputs(found, windows):
 
 def test_an_unknown_name_is_told_the_known_ones():
     with pytest.raises(ValueError, match="no task 'nq'; there are: hotpotqa, wiki"):
-        task.find("nq")
+        task.find_task("nq")
 
 
 def test_gold_outputs_score_full_marks_in_every_setting(found):
@@ -147,14 +142,14 @@ def test_gold_outputs_score_full_marks_in_every_setting(found):
 
 
 def test_a_record_of_one_window_says_what_that_window_says():
-    made = task.find("wikihop")
+    made = task.find_task("wikihop")
     assert made.predictions([["a", "b"]]) == ["a", "b"]
     with pytest.raises(ValueError, match="too many values"):
         made.predictions([["a"], ["b"]])
 
 
 def test_an_unread_record_adds_nothing_that_is_right():
-    made = task.find("natural_questions")
+    made = task.find_task("natural_questions")
     windows = windows_of(made)
     [[right]] = [
         made.predictions(made.decode(gold_outputs(made, windows), windows, (None,)))
@@ -193,11 +188,11 @@ def test_model_inputs_are_those_of_a_batch(found):
 
 
 def test_settings_of_users_are_checked():
-    assert task.find("hotpotqa").checked_setting(0.35) == 0.35
+    assert task.find_task("hotpotqa").checked_setting(0.35) == 0.35
     with pytest.raises(ValueError, match="threshold is nan; expected 0 to 1"):
-        task.find("hotpotqa").checked_setting(float("nan"))
+        task.find_task("hotpotqa").checked_setting(float("nan"))
     with pytest.raises(ValueError, match="wikihop has none"):
-        task.find("wikihop").checked_setting(0.5)
+        task.find_task("wikihop").checked_setting(0.5)
 
 
 # --- thresholds -----------------------------------------------------------------------
@@ -205,17 +200,17 @@ def test_settings_of_users_are_checked():
 
 def test_each_threshold_is_decoded_as_by_itself():
     rng = np.random.default_rng(4)
-    windows = windows_of(task.find("hotpotqa")) * 30
+    windows = windows_of(task.find_task("hotpotqa")) * 30
     outputs = hotpotqa.Outputs(
         support=rng.normal(size=(30, 40)),
         answer_type=rng.normal(size=(30, 3)) + [2.0, 0.0, 0.0],
         span=rng.integers(0, 3, (30, 80, 2)).astype(float),
     )
-    together = hotpotqa.TASK.decode(outputs, windows, hotpotqa.TASK.settings)
+    together = HOTPOTQA_TASK.decode(outputs, windows, HOTPOTQA_TASK.settings)
     several = set()
     for i, row in enumerate(together):
         alone = hotpotqa.Outputs(*(x[i : i + 1] for x in outputs))
-        for threshold, got in zip(hotpotqa.TASK.settings, row, strict=True):
+        for threshold, got in zip(HOTPOTQA_TASK.settings, row, strict=True):
             want = hotpotqa.decode(alone, windows[:1], threshold=threshold)
             assert got["answer"] == want.answer["a1"]
             assert got["support"] == want.support["a1"]
@@ -242,7 +237,7 @@ def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
 
 
 def test_a_hotpotqa_answer_shows_its_place_and_support():
-    found = task.find("hotpotqa")
+    found = task.find_task("hotpotqa")
     windows = windows_of(found)
     [told] = found.explain(gold_outputs(found, windows), windows, 0.4)
     assert isinstance(told, Explained) and told.answer == "Ann Lee"
@@ -258,7 +253,7 @@ def test_a_hotpotqa_answer_shows_its_place_and_support():
 
 
 def test_what_did_not_fit_has_no_probability():
-    found = task.find("hotpotqa")
+    found = task.find_task("hotpotqa")
     record = found.parse(HOTPOT, lambda *note: None)
     tokenizer = multihop_samples.tokenizer()
     windows = found.features(record, tokenizer, Sizes(28, 40))
@@ -269,7 +264,7 @@ def test_what_did_not_fit_has_no_probability():
 
 
 def test_yes_marks_nothing():
-    found = task.find("hotpotqa")
+    found = task.find_task("hotpotqa")
     windows = windows_of(found, answer="yes")
     [told] = found.explain(gold_outputs(found, windows), windows, 0.4)
     assert told.answer == "yes"
@@ -277,7 +272,7 @@ def test_yes_marks_nothing():
 
 
 def test_a_wikihop_answer_shows_candidates_and_mentions():
-    found = task.find("wikihop")
+    found = task.find_task("wikihop")
     windows = windows_of(found)
     logits = np.full((1, 40), 7.0)  # of no candidate
     logits[0, :4] = np.log([0.5, 0.25, 0.2, 0.05])
@@ -342,7 +337,7 @@ def test_a_survey_refuses_a_file_that_is_cut_short(found, tmp_path):
 
 
 def test_a_line_that_is_no_json_is_one_unreadable_record(tmp_path):
-    found = task.find("natural_questions")
+    found = task.find_task("natural_questions")
     path = tmp_path / "a.jsonl.gz"
     lines = [json.dumps(VALUES[found.name]), "{", "", "[1]"]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
@@ -359,7 +354,7 @@ def test_a_record_that_is_passed_over_is_not_lost(tmp_path):
             raise PassedOverError("url twice", "another line is taken")
         return wikihop.parse(value, note)
 
-    found = dataclasses.replace(task.find("wikihop"), read=read)
+    found = dataclasses.replace(task.find_task("wikihop"), read=read)
     path = write_json(tmp_path, [WIKIHOP, {**WIKIHOP, "id": "worse"}])
     got = survey(found, [path])
     assert got.unreadable == 0 and dict(got.problems.counts) == {"url twice": 1}

@@ -12,6 +12,8 @@ from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
 
+TQ_TASK = tq.DATA_SET.in_format()
+
 ANSWER = {"Aliases": ["Ann Lee"], "NormalizedAliases": ["ann lee", "lee"]}
 MILL, LEE = "Old_Mill.txt", "Ann_Lee.txt"
 TEXTS = {
@@ -56,16 +58,16 @@ def test_a_question_of_the_wikipedia_track_has_all_of_its_documents(tmp_path):
 def test_predict_takes_official_files_and_questions_with_their_texts(tmp_path):
     bad = question(QuestionId="tc_2", EntityPages=[{"Filename": 1}])
     path = release(tmp_path, [question(), bad])
-    first, second = read_inputs([str(path)], tq.TASK.release)
+    first, second = read_inputs([str(path)], TQ_TASK.release)
     assert "record 2" in second.where and "Filename' is int '1'" in second.fault
     [wanted], _ = read_all(path)
     own = tmp_path / "own.json"
     for value in (first.value, [first.value]):
         own.write_text(json.dumps(value))
-        [raw] = read_inputs([str(own)], tq.TASK.release)
+        [raw] = read_inputs([str(own)], TQ_TASK.release)
         for got in (first, raw):
             assert tq.parse(got.value, lambda kind, message: None) == wanted
-    [gone] = read_inputs([str(tmp_path / "gone.json")], tq.TASK.release)
+    [gone] = read_inputs([str(tmp_path / "gone.json")], TQ_TASK.release)
     assert "No such file" in gone.fault
 
 

@@ -11,7 +11,9 @@ from etc_jax.datasets.explained import Explained
 from etc_jax.formats.structured import Sizes
 from tasks import triviaqa as tq
 
-TASK = tq.TASK
+TQ_TASK = tq.DATA_SET.in_format()
+
+TASK = TQ_TASK
 SIZES = Sizes(long_length=40, global_length=8)
 
 

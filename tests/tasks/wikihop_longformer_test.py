@@ -12,11 +12,13 @@ from etc_jax import structure
 from etc_jax.data.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
-from tasks import ceiling
-from tasks import wikihop_longformer as wl
+from tasks import ceiling, wikihop
 from tasks.synthetic import wikihop as synthetic
+from tasks.wikihop import sequence as wl
 from tasks.wikihop.records import parse
 from tasks.wikihop.sequence_features import _parts
+
+WIKIHOP_SEQUENCE = wikihop.DATA_SET.in_format("sequence")
 
 SIZES = Sizes(long_length=70, global_length=24)
 BERT = grown(tokenizer(), wl.TOKENS)
@@ -122,16 +124,16 @@ def test_a_candidate_is_rated_by_the_mean_of_all_inputs():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(len(windows), 24))
     decoded = wl.decode_each(logits, windows)
-    [prediction] = wl.TASK.predictions(json.loads(json.dumps(decoded)))
+    [prediction] = WIKIHOP_SEQUENCE.predictions(json.loads(json.dumps(decoded)))
     best = int(np.argmax(logits[:, :4].sum(axis=0)))
     assert prediction == WIKIHOP["candidates"][best]
     # It is not what most of the inputs say, nor what the first one says.
     logits[:] = 0
     logits[:3, 0], logits[3, 1] = 1.0, 3.1
-    [prediction] = wl.TASK.predictions(wl.decode_each(logits, windows))
+    [prediction] = WIKIHOP_SEQUENCE.predictions(wl.decode_each(logits, windows))
     assert prediction == "sudland"
-    seen = wl.TASK.explain(logits, windows, None)
-    told = wl.TASK.pool_explained(seen)
+    seen = WIKIHOP_SEQUENCE.explain(logits, windows, None)
+    told = WIKIHOP_SEQUENCE.pool_explained(seen)
     assert told.answer == "sudland" and told.question == WIKIHOP["query"]
     odds = np.exp([3.1 / 4, 3 / 4, 0, 0])
     want = (odds / odds.sum()).tolist()
@@ -143,7 +145,7 @@ def test_a_candidate_is_rated_by_the_mean_of_all_inputs():
 def test_the_mean_of_logits_is_the_logit_of_the_mean_row():
     rng = np.random.default_rng(0)
     rows, kernel = rng.normal(size=(3, 4, 6)), rng.normal(size=6)
-    got = wl.TASK.pool_explained(
+    got = WIKIHOP_SEQUENCE.pool_explained(
         [(record(), of_window) for of_window in rows @ kernel + 0.3]
     )
     want = np.mean(rows, axis=0) @ kernel + 0.3

@@ -1,0 +1,50 @@
+"""HotpotQA in one sequence, as Longformer reads it.
+
+The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`.
+"""
+
+from etc_jax.datasets.task import Form
+from etc_jax.formats.sequence import model_inputs
+from tasks.hotpotqa.ceiling import why_lost_in_sequence
+from tasks.hotpotqa.decoding import THRESHOLDS
+from tasks.hotpotqa.sequence_decoding import (
+    THRESHOLD,
+    Outputs,
+    decode_each,
+    gold_outputs,
+)
+from tasks.hotpotqa.sequence_explained import explain
+from tasks.hotpotqa.sequence_features import (
+    SIZES,
+    TOKENS,
+    HotpotSequence,
+    features,
+    whole_length,
+)
+
+__all__ = [
+    "FORM",
+    "SIZES",
+    "THRESHOLD",
+    "TOKENS",
+    "HotpotSequence",
+    "Outputs",
+    "decode_each",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+]
+
+FORM = Form(
+    learner="hotpotqa",
+    sizes=SIZES,
+    features=features,
+    inputs=model_inputs,
+    settings=THRESHOLDS,
+    setting=THRESHOLD,
+    decode=decode_each,
+    explain=explain,
+    gold_outputs=gold_outputs,
+    why_lost=why_lost_in_sequence,
+    whole_length=whole_length,
+)

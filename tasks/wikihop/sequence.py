@@ -1,0 +1,41 @@
+"""WikiHop in one sequence, or several for long records, as Longformer reads it.
+
+The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`.
+"""
+
+from etc_jax.datasets.task import Form
+from etc_jax.formats.sequence import model_inputs
+from tasks.wikihop.sequence_decoding import decode_each, gold_outputs, pool
+from tasks.wikihop.sequence_explained import explain, pool_explained
+from tasks.wikihop.sequence_features import (
+    SIZES,
+    TOKENS,
+    WikihopSequence,
+    features,
+    whole_length,
+)
+
+__all__ = [
+    "FORM",
+    "SIZES",
+    "TOKENS",
+    "WikihopSequence",
+    "decode_each",
+    "features",
+    "gold_outputs",
+    "model_inputs",
+    "pool",
+]
+
+FORM = Form(
+    learner="wikihop",
+    sizes=SIZES,
+    features=features,
+    inputs=model_inputs,
+    decode=decode_each,
+    explain=explain,
+    pool=pool,
+    pool_explained=pool_explained,
+    gold_outputs=gold_outputs,
+    whole_length=whole_length,
+)
