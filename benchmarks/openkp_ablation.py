@@ -40,11 +40,13 @@ from etc_jax.config import Config
 from etc_jax.data import wordpiece_training
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.windows import WindowCache
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from tasks.openkp import TASK
 from tasks.openkp.ceiling import openkp_ceiling
 from tasks.synthetic import openkp as invented
 from tasks.synthetic.__main__ import write_records
+
+TASK = find_task("openkp")
 
 # What each row changes in the config.
 ROWS: dict[str, dict[str, Any]] = {

@@ -39,8 +39,10 @@ from etc_jax import prepare as windows
 from etc_jax.config import Config
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.windows import WindowCache
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from tasks.natural_questions import TASK
+
+TASK = find_task("natural_questions")
 
 NAMES = ("etc", "etc_windows", "bert_windows")
 PAIRS = (("etc", "etc_windows"), ("etc", "bert_windows"))

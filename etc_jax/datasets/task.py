@@ -61,7 +61,7 @@ def only(of_windows: Sequence[Any]) -> Any:
     return said
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class DataSet:
     """Records, official files and score; nothing of models.
 
@@ -133,7 +133,7 @@ class DataSet:
         return Task(**fields, format=format)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Form:
     """How models of one kind read a data set: records as inputs, outputs as answers.
 
@@ -185,7 +185,7 @@ class Form:
     whole_length: Callable[[Any, Tokenizer], int]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Task(DataSet, Form):
     """A data set in one of its formats; see `DataSet.in_format`.
 

@@ -7,6 +7,7 @@ from conftest import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import ceiling, hotpotqa, wikihop
@@ -14,7 +15,7 @@ from tasks import ceiling, hotpotqa, wikihop
 
 def of_hotpotqa(tmp_path, *values, sizes=Sizes(80, 40)):  # noqa: B008  (frozen)
     path = write_json(tmp_path, [{**HOTPOT, **value} for value in values])
-    return ceiling.hotpotqa_ceiling([path], tokenizer(), sizes)
+    return ceiling.ceiling_of(find_task("hotpotqa"), [path], tokenizer(), sizes)
 
 
 def test_a_record_that_comes_back_whole_loses_nothing(tmp_path):
@@ -60,7 +61,7 @@ def test_what_does_not_fit_is_a_loss(tmp_path):
     assert tiny.scores.metrics["joint_f1"] == 0.0
     assert "question too long" in tiny.losses[0].reason
     path = write_json(tmp_path, [WIKIHOP])
-    got = ceiling.wikihop_ceiling([path], tokenizer(), Sizes(9, 50))
+    got = ceiling.ceiling_of(find_task("wikihop"), [path], tokenizer(), Sizes(9, 50))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
 
@@ -129,11 +130,11 @@ def test_the_command_says_what_is_wrong(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, measure, sizes, metric, expected",
+    "name, task, sizes, metric, expected",
     [
         (
             "hotpotqa/hotpot_dev_distractor_v1.slice.json",
-            ceiling.hotpotqa_ceiling,
+            "hotpotqa",
             hotpotqa.SIZES,
             "joint_f1",
             1.0,
@@ -141,31 +142,31 @@ def test_the_command_says_what_is_wrong(tmp_path):
         # One answer, "four", stands in the text as "fourth" alone.
         (
             "hotpotqa/hotpot_dev_distractor_v1.rebuilt.json",
-            ceiling.hotpotqa_ceiling,
+            "hotpotqa",
             hotpotqa.SIZES,
             "joint_f1",
             0.98,
         ),
         (
             "wikihop/train.slice.json",
-            ceiling.wikihop_ceiling,
+            "wikihop",
             wikihop.SIZES,
             "accuracy",
             1.0,
         ),
         (
             "wikihop/dev.masked.hfdummy.json",
-            ceiling.wikihop_ceiling,
+            "wikihop",
             wikihop.SIZES,
             "accuracy",
             1.0,
         ),
     ],
 )
-def test_the_ceiling_of_real_records(name, measure, sizes, metric, expected):
+def test_the_ceiling_of_real_records(name, task, sizes, metric, expected):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
-    got = measure([folder / name], model, sizes)
+    got = ceiling.ceiling_of(find_task(task), [folder / name], model, sizes)
     assert got.scores.metrics[metric] == pytest.approx(expected, abs=1e-12)
     assert len(got.losses) == (expected < 1.0)
     assert len(json.loads((folder / name).read_text())) == got.scores.count

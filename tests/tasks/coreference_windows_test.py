@@ -11,8 +11,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from tasks import coreference
 from tasks.coreference.explained import explain, pool_explained
-from tasks.coreference.windows import Options, features
-from tasks.lengths import whole_length
+from tasks.coreference.windows import Options, features, whole_length
 
 WIDE = Sizes(40, 1)
 
@@ -163,4 +162,4 @@ def test_the_model_must_be_told_the_same(name, value):
 def test_the_length_of_a_whole_document_is_that_of_its_window(record):
     [window] = windows_of(record)
     tokens = np.count_nonzero(window.structure.long_example_ids)
-    assert whole_length("coreference", record, tokenizer()) == tokens
+    assert whole_length(record, tokenizer()) == tokens

@@ -4,6 +4,8 @@ import json
 import pathlib
 
 from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
+from tasks.hotpotqa import sequence as hotpotqa_sequence
+from tasks.wikihop import sequence as wikihop_sequence
 
 _WORDS = """
 the mill old was built by its first owner ann lee a baker she owned it burned who . ,

@@ -14,11 +14,12 @@ from natural_questions_samples import (
 )
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import natural_questions as nq
+from tasks.ceiling import ceiling_of
 from tasks.natural_questions import SIZES, SIZES_512, Options
-from tasks.natural_questions.ceiling import natural_questions_ceiling
 from tasks.natural_questions.decoding import MAX_SHORT_WORDS
 
 
@@ -113,7 +114,7 @@ def test_every_loss_has_its_reason(tmp_path):
     # A character that no piece stands for.
     values[5]["document_tokens"][10]["token"] = "\x07"
     path = write_lines(tmp_path / "x.jsonl", values)
-    got = natural_questions_ceiling([path], tokenizer(), SIZES)
+    got = ceiling_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
     assert {loss.id: loss.reason for loss in got.losses} == {
         "two": "short answer [[16, 17], [20, 21]]: of several spans, where one can be "
         "said",
@@ -131,12 +132,12 @@ def test_every_loss_has_its_reason(tmp_path):
 def test_a_lone_annotator_counts_and_a_record_without_one_is_named(tmp_path):
     value = original()
     path = write_lines(tmp_path / "x.jsonl", [value])
-    got = natural_questions_ceiling([path], tokenizer(), SIZES)
+    got = ceiling_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
     assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0 and got.losses == ()
     del value["annotations"]
     write_lines(path, [value])
     with pytest.raises(ValueError, match="'7' has no annotation"):
-        natural_questions_ceiling([path], tokenizer(), SIZES)
+        ceiling_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
 
 
 @pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
@@ -148,7 +149,7 @@ def test_the_ceiling_of_real_articles_is_100(name, count, sizes):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
     path = folder / "natural_questions" / name
-    got = natural_questions_ceiling([path], model, sizes)
+    got = ceiling_of(find_task("natural_questions"), [path], model, sizes)
     assert got.losses == () and got.problems.counts.total() == 0
     assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0
     assert got.scores.count == count

@@ -6,9 +6,9 @@ from multihop_samples import tokenizer
 from openkp_samples import page, write_lines
 
 from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from tasks.openkp.ceiling import openkp_ceiling
-from tasks.openkp.features import Options
+from tasks.ceiling import ceiling_of
 from tasks.openkp.records import read
 
 SIZES = Sizes(long_length=30, global_length=6)
@@ -16,9 +16,8 @@ SIZES = Sizes(long_length=30, global_length=6)
 
 def ceiling(tmp_path, *pages, sizes=SIZES, block=None):
     values = [page(**{"url": str(i), **p}) for i, p in enumerate(pages)]
-    options = Options(tokens_per_block=block)
-    file = write_lines(tmp_path, values)
-    return openkp_ceiling([file], tokenizer(), sizes, options)
+    task = find_task("openkp").with_options({"tokens_per_block": block})
+    return ceiling_of(task, [write_lines(tmp_path, values)], tokenizer(), sizes)
 
 
 def test_pages_that_come_back_whole_lose_nothing(tmp_path):
@@ -79,7 +78,7 @@ def test_every_missing_point_of_a_file_of_papers_is_explained(sizes):
     folder = require_shared("data")
     words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
     path = folder / "openkp/openkp_like.jsonl.gz"
-    got = openkp_ceiling([path], words, sizes)
+    got = ceiling_of(find_task("openkp"), [path], words, sizes)
     assert not got.problems.counts and got.scores.count == 80
     reasons = [re.sub("^'.*?' ", "", loss.reason) for loss in got.losses]
     broken = reasons.count("is in no element as a whole")
@@ -100,6 +99,6 @@ def test_made_up_pages_in_the_official_layout_lose_nothing():
     folder = require_shared("data")
     words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
     path = folder / "invented_samples/openkp/OpenKPDev.jsonl"
-    got = openkp_ceiling([path], words, Sizes(4096, 512))
+    got = ceiling_of(find_task("openkp"), [path], words, Sizes(4096, 512))
     assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
     assert got.problems.read == 2 and not got.problems.counts

@@ -17,10 +17,11 @@ from etc_jax.data.cache import build_cache
 from etc_jax.data.corpus import Document
 from etc_jax.data.windows import WindowCache
 from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.task import find
 from etc_jax.formats.structured import Sizes
 from tasks import lengths as lengths_lib
 from tasks import stats
-from tasks.lengths import Lengths, whole_length
+from tasks.lengths import Lengths
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import natural_questions as synthetic_natural_questions
@@ -35,8 +36,6 @@ SYNTHETIC = {
     "openkp": synthetic_openkp,
     "triviaqa": synthetic_triviaqa,
     "imdb": synthetic_imdb,
-    "hotpotqa_longformer": synthetic_hotpotqa,
-    "wikihop_longformer": synthetic_wikihop,
 }
 # Nothing of a made-up record is cut off.
 AMPLE = Sizes(1 << 14, 1 << 10)
@@ -253,9 +252,11 @@ def test_json_has_the_same_for_a_program(run, tmp_path):
 # --- files ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SYNTHETIC)
-def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name):
-    task, tokenizer = task_lib.find_task(name), tokenizer_of(name)
+@pytest.mark.parametrize(
+    "name, form", [(name, form) for name in SYNTHETIC for form in find(name).forms]
+)
+def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name, form):
+    task, tokenizer = task_lib.find_task(name, form), tokenizer_of(name)
     if name == "natural_questions":
         task = task.with_options({"question_tokens": 100})
     seen = set()
@@ -263,13 +264,9 @@ def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name):
         record = task.parse(value, lambda kind, message: None)
         [window] = task.features(record, tokenizer, AMPLE)
         [used] = np.flatnonzero(window.structure.long_example_ids)[-1:] + 1
-        assert whole_length(name, record, tokenizer) == used < AMPLE.long_length
+        assert task.whole_length(record, tokenizer) == used < AMPLE.long_length
         seen.add(int(used))
     assert len(seen) > 1
-
-
-def test_every_task_can_be_asked_for():
-    assert lengths_lib._WHOLE.keys() == set(task_lib.names())
 
 
 def test_lengths_are_those_of_the_tokenizers_package(run, vocabulary, tmp_path):

@@ -341,7 +341,7 @@ def test_an_answer_shows_its_place_and_what_supports_it():
 
 def test_gold_outputs_of_made_up_records_are_right(tmp_path):
     path = write_json(tmp_path, list(synthetic.records(25, seed=2)))
-    got = ceiling.hotpotqa_longformer_ceiling([path], BERT, Sizes(4096, 256))
+    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], BERT, Sizes(4096, 256))
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
 
 
@@ -351,7 +351,7 @@ def test_gold_outputs_of_real_records_are_right(name, vocabulary):
     folder = require_shared("data")
     model = grown(open_tokenizer(folder / "tokenizers" / vocabulary), hl.TOKENS)
     path = folder / f"hotpotqa/hotpot_dev_distractor_v1.{name}.json"
-    got = ceiling.hotpotqa_longformer_ceiling([path], model, hl.SIZES)
+    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], model, hl.SIZES)
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
     assert got.scores.count == len(json.loads(path.read_text()))
 
@@ -367,7 +367,7 @@ def test_every_loss_has_its_reason(tmp_path):
         {"_id": "one", "supporting_facts": [["Ann Lee", 1]]},
     ]
     path = write_json(tmp_path, [{**HOTPOT, **change} for change in changes])
-    got = ceiling.hotpotqa_longformer_ceiling([path], BERT, SIZES)
+    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], BERT, SIZES)
     assert [tuple(loss) for loss in got.losses] == [
         ("nowhere", "supporting fact ('X', 0) points nowhere"),
         ("unknown", "answer 'zebra': answer not in the input"),
@@ -383,7 +383,7 @@ def test_every_loss_has_its_reason(tmp_path):
     ]
     path = write_json(tmp_path, [HOTPOT])
     small = Sizes(len(TEXT.split()) - 1, 16)
-    got = ceiling.hotpotqa_longformer_ceiling([path], BERT, small)
+    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], BERT, small)
     assert [loss.reason for loss in got.losses] == [
         "supporting fact ('Ann Lee', 1) did not fit into the input",
         "('Ann Lee', 0) is no supporting fact, and two paragraphs must have one",

@@ -218,7 +218,7 @@ def test_a_test_file_has_no_answers():
 def test_gold_outputs_of_made_up_records_are_right(tmp_path, length):
     path = write_json(tmp_path, list(synthetic.records(12, seed=2)))
     sizes = Sizes(length, 256)
-    got = ceiling.wikihop_longformer_ceiling([path], BERT, sizes)
+    got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], BERT, sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     windows = [len(wl.features(r, BERT, sizes)) for r in wl.read([path])]
     assert (max(windows) > 1) == (length == 300)
@@ -229,13 +229,13 @@ def test_gold_outputs_of_real_records_are_right(name):
     folder = require_shared("data")
     model = grown(open_tokenizer(folder / "tokenizers/roberta_bart"), wl.TOKENS)
     path = folder / f"wikihop/{name}.json"
-    got = ceiling.wikihop_longformer_ceiling([path], model, wl.SIZES)
+    got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], model, wl.SIZES)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     assert got.scores.count == len(json.loads(path.read_text()))
 
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
     path = write_json(tmp_path, [WIKIHOP])
-    got = ceiling.wikihop_longformer_ceiling([path], BERT, Sizes(70, 20))
+    got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], BERT, Sizes(70, 20))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
