@@ -69,7 +69,7 @@ class Study:
     @functools.cached_property
     def task(self) -> task_lib.Task:
         """The data set, without the options of a row."""
-        return task_lib.find_task(self.args.task)
+        return task_lib.find_task(self.args.task, "sequence")
 
     def options(self, row: str) -> dict[str, Any]:
         """How inputs are made, as far as the objective is told of it."""

@@ -42,7 +42,7 @@ from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.windows import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from tasks.openkp.ceiling import openkp_ceiling
+from tasks.ceiling import ceiling_of
 from tasks.synthetic import openkp as invented
 from tasks.synthetic.__main__ import write_records
 
@@ -157,7 +157,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
 
 def ceiling(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
-    got = openkp_ceiling([file], held_back.load_tokenizer(), SIZES)
+    got = ceiling_of(TASK, [file], held_back.load_tokenizer(), SIZES)
     figures = {name: 100 * share for name, share in got.scores.metrics.items()}
     print(f"the best there can be: {json.dumps(figures)}", flush=True)
     return figures

@@ -9,7 +9,9 @@ import pytest
 from benchmarks.structure_items import SETS
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.data.windows import WindowReader
-from tasks.hotpotqa import TASK as HOTPOTQA
+from etc_jax.datasets.task import find_task
+
+HOTPOTQA = find_task("hotpotqa")
 
 WIKIHOP_SET, HOTPOTQA_SET = SETS["wikihop"], SETS["hotpotqa"]
 

@@ -12,8 +12,11 @@ from benchmarks.rows import Run
 from benchmarks.window_ablation import NAMES, NULL_SHARE
 from configs import bert_base_nq
 from etc_jax import config as config_lib
-from tasks.natural_questions import TASK, gold_outputs, read
+from etc_jax.datasets.task import find_task
+from tasks.natural_questions import gold_outputs, read
 from tasks.natural_questions.features import default_stride
+
+TASK = find_task("natural_questions")
 
 WINDOW, COUNT, HELD_BACK = 128, 24, 6
 

@@ -9,8 +9,11 @@ import pytest
 from benchmarks import window_items
 from benchmarks.structure_items import LEAST_COUNT
 from benchmarks.window_items import BESIDE, LONG_WINDOWS, PRONOUNS
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from tasks.natural_questions import TASK, parse, read
+from tasks.natural_questions import parse, read
+
+TASK = find_task("natural_questions")
 
 WINDOW = 128
 COUNT = 24

@@ -13,7 +13,7 @@ from etc_jax.structure import Structure
 from etc_jax.types import Rows
 
 PIECES = ["[PAD]", "[UNK]", *(f"w{i}" for i in range(98))]
-SOURCE = WindowSource("toy", 40, 12, {"odd": False}, {"files": ["a"]})
+SOURCE = WindowSource("toy", "structured", 40, 12, {"odd": False}, {"files": ["a"]})
 OPTIONAL = ("long_segment_ids", "exempt_l2g", "exempt_g2l", "order_ids", "parent")
 FILLS = {"links": -1, "parent": -1}
 # What `make_rich_window` adds.

@@ -108,7 +108,7 @@ def gradients(chosen):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_loss_of_candidates_is_a_softmax_over_their_tokens(model):
-    chosen, given = task("wikihop_longformer", model), wikihop(weights=(1, 1, 0))
+    chosen, given = task("wikihop", model), wikihop(weights=(1, 1, 0))
     params = params_of(chosen)
     rows = rows_of(model, params, given)
     head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["candidate"])
@@ -123,7 +123,7 @@ def test_the_loss_of_candidates_is_a_softmax_over_their_tokens(model):
 
 
 def test_a_candidate_that_is_none_changes_nothing():
-    chosen = task("wikihop_longformer")
+    chosen = task("wikihop")
     params = params_of(chosen)
     given = wikihop()
     longer = np.pad(given["candidates"], ((0, 0), (0, 3)), constant_values=-1)
@@ -134,9 +134,7 @@ def test_a_candidate_that_is_none_changes_nothing():
     assert a == pytest.approx(float(b), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name, make", [("wikihop_longformer", wikihop), ("hotpotqa_longformer", hotpotqa)]
-)
+@pytest.mark.parametrize("name, make", [("wikihop", wikihop), ("hotpotqa", hotpotqa)])
 def test_rows_of_weight_0_change_nothing(name, make):
     chosen = task(name)
     run, params = gradients(chosen), params_of(chosen)
@@ -159,17 +157,17 @@ def test_rows_of_weight_0_change_nothing(name, make):
     ],
 )
 def test_wrong_inputs_of_wikihop_are_named(change, message):
-    chosen, given = task("wikihop_longformer"), wikihop()
+    chosen, given = task("wikihop"), wikihop()
     assert list(chosen.wrong_inputs(given)) == []
     given = {k: x for k, x in {**given, **change}.items() if x is not None}
     [said] = chosen.wrong_inputs(given)
     assert message in said
 
 
-@pytest.mark.parametrize("name", ["wikihop_longformer", "hotpotqa_longformer"])
+@pytest.mark.parametrize("name", ["wikihop", "hotpotqa"])
 def test_models_of_another_kind_are_refused(name):
     with pytest.raises(ValueError, match="trains Encoder, not Etc"):
-        finetuning.find(EtcConfig(), ObjectiveConfig(name=name))
+        finetuning.find(EtcConfig(), ObjectiveConfig(name=name), "sequence")
 
 
 # --- HotpotQA -------------------------------------------------------------------------
@@ -192,7 +190,7 @@ def log_sum(x):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_loss_of_evidence_is_the_sum_of_its_parts(model):
-    chosen, given = task("hotpotqa_longformer", model), hotpotqa(weights=(1, 1, 0))
+    chosen, given = task("hotpotqa", model), hotpotqa(weights=(1, 1, 0))
     params = params_of(chosen)
     rows = rows_of(model, params, given)
     want = dict.fromkeys(("paragraph", "support", "answer_type", "start", "end"), 0.0)
@@ -225,7 +223,7 @@ def test_the_loss_of_evidence_is_the_sum_of_its_parts(model):
 
 
 def test_figures_of_evidence_count_what_is_there():
-    chosen, given = task("hotpotqa_longformer"), hotpotqa()
+    chosen, given = task("hotpotqa"), hotpotqa()
     g = given["sentences"].shape[1]
     sure = {name: given["labels"][name] * 40.0 - 20 for name in ("relevant", "support")}
     # Sentences that are none do not count, whatever is said of them.
@@ -246,7 +244,7 @@ def test_figures_of_evidence_count_what_is_there():
 
 @pytest.mark.parametrize("name", ["paragraphs", "sentences"])
 def test_wrong_inputs_of_hotpotqa_are_named(name):
-    chosen, given = task("hotpotqa_longformer"), hotpotqa()
+    chosen, given = task("hotpotqa"), hotpotqa()
     assert list(chosen.wrong_inputs(given)) == []
     [said] = chosen.wrong_inputs({**given, name: np.full((B, 4), N)})
     assert f"{name} holds places 14 to 14, expected -1 for none" in said
@@ -257,6 +255,6 @@ def test_wrong_inputs_of_hotpotqa_are_named(name):
 
 def test_every_parameter_has_its_place_on_a_mesh():
     mesh = sharding.make_mesh(sharding.MeshConfig(data=1), jax.devices()[:1])
-    for name in ("wikihop_longformer", "hotpotqa_longformer"):
+    for name in ("wikihop", "hotpotqa"):
         shapes = jax.eval_shape(task(name).init, jax.random.key(0))
         sharding.tree_shardings(shapes, mesh)

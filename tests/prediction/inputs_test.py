@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from etc_jax.datasets.records import Problems
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
 from etc_jax.training.errors import UserError
@@ -36,7 +37,7 @@ def files(tmp_path):
 
 def reader(files, saved):
     return RecordReader(
-        NAME, files, tokenizer_json=saved, lengths=LENGTHS, batches=BATCHES
+        find_task(NAME), files, tokenizer_json=saved, lengths=LENGTHS, batches=BATCHES
     )
 
 

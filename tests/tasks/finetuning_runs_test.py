@@ -59,7 +59,9 @@ def caches(tmp_path_factory):
     folders = {}
     for task in ("hotpotqa", "wikihop"):
         folders[task] = tmp_path_factory.mktemp("caches") / task
-        source = WindowSource(task, SIZES.long_length, SIZES.global_length)
+        source = WindowSource(
+            task, "structured", SIZES.long_length, SIZES.global_length
+        )
         write_windows(windows_of(task), TOKENIZER, folders[task], source)
     return folders
 

@@ -20,7 +20,7 @@ from tasks.hotpotqa.records import read
 
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 
-NAME = "hotpotqa_longformer"
+NAME = "hotpotqa"
 SIZES = Sizes(60, 24)
 
 

@@ -21,7 +21,7 @@ def filled(path, leaf, rng) -> jax.Array:
 
 def trained(name, values, sizes, *, steps, rate):
     """(task of the model, task of the data, windows, parameters, losses)."""
-    data = task_lib.find_task(name)
+    data = task_lib.find_task(name, "sequence")
     tokenizer = tokenizer_for(name)
     records = [data.parse(value, lambda *note: None) for value in values]
     windows = [w for r in records for w in data.features(r, tokenizer, sizes)]
@@ -96,7 +96,7 @@ def test_a_candidate_is_found_in_documents_far_behind_it():
     # Two inputs a record: the second one tells the answer, in the first one the best
     # is ln 4, so that the mean loss can fall to half of it.
     chosen, data, windows, params, losses = trained(
-        "wikihop_longformer", values, Sizes(28, 20), steps=80, rate=0.02
+        "wikihop", values, Sizes(28, 20), steps=80, rate=0.02
     )
     assert len(windows) == 16
     assert losses[0] > 1.0 and losses[-1] < 0.75, losses
@@ -122,7 +122,7 @@ def test_answers_and_evidence_are_found():
     ]
     values[7]["question"] = "is it old"
     chosen, data, windows, params, losses = trained(
-        "hotpotqa_longformer", values, Sizes(60, 24), steps=100, rate=0.02
+        "hotpotqa", values, Sizes(60, 24), steps=100, rate=0.02
     )
     assert len(windows) == 8 and not any(w.unusable for w in windows)
     assert losses[0] > 5.0 and losses[-1] < 0.05, losses

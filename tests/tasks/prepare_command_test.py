@@ -74,9 +74,6 @@ def made_up(tmp_path_factory):
     files["triviaqa"] = path
     stories = synthetic_coreference.records(40, seed=1)
     path = synthetic_coreference.write_release(folder, stories, split="train")
-    # Other inputs of the same files.
-    for name in ("hotpotqa", "wikihop"):
-        files[f"{name}_longformer"] = files[name]
     return {**files, "coreference": path}
 
 
@@ -110,14 +107,20 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
 
 
 @pytest.mark.parametrize(
-    "name, quirks",
+    "name, form, quirks",
     [
-        *((name, False) for name in task_lib.names()),
-        *((name, True) for name in OFFICIAL),
+        *(
+            (x, form, False)
+            for x in task_lib.names()
+            for form in task_lib.find(x).forms
+        ),
+        *((name, "structured", True) for name in OFFICIAL),
     ],
 )
-def test_the_cache_holds_the_features_of_the_records(made_up, tmp_path, name, quirks):
-    task, model = task_lib.find_task(name), tokenizer_for(name)
+def test_the_cache_holds_the_features_of_the_records(
+    made_up, tmp_path, name, form, quirks
+):
+    task, model = task_lib.find_task(name, form), tokenizer_for(name)
     if name == "natural_questions":
         model = articles.tokenizer()
     sizes = LENGTHS.get(name, Sizes(4096, 430))

@@ -79,7 +79,9 @@ def job_of(tmp_path_factory):
         windows = windows_of(task, values, tokenizer)
         blocks = task == "fixed_blocks"
         name = "openkp" if blocks else task
-        source = WindowSource(name, n, g, options=BLOCKS if blocks else {})
+        source = WindowSource(
+            name, "structured", n, g, options=BLOCKS if blocks else {}
+        )
         write_windows(windows, tokenizer, folder / "cache", source)
         given = config_lib.default_config()
         given.update_from_flattened_dict(
