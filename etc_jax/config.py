@@ -17,11 +17,9 @@ from typing import Any
 
 import ml_collections
 
-from etc_jax import local_paths, registry
+from etc_jax import config_kinds, local_paths, registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
-    BYTE_SOURCES,
-    TASKS,
     CheckpointConfig,
     DataConfig,
     ObjectiveConfig,
@@ -56,12 +54,16 @@ class ConfigError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One run. `model` is the registered dataclass of the model family."""
+    """One run.
+
+    `model`, `objective` and `data` are the registered dataclasses of the family, of the
+    objective or data set, and of the source that are named.
+    """
 
     family: str
     model: Any
-    objective: ObjectiveConfig = ObjectiveConfig()
-    data: DataConfig = DataConfig()
+    objective: ObjectiveConfig
+    data: DataConfig
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     train: TrainConfig = TrainConfig()
@@ -72,8 +74,10 @@ class Config:
 _SECTIONS = {
     name: section
     for name, section in typing.get_type_hints(Config).items()
-    if name not in ("family", "model")
+    if name not in ("family", "model", "objective", "data")
 }
+# What a config that names none learns, and from where.
+DEFAULT_OBJECTIVE, DEFAULT_SOURCE = "mlm_cpc", "builtin"
 
 # Fields that may change between a run and its continuation: they decide how it is
 # run and watched, not what it computes (other meshes differ in rounding alone).
@@ -112,14 +116,36 @@ def _model_class(family: Any) -> type:
     return registry.lookup("model_config", family)
 
 
-def default_config(family: str = "etc") -> ml_collections.ConfigDict:
-    """The defaults of every section, with the model section of one family.
+def default_config(
+    family: str = "etc",
+    objective: str = DEFAULT_OBJECTIVE,
+    source: str = DEFAULT_SOURCE,
+) -> ml_collections.ConfigDict:
+    """The defaults of every section.
+
+    The sections "objective" and "data" show the fields of all names that this project
+    has, so that one can be changed for another; of names by the path of a module give
+    those that are meant.
+
+    Args:
+      family: whose model section it is.
+      objective: or data set, by name or by the path of a module.
+      source: of the data, likewise.
 
     Raises:
-      ConfigError: if there is no such family.
+      ConfigError: if there is no such family, objective or source.
     """
     model = {"family": family, **default_dict(_model_class(family))}
-    sections = {name: default_dict(cls) for name, cls in _SECTIONS.items()}
+    if problem := config_kinds.objective_problem(objective):
+        raise ConfigError([("objective.name", problem)])
+    if (data := config_kinds.data_section(source)) is None:
+        raise ConfigError([("data.source", config_kinds.source_problem(source))])
+    learnt = config_kinds.section_of(objective)
+    sections = {
+        "objective": config_kinds.shown("objective", learnt, objective),
+        "data": config_kinds.shown("data", data, source),
+        **{name: default_dict(cls) for name, cls in _SECTIONS.items()},
+    }
     return ml_collections.ConfigDict({"model": model, **sections})
 
 
@@ -135,14 +161,21 @@ def from_config_dict(values: Mapping[str, Any]) -> Config:
     if isinstance(values, ml_collections.ConfigDict):
         values = values.to_dict()
     problems: list[Problem] = []
-    valid = ("model", *_SECTIONS)
+    valid = ("model", "objective", "data", *_SECTIONS)
     for name in values:
         if name not in valid:
             problems.append((name, f"unknown section; {suggestion(name, valid)}"))
     family, model = _build_model(values.get("model", {}), problems)
+    data = _build_data(values.get("data", {}), problems)
     sections = {
-        name: build(cls, values.get(name, {}), name, problems)
-        for name, cls in _SECTIONS.items()
+        "objective": _build_objective(
+            values.get("objective", {}), model, data, problems
+        ),
+        "data": data,
+        **{
+            name: build(cls, values.get(name, {}), name, problems)
+            for name, cls in _SECTIONS.items()
+        },
     }
     if model is not None and None not in sections.values():
         config = Config(family=family, model=model, **sections)
@@ -168,6 +201,41 @@ def _build_model(values: Any, problems: list[Problem]) -> tuple[str, Any]:
         return "", None
     fields = {name: value for name, value in values.items() if name != "family"}
     return values["family"], build(cls, fields, "model", problems)
+
+
+def _build_data(values: Any, problems: list[Problem]) -> Any:
+    source = DEFAULT_SOURCE
+    if isinstance(values, Mapping):
+        source = values.get("source", source)
+    if (cls := config_kinds.data_section(source)) is None:
+        problems.append(("data.source", config_kinds.source_problem(source)))
+        return None
+    return config_kinds.build_section("data", cls, values, source, problems)
+
+
+def _build_objective(
+    values: Any, model: Any, data: Any, problems: list[Problem]
+) -> Any:
+    name = DEFAULT_OBJECTIVE
+    if isinstance(values, Mapping):
+        name = values.get("name", name)
+    if problem := config_kinds.objective_problem(name):
+        problems.append(("objective.name", problem))
+        return None
+    format = getattr(data, "format", None)
+    try:
+        cls = config_kinds.section_of(name, format or _first_format(name, model))
+    except (KeyError, ValueError) as error:
+        problems.append(("objective.name", str(error.args[0])))
+        return None
+    return config_kinds.build_section("objective", cls, values, name, problems)
+
+
+def _first_format(name: str, model: Any) -> str | None:
+    """The first format that a model takes; None if it is no data set, or no model."""
+    if config_kinds.is_objective(name):
+        return None
+    return next(iter(getattr(model, "formats", ())), None)
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -302,7 +370,7 @@ def _batch_divides(config: Config) -> Iterator[Problem]:
 def _lengths_divide(config: Config) -> Iterator[Problem]:
     ways = config.mesh.sequence
     for field in ("long_length", "cpc_long_length"):
-        size = getattr(config.data, field)
+        size = getattr(config.data, field, None)
         if size is not None and ways > 1 and size % ways:
             yield (
                 f"data.{field}",
@@ -389,7 +457,7 @@ def _positions_suffice(config: Config) -> Iterator[Problem]:
 def _sequence_fits(config: Config) -> Iterator[Problem]:
     longest = getattr(config.model, "max_length", None)
     # Of an input in parts, the model sees one.
-    length = config.objective.part_length or config.data.long_length
+    length = getattr(config.objective, "part_length", 0) or config.data.long_length
     if longest is not None and length > longest:
         yield (
             "data.long_length",
@@ -399,7 +467,8 @@ def _sequence_fits(config: Config) -> Iterator[Problem]:
 
 
 def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
-    if config.data.global_tokens == "fixed_blocks" and config.objective.cpc_weight:
+    blocks = getattr(config.data, "global_tokens", None) == "fixed_blocks"
+    if blocks and getattr(config.objective, "cpc_weight", 0):
         yield (
             "data.global_tokens",
             "is 'fixed_blocks', but CPC masks sentences; set objective.cpc_weight=0 or "
@@ -409,36 +478,16 @@ def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
 
 def _objective_has_its_data(config: Config) -> Iterator[Problem]:
     name, source = config.objective.name, config.data.source
-    if name in TASKS and source != "windows":
-        yield (
-            "data.source",
-            f"is {source!r}, but objective.name={name!r} learns from prepared inputs; "
-            "set 'windows', and data.paths to folders of `python -m etc_jax.prepare`",
-        )
-    if name == "mlm_cpc" and source == "windows":
-        yield (
-            "data.source",
-            "is 'windows', inputs of a task, but objective.name='mlm_cpc' learns from "
-            f"text; set objective.name to one of {', '.join(TASKS)}",
-        )
-    if name == "causal_lm" and source not in BYTE_SOURCES:
-        yield (
-            "data.source",
-            f"is {source!r}, but objective.name='causal_lm' learns from one of "
-            f"{', '.join(BYTE_SOURCES)}; set it to that",
-        )
-    if name == "masked_lm" and source in ("windows", "byte_images", "duplication"):
-        yield (
-            "data.source",
-            f"is {source!r}, but objective.name='masked_lm' learns from bytes or text; "
-            "set 'bytes', 'builtin', 'text', 'jsonl' or 'cache'",
-        )
-    if name == "mlm_cpc" and source in BYTE_SOURCES:
-        yield (
-            "data.source",
-            f"is {source!r}, which has no sentences, but objective.name='mlm_cpc' "
-            "learns from text; set objective.name to 'causal_lm'",
-        )
+    reads = config.objective.reads
+    if not reads or config.data.gives in reads:
+        return
+    known = config_kinds.known_sections("data").items()
+    can = [other for other, section in known if section.gives in reads]
+    yield (
+        "data.source",
+        f"is {source!r}, but objective.name={name!r} learns from one of "
+        f"{', '.join(can)}; set it to that",
+    )
 
 
 # (what it reads, the check): left out where one of the fields is in error already.

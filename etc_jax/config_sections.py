@@ -1,13 +1,12 @@
 """The sections of a config: their fields, defaults and what each field may be."""
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from etc_jax import registry
-from etc_jax.config_fields import Problem, at_least, between, suggestion
+from etc_jax.config_fields import Problem, at_least, suggestion
 
 
 def registered(kind: str, name: str) -> Iterator[Problem]:
@@ -21,265 +20,59 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveConfig:
-    """What is learnt: masked words plus contrastive sentences, or a task.
+    """What is learnt. An objective with options has a class of its own.
+
+    It is registered as `registry.register("objective_config", NAME)`; of a data set, it
+    is the `section` of the learner (`objectives.finetuning`).
 
     Attributes:
-      name: "mlm_cpc", pre-training (paper, section 3.5); the name of a task,
-        fine-tuning (appendix C): "hotpotqa", "natural_questions", "openkp", "wikihop",
-        or one of `objectives/encoder_finetuning.py` and `encoder_multihop.py`;
-        "causal_lm", a language model; "masked_lm", masked tokens of a flat sequence.
-      mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
-      similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
-        a learned temperature.
-      exclude_same_document: sentences of the same document are no negatives for each
-        other; the paper names within-batch negatives and no exception.
-      final_layer: of WikiHop: one more feed-forward block before the logits.
-      label_smoothing: of WikiHop: share of the target spread over all candidates.
-      keyphrase_loss: of OpenKP: which occurrence of a keyphrase is learnt, the "first"
-        or the "best" rated one, the paper's max loss.
-      visual_features: of OpenKP: the model is told what elements look like.
-      span_tokens: of coreference: those of the longest span that may be a mention. This
-        and what follows is for coreference alone, and by default as in Joshi et al.
-        2019.
-      part_length: tokens that the encoder reads at once; 0: the whole text.
-      singletons: what is mentioned once is an entity, and is learnt as one.
-      ffnn_dim, head_dropout_rate: hidden width of the scores of spans and pairs, and
-        dropout there.
-      top_ratio: spans that are kept for each word.
-      max_antecedents: of a kept span that get the full score.
+      name: of the objective, or of the data set: a name that is registered, or the path
+        of the module that registers it.
+      reads: what it learns from: see `DataConfig.gives`; (): from anything.
     """
 
-    name: str = "mlm_cpc"
-    mlm_weight: float = 0.8
-    cpc_weight: float = 0.2
-    similarity: Literal["cosine", "dot"] = "cosine"
-    exclude_same_document: bool = False
-    final_layer: bool = True
-    label_smoothing: float = 0.0
-    keyphrase_loss: Literal["first", "best"] = "first"
-    visual_features: bool = True
-    span_tokens: int = 30
-    part_length: int = 0
-    singletons: bool = False
-    ffnn_dim: int = 3000
-    head_dropout_rate: float = 0.3
-    top_ratio: float = 0.4
-    max_antecedents: int = 50
+    reads: ClassVar[tuple[str, ...]] = ()
 
-    def problems(self) -> Iterator[Problem]:
-        yield from registered("objective", self.name)
-        yield from at_least(self, 0, "mlm_weight", "cpc_weight")
-        if self.mlm_weight == 0 and self.cpc_weight == 0:
-            yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"
-        if not 0 <= self.label_smoothing < 1:
-            yield (
-                "label_smoothing",
-                f"is {self.label_smoothing}; expected 0 <= label_smoothing < 1",
-            )
-        yield from at_least(self, 1, "span_tokens", "ffnn_dim", "max_antecedents")
-        yield from at_least(self, 0, "part_length")
-        if not 0 <= self.head_dropout_rate < 1:
-            yield "head_dropout_rate", f"is {self.head_dropout_rate}; expected 0 to 1"
-        if self.top_ratio <= 0:
-            yield "top_ratio", f"is {self.top_ratio}; expected more than 0"
-        yield from self._unused()
-
-    def _unused(self) -> Iterator[Problem]:
-        """A value that would be left out in silence."""
-        if self.name not in _OWN_FIELDS:  # registered by another package
-            return
-        others = (fields for name, fields in _OWN_FIELDS.items() if name != self.name)
-        for field in itertools.chain(*others):
-            if getattr(self, field) != getattr(ObjectiveConfig, field):
-                yield (
-                    field,
-                    f"is {getattr(self, field)!r}, but objective.name={self.name!r} "
-                    "does not use it; leave it out",
-                )
+    name: str = ""
 
 
-# Objective -> the fields that it alone uses.
-_OWN_FIELDS = {
-    "mlm_cpc": ("mlm_weight", "cpc_weight", "similarity", "exclude_same_document"),
-    "causal_lm": (),
-    "masked_lm": (),
-    "coreference": (
-        *("span_tokens", "part_length", "singletons", "ffnn_dim"),
-        *("head_dropout_rate", "top_ratio", "max_antecedents"),
-    ),
-    "hotpotqa": (),
-    "hyperpartisan": (),
-    "imdb": (),
-    "natural_questions": (),
-    "openkp": ("keyphrase_loss", "visual_features"),
-    "triviaqa": (),
-    "wikihop": ("final_layer", "label_smoothing"),
-}
-# Objectives that learn a task, from its prepared inputs.
-_PRETRAINING = ("mlm_cpc", "causal_lm", "masked_lm")
-TASKS = tuple(n for n in _OWN_FIELDS if n not in _PRETRAINING)
+@dataclasses.dataclass(frozen=True)
+class FinetuningConfig(ObjectiveConfig):
+    """A data set whose learner has no options."""
 
-# Sources of language models, whose examples have no sentences.
-BYTE_SOURCES = ("bytes", "byte_images", "duplication")
+    reads: ClassVar[tuple[str, ...]] = ("windows",)
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """Where examples come from and how they are made.
+    """Where examples come from. A source has a class of its own.
+
+    It is registered as `registry.register("source_config", NAME)`.
 
     Attributes:
-      source: "builtin": the documentation of Python itself; "text" and "jsonl": files;
-        "cache": token caches that were exported before; "windows": caches of a task's
-        inputs, by `python -m etc_jax.prepare`, for fine-tuning. For language models:
-        "bytes" of any files, split by position; "byte_images", one `.npy` file of
-        uint8; "duplication", invented sequences 0w0w.
-      paths: of files, globs such as "books/*.jsonl.gz"; of caches, their folders.
-      held_back_paths: files or caches for evaluation alone; without them a share of
-        the documents is held back.
-      held_back_files: for source "windows": official files of development data. With
-        them each evaluation also answers all of their records and gives the official
-        figures, as "official_joint_f1"; `checkpoint.best_metric` can be one of them.
-      weights: how often each cache of `paths` is drawn from, for source "cache"; ():
-        by their tokens.
-      flat: for source "windows": without structure above sentences, the ablation of
-        the paper's section 4.2.
-      official_quirks: for source "windows": the data was prepared with the flag of
-        that name, and evaluation must make its inputs so too.
-      input_options: likewise the options of `etc_jax.prepare` that shape inputs, where
-        they are not those by default, such as ("tokens_per_block=97", "flat=true").
-      text_field: the field of a JSONL row that holds the text.
-      document_per: "file" or "line"; what one document of a text file is.
-      tokenizer: file or folder of a vocabulary; None: that of the caches, for other
-        sources one that is trained on them.
-      lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
+      source: the name.
+      gives: what the examples are: "text", "bytes", "windows" or another word; of which
+        an objective reads some.
       vocab_size: ids of the vocabulary, trained or given.
-      cache_dir: folder of the token cache; None puts it into the workdir.
-      export_workers: processes that tokenise; 0: this one.
-      read_workers: processes that build batches; 0: threads of this one.
-      global_tokens: "sentences": one a sentence; "fixed_blocks": one every
-        `tokens_per_block` tokens, without CPC.
-      tokens_per_block: 97 in the paper's ablation on Natural Questions.
       long_length, global_length: tokens of one example.
-      min_sentences: documents with fewer are left out (paper, appendix C).
-      max_sentence_tokens: longer sentences are cut.
-      mlm_share: of the tokens that CPC leaves, masked for MLM.
-      cpc_share: of the sentences, masked for CPC.
-      mlm_capacity: places for masked tokens; None: from the lengths.
-      cpc_long_length, cpc_global_length: room for masked sentences; None: likewise.
-      held_back_fraction: share of the documents that is for evaluation alone; for
-        source "bytes" of validation, and of test, which stands behind it.
-      scored_length: for source "bytes": how many bytes of an evaluation's window count,
-        the last ones, so that others stand before them; None: all.
+      read_workers: processes that build batches; 0: threads of this one.
     """
 
-    source: Literal[
-        "builtin",
-        "text",
-        "jsonl",
-        "cache",
-        "windows",
-        "bytes",
-        "byte_images",
-        "duplication",
-    ] = "builtin"
-    paths: tuple[str, ...] = ()
-    held_back_paths: tuple[str, ...] = ()
-    held_back_files: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-    flat: bool = False
-    official_quirks: bool = False
-    input_options: tuple[str, ...] = ()
-    text_field: str = "text"
-    document_per: Literal["file", "line"] = "file"
-    tokenizer: str | None = None
-    lower_case: bool | None = None
+    gives: ClassVar[str] = ""
+
+    source: str = ""
     vocab_size: int = 8192
-    cache_dir: str | None = None
-    export_workers: int = 0
-    read_workers: int = 0
-    global_tokens: Literal["sentences", "fixed_blocks"] = "sentences"
-    tokens_per_block: int = 97
     long_length: int = 512
     global_length: int = 64
-    min_sentences: int = 7
-    max_sentence_tokens: int = 128
-    mlm_share: float = 0.15
-    cpc_share: float = 0.1
-    mlm_capacity: int | None = None
-    cpc_long_length: int | None = None
-    cpc_global_length: int | None = None
-    held_back_fraction: float = 0.05
-    scored_length: int | None = None
+    read_workers: int = 0
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(
-            self,
-            1,
-            "vocab_size",
-            "tokens_per_block",
-            "long_length",
-            "global_length",
-            "min_sentences",
-            "max_sentence_tokens",
-            "mlm_capacity",
-            "cpc_long_length",
-            "cpc_global_length",
-        )
-        yield from at_least(self, 0, "export_workers", "read_workers")
-        yield from between(
-            self, 0, 1, "held_back_fraction", "mlm_share", "cpc_share", open_ends=True
-        )
-        short = 1 <= self.long_length < self.max_sentence_tokens
-        if short and self.source not in ("windows", *BYTE_SOURCES):
-            yield (
-                "max_sentence_tokens",
-                f"is {self.max_sentence_tokens}, more than long_length = "
-                f"{self.long_length}: such a sentence fits into no window; lower it",
-            )
-        yield from self._source_problems()
+        yield from at_least(self, 1, "vocab_size", "long_length", "global_length")
+        yield from at_least(self, 0, "read_workers")
 
-    def _source_problems(self) -> Iterator[Problem]:
-        if self.source in ("builtin", "duplication"):
-            for field in ("paths", "held_back_paths"):
-                if getattr(self, field):
-                    yield field, f"is given, but source {self.source!r} reads no files"
-        elif not self.paths:
-            yield "paths", f"is empty; name the files or folders of {self.source!r}"
-        if self.source in ("cache", "windows") and not self.held_back_paths:
-            yield "held_back_paths", "is empty; name a cache to evaluate on"
-        if self.source == "byte_images":
-            for field in ("paths", "held_back_paths"):
-                if len(getattr(self, field)) != 1:
-                    yield field, f"is {getattr(self, field)}; expected one .npy file"
-        if self.source == "bytes" and self.held_back_paths:
-            yield "held_back_paths", "is given, but source 'bytes' is split by position"
-        if self.scored_length is not None and self.source != "bytes":
-            yield "scored_length", f"is given, but source is {self.source!r}, not bytes"
-        for field in ("flat", "official_quirks", "input_options", "held_back_files"):
-            value = getattr(self, field)
-            if value and self.source != "windows":
-                yield field, f"is {value}, but source {self.source!r} does not use it"
-        yield from self._option_problems()
-        if not self.weights:
-            return
-        if self.source != "cache" or len(self.weights) != len(self.paths):
-            yield (
-                "weights",
-                f"has {len(self.weights)} values; expected one for each of the "
-                f"{len(self.paths)} folders in paths, and source 'cache'",
-            )
-        if min(self.weights) <= 0:
-            yield "weights", f"is {self.weights}; expected numbers above 0"
-
-    def _option_problems(self) -> Iterator[Problem]:
-        names = []
-        for text in self.input_options:
-            name, sign, _ = text.partition("=")
-            names.append(name)
-            if not sign:
-                yield "input_options", f"has {text!r}; expected NAME=VALUE"
-        if len(set(names)) < len(names):
-            yield "input_options", f"is {self.input_options}; name each option once"
+    def missing(self) -> Iterator[str]:
+        """A message for each path that leads to nothing usable; reads little."""
+        return iter(())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,7 +69,6 @@ from absl import flags
 from ml_collections import config_flags
 
 from etc_jax import config_flag, encoder_source, extend, grow
-from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.conversion import (
     bert,
     etc_heads,
@@ -247,7 +246,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _fresh(config: EtcConfig, seed: int) -> dict[str, Any]:
     """Initialised parameters of the model with the heads of pre-training."""
-    return _init(Pretraining(config, ObjectiveConfig()), jax.random.key(seed))
+    return _init(Pretraining(config, MlmCpcConfig()), jax.random.key(seed))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -298,7 +297,9 @@ def _import_official(source: TfCheckpoint, config: EtcConfig, head: str | None):
         return import_official(
             source, config, abstract, target=ENCODER, allow_missing=others
         )
-    task = finetuning.find(config, etc_heads.objective_of(head, source))
+    section = section_of(head, config.formats[0])
+    objective = section(head, **etc_heads.options_of(head, source))
+    task = finetuning.find(config, objective)
     abstract = jax.eval_shape(task.init, jax.random.key(0))
     rows = etc_heads.TASKS[head]
     return import_official(source, config, abstract, target=ENCODER, head=rows)

@@ -24,8 +24,11 @@ _PROVIDERS = {
     "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",
     "objective": "etc_jax.objectives",
+    "objective_config": "etc_jax.objectives",
     "optimizer": "etc_jax.training.optimizer",
+    "reader": "etc_jax.objectives",
     "schedule": "etc_jax.training.schedule",
+    "source_config": "etc_jax.data.source_configs",
 }
 
 

@@ -103,9 +103,9 @@ BASE = {
 OPS = BASE | {"structure", "sharding"}
 LAYERS = OPS | {"ops"}
 MODELS = LAYERS | {"layers"}
-CONFIG = BASE | {"sharding", "config_fields", "config_sections"}
+CONFIG = BASE | {"sharding", "config_fields", "config_sections", "config_kinds"}
 # conversion: models that it saved are read.
-TRAINING = BASE | {"sharding", "config", "config_fields", "conversion"}
+TRAINING = BASE | {"sharding", "config", "config_fields", "config_kinds", "conversion"}
 OBJECTIVES = (
     MODELS
     | TRAINING
@@ -127,9 +127,11 @@ ALLOWED = {
     "models": MODELS,
     "config_fields": BASE,
     "config_sections": BASE | {"config_fields"},
+    "config_kinds": BASE | {"config_fields", "config_sections"},
     "config": CONFIG,
     "recipes": MODELS | {"config", "models"},
-    "data": BASE | {"structure"},
+    # config_sections: a source of data has a section of its own.
+    "data": BASE | {"structure", "config_fields", "config_sections"},
     "training": TRAINING,
     "formats": BASE | {"structure", "data"},
     # What the data sets in `tasks`, and in packages of users, are to the library.

@@ -7,7 +7,6 @@ are kept transposed there.
 import dataclasses
 from collections.abc import Iterable
 
-from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import TRANSPOSE, Row
 
@@ -54,16 +53,16 @@ TASKS = {
 }
 
 
-def objective_of(task: str, names: Iterable[str]) -> ObjectiveConfig:
-    """What a task's checkpoint with these variables was trained to do.
+def options_of(task: str, names: Iterable[str]) -> dict[str, bool]:
+    """The options of the objective that a task's checkpoint was trained with.
 
     What leaves no trace in them, such as the loss, is as by default.
     """
     names = set(names)
     if task == "wikihop":
         final = any(name.startswith(_FINAL) for name in names)
-        return ObjectiveConfig(task, final_layer=final)
+        return {"final_layer": final}
     if task == "openkp":
         looks = any(name.startswith(etc_openkp.LOOKS) for name in names)
-        return ObjectiveConfig(task, visual_features=looks)
-    return ObjectiveConfig(task)
+        return {"visual_features": looks}
+    return {}

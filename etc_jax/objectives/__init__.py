@@ -5,8 +5,8 @@ from etc_jax.objectives import (  # noqa: F401  (they register)
     encoder_finetuning,
     encoder_multihop,
     finetuning_job,
-    inputs,
     masked_lm_job,
     openkp,
     pretraining_job,
+    sections,
 )

@@ -6,7 +6,6 @@ The model is of any family that registers a "causal_lm_model" (`causal_lm.Causal
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,9 @@ MODELS = "causal_lm_model"
 ENDLESS_EVAL_STEPS = 4
 
 
-def _of_images(config: Config) -> Readers:
+@registry.register("reader", f"{OBJECTIVE}/images")
+def _of_images(config: Config, folder: epath.Path) -> Readers:
+    del folder
     sizes = {"length": config.data.long_length, "batch_size": config.train.batch_size}
     [path], [held_back] = config.data.paths, config.data.held_back_paths
     train = byte_images.ImageReader(
@@ -45,7 +46,9 @@ def _of_images(config: Config) -> Readers:
     return Readers(train, evaluation, evaluation.steps, train.num_examples, inputs)
 
 
-def _of_duplication(config: Config) -> Readers:
+@registry.register("reader", f"{OBJECTIVE}/symbols")
+def _of_duplication(config: Config, folder: epath.Path) -> Readers:
+    del folder
     train, evaluation = (
         duplication.DuplicationReader(
             length=config.data.long_length,
@@ -59,12 +62,10 @@ def _of_duplication(config: Config) -> Readers:
     return Readers(train, evaluation, ENDLESS_EVAL_STEPS, None, {})
 
 
-# Of `config_sections.BYTE_SOURCES`.
-SOURCES: dict[str, Callable[[Config], Readers]] = {
-    "bytes": reader_job.of_bytes,
-    "byte_images": _of_images,
-    "duplication": _of_duplication,
-}
+@registry.register("reader", f"{OBJECTIVE}/bytes")
+def _of_bytes(config: Config, folder: epath.Path) -> Readers:
+    del folder
+    return reader_job.of_bytes(config)
 
 
 @registry.register("objective", OBJECTIVE)
@@ -79,9 +80,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       ValueError: if the model or the data is not for this.
       OSError: if a file cannot be read.
     """
-    del folder
     task = _task(config)
-    readers = SOURCES[config.data.source](config)
+    readers = reader_job.readers_of(OBJECTIVE, config, folder)
     check = functools.partial(check_batch, model=config.model)
 
     def flops(batch: dict[str, Any]) -> float | None:

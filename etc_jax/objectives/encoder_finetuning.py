@@ -6,6 +6,7 @@ those of ETC; where a Longformer's global tokens stand is `global_index`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -13,6 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
+from etc_jax.config_fields import Problem, at_least
+from etc_jax.config_sections import FinetuningConfig
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
 from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
@@ -114,9 +117,42 @@ class Triviaqa(EncoderFinetuning):
         return total, {**figures, "span_accuracy": (hits, examples)}
 
 
+@dataclasses.dataclass(frozen=True)
+class CoreferenceConfig(FinetuningConfig):
+    """Options of coreference; the defaults are those of Joshi et al. 2019.
+
+    Attributes:
+      span_tokens: of the longest span that may be a mention.
+      part_length: tokens that the encoder reads at once; 0: the whole text.
+      singletons: what is mentioned once is an entity, and is learnt as one.
+      ffnn_dim: hidden width of the scores of spans and pairs.
+      head_dropout_rate: dropout there.
+      top_ratio: spans that are kept for each word.
+      max_antecedents: of a kept span that get the full score.
+    """
+
+    span_tokens: int = 30
+    part_length: int = 0
+    singletons: bool = False
+    ffnn_dim: int = 3000
+    head_dropout_rate: float = 0.3
+    top_ratio: float = 0.4
+    max_antecedents: int = 50
+
+    def problems(self) -> Iterator[Problem]:
+        yield from at_least(self, 1, "span_tokens", "ffnn_dim", "max_antecedents")
+        yield from at_least(self, 0, "part_length")
+        if not 0 <= self.head_dropout_rate < 1:
+            yield "head_dropout_rate", f"is {self.head_dropout_rate}; expected 0 to 1"
+        if self.top_ratio <= 0:
+            yield "top_ratio", f"is {self.top_ratio}; expected more than 0"
+
+
 @registry.register("learner", "coreference/sequence")
 class Coreference(EncoderFinetuning):
     """An antecedent for each mention: outputs are `SpanPairs`."""
+
+    section = CoreferenceConfig
 
     def module(self, deterministic: bool) -> EncoderForCoreference:
         o = self.objective

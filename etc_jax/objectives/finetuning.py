@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_fields import Problem
+from etc_jax.config_sections import FinetuningConfig, ObjectiveConfig
 from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.datasets.of_config import format_of
@@ -47,11 +48,12 @@ class Finetuning(abc.ABC):
 
     Attributes:
       model: config of the encoder, of one of `models`.
-      objective: choices of the head and the loss.
+      objective: choices of the head and the loss, a `section`.
       classes: names of the classes, where one of them is chosen; see `Form`.
     """
 
     models: ClassVar[tuple[type, ...]] = (EtcConfig,)
+    section: ClassVar[type] = FinetuningConfig
 
     model: Any
     objective: ObjectiveConfig
@@ -219,9 +221,31 @@ class NaturalQuestions(HeadFinetuning):
         return total, figures
 
 
+@dataclasses.dataclass(frozen=True)
+class WikihopConfig(FinetuningConfig):
+    """Options of WikiHop.
+
+    Attributes:
+      final_layer: one more feed-forward block before the logits.
+      label_smoothing: share of the target spread over all candidates.
+    """
+
+    final_layer: bool = True
+    label_smoothing: float = 0.0
+
+    def problems(self) -> Iterator[Problem]:
+        if not 0 <= self.label_smoothing < 1:
+            yield (
+                "label_smoothing",
+                f"is {self.label_smoothing}; expected 0 <= label_smoothing < 1",
+            )
+
+
 @registry.register("learner", "wikihop/structured")
 class Wikihop(HeadFinetuning):
     """One of the candidates: outputs are float32 `[b, g]`, a logit a global token."""
+
+    section = WikihopConfig
 
     def head(self, config: EtcConfig, deterministic: bool) -> CandidateHead:
         final = self.objective.final_layer

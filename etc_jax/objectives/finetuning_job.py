@@ -7,7 +7,6 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import TASKS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.datasets import of_config
@@ -19,8 +18,9 @@ from etc_jax.objectives.reader_job import eval_batches
 from etc_jax.training.job import Job
 
 
+@registry.register("objective", "data_set")
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """The task that the objective names, on caches of `etc_jax.prepare`.
+    """The data set that the objective names, on caches of `etc_jax.prepare`.
 
     Args:
       config: of the run; the data source must be "windows".
@@ -64,10 +64,6 @@ def make_job(config: Config, folder: epath.Path) -> Job:
             **{f"window cache {path}": cache.digest for path, cache in caches},
         },
     )
-
-
-for _name in TASKS:
-    registry.register("objective", _name)(make_job)
 
 
 def _useful_flops(config: Config, task: finetuning.Finetuning, batch) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from etils import epath
@@ -20,7 +19,7 @@ from etc_jax.data import masked_rows
 from etc_jax.data.masking import MaskingShares
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.objectives import inputs, pretraining_data, reader_job, run_tokenizer
+from etc_jax.objectives import pretraining_data, reader_job, run_tokenizer
 from etc_jax.objectives.batch_checks import missing_entries, wrong_ids, wrong_places
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.reader_job import Readers
@@ -31,6 +30,7 @@ OBJECTIVE = "masked_lm"
 MODELS = "masked_lm_model"
 
 
+@registry.register("reader", f"{OBJECTIVE}/bytes")
 def _of_bytes(config: Config, folder: epath.Path) -> Readers:
     del folder
     _check_bytes(config)
@@ -64,6 +64,7 @@ def _check_bytes(config: Config) -> None:
         )
 
 
+@registry.register("reader", f"{OBJECTIVE}/text")
 def _of_text(config: Config, folder: epath.Path) -> Readers:
     """Documents packed side by side, as for ETC, but for what is global there."""
     flat = dataclasses.replace(
@@ -77,8 +78,7 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
     run_tokenizer.save(corpora.tokenizer, folder)
-    without_cpc = dataclasses.replace(config.objective, cpc_weight=0.0)
-    examples = pretraining_data.Examples(flat, without_cpc)
+    examples = pretraining_data.Examples(flat, with_cpc=False)
     order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
     train = examples.training_reader(corpora, **order)
     held_back = examples.held_back_reader(
@@ -92,21 +92,6 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
         sum(counts.windows for counts in train.source_counts),
         corpora.inputs,
     )
-
-
-SOURCES: dict[str, Callable[[Config, epath.Path], Readers]] = {
-    "bytes": _of_bytes,
-    "builtin": _of_text,
-    "text": _of_text,
-    "jsonl": _of_text,
-    "cache": _of_text,
-}
-
-
-@registry.register("objective_inputs", OBJECTIVE)
-def missing_inputs(config: Config) -> Iterable[str]:
-    """See `inputs.missing_inputs`; files of bytes are looked at as they are opened."""
-    return () if config.data.source == "bytes" else inputs.missing_inputs(config)
 
 
 @registry.register("objective", OBJECTIVE)
@@ -123,7 +108,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       OSError: if a file cannot be read.
     """
     task = _task(config)
-    readers = SOURCES[config.data.source](config, folder)
+    readers = reader_job.readers_of(OBJECTIVE, config, folder)
     check = functools.partial(check_batch, model=config.model)
 
     def flops(batch: dict[str, Any]) -> float | None:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from etc_jax import registry
+from etc_jax.config_sections import FinetuningConfig
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives import keyphrase
 from etc_jax.objectives.batch_checks import missing_entries
 from etc_jax.objectives.finetuning import Finetuning, Sums
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import NUM_BOXES, NUM_FONTS, Visual
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenkpConfig(FinetuningConfig):
+    """Options of OpenKP.
+
+    Attributes:
+      keyphrase_loss: which occurrence of a keyphrase is learnt, the "first" or the
+        "best" rated one, the paper's max loss.
+      visual_features: the model is told what elements look like.
+    """
+
+    keyphrase_loss: Literal["first", "best"] = "first"
+    visual_features: bool = True
 
 
 @registry.register("learner", "openkp/structured")
@@ -26,6 +42,8 @@ class Openkp(Finetuning):
     `ops.visual.Visual`. Parameters are `encoder`, `head` and, if looks are seen,
     `visual`.
     """
+
+    section = OpenkpConfig
 
     def module(self, deterministic: bool) -> EtcForKeyphrases:
         looks = self.objective.visual_features

@@ -2,22 +2,20 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
-from etc_jax.config_sections import DataConfig, ObjectiveConfig
 from etc_jax.data import prepare as prepare_lib
 from etc_jax.data.cache import TokenCache
-from etc_jax.data.corpus import BuiltInSource
 from etc_jax.data.digests import shortened
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.masking import MaskingShares
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.packing import PackingPlan, pack
 from etc_jax.data.pretraining import MixtureReader, PretrainingReader
-from etc_jax.data.sources import read_documents
+from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.statistics import describe_batches
 from etc_jax.data.tokenizer import TokenIds, Tokenizer, open_tokenizer
 
@@ -50,21 +48,21 @@ class Corpora:
     inputs: Mapping[str, str]
 
 
-def prepare(data: DataConfig, workdir: epath.PathLike) -> Corpora:
+def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
     """Reads and tokenises what `data` names, or opens what was cached before.
 
     Raises:
       ImportError: if a package of the extra `data` is missing.
       OSError, ValueError: if files cannot be read or do not fit together.
     """
-    if data.source == "cache":
+    if isinstance(data, TokenCachesConfig):
         return _open_caches(data)
     made = prepare_lib.prepare(
         data.cache_dir or epath.Path(workdir) / "data",
-        source=_source(data, data.paths),
+        source=data.documents(),
         tokenizer=_tokenizer(data),
         vocab_size=data.vocab_size,
-        held_back=_held_back(data),
+        held_back=data.held_back_documents() or data.held_back_fraction,
         workers=data.export_workers,
         report_fn=_LOG.info,
     )
@@ -86,30 +84,13 @@ def _files_of(made_by: Mapping[str, Any]) -> dict[str, str]:
     return shortened(digests, "text")
 
 
-def _source(data: DataConfig, paths: Sequence[str]) -> prepare_lib.Source:
-    if data.source == "builtin":
-        return BuiltInSource()
-    return read_documents(
-        paths,
-        format=data.source,
-        text_field=data.text_field,
-        document_border=data.document_per,
-    )
-
-
-def _held_back(data: DataConfig) -> float | prepare_lib.Source:
-    if data.held_back_paths:
-        return _source(data, data.held_back_paths)
-    return data.held_back_fraction
-
-
-def _tokenizer(data: DataConfig) -> Tokenizer | None:
+def _tokenizer(data: TextConfig) -> Tokenizer | None:
     if data.tokenizer is None:
         return None
     return open_tokenizer(data.tokenizer, lower_case=data.lower_case)
 
 
-def _open_caches(data: DataConfig) -> Corpora:
+def _open_caches(data: TextConfig) -> Corpora:
     if len(data.held_back_paths) != 1:
         raise ValueError(
             f"data.held_back_paths has {len(data.held_back_paths)} folders; expected "
@@ -131,7 +112,7 @@ def _open_caches(data: DataConfig) -> Corpora:
     return Corpora(tokenizer, train, weights, held_back, inputs)
 
 
-def _check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
+def _check_size(data: TextConfig, tokenizer: Tokenizer) -> None:
     if tokenizer.vocab_size != data.vocab_size:
         raise ValueError(
             f"data.vocab_size is {data.vocab_size}, but the tokenizer has "
@@ -144,16 +125,17 @@ class Examples:
     """How text becomes examples, for one config.
 
     Attributes:
-      data, objective: the sections.
+      data: the section.
+      with_cpc: whether sentences are masked.
     """
 
-    data: DataConfig
-    objective: ObjectiveConfig
+    data: TextConfig
+    with_cpc: bool
 
     @property
     def shares(self) -> MaskingShares:
         """What is masked; nothing for CPC where it has no weight."""
-        if self.objective.cpc_weight:
+        if self.with_cpc:
             return self.pool_shares
         return dataclasses.replace(self.pool_shares, cpc=0.0)
 

@@ -55,7 +55,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         )
     corpora = prepare(config.data, folder)
     run_tokenizer.save(corpora.tokenizer, folder)
-    examples = Examples(config.data, config.objective)
+    examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))
     task = Pretraining(config.model, config.objective)
     order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
     train = examples.training_reader(corpora, **order)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 
+from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data import byte_stream, digests
 from etc_jax.data.workers import ahead
@@ -29,6 +31,15 @@ class Readers(NamedTuple):
     eval_steps: int
     num_examples: int | None
     inputs: Mapping[str, str]
+
+
+def readers_of(objective: str, config: Config, folder: epath.Path) -> Readers:
+    """What an objective reads of a source, registered as "reader".
+
+    The name is that of the objective, and what the source gives: "masked_lm/text".
+    """
+    name = f"{objective}/{config.data.gives}"
+    return registry.lookup("reader", name)(config, folder)
 
 
 def of_bytes(config: Config) -> Readers:

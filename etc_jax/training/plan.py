@@ -14,6 +14,7 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.config_kinds import is_objective
 from etc_jax.sharding import (
     DEFAULT_RULES,
     MeshConfig,
@@ -116,20 +117,15 @@ def on_mesh(mesh: jax.sharding.Mesh) -> Iterator[None]:
 def check_extras(config: Config) -> None:
     """Refuses what needs a package or a file that is not there.
 
-    An objective can say which files it would miss, under its name in the registry, kind
-    "objective_inputs": they are then named beside what is wrong with mesh and workdir
-    and not only when those have been put right.
+    Files that are missing are named beside what is wrong with mesh and workdir, and not
+    only when those have been put right.
 
     Raises:
       UserError: naming the packages and files.
     """
 
     def check_files() -> None:
-        name = config.objective.name
-        if name not in registry.names("objective_inputs"):
-            return
-        found = registry.lookup("objective_inputs", name)(config)
-        if problems := list(found):
+        if problems := list(config.data.missing()):
             raise UserError("\n".join(problems))
 
     def check_packages() -> None:
@@ -170,7 +166,10 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     Raises:
       UserError: if its data or model cannot be set up, or it has no evaluation.
     """
-    make = registry.lookup("objective", config.objective.name)
+    name = config.objective.name
+    # What learns a data set is one objective for all of them.
+    kind = name if is_objective(name) else "data_set"
+    make = registry.lookup("objective", kind)
     try:
         job = make(config, folder)
         some = next(iter(job.eval_batches(np.arange(1))), None)

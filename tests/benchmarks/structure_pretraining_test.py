@@ -36,7 +36,7 @@ def text_of(ablation, row):
     """(tokenizer, reader of the training examples)."""
     config = ablation.pretraining_config(row, 0)
     corpora = prepare(config.data, ablation.folder)
-    examples = Examples(config.data, config.objective)
+    examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))
     return corpora.tokenizer, examples.training_reader(corpora, batch_size=8, seed=0)
 
 
@@ -78,7 +78,7 @@ def test_some_held_back_sentences_that_measure_cpc_are_of_one_text(name, tmp_pat
     structure_pretraining.write_texts(SETS[name], ablation.items)
     config = ablation.pretraining_config("pretrained", 0)
     corpora = prepare(config.data, tmp_path)
-    examples = Examples(config.data, config.objective)
+    examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))
     batches = pool.cpc_pool(
         *examples.pack(corpora.held_back),
         corpora.tokenizer.token_ids,

@@ -1,0 +1,146 @@
+"""Sections of a config that go by a name: model, objective and source.
+
+Each name has a frozen dataclass of its own, in the registry. A `ConfigDict` shows, for
+one section, the fields of all names that are known, so that another name and its fields
+can be given on a command line; of these, a `Config` keeps those of the name alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etc_jax import registry
+from etc_jax.config_fields import Problem, build, default_dict, suggestion
+from etc_jax.config_sections import DataConfig, ObjectiveConfig
+
+
+def section_of(name: str, format: str | None = None) -> type:
+    """The dataclass of an objective's options.
+
+    Args:
+      name: of an objective or a data set.
+      format: of the data set's inputs; None: the first that it has.
+
+    Raises:
+      KeyError: if there is neither.
+      ValueError: if the data set has no such format, or nothing learns it.
+    """
+    if is_objective(name):
+        if name in registry.names("objective_config"):
+            return registry.lookup("objective_config", name)
+        return ObjectiveConfig
+    task = registry.lookup("data_set", name).in_format(format)
+    return registry.lookup("learner", f"{task.learner}/{task.format}").section
+
+
+def is_objective(name: str) -> bool:
+    """Whether a name is that of an objective, and not of a data set."""
+    try:
+        registry.lookup("objective", name)
+    except KeyError:
+        return False
+    return True
+
+
+def known_sections(kind: str) -> dict[str, type]:
+    """{name: dataclass} of the objectives ("objective") or sources ("data")."""
+    if kind == "data":
+        names = registry.names("source_config")
+        return {name: registry.lookup("source_config", name) for name in names}
+    names = registry.names("objective_config")
+    found = {name: registry.lookup("objective_config", name) for name in names}
+    for name in registry.names("learner"):
+        found[name] = registry.lookup("learner", name).section
+    return found
+
+
+def shown(kind: str, first: type, name: str) -> dict[str, Any]:
+    """The fields of all sections of a kind with their defaults, those of one first."""
+    key = "source" if kind == "data" else "name"
+    fields = {**default_dict(first), key: name}
+    for section in known_sections(kind).values():
+        fields = {**default_dict(section), **fields}
+    return fields
+
+
+def objective_problem(name: Any) -> str | None:
+    """Why a name is of no objective and no data set; None if it is."""
+    if not isinstance(name, str):
+        return f"is {name!r}; expected a string"
+    if is_objective(name):
+        return None
+    try:
+        registry.lookup("data_set", name)
+    except KeyError:
+        known = [*registry.names("objective"), *registry.names("data_set")]
+        return f"no objective named {name!r}; {suggestion(name, known)}"
+    return None
+
+
+def build_section(
+    kind: str, cls: type, values: Any, name: str, problems: list[Problem]
+) -> Any:
+    """A section of one name from a mapping that may show the fields of others.
+
+    Args:
+      kind: "objective" or "data".
+      cls: the dataclass of the name.
+      values: of the section.
+      name: of it.
+      problems: where errors are added.
+
+    Returns:
+      The section, or None where it cannot be made.
+    """
+    if not isinstance(values, Mapping):
+        problems.append((kind, f"is {values!r}; expected a section with fields"))
+        return None
+    own = default_dict(cls)
+    key = "source" if kind == "data" else "name"
+    given = {field: value for field, value in values.items() if field in own}
+    problems += _unused(kind, values, own, f"{kind}.{key}={name!r}")
+    return build(cls, {**given, key: name}, kind, problems)
+
+
+def _unused(kind: str, values: Mapping, own: Mapping, by: str) -> Iterator[Problem]:
+    """Values that would be left out in silence, and fields that nothing has."""
+    owners: dict[str, dict[str, Any]] = {}
+    for name, section in known_sections(kind).items():
+        for field, default in default_dict(section).items():
+            owners.setdefault(field, {})[name] = default
+    for field, value in values.items():
+        if field in own:
+            continue
+        if field not in owners:
+            yield f"{kind}.{field}", f"unknown key; {suggestion(field, own)}"
+        elif not _is_default(value, owners[field].values()):
+            yield (
+                f"{kind}.{field}",
+                f"is {value!r}, but {by} does not use it "
+                f"({', '.join(sorted(owners[field]))} does); leave it out",
+            )
+
+
+def _is_default(value: Any, defaults: Any) -> bool:
+    """Of lists, which JSON has for tuples, and of placeholders, for None, too."""
+    value = tuple(value) if isinstance(value, list) else value
+    known = (getattr(x, "get", lambda x=x: x)() for x in defaults)
+    return any(value == default for default in known)
+
+
+def data_section(source: Any) -> type | None:
+    """The dataclass of a source; None if there is none of the name."""
+    try:
+        return registry.lookup("source_config", source)
+    except (KeyError, TypeError):
+        return None
+
+
+def source_problem(source: Any) -> str:
+    """Why a source is none."""
+    known = list(registry.names("source_config"))
+    return f"no source named {source!r}; {suggestion(str(source), known)}"
+
+
+def default_data() -> DataConfig:
+    """That of a config that names none."""
+    return registry.lookup("source_config", "builtin")()

@@ -1,0 +1,360 @@
+"""The config sections of the sources of data."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
+
+from etc_jax import registry
+from etc_jax.config_fields import Problem, at_least, between
+from etc_jax.config_sections import DataConfig
+from etc_jax.data.cache import HEADER
+from etc_jax.data.corpus import BuiltInSource
+from etc_jax.data.prepare import Source
+from etc_jax.data.sources import read_documents
+from etc_jax.data.tokenizer import open_tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedConfig(DataConfig):
+    """What is masked, of those sources whose tokens may be.
+
+    Attributes:
+      mlm_share: of the tokens that CPC leaves, masked for MLM.
+      mlm_capacity: places for masked tokens; None: from the lengths.
+    """
+
+    mlm_share: float = 0.15
+    mlm_capacity: int | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from at_least(self, 1, "mlm_capacity")
+        yield from between(self, 0, 1, "mlm_share", open_ends=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextConfig(MaskedConfig):
+    """What all sources of text have.
+
+    Attributes:
+      tokenizer: file or folder of a vocabulary; None: that of the caches, for other
+        sources one that is trained on them.
+      lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
+      global_tokens: "sentences": one a sentence; "fixed_blocks": one every
+        `tokens_per_block` tokens, without CPC.
+      tokens_per_block: 97 in the paper's ablation on Natural Questions.
+      min_sentences: documents with fewer are left out (paper, appendix C).
+      max_sentence_tokens: longer sentences are cut.
+      cpc_share: of the sentences, masked for CPC.
+      cpc_long_length, cpc_global_length: room for masked sentences; None: from the
+        lengths.
+    """
+
+    gives: ClassVar[str] = "text"
+
+    tokenizer: str | None = None
+    lower_case: bool | None = None
+    global_tokens: Literal["sentences", "fixed_blocks"] = "sentences"
+    tokens_per_block: int = 97
+    min_sentences: int = 7
+    max_sentence_tokens: int = 128
+    cpc_share: float = 0.1
+    cpc_long_length: int | None = None
+    cpc_global_length: int | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from at_least(
+            self,
+            1,
+            "tokens_per_block",
+            "min_sentences",
+            "max_sentence_tokens",
+            "cpc_long_length",
+            "cpc_global_length",
+        )
+        yield from between(self, 0, 1, "cpc_share", open_ends=True)
+        if 1 <= self.long_length < self.max_sentence_tokens:
+            yield (
+                "max_sentence_tokens",
+                f"is {self.max_sentence_tokens}, more than long_length = "
+                f"{self.long_length}: such a sentence fits into no window; lower it",
+            )
+
+    def missing(self) -> Iterator[str]:
+        if self.tokenizer is not None:
+            try:
+                open_tokenizer(self.tokenizer, lower_case=self.lower_case)
+            except (OSError, ValueError) as error:
+                yield f"data.tokenizer: {error}"
+
+
+@dataclasses.dataclass(frozen=True)
+class FreshTextConfig(TextConfig):
+    """Text that is tokenised before the run, once.
+
+    Attributes:
+      cache_dir: folder of the token cache; None puts it into the workdir.
+      export_workers: processes that tokenise; 0: this one.
+      held_back_fraction: share of the documents that is for evaluation alone.
+    """
+
+    cache_dir: str | None = None
+    export_workers: int = 0
+    held_back_fraction: float = 0.05
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from at_least(self, 0, "export_workers")
+        yield from between(self, 0, 1, "held_back_fraction", open_ends=True)
+
+    def documents(self) -> Source:
+        """The text to train on, and to hold a share of back."""
+        raise NotImplementedError
+
+    def held_back_documents(self) -> Source | None:
+        """Text for evaluation alone; None: a share is held back."""
+        return None
+
+
+@registry.register("source_config", "builtin")
+@dataclasses.dataclass(frozen=True)
+class BuiltInConfig(FreshTextConfig):
+    """The documentation that comes with Python."""
+
+    source: str = "builtin"
+
+    def documents(self) -> Source:
+        return BuiltInSource()
+
+
+def _check_paths(config: DataConfig) -> Iterator[Problem]:
+    if not config.paths:
+        yield "paths", f"is empty; name the files or folders of {config.source!r}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFilesConfig(FreshTextConfig):
+    """Files of text.
+
+    Attributes:
+      paths: of files, or globs such as "books/*.jsonl.gz".
+      held_back_paths: files for evaluation alone; without them a share of the documents
+        is held back.
+    """
+
+    paths: tuple[str, ...] = ()
+    held_back_paths: tuple[str, ...] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from _check_paths(self)
+
+    def documents(self) -> Source:
+        return self._read(self.paths)
+
+    def held_back_documents(self) -> Source | None:
+        return self._read(self.held_back_paths) if self.held_back_paths else None
+
+    def _read(self, paths: Sequence[str]) -> Source:
+        raise NotImplementedError
+
+    def missing(self) -> Iterator[str]:
+        yield from super().missing()
+        for field in ("paths", "held_back_paths"):
+            for path in getattr(self, field):
+                try:
+                    self._read([path])
+                except (OSError, ValueError) as error:
+                    yield f"data.{field}: {error}"
+
+
+@registry.register("source_config", "text")
+@dataclasses.dataclass(frozen=True)
+class PlainTextConfig(TextFilesConfig):
+    """Files of plain text.
+
+    Attributes:
+      document_per: "file" or "line"; what one document is.
+    """
+
+    source: str = "text"
+    document_per: Literal["file", "line"] = "file"
+
+    def _read(self, paths: Sequence[str]) -> Source:
+        return read_documents(paths, format="text", document_border=self.document_per)
+
+
+@registry.register("source_config", "jsonl")
+@dataclasses.dataclass(frozen=True)
+class JsonLinesConfig(TextFilesConfig):
+    """Files with a JSON object a line, a document each.
+
+    Attributes:
+      text_field: the field of an object that holds the text.
+    """
+
+    source: str = "jsonl"
+    text_field: str = "text"
+
+    def _read(self, paths: Sequence[str]) -> Source:
+        return read_documents(paths, format="jsonl", text_field=self.text_field)
+
+
+def _missing_caches(config: DataConfig, kind: str, remedy: str) -> Iterator[str]:
+    for field in ("paths", "held_back_paths"):
+        for path in getattr(config, field):
+            if not (pathlib.Path(path) / HEADER).exists():
+                what = f"no {kind} in {path} ({HEADER} is missing)"
+                yield f"data.{field}: {what}; {remedy}"
+
+
+def _check_held_back(config: DataConfig) -> Iterator[Problem]:
+    if not config.held_back_paths:
+        yield "held_back_paths", "is empty; name a cache to evaluate on"
+
+
+@registry.register("source_config", "cache")
+@dataclasses.dataclass(frozen=True)
+class TokenCachesConfig(TextConfig):
+    """Token caches that were exported before.
+
+    Attributes:
+      paths: folders of the caches.
+      held_back_paths: one cache for evaluation alone.
+      weights: how often each cache of `paths` is drawn from; (): by their tokens.
+    """
+
+    source: str = "cache"
+    paths: tuple[str, ...] = ()
+    held_back_paths: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from _check_paths(self)
+        yield from _check_held_back(self)
+        if not self.weights:
+            return
+        if len(self.weights) != len(self.paths):
+            yield (
+                "weights",
+                f"has {len(self.weights)} values; expected one for each of the "
+                f"{len(self.paths)} folders in paths",
+            )
+        if min(self.weights) <= 0:
+            yield "weights", f"is {self.weights}; expected numbers above 0"
+
+    def missing(self) -> Iterator[str]:
+        yield from super().missing()
+        yield from _missing_caches(self, "token cache", "correct the path")
+
+
+@registry.register("source_config", "windows")
+@dataclasses.dataclass(frozen=True)
+class WindowsConfig(DataConfig):
+    """Prepared inputs of a data set, by `python -m etc_jax.prepare`.
+
+    Attributes:
+      paths: folders of window caches.
+      held_back_paths: caches for evaluation alone.
+      format: of the inputs: "structured", "sequence"; None: the first one that the
+        model takes.
+      held_back_files: official files of development data. With them each evaluation
+        also answers all of their records and gives the official metrics, as
+        "official_joint_f1"; `checkpoint.best_metric` can be one of them.
+      flat: without structure above sentences, the ablation of the paper's section 4.2.
+      official_quirks: the data was prepared with the flag of that name, and evaluation
+        must make its inputs so too.
+      input_options: the options of `etc_jax.prepare` that shape inputs, where they are
+        not those by default, such as ("tokens_per_block=97", "flat=true").
+    """
+
+    gives: ClassVar[str] = "windows"
+
+    source: str = "windows"
+    paths: tuple[str, ...] = ()
+    held_back_paths: tuple[str, ...] = ()
+    format: str | None = None
+    held_back_files: tuple[str, ...] = ()
+    flat: bool = False
+    official_quirks: bool = False
+    input_options: tuple[str, ...] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from _check_paths(self)
+        yield from _check_held_back(self)
+        names = []
+        for text in self.input_options:
+            name, sign, _ = text.partition("=")
+            names.append(name)
+            if not sign:
+                yield "input_options", f"has {text!r}; expected NAME=VALUE"
+        if len(set(names)) < len(names):
+            yield "input_options", f"is {self.input_options}; name each option once"
+
+    def missing(self) -> Iterator[str]:
+        remedy = "make it with `python -m etc_jax.prepare`"
+        yield from _missing_caches(self, "window cache", remedy)
+
+
+@registry.register("source_config", "bytes")
+@dataclasses.dataclass(frozen=True)
+class BytesConfig(MaskedConfig):
+    """The bytes of any files, split by position.
+
+    Attributes:
+      paths: of files, or globs.
+      held_back_fraction: share of the bytes for validation, and for test, which stands
+        behind it.
+      scored_length: how many bytes of an evaluation's window count, the last ones, so
+        that others stand before them; None: all.
+    """
+
+    gives: ClassVar[str] = "bytes"
+
+    source: str = "bytes"
+    paths: tuple[str, ...] = ()
+    held_back_fraction: float = 0.05
+    scored_length: int | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from _check_paths(self)
+        yield from between(self, 0, 1, "held_back_fraction", open_ends=True)
+
+
+@registry.register("source_config", "byte_images")
+@dataclasses.dataclass(frozen=True)
+class ByteImagesConfig(DataConfig):
+    """Images as bytes.
+
+    Attributes:
+      paths: one `.npy` file of uint8.
+      held_back_paths: another one for evaluation.
+    """
+
+    gives: ClassVar[str] = "images"
+
+    source: str = "byte_images"
+    paths: tuple[str, ...] = ()
+    held_back_paths: tuple[str, ...] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from _check_paths(self)
+        for field in ("paths", "held_back_paths"):
+            if len(getattr(self, field)) != 1:
+                yield field, f"is {getattr(self, field)}; expected one .npy file"
+
+
+@registry.register("source_config", "duplication")
+@dataclasses.dataclass(frozen=True)
+class DuplicationConfig(DataConfig):
+    """Invented sequences 0w0w."""
+
+    gives: ClassVar[str] = "symbols"
+
+    source: str = "duplication"

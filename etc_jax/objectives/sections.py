@@ -1,0 +1,56 @@
+"""The config sections of the objectives that learn no data set."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from etc_jax import registry
+from etc_jax.config_fields import Problem, at_least
+from etc_jax.config_sections import ObjectiveConfig
+
+
+@registry.register("objective_config", "mlm_cpc")
+@dataclasses.dataclass(frozen=True)
+class MlmCpcConfig(ObjectiveConfig):
+    """Pre-training of ETC: masked words plus contrastive sentences (paper, 3.5).
+
+    Attributes:
+      mlm_weight, cpc_weight: of the two losses. A `cpc_weight` of 0 masks no sentence.
+      similarity: of CPC predictions and targets; the paper leaves it open. "cosine" has
+        a learned temperature.
+      exclude_same_document: sentences of the same document are no negatives for each
+        other; the paper names within-batch negatives and no exception.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("text",)
+
+    name: str = "mlm_cpc"
+    mlm_weight: float = 0.8
+    cpc_weight: float = 0.2
+    similarity: Literal["cosine", "dot"] = "cosine"
+    exclude_same_document: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        yield from at_least(self, 0, "mlm_weight", "cpc_weight")
+        if self.mlm_weight == 0 and self.cpc_weight == 0:
+            yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"
+
+
+@registry.register("objective_config", "masked_lm")
+@dataclasses.dataclass(frozen=True)
+class MaskedLmConfig(ObjectiveConfig):
+    """Masked tokens of one sequence, of bytes or of text."""
+
+    reads: ClassVar[tuple[str, ...]] = ("bytes", "text")
+
+    name: str = "masked_lm"
+
+
+@registry.register("objective_config", "causal_lm")
+@dataclasses.dataclass(frozen=True)
+class CausalLmConfig(ObjectiveConfig):
+    """A language model."""
+
+    reads: ClassVar[tuple[str, ...]] = ("bytes", "images", "symbols")
+
+    name: str = "causal_lm"
