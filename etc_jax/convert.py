@@ -69,6 +69,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from etc_jax import config_flag, encoder_source, extend, grow
+from etc_jax.config_kinds import section_of
 from etc_jax.conversion import (
     bert,
     etc_heads,
@@ -96,6 +97,7 @@ from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.prediction.export import export_run
 
 T = TypeVar("T")

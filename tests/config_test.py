@@ -102,6 +102,8 @@ def test_all_errors_come_at_once():
 )
 def test_one_wrong_field_gives_one_clear_error(section, field, value, message):
     values = as_dict()
+    if section == "objective":
+        values["objective"]["name"] = "mlm_cpc"
     values[section][field] = value
     found = problems_of(values)
     assert list(found) == [f"{section}.{field}"]
@@ -244,17 +246,29 @@ def test_wrong_variants_are_named(arg, message):
         config_lib.variants(arg, ("short", "long"), flags=("shared", "no_cpc"))
 
 
+CACHES = {"source": "cache", "paths": ("a",), "held_back_paths": ("b",)}
+WINDOWS = {**CACHES, "source": "windows"}
+
+
 @pytest.mark.parametrize(
     "values, path, message",
     [
         ({"source": "jsonl"}, "data.paths", "is empty; name the files"),
-        ({"paths": ("a",)}, "data.paths", "'builtin' reads no files"),
+        ({"paths": ("a",)}, "data.paths", "'builtin' does not use it"),
         ({"source": "cache", "paths": ("a",)}, "data.held_back_paths", "is empty"),
-        ({"weights": (1.0,)}, "data.weights", "1 values; expected one for each"),
+        ({**CACHES, "weights": (1.0,) * 2}, "data.weights", "2 values; expected one"),
         ({"input_options": ("a=1",)}, "data.input_options", "'builtin' does not use"),
-        ({"input_options": ("a=1", "a=2")}, "data.input_options", "each option once"),
-        ({"input_options": ("flat",)}, "data.input_options", "'flat'; expected NAME="),
-        ({"source": "jason"}, "data.source", "one of 'builtin', 'text', 'jsonl'"),
+        (
+            {**WINDOWS, "input_options": ("a=1", "a=2")},
+            "data.input_options",
+            "option once",
+        ),
+        (
+            {**WINDOWS, "input_options": ("flat",)},
+            "data.input_options",
+            "expected NAME=",
+        ),
+        ({"source": "jason"}, "data.source", "did you mean 'jsonl'"),
         ({"global_tokens": "fixed_blocks"}, "data.global_tokens", "CPC masks sent"),
         ({"long_length": 64}, "data.max_sentence_tokens", "fits into no window"),
         ({"cpc_share": 1.5}, "data.cpc_share", "expected 0 < cpc_share < 1"),
@@ -262,5 +276,6 @@ def test_wrong_variants_are_named(arg, message):
 )
 def test_data_that_cannot_be_read_is_named(values, path, message):
     changed = as_dict()
+    changed["objective"]["name"] = "mlm_cpc"
     changed["data"] |= values
     assert re.search(message, problems_of(changed)[path])

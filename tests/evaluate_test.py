@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from etc_jax import evaluate, registry
+from etc_jax import evaluate
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import Sizes
+from etc_jax.objectives import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import openkp as openkp_scoring
@@ -91,8 +92,7 @@ def scores(out):
 
 def one_by_one(setup, module):
     """(outputs, window) of each record, with no batch and on one device."""
-    objective = setup.config.objective
-    task = registry.lookup("finetuning", setup.name)(setup.config.model, objective)
+    task = finetuning.of_config(setup.config)
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
     sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()

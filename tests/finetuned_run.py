@@ -8,9 +8,9 @@ import numpy as np
 from etils import epath
 
 from etc_jax import config as config_lib
-from etc_jax import registry
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.objectives import finetuning
 from etc_jax.sharding import path_of
 from etc_jax.training import workdir
 from etc_jax.training.checkpoint import Checkpointer
@@ -75,8 +75,7 @@ def config(name: str, **changes) -> config_lib.Config:
 
 def random_params(made: config_lib.Config, seed: int = 0):
     """Random where a new model has random numbers, but so large that answers differ."""
-    objective = made.objective
-    task = registry.lookup("finetuning", objective.name)(made.model, objective)
+    task = finetuning.of_config(made)
     rng = np.random.default_rng(seed)
 
     def leaf(path, a):

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from etc_jax import convert, evaluate, predict, prepare, registry
+from etc_jax import convert, evaluate, predict, prepare
 from etc_jax.data.windows import WindowCache
 from etc_jax.formats.structured import Sizes, model_inputs
+from etc_jax.objectives import finetuning
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.scoring.files import read_json
@@ -212,8 +213,7 @@ def test_global_lengths_may_differ_where_no_paragraph_has_a_token(
 
 def window_by_window(setup):
     """{record id: prediction}, with no batch and on one device."""
-    objective = setup.config.objective
-    task = registry.lookup("finetuning", NAME)(setup.config.model, objective)
+    task = finetuning.of_config(setup.config)
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
     predictions = {}

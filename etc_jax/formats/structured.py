@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from etc_jax import structure as st
+from etc_jax.data.input_files import BadRecordError
 from etc_jax.data.token_types import GLOBAL_TYPE
-from etc_jax.datasets.records import BadRecordError
 from etc_jax.types import Rows
 
 

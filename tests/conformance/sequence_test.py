@@ -14,8 +14,8 @@ import pytest
 import tiny_model
 
 from etc_jax import builders, sharding
-from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.ops import sequence
 from etc_jax.structure import Rules
 
@@ -104,7 +104,7 @@ def test_dropout_draws_the_same_as_in_one_piece():
 CONFIG = dataclasses.replace(
     tiny_model.MODEL, initializer_range=0.2, remat_policy="attention"
 )
-TASK = Pretraining(CONFIG, ObjectiveConfig())
+TASK = Pretraining(CONFIG, MlmCpcConfig())
 # A sentence, and a document, lies across each cut of 64 tokens into eight.
 DOCUMENTS = ((13, 9, 7), (11, 5, 12))
 ROWS, N, G, PLACES = 4, 64, 8, 16

@@ -1,10 +1,12 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from etc_jax import registry
-from etc_jax.config_sections import TASKS, ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.conversion import etc_heads
 from etc_jax.conversion.engine import export_params, flatten, import_params
 from etc_jax.conversion.etc_official import import_official, official_names
@@ -84,25 +86,28 @@ def checkpoint_of(task):
 
 
 def test_every_task_of_etc_has_a_head():
-    classes = {name: registry.lookup("finetuning", name) for name in TASKS}
-    of_etc = {name for name, c in classes.items() if EtcConfig in c.models}
+    names = (name.partition("/") for name in registry.names("learner"))
+    of_etc = {name for name, _, form in names if form in EtcConfig.formats}
     assert set(etc_heads.TASKS) == of_etc
 
 
 @pytest.mark.parametrize(
     "objective",
     [
-        *(ObjectiveConfig(name) for name in etc_heads.TASKS),
-        ObjectiveConfig("wikihop", final_layer=False),
-        ObjectiveConfig("openkp", visual_features=False),
+        *(section_of(name)(name) for name in etc_heads.TASKS),
+        section_of("wikihop")("wikihop", final_layer=False),
+        section_of("openkp")("openkp", visual_features=False),
     ],
-    ids=lambda x: f"{x.name} {x.final_layer} {x.visual_features}",
+    ids=repr,
 )
 def test_whole_models_go_out_and_come_back(objective):
     config = EtcConfig(vocab_size=9, embed_dim=4, num_heads=2, mlp_dim=6, num_layers=2)
     task = finetuning.find(config, objective)
     params, official = checkpoint_of(task)
-    assert etc_heads.objective_of(objective.name, official) == objective
+    options = etc_heads.options_of(objective.name, official)
+    assert dataclasses.replace(objective, **options) == objective
+    plain = type(objective)(objective.name, **options)
+    assert plain == objective
     again, report = import_official(
         official,
         config,

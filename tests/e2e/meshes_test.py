@@ -9,12 +9,13 @@ import pytest
 import tiny_model
 
 from etc_jax import sharding
-from etc_jax.config_sections import ObjectiveConfig, OptimizerConfig, ScheduleConfig
+from etc_jax.config_sections import OptimizerConfig, ScheduleConfig
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.packing import pack
 from etc_jax.data.pretraining import PretrainingReader
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.training.optimizer import make_optimizer
 from etc_jax.training.plan import on_mesh
 from etc_jax.training.schedule import make_schedule
@@ -29,7 +30,7 @@ SIZES = PretrainingSizes(
 )
 # Its dropout is drawn block by block, so otherwise where the sequence is split.
 MODEL = dataclasses.replace(tiny_model.MODEL, attention_dropout_rate=0.0)
-TASK = Pretraining(MODEL, ObjectiveConfig())
+TASK = Pretraining(MODEL, MlmCpcConfig())
 ONE = {"data": 1}
 # Steps on meshes of the other axes are those of one device in `conformance.model_test`.
 MESHES = [{"data": 2, "sequence": 4}]

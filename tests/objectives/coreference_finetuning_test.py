@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax import structure
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.coreference_loss import marginal_loss, mention_loss
@@ -29,7 +29,7 @@ B, N, M = 2, 16, 24
 
 
 def task(model="longformer", **changes):
-    objective = ObjectiveConfig(name="coreference", **{**HEAD, **changes})
+    objective = section_of("coreference")("coreference", **{**HEAD, **changes})
     return finetuning.find(MODELS[model], objective)
 
 
@@ -190,5 +190,5 @@ def test_wrong_inputs_are_named(change, message):
     ],
 )
 def test_sizes_of_the_head_are_checked(field, value):
-    objective = ObjectiveConfig(name="coreference", **{field: value})
+    objective = section_of("coreference")("coreference", **{field: value})
     assert [where for where, _ in objective.problems()] == [field]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax import structure
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.models import useful_flops
 from etc_jax.models.encoder import (
     BertConfig,
@@ -39,7 +39,7 @@ ENDS = [[4, 7, -1], [6, -1, -1], [2, 5, 9]]
 
 
 def task(model, name="triviaqa"):
-    return finetuning.find(model, ObjectiveConfig(name=name))
+    return finetuning.find(model, section_of(name)(name))
 
 
 def batch(weights=(1, 1, 1), length=12):
@@ -150,5 +150,5 @@ def test_useful_flops_are_of_real_and_global_tokens_and_unknown_for_coreference(
     assert extra < gained < extra + 4 * 8 * 12 * 12
     shorter = batch(length=6)["structure"]
     assert flops(structure=shorter, global_index=none) < flops(global_index=none) / 1.9
-    coreference = finetuning.find(longformer, ObjectiveConfig(name="coreference"))
+    coreference = finetuning.find(longformer, section_of("coreference")("coreference"))
     assert coreference.flops_inputs(given) is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from etc_jax import sharding, structure
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
 from etc_jax.models.encoder_multihop import EvidenceLogits
@@ -32,7 +32,7 @@ B, N = 3, 14
 
 
 def task(name, model="longformer"):
-    return finetuning.find(MODELS[model], ObjectiveConfig(name=name))
+    return finetuning.find(MODELS[model], section_of(name)(name))
 
 
 def common(weights=(1, 1, 1)):
@@ -167,7 +167,7 @@ def test_wrong_inputs_of_wikihop_are_named(change, message):
 @pytest.mark.parametrize("name", ["wikihop", "hotpotqa"])
 def test_models_of_another_kind_are_refused(name):
     with pytest.raises(ValueError, match="trains Encoder, not Etc"):
-        finetuning.find(EtcConfig(), ObjectiveConfig(name=name), "sequence")
+        finetuning.find(EtcConfig(), section_of(name)(name), "sequence")
 
 
 # --- HotpotQA -------------------------------------------------------------------------

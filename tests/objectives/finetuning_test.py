@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from etc_jax import structure
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import AnswerLogits
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.sections import MlmCpcConfig
 
 MODEL = EtcConfig(
     vocab_size=40,
@@ -31,7 +32,7 @@ CANDIDATES = 4
 
 
 def task(name, **objective):
-    return finetuning.find(MODEL, ObjectiveConfig(name=name, **objective))
+    return finetuning.find(MODEL, section_of(name)(name, **objective))
 
 
 def batch(name, weights=(1, 1, 1)):
@@ -142,7 +143,7 @@ def run(name):
 
 def test_the_encoder_is_that_of_pretraining(name):
     pretrained = jax.eval_shape(
-        Pretraining(MODEL, ObjectiveConfig()).init, jax.random.key(0)
+        Pretraining(MODEL, MlmCpcConfig()).init, jax.random.key(0)
     )
     tuned = jax.eval_shape(task(name).init, jax.random.key(0))
     looks = {"visual"} if name == "openkp" else set()

@@ -10,7 +10,6 @@ import optax
 import pytest
 from tiny_model import token_ids
 
-from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.packing import pack
@@ -18,6 +17,7 @@ from etc_jax.data.pretraining import PretrainingReader
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.pretraining_job import check_batch
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.training import metrics
 from etc_jax.training.evaluation import figures
 from etc_jax.training.step import make_eval_step
@@ -63,7 +63,7 @@ def make_batch(rows=4, windows_wanted=3):
 
 BATCH = make_batch()
 LOG_TEMPERATURE = -1.5
-TASK = Pretraining(MODEL, ObjectiveConfig())
+TASK = Pretraining(MODEL, MlmCpcConfig())
 BOTH, CPC_ALONE = (0.8, 0.2), (0.0, 3.0)
 
 
@@ -86,7 +86,7 @@ def params():
 @jax.jit
 def compiled(params, batch, weights, rng):
     """((loss, sums), gradient) without dropout."""
-    task = Pretraining(MODEL, ObjectiveConfig("mlm_cpc", *weights))
+    task = Pretraining(MODEL, MlmCpcConfig("mlm_cpc", *weights))
     loss = jax.value_and_grad(task.loss, has_aux=True)
     return loss(params, batch, rng, deterministic=True)
 
@@ -322,7 +322,7 @@ def test_every_problem_is_told_at_once():
 
 def test_without_cpc_entries_the_loss_is_mlm_alone(params):
     words = {k: v for k, v in BATCH.items() if not k.startswith("cpc_")}
-    task = Pretraining(MODEL, ObjectiveConfig(mlm_weight=1.0, cpc_weight=0.0))
+    task = Pretraining(MODEL, MlmCpcConfig(mlm_weight=1.0, cpc_weight=0.0))
     loss, sums = jax.jit(task.loss, static_argnums=3)(params, words, None, True)
     _, both = compiled(params, BATCH, BOTH, jax.random.key(0))[0]
     assert sorted(sums) == ["mlm_accuracy", "mlm_loss", "mlm_overflow"]
@@ -341,7 +341,7 @@ def test_overflow_is_a_share_of_what_was_chosen(params):
 def test_negatives_of_the_same_document_can_be_left_out(params):
     assert len(np.unique(BATCH["cpc_documents"])) > 2  # unused places among them
     alone = {**BATCH, "cpc_documents": jnp.zeros_like(BATCH["cpc_documents"])}
-    task = Pretraining(MODEL, ObjectiveConfig(exclude_same_document=True))
+    task = Pretraining(MODEL, MlmCpcConfig(exclude_same_document=True))
     loss_fn = jax.jit(task.loss, static_argnums=3)
     _, sums = loss_fn(params, alone, None, True)
     assert float(sums["cpc_loss"][0]) == 0.0  # every candidate but one's own is out
@@ -351,7 +351,7 @@ def test_negatives_of_the_same_document_can_be_left_out(params):
 
 @pytest.mark.parametrize("weights", [(0.8, 0.0), BOTH])
 def test_the_evaluation_loss_weighs_by_targets_not_by_batches(params, weights):
-    task = Pretraining(MODEL, ObjectiveConfig("mlm_cpc", *weights))
+    task = Pretraining(MODEL, MlmCpcConfig("mlm_cpc", *weights))
     batch = BATCH
     if not weights[1]:
         batch = {k: v for k, v in BATCH.items() if not k.startswith("cpc_")}

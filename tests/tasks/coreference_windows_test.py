@@ -5,7 +5,7 @@ import pytest
 from coreference_samples import MILL, TON, VALUE, conll_2012, record_of
 from multihop_samples import tokenizer
 
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
@@ -151,11 +151,11 @@ def test_what_does_not_fit_is_named(record):
 
 @pytest.mark.parametrize("name, value", [("span_tokens", 9), ("singletons", True)])
 def test_the_model_must_be_told_the_same(name, value):
-    objective = ObjectiveConfig(name="coreference")
+    objective = section_of("coreference")("coreference")
     assert Options().problem(objective) is None
     said = Options(**{name: value}).problem(objective)
     assert said.startswith(f"{name}={value}, but objective.{name} is ")
-    same = ObjectiveConfig(name="coreference", **{name: value})
+    same = section_of("coreference")("coreference", **{name: value})
     assert Options(**{name: value}).problem(same) is None
 
 

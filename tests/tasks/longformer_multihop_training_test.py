@@ -6,7 +6,7 @@ import numpy as np
 import optax
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_kinds import section_of
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import Sizes
 from etc_jax.models.encoder import LongformerConfig
@@ -37,7 +37,7 @@ def trained(name, values, sizes, *, steps, rate):
         attention_window=(4,),
         dropout_rate=0.0,
     )
-    chosen = finetuning.find(model, ObjectiveConfig(name=name))
+    chosen = finetuning.find(model, section_of(name)(name))
     batch = {
         **data.inputs(windows),
         "labels": {

@@ -11,6 +11,7 @@ from tpu_process import in_a_process
 from training_runs import losses, signal_at
 
 from etc_jax import config as config_lib
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.sharding import (
     DEFAULT_RULES,
     MeshConfig,
@@ -141,7 +142,7 @@ def etc_state_bytes(name):
     values = config_lib.default_config()
     values.optimizer.name = name
     tx = plan.optimizer_for(config_lib.from_config_dict(values))
-    task = Pretraining(etc.base(vocab_size=30592), config_lib.ObjectiveConfig())
+    task = Pretraining(etc.base(vocab_size=30592), MlmCpcConfig())
     mesh = make_mesh(MeshConfig(), jax.devices()[:1])
     state = abstract_state(task.init, tx, mesh)
     return device_bytes(state.params), device_bytes(state.opt_state)
