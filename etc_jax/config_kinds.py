@@ -71,7 +71,8 @@ def objective_problem(name: Any) -> str | None:
     try:
         registry.lookup("data_set", name)
     except KeyError:
-        known = [*registry.names("objective"), *registry.names("data_set")]
+        known = {*registry.names("objective"), *registry.names("data_set")}
+        known -= {"data_set"}  # that of all data sets
         return f"no objective named {name!r}; {suggestion(name, known)}"
     return None
 

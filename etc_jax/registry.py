@@ -70,8 +70,9 @@ def lookup(kind: str, name: str) -> Any:
         _import(name if "." in name else _PROVIDERS.get(kind))
     if name not in table:
         raise KeyError(
-            f"no {kind} named {name!r}; there are: {list(names(kind))}, and others by "
-            "the path of the module that registers them"
+            f"no {kind.replace('_', ' ')} named {name!r}; there are: "
+            f"{', '.join(names(kind))}, and others by the path of the module that "
+            "registers them"
         )
     return table[name]
 

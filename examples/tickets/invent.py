@@ -37,7 +37,7 @@ def main() -> None:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder")
-    parser.add_argument("--count", type=int, default=400, help="tickets to train on")
+    parser.add_argument("--count", type=int, default=2000, help="tickets to train on")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(0)

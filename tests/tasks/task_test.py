@@ -95,7 +95,7 @@ def windows_of(found, **changes):
 
 
 def test_an_unknown_name_is_told_the_known_ones():
-    with pytest.raises(ValueError, match="no data_set named 'nq'; .*'hotpotqa'"):
+    with pytest.raises(ValueError, match="no data set named 'nq'; .*hotpotqa"):
         task.find_task("nq")
 
 

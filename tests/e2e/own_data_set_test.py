@@ -1,0 +1,69 @@
+"""A data set in a package outside the library, from its files to answers."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Runs a module as a user does, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("own")
+    path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
+    environ = {**os.environ, "PYTHONPATH": path, "ETC_JAX_CACHE_DIR": str(folder / "x")}
+
+    def run(*argv, text="", fails=False):
+        done = subprocess.run(
+            [sys.executable, "-m", *argv],
+            cwd=folder,
+            env=environ,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stderr if fails else done.stdout
+
+    run.folder = folder
+    return run
+
+
+def test_it_goes_through_all_commands(run):
+    run("tickets.invent", "--out=made")
+    for part in ("train", "dev"):
+        printed = run(
+            "etc_jax.prepare",
+            *("--task=tickets.urgency", "--tokenizer=made/tokenizer.json"),
+            *("--long_length=64", "--global_length=1"),
+            *(f"--out=made/{part}_longformer", f"made/{part}.jsonl"),
+        )
+        assert "nothing left out" in printed
+    config = f"--config={ROOT / 'examples/tickets/config.py'}"
+    run(
+        "etc_jax.train",
+        *(config, "--workdir=run", "--config.train.num_steps=150"),
+    )
+    run("etc_jax.evaluate", "--model=run", "--out=dev", "made/dev.jsonl")
+    scores = json.loads((run.folder / "dev/scores.json").read_text())
+    assert scores["task"] == "tickets.urgency"
+    assert scores["metrics"]["f1"] > 0.8
+    lines = (run.folder / "made/dev.jsonl").read_text().splitlines()[:3]
+    told = run("etc_jax.predict", "--model=run", "--json", text="\n".join(lines))
+    answers = [json.loads(line) for line in told.splitlines()]
+    said = json.loads((run.folder / "dev/predictions.json").read_text())
+    assert [(a["id"], a["answer"]) for a in answers] == list(said.items())[:3]
+
+
+def test_a_module_that_registers_no_data_set_is_named(run):
+    command = ("etc_jax.prepare", "--tokenizer=none", "--out=none", "none.jsonl")
+    for name in ("tickets.config", "tickets.nothing", "nothing"):
+        printed = run(*command, f"--task={name}", fails=True)
+        assert f"no data set named {name!r}; there are:" in printed
+        assert "Traceback" not in printed
