@@ -72,7 +72,7 @@ class Study:
         return task_lib.find_task(self.args.task, "sequence")
 
     def options(self, row: str) -> dict[str, Any]:
-        """How inputs are made, as far as the objective is told of it."""
+        """How inputs are made."""
         if self.task.name != "coreference":
             return {}
         found = {"singletons": self.args.singletons}
@@ -139,7 +139,6 @@ class Study:
         made = config_lib.default_config(_FAMILIES[row])
         made.model.update(dataclasses.asdict(native.read_config(model)))
         made.objective.name = self.task.name
-        made.objective.update(self.options(row))
         made.data.update(
             source="windows",
             paths=(str(train.path),),

@@ -63,15 +63,14 @@ def get_config(arg: str = ""):
     config.optimizer.clip_norm = 1.0
     options = SHORT_OPTIONS if "short" in chosen else ()
     if name == "litbank":
-        config.objective.singletons = True
         options = (*options, "singletons=true")
-    config.data.input_options = options
     if "roberta" in chosen:
         config.data.long_length = 4096
-        config.objective.part_length = recipes.ROBERTA_LENGTH
+        options = (*options, f"part_length={recipes.ROBERTA_LENGTH}")
+    config.data.input_options = options
     if "short" not in chosen:
         config.optimizer.groups = (("encoder/.*", ENCODER_FACTOR),)
     else:
-        config.objective.update(ffnn_dim=128, head_dropout_rate=0.0, span_tokens=10)
+        config.objective.update(ffnn_dim=128, head_dropout_rate=0.0)
         config.train.batch_size = 8
     return config

@@ -28,6 +28,7 @@ from etc_jax.config_sections import (
     TrainConfig,
     registered,
 )
+from etc_jax.config_upgrades import upgraded
 from etc_jax.sharding import DEFAULT_RULES, MeshConfig, nearest_multiples
 
 # Tokens of a batch over all devices: 100 times what the largest of models are trained
@@ -62,8 +63,8 @@ class Config:
 
     family: str
     model: Any
-    objective: ObjectiveConfig
-    data: DataConfig
+    objective: ObjectiveConfig = ObjectiveConfig()
+    data: DataConfig = DataConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     train: TrainConfig = TrainConfig()
@@ -252,7 +253,12 @@ def to_json(config: Config) -> str:
 
 def from_json(text: str) -> Config:
     """Reads what `to_json` wrote; see `from_config_dict` for errors."""
-    return from_config_dict(json.loads(text))
+    return from_record(json.loads(text))
+
+
+def from_record(values: Mapping[str, Any]) -> Config:
+    """The config that `to_dict` gave, of this version or an earlier one."""
+    return from_config_dict(upgraded(values))
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -457,7 +463,7 @@ def _positions_suffice(config: Config) -> Iterator[Problem]:
 def _sequence_fits(config: Config) -> Iterator[Problem]:
     longest = getattr(config.model, "max_length", None)
     # Of an input in parts, the model sees one.
-    length = getattr(config.objective, "part_length", 0) or config.data.long_length
+    length = config_kinds.read_at_once(config)
     if longest is not None and length > longest:
         yield (
             "data.long_length",

@@ -128,6 +128,21 @@ def _is_default(value: Any, defaults: Any) -> bool:
     return any(value == default for default in known)
 
 
+def read_at_once(config: Any) -> int:
+    """Tokens that an encoder reads together: of an input in parts, one of these."""
+    name, data = config.objective.name, config.data
+    if is_objective(name):
+        return data.long_length
+    task = registry.lookup("data_set", name)
+    try:
+        task = task.in_format(data.format or config.model.formats[0])
+        return task.with_texts(data.input_options).options.read_at_once(
+            data.long_length
+        )
+    except (AttributeError, ValueError):  # is said where the data is opened
+        return data.long_length
+
+
 def data_section(source: Any) -> type | None:
     """The dataclass of a source; None if there is none of the name."""
     try:

@@ -308,7 +308,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help="processes that work; 0: no other than this (default: %(default)s)",
     )
     parser.add_argument("files", nargs="+", help="files of the official release")
-    input_options.add_flags(parser)
+    # What a data set leaves to choose are flags beside the others.
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--task")
+    first.add_argument("--format")
+    named, _ = first.parse_known_args(arguments)
+    if named.task is not None:
+        options = task_lib.find_task(named.task, named.format).options
+        group = parser.add_argument_group(f"inputs of {named.task}")
+        input_options.add_flags(group, options)
+    else:
+        parser.epilog = "More flags: --task=NAME --help"
     return parser.parse_args(arguments)
 
 
@@ -319,7 +329,7 @@ def run(args: argparse.Namespace) -> None:
       ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
     """
     task = task_lib.find_task(args.task, args.format)
-    task = task.with_options(input_options.given(args))
+    task = task.with_options(input_options.given(args, task.options))
     sizes = Sizes(
         _or(args.long_length, task.sizes.long_length),
         _or(args.global_length, task.sizes.global_length),
@@ -352,9 +362,8 @@ def _cores() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
-    args = parse(arguments)
     try:
-        run(args)
+        run(parse(arguments))
     except (ValueError, OSError) as e:
         say(f"error: {e}", sys.stderr)
         return 2

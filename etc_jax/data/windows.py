@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.config_upgrades import FORMERLY
 from etc_jax.data import array_folder
 from etc_jax.data.array_folder import FolderFormat
 from etc_jax.data.epochs import (
@@ -61,9 +62,6 @@ _KEYS = {
     "fingerprint": str,
 }
 
-# What was a data set of its own once, and is a format of another one.
-_NOW_FORMATS = {"hotpotqa_longformer": "hotpotqa", "wikihop_longformer": "wikihop"}
-
 # Further inputs are dicts of dicts, if a task has them so.
 WindowBatch = dict[str, Any]
 
@@ -90,7 +88,7 @@ class WindowCache:
     def task(self) -> str:
         """Name of the data set."""
         name = self.header["task"]
-        return _NOW_FORMATS.get(name, name)
+        return FORMERLY.get(name, name)
 
     @property
     def format(self) -> str:

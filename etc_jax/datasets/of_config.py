@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etc_jax.config import Config
-from etc_jax.datasets import options as input_options
 from etc_jax.datasets.task import Task, find
 
 
@@ -28,7 +27,7 @@ def task_of(config: Config, options: Sequence[str] = ()) -> Task:
 
 def format_of(config: Config) -> str:
     """The format of the inputs: that of the config, or the first its model takes."""
-    return getattr(config.data, "format", None) or config.model.formats[0]
+    return config.data.format or config.model.formats[0]
 
 
 def with_options(config: Config, texts: Sequence[str]) -> Task:
@@ -38,4 +37,4 @@ def with_options(config: Config, texts: Sequence[str]) -> Task:
       ValueError: if there is no such data set, option or value.
     """
     task = find(config.objective.name).in_format(format_of(config))
-    return task.with_options(input_options.parsed(task, texts))
+    return task.with_texts(texts)

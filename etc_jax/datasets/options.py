@@ -1,57 +1,82 @@
-"""How inputs are made where a data set leaves a choice: as flags, and as NAME=VALUE."""
+"""How inputs are made, where a data set leaves a choice: flags, and NAME=VALUE."""
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import dataclasses
+import inspect
 import json
+import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etc_jax.datasets.task import Task
 
-_FLAGS = (
-    ("stride", int, "tokens from one window to the next (default: of the paper)"),
-    ("question_tokens", int, "longest question, the rest is cut off (default: 32)"),
-    ("tokens_per_block", int, "a global token for so many long ones: fixed blocks"),
-    ("null_share", float, "of windows without an answer, kept (default: 1)"),
-    ("unanswerable_share", float, "of windows of questions without any (default: 1)"),
-    ("seed", int, "of what is kept (default: 0)"),
-)
-_SWITCHES = (("flat", "no global token but [CLS]"),)
-_COREFERENCE_FLAGS = (
-    ("span_tokens", int, "of the longest span that may be a mention (default: 30)"),
-    ("candidates", int, "room for spans in a window (default: 49152)"),
-    ("part_length", int, "tokens that are read at once (default: 0, all)"),
-)
-_COREFERENCE_SWITCHES = (
-    ("singletons", "what is mentioned once is an entity, as in LitBank"),
-)
-_GROUPS = {
-    "natural_questions; --tokens_per_block also openkp": (_FLAGS, _SWITCHES),
-    "coreference": (_COREFERENCE_FLAGS, _COREFERENCE_SWITCHES),
-}
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """How inputs are made: its fields, if any.
+
+    A subclass says of each field what it is, in the lines "NAME: text" of its
+    docstring: they are the help of the flags.
+    """
+
+    def shaping(self, sizes: Any) -> dict[str, Any]:
+        """What shapes inputs, by name.
+
+        Args:
+          sizes: of an input, by which a default may go.
+
+        Returns:
+          The options, and those lengths that do more than to cut off what is behind.
+        """
+        del sizes
+        return dataclasses.asdict(self)
+
+    def problem(self, objective: Any) -> str | None:
+        """Why a model does not take such inputs; None if it does.
+
+        Args:
+          objective: the section of that name of the model's config.
+        """
+        del objective
+        return None
+
+    def read_at_once(self, length: int) -> int:
+        """Tokens that an encoder reads together, of an input of a length."""
+        return length
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of all data sets to a command line."""
-    for title, (flags, switches) in _GROUPS.items():
-        add = parser.add_argument_group(title).add_argument
-        for name, kind, text in flags:
-            add(f"--{name}", type=kind, help=text)
-        for name, text in switches:
-            add(f"--{name}", action="store_true", default=None, help=text)
+def add_flags(parser: argparse.ArgumentParser, options: InputOptions) -> None:
+    """Adds the options of a data set to a command line."""
+    hints, texts = typing.get_type_hints(type(options)), _texts(type(options))
+    for field in dataclasses.fields(options):
+        kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
+        kind = next(k for k in kinds if k is not type(None))
+        text = f"{texts.get(field.name, '')} (default: {field.default})".strip()
+        flag, text = f"--{field.name}", text.replace("%", "%%")
+        if kind is bool:
+            parser.add_argument(flag, action="store_true", default=None, help=text)
+        else:
+            parser.add_argument(flag, type=kind, help=text)
 
 
-def given(args: argparse.Namespace) -> dict[str, Any]:
+def given(args: argparse.Namespace, options: InputOptions) -> dict[str, Any]:
     """Those that a command line of `add_flags` has, by name."""
-    tables = itertools.chain(*_GROUPS.values())
-    names = [name for name, *_ in itertools.chain(*tables)]
-    return {n: getattr(args, n) for n in names if getattr(args, n) is not None}
+    values = {f.name: getattr(args, f.name) for f in dataclasses.fields(options)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def parsed(task: Task, texts: Sequence[str]) -> dict[str, Any]:
+def _texts(cls: type) -> dict[str, str]:
+    """{field: what the docstring says of it}, of a class and those it is made of."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        doc = inspect.cleandoc(base.__doc__ or "")
+        for name, text in re.findall(r"^  (\w+): (.*(?:\n {4}.*)*)", doc, re.MULTILINE):
+            found[name] = " ".join(text.split()).rstrip(".")
+    return found
+
+
+def parsed(options: InputOptions, texts: Sequence[str]) -> Mapping[str, Any]:
     """Options by name, from texts such as "stride=256" and "flat=true".
 
     Raises:
@@ -62,12 +87,12 @@ def parsed(task: Task, texts: Sequence[str]) -> dict[str, Any]:
         name, sign, value = text.partition("=")
         if not sign:
             raise ValueError(f"option {text!r}; expected NAME=VALUE, as stride=256")
-        found[name] = _value(task, name, value)
+        found[name] = _value(options, name, value)
     return found
 
 
-def _value(task: Task, name: str, text: str) -> Any:
-    hint = typing.get_type_hints(type(task.options)).get(name)
+def _value(options: InputOptions, name: str, text: str) -> Any:
+    hint = typing.get_type_hints(type(options)).get(name)
     if hint is None:  # there is none: `Task.with_options` says so
         return text
     kinds = typing.get_args(hint) or (hint,)

@@ -13,6 +13,7 @@ from etc_jax import registry
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.explained import Explained
+from etc_jax.datasets.options import InputOptions, parsed
 from etc_jax.datasets.records import Note, Problems
 from etc_jax.formats.structured import Sizes, Window
 from etc_jax.scoring.result import Scores
@@ -23,32 +24,6 @@ Prediction = Any
 Decoded = Any
 # What decoding can be set to: a threshold, or None where there is nothing to choose.
 Setting = float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class InputOptions:
-    """How inputs are made, where a data set leaves a choice: its fields, if any."""
-
-    def shaping(self, sizes: Sizes) -> dict[str, Any]:
-        """What shapes inputs, by name.
-
-        Args:
-          sizes: of an input, by which a default may go.
-
-        Returns:
-          The options, and those lengths that do more than to cut off what is behind.
-        """
-        del sizes
-        return dataclasses.asdict(self)
-
-    def problem(self, objective: Any) -> str | None:
-        """Why a model does not take such inputs; None if it does.
-
-        Args:
-          objective: the section of that name of the model's config.
-        """
-        del objective
-        return None
 
 
 def only(of_windows: Sequence[Any]) -> Any:
@@ -256,6 +231,14 @@ class Task(DataSet, Form):
         options = dataclasses.replace(self.options, **values)
         features = functools.partial(self.features, options=options)
         return dataclasses.replace(self, options=options, features=features)
+
+    def with_texts(self, texts: Sequence[str]) -> Task:
+        """The same with options as a config has them, such as "stride=256".
+
+        Raises:
+          ValueError: if there is no such option, or it does not take the value.
+        """
+        return self.with_options(parsed(self.options, texts))
 
 
 def find(name: str) -> DataSet:

@@ -122,26 +122,19 @@ class CoreferenceConfig(FinetuningConfig):
     """Options of coreference; the defaults are those of Joshi et al. 2019.
 
     Attributes:
-      span_tokens: of the longest span that may be a mention.
-      part_length: tokens that the encoder reads at once; 0: the whole text.
-      singletons: what is mentioned once is an entity, and is learnt as one.
       ffnn_dim: hidden width of the scores of spans and pairs.
       head_dropout_rate: dropout there.
       top_ratio: spans that are kept for each word.
       max_antecedents: of a kept span that get the full score.
     """
 
-    span_tokens: int = 30
-    part_length: int = 0
-    singletons: bool = False
     ffnn_dim: int = 3000
     head_dropout_rate: float = 0.3
     top_ratio: float = 0.4
     max_antecedents: int = 50
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "span_tokens", "ffnn_dim", "max_antecedents")
-        yield from at_least(self, 0, "part_length")
+        yield from at_least(self, 1, "ffnn_dim", "max_antecedents")
         if not 0 <= self.head_dropout_rate < 1:
             yield "head_dropout_rate", f"is {self.head_dropout_rate}; expected 0 to 1"
         if self.top_ratio <= 0:
@@ -150,7 +143,11 @@ class CoreferenceConfig(FinetuningConfig):
 
 @registry.register("learner", "coreference/sequence")
 class Coreference(EncoderFinetuning):
-    """An antecedent for each mention: outputs are `SpanPairs`."""
+    """An antecedent for each mention: outputs are `SpanPairs`.
+
+    Options of the inputs are those of `tasks.coreference`: `span_tokens`, `part_length`
+    and `singletons` shape the model too.
+    """
 
     section = CoreferenceConfig
 
@@ -158,8 +155,8 @@ class Coreference(EncoderFinetuning):
         o = self.objective
         return EncoderForCoreference(
             self.model,
-            part_length=o.part_length,
-            span_tokens=o.span_tokens,
+            part_length=self.options.part_length,
+            span_tokens=self.options.span_tokens,
             ffnn_dim=o.ffnn_dim,
             head_dropout_rate=o.head_dropout_rate,
             top_ratio=o.top_ratio,
@@ -178,7 +175,7 @@ class Coreference(EncoderFinetuning):
         del batch  # most of the work is that of scoring spans
 
     def smallest_batch(self) -> dict[str, Any]:
-        tokens = jnp.ones((1, self.objective.part_length or 1), jnp.int32)
+        tokens = jnp.ones((1, self.options.part_length or 1), jnp.int32)
         none = tokens[:, :0]
         spans = {"spans": jnp.zeros((1, 1, 2), jnp.int32)}
         spans["num_words"] = jnp.ones(1, jnp.int32)
@@ -190,18 +187,18 @@ class Coreference(EncoderFinetuning):
         if missing := missing_entries(batch, ["spans", "num_words"]):
             yield from missing
             return
-        n, length = batch["long_tokens"].shape[1], self.objective.part_length
+        n, length = batch["long_tokens"].shape[1], self.options.part_length
         if length and n % length:
             yield (
                 f"texts have {n} tokens, which are no whole parts of "
-                f"objective.part_length = {length}; make data.long_length a multiple"
+                f"part_length = {length}; make data.long_length a multiple"
             )
         yield from wrong_padded_places(batch, "spans", "long_tokens")
 
     def losses(self, outputs: SpanPairs, batch: Any) -> tuple[jax.Array, Sums]:
         clusters, weights = batch["labels"]["clusters"], batch["weights"]
         totals, kept = jax.vmap(marginal_loss)(outputs, clusters)
-        if self.objective.singletons:
+        if self.options.singletons:
             totals += jax.vmap(mention_loss)(outputs, clusters)
         right = jax.vmap(right_choices)(outputs, clusters)
         hits = _taken(right, jnp.argmax(outputs.scores, axis=-1)) & outputs.top_mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -16,7 +16,8 @@ from etc_jax.config_fields import Problem
 from etc_jax.config_sections import FinetuningConfig, ObjectiveConfig
 from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.datasets.of_config import format_of
+from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import Task
 from etc_jax.datasets.task import find as find_data_set
 from etc_jax.models.etc_config import EtcConfig
@@ -50,6 +51,7 @@ class Finetuning(abc.ABC):
       model: config of the encoder, of one of `models`.
       objective: choices of the head and the loss, a `section`.
       classes: names of the classes, where one of them is chosen; see `Form`.
+      options: how inputs are made.
     """
 
     models: ClassVar[tuple[type, ...]] = (EtcConfig,)
@@ -58,6 +60,7 @@ class Finetuning(abc.ABC):
     model: Any
     objective: ObjectiveConfig
     classes: tuple[str, ...] = ()
+    options: InputOptions = InputOptions()
 
     @abc.abstractmethod
     def module(self, deterministic: bool) -> Any:
@@ -275,7 +278,10 @@ def learner_of(task: Task) -> type[Finetuning]:
 
 
 def find(
-    model: Any, objective: ObjectiveConfig, format: str | None = None
+    model: Any,
+    objective: ObjectiveConfig,
+    format: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Finetuning:
     """What learns the data set that the objective names.
 
@@ -283,11 +289,13 @@ def find(
       model: config of the encoder.
       objective: its name is that of the data set.
       format: of the inputs; None: the first one that the model takes.
+      options: of the inputs, those that are not as by default.
 
     Raises:
-      ValueError: if there is no such data set, or it is not for such a model.
+      ValueError: if there is no such data set or option, or it is not for such a model.
     """
     task = find_data_set(objective.name).in_format(format or model.formats[0])
+    task = task.with_options(options or {})
     learner = learner_of(task)
     if not isinstance(model, learner.models):
         names = ", ".join(c.__name__.removesuffix("Config") for c in learner.models)
@@ -295,7 +303,7 @@ def find(
             f"objective {objective.name} trains {names}, not "
             f"{type(model).__name__.removesuffix('Config')}; set model.family"
         )
-    return learner(model, objective, task.classes)
+    return learner(model, objective, task.classes, task.options)
 
 
 def of_config(config: Config) -> Finetuning:
@@ -304,4 +312,5 @@ def of_config(config: Config) -> Finetuning:
     Raises:
       ValueError: as for `find`.
     """
-    return find(config.model, config.objective, format_of(config))
+    task = task_of(config)
+    return find(config.model, config.objective, task.format, task.option_values)

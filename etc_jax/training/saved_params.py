@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from etils import epath
 
-from etc_jax.config import Config, ConfigError, from_config_dict
+from etc_jax.config import Config, ConfigError, from_record
 from etc_jax.conversion.engine import unflatten
 from etc_jax.training import fingerprints, manifest
 from etc_jax.training.checkpoint_folder import FOLDER, CheckpointFolder, read_data
@@ -55,7 +55,7 @@ def read_params(folder: epath.PathLike, step: int | None = None) -> SavedParams:
     chosen = _chosen(local_folder(folder, named="the model"), step)
     data = read_data(chosen)
     try:
-        config = from_config_dict(data["config"])
+        config = from_record(data["config"])
     except (ConfigError, KeyError) as error:
         raise UserError(
             f"checkpoint {chosen} was saved with a config that this version cannot "

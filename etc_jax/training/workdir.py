@@ -24,7 +24,7 @@ from etc_jax.config import (
     Config,
     ConfigError,
     config_hash,
-    from_config_dict,
+    from_record,
     identity,
     to_dict,
 )
@@ -196,7 +196,7 @@ def is_same_run(saved: Mapping[str, Any], config: Config) -> bool:
     if saved.get("config_hash") == config_hash(config):
         return True
     try:
-        return identity(from_config_dict(saved.get("config", {}))) == identity(config)
+        return identity(from_record(saved.get("config", {}))) == identity(config)
     except ConfigError:
         return False
 

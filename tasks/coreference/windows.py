@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.offsets import count_pieces
+from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.task import InputOptions
 from etc_jax.formats.sequence import (
     GLOBAL_PLACES,
     SequenceWindow,
@@ -58,13 +58,9 @@ class Options(InputOptions):
                     f"{name} is {getattr(self, name)}; expected {least} or more"
                 )
 
-    def problem(self, objective: Any) -> str | None:
-        """See `InputOptions.problem`."""
-        for name in ("span_tokens", "part_length", "singletons"):
-            own, other = getattr(self, name), getattr(objective, name)
-            if own != other:
-                return f"{name}={own}, but objective.{name} is {other}; make them equal"
-        return None
+    def read_at_once(self, length: int) -> int:
+        """See `InputOptions.read_at_once`."""
+        return self.part_length or length
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,8 +18,8 @@ import numpy as np
 from etc_jax import structure as st
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces, encode
+from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.task import InputOptions
 from etc_jax.formats import fixed_blocks
 from etc_jax.formats.structured import Sizes, Window
 from etc_jax.types import Rows

@@ -18,8 +18,8 @@ from etc_jax.data.token_types import GLOBAL_TYPE, SENTENCE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.offsets import count_pieces
+from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.task import InputOptions
 from etc_jax.formats import fixed_blocks
 from etc_jax.formats import structured as multihop
 from etc_jax.formats.structured import Sizes, Window

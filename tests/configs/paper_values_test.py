@@ -4,6 +4,7 @@ import jax
 import pytest
 from every_config_test import init_of, load
 
+from etc_jax import config_kinds
 from etc_jax.conversion.engine import flatten
 
 # Ainslie et al. 2020 (ETC): section 4.1 and appendix C, where not said otherwise.
@@ -143,7 +144,7 @@ def test_the_large_longformer_has_the_parameters_of_the_paper(name):
 def test_the_baselines_are_robertas_of_512_tokens(name):
     config, long = load(name, "roberta"), load(name, "")
     assert config.family == "roberta" and config.model.max_length == 512
-    reads = config.objective.part_length or config.data.long_length
+    reads = config_kinds.read_at_once(config)
     assert reads == 512
     assert config.optimizer == long.optimizer
     assert config.schedule == long.schedule

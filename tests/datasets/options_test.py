@@ -7,10 +7,10 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 
 
-def given(*argv):
-    parser = argparse.ArgumentParser()
-    input_options.add_flags(parser)
-    return input_options.given(parser.parse_args(argv))
+def given(*argv, name="natural_questions"):
+    parser, options = argparse.ArgumentParser(), find_task(name).options
+    input_options.add_flags(parser, options)
+    return input_options.given(parser.parse_args(argv), options)
 
 
 def test_flags_are_the_options_of_the_data_set():
@@ -24,7 +24,7 @@ def test_flags_are_the_options_of_the_data_set():
 def test_texts_become_values_of_the_types_of_the_options():
     task = find_task("natural_questions")
     texts = ["stride=256", "flat=true", "null_share=1", "tokens_per_block=null"]
-    got = input_options.parsed(task, texts)
+    got = input_options.parsed(task.options, texts)
     want = {"stride": 256, "flat": True, "null_share": 1.0, "tokens_per_block": None}
     assert got == want and [type(v) for v in got.values()] == [
         type(v) for v in want.values()
@@ -48,14 +48,14 @@ def test_texts_become_values_of_the_types_of_the_options():
 def test_what_does_not_fit_is_named(text, message):
     task = find_task("natural_questions")
     with pytest.raises(ValueError, match=message):
-        task.with_options(input_options.parsed(task, [text]))
+        task.with_options(input_options.parsed(task.options, [text]))
 
 
 def test_a_data_set_without_options_takes_none():
     task = find_task("wikihop")
     assert task.with_options({}) is task and task.option_values == {}
     with pytest.raises(ValueError, match="no option stride; there are: none at all"):
-        task.with_options(input_options.parsed(task, ["stride=3"]))
+        task.with_options(input_options.parsed(task.options, ["stride=3"]))
 
 
 def test_changed_options_are_those_that_are_not_the_usual_ones():

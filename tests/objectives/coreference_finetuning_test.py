@@ -24,13 +24,15 @@ MODELS = {
     "bert": BertConfig(**SIZES),
     "longformer": LongformerConfig(**SIZES, attention_window=(4,)),
 }
-HEAD = {"ffnn_dim": 6, "span_tokens": 3, "top_ratio": 1.0, "max_antecedents": 4}
+HEAD = {"ffnn_dim": 6, "top_ratio": 1.0, "max_antecedents": 4}
 B, N, M = 2, 16, 24
 
 
 def task(model="longformer", **changes):
-    objective = section_of("coreference")("coreference", **{**HEAD, **changes})
-    return finetuning.find(MODELS[model], objective)
+    """A learner; changes are options of the inputs."""
+    objective = section_of("coreference")("coreference", **HEAD)
+    options = {"span_tokens": 3, **changes}
+    return finetuning.find(MODELS[model], objective, options=options)
 
 
 def batch(weights=(1, 1)):
@@ -166,7 +168,7 @@ def test_rows_of_weight_0_change_nothing():
         ),
         (
             {"long_tokens": np.ones((B, 12)), "global_index": np.full((B, 1), -1)},
-            "no whole parts of objective.part_length = 8",
+            "no whole parts of part_length = 8",
         ),
     ],
 )
@@ -181,8 +183,6 @@ def test_wrong_inputs_are_named(change, message):
 @pytest.mark.parametrize(
     "field, value",
     [
-        ("span_tokens", 0),
-        ("part_length", -1),
         ("ffnn_dim", 0),
         ("max_antecedents", 0),
         ("head_dropout_rate", 1.0),

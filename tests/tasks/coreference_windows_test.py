@@ -5,7 +5,6 @@ import pytest
 from coreference_samples import MILL, TON, VALUE, conll_2012, record_of
 from multihop_samples import tokenizer
 
-from etc_jax.config_kinds import section_of
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
@@ -147,16 +146,6 @@ def test_what_does_not_fit_is_named(record):
         Options(candidates=0)
     with pytest.raises(ValueError, match="leave official_quirks out"):
         features(record, tokenizer(), WIDE, official_quirks=True)
-
-
-@pytest.mark.parametrize("name, value", [("span_tokens", 9), ("singletons", True)])
-def test_the_model_must_be_told_the_same(name, value):
-    objective = section_of("coreference")("coreference")
-    assert Options().problem(objective) is None
-    said = Options(**{name: value}).problem(objective)
-    assert said.startswith(f"{name}={value}, but objective.{name} is ")
-    same = section_of("coreference")("coreference", **{name: value})
-    assert Options(**{name: value}).problem(same) is None
 
 
 def test_the_length_of_a_whole_document_is_that_of_its_window(record):
