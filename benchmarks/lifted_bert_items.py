@@ -114,8 +114,8 @@ class Items:
         """What gold labels would score on held-back items, in percent, found once."""
         known = self.folder / str(length) / "ceiling.json"
         if not known.exists():
-            measure, _ = ceiling.TASKS[self.item_set.task.name]
-            best = measure([self.held_back], tokenizer, Sizes(length, _GLOBAL))
+            sizes, files = Sizes(length, _GLOBAL), [self.held_back]
+            best = ceiling.ceiling_of(self.item_set.task, files, tokenizer, sizes)
             shares = best.scores.metrics.items()
             write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
         return json.loads(known.read_text())

@@ -195,8 +195,7 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
-    ceiling_fn, sizes = ceiling.TASKS[task.name]
-    best = ceiling_fn([file], tokenizer, sizes).scores.metrics[task.measure]
+    best = ceiling.ceiling_of(task, [file], tokenizer).scores.metrics[task.measure]
     return Outcome(
         task=task.name,
         records=count,

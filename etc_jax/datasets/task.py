@@ -120,6 +120,8 @@ class Form:
       learner: what learns it: head and loss, registered as "learner" under this name
         and the format; see `etc_jax.objectives.finetuning`.
       classes: names of the classes, where the learner chooses one of them.
+      tokens: that inputs have and a vocabulary must have grown by; see
+        `etc_jax.convert grow`.
       sizes: lengths of the paper's inputs.
       features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
         more.
@@ -144,6 +146,7 @@ class Form:
 
     learner: str
     classes: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     sizes: Sizes
     features: Callable[..., list[Window]]
     inputs: Callable[[Sequence[Window]], dict[str, Any]]

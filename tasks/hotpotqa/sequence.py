@@ -37,6 +37,7 @@ __all__ = [
 
 FORM = Form(
     learner="hotpotqa",
+    tokens=TOKENS,
     sizes=SIZES,
     features=features,
     inputs=model_inputs,

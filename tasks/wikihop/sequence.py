@@ -29,6 +29,7 @@ __all__ = [
 
 FORM = Form(
     learner="wikihop",
+    tokens=TOKENS,
     sizes=SIZES,
     features=features,
     inputs=model_inputs,

@@ -6,7 +6,6 @@ The items are invented ones in the form of the official release (`tasks.syntheti
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import pathlib
 import random
@@ -160,8 +159,6 @@ def _release(texts: Sequence[str]) -> str:
 FORMS = {
     "hotpotqa": Form("hotpotqa", ".json", _array, _hotpotqa),
     "wikihop": Form("wikihop", ".json", _array, _wikihop),
-    "hotpotqa_longformer": Form("hotpotqa_longformer", ".json", _array, _hotpotqa),
-    "wikihop_longformer": Form("wikihop_longformer", ".json", _array, _wikihop),
     "natural_questions": Form(
         "natural_questions", ".jsonl", _lines, _natural_questions
     ),
@@ -285,14 +282,13 @@ def _imdb_folder(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
 
 
 @functools.cache
-def _tokenizer(name: str):
+def _tokenizer(added: tuple[str, ...]):
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
     pieces = ["[PAD]", *(f"[unused{i}]" for i in range(104)), "[UNK]", "[CLS]"]
     pieces += ["[SEP]", "[MASK]", "the", "mill", "of", ".", ",", *letters]
     pieces += [f"##{c}" for c in letters]
     made = WordPieceTokenizer(pieces)
-    more = getattr(importlib.import_module(f"tasks.{name}"), "TOKENS", ())
-    return grown(made, more) if more else made
+    return grown(made, added) if added else made
 
 
 def consume(form: str, path: pathlib.Path) -> int:
@@ -319,10 +315,10 @@ def consume(form: str, path: pathlib.Path) -> int:
         assert str(path.parent) in str(e), str(e)
     if form == "squad":
         return len(records)
-    task = task_lib.find_task(name)
+    found = task_lib.find(name)
     if path.is_file():
-        _raw(task, path)
-    return _windows(task, records)
+        _raw(found, path)
+    return min(_windows(found.in_format(x), records) for x in found.forms)
 
 
 def _documents(path: pathlib.Path) -> int:
@@ -338,7 +334,7 @@ def _documents(path: pathlib.Path) -> int:
     return count
 
 
-def _raw(task: task_lib.Task, path: pathlib.Path) -> None:
+def _raw(task: task_lib.DataSet, path: pathlib.Path) -> None:
     """As `etc_jax.predict` reads."""
     for raw in read_inputs([str(path)]):
         if raw.fault is None:
@@ -349,7 +345,7 @@ def _raw(task: task_lib.Task, path: pathlib.Path) -> None:
 
 
 def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
-    tokenizer = _tokenizer(task.name)
+    tokenizer = _tokenizer(task.tokens)
     answers = []
     for record in records:
         try:

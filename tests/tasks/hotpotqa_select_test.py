@@ -10,6 +10,7 @@ import pytest
 from multihop_samples import HOTPOT, tokenizer_for
 
 from etc_jax import config as config_lib
+from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
@@ -60,7 +61,7 @@ def model():
     values = config_lib.default_config("longformer").to_dict()
     values["model"] |= dataclasses.asdict(chosen.model)
     values["objective"]["name"] = NAME
-    tokenizer = tokenizer_for(NAME)
+    tokenizer = tokenizer_for(find_task(NAME, "sequence"))
     values["data"] |= {
         "source": "windows",
         "paths": ("train",),

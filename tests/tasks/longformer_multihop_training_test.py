@@ -22,7 +22,7 @@ def filled(path, leaf, rng) -> jax.Array:
 def trained(name, values, sizes, *, steps, rate):
     """(task of the model, task of the data, windows, parameters, losses)."""
     data = task_lib.find_task(name, "sequence")
-    tokenizer = tokenizer_for(name)
+    tokenizer = tokenizer_for(data)
     records = [data.parse(value, lambda *note: None) for value in values]
     windows = [w for r in records for w in data.features(r, tokenizer, sizes)]
     model = LongformerConfig(

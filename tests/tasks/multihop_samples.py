@@ -4,8 +4,7 @@ import json
 import pathlib
 
 from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
-from tasks.hotpotqa import sequence as hotpotqa_sequence
-from tasks.wikihop import sequence as wikihop_sequence
+from etc_jax.datasets.task import Task
 
 _WORDS = """
 the mill old was built by its first owner ann lee a baker she owned it burned who . ,
@@ -17,20 +16,13 @@ PIECES = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]
 PIECES += ["[MASK]", *_WORDS, *_LETTERS, *("##" + c for c in _LETTERS), "_"]
 
 
-# Tokens that inputs of some tasks need besides.
-ADDED = {
-    "hotpotqa": hotpotqa_sequence.TOKENS,
-    "wikihop": wikihop_sequence.TOKENS,
-}
-
-
 def tokenizer() -> WordPieceTokenizer:
     return WordPieceTokenizer(list(dict.fromkeys(PIECES)))
 
 
-def tokenizer_for(task: str) -> Tokenizer:
-    """The same with what a task adds to it."""
-    return grown(tokenizer(), ADDED[task]) if task in ADDED else tokenizer()
+def tokenizer_for(task: Task) -> Tokenizer:
+    """The same with what inputs of a task add to it."""
+    return grown(tokenizer(), task.tokens) if task.tokens else tokenizer()
 
 
 HOTPOT = {

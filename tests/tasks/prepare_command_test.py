@@ -120,7 +120,8 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
 def test_the_cache_holds_the_features_of_the_records(
     made_up, tmp_path, name, form, quirks
 ):
-    task, model = task_lib.find_task(name, form), tokenizer_for(name)
+    task = task_lib.find_task(name, form)
+    model = tokenizer_for(task)
     if name == "natural_questions":
         model = articles.tokenizer()
     sizes = LENGTHS.get(name, Sizes(4096, 430))

@@ -90,7 +90,7 @@ def windows_of(found, **changes):
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
         return found.features(record, natural_questions_samples.tokenizer(), SHORT)
-    tokenizer = multihop_samples.tokenizer_for(found.name)
+    tokenizer = multihop_samples.tokenizer_for(found)
     return found.features(record, tokenizer, SIZES)
 
 

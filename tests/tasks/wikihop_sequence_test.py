@@ -220,7 +220,7 @@ def test_gold_outputs_of_made_up_records_are_right(tmp_path, length):
     sizes = Sizes(length, 256)
     got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], BERT, sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
-    windows = [len(wl.features(r, BERT, sizes)) for r in wl.read([path])]
+    windows = [len(wl.features(r, BERT, sizes)) for r in wikihop.read([path])]
     assert (max(windows) > 1) == (length == 300)
 
 
