@@ -24,7 +24,7 @@ from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import Sizes
 from etc_jax.prediction import answers_page
 from etc_jax.prediction.raw_records import read_inputs
-from tasks import classification, squad_records
+from tasks import squad_records
 from tasks.synthetic import (
     coreference,
     hotpotqa,
@@ -357,7 +357,7 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
         task.inputs(windows[:2])
         gold = task.gold(record)
         if gold is not None:
-            outputs = _gold_outputs(task.name)(windows)
+            outputs = task.gold_outputs(windows)
             decoded = task.decode(outputs, windows, task.settings)
             [prediction, *_] = task.predictions(json.loads(json.dumps(decoded)))
             content = task.official({record.id: prediction})
@@ -369,11 +369,6 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
             answers.append(told)
     answers_page.page(answers, task=task.name).encode()
     return len(answers)
-
-
-def _gold_outputs(name: str) -> Callable[[Sequence[Any]], Any]:
-    module = importlib.import_module(f"tasks.{name}")
-    return getattr(module, "gold_outputs", classification.gold_outputs)
 
 
 def trials(form: str, seeds: Sequence[int]) -> Iterator[random.Random]:
