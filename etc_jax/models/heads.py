@@ -83,6 +83,23 @@ class NaturalQuestionsHead(nn.Module):
         )
 
 
+class LabelsHead(nn.Module):
+    """A logit for each class of the whole text, off the first global token.
+
+    Attributes:
+      config: of the encoder.
+      classes: how many there are.
+    """
+
+    config: EtcConfig
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: Rows) -> jax.Array:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, classes]`."""
+        return _logits(self.config, self.classes, "label_out")(x.global_[:, 0])
+
+
 class CandidateHead(nn.Module):
     """A logit for each global token, those of candidates to be chosen from: WikiHop.
 

@@ -26,10 +26,12 @@ from etc_jax.models.heads import (
     CandidateHead,
     EtcWithHead,
     HotpotqaHead,
+    LabelsHead,
     NaturalQuestionsHead,
 )
 from etc_jax.objectives import candidates, qa_span
 from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
+from etc_jax.objectives.label_loss import label_loss
 from etc_jax.structure import Structure
 from etc_jax.training.job import Sums
 from etc_jax.types import Rows
@@ -222,6 +224,19 @@ class NaturalQuestions(HeadFinetuning):
                 outputs.span[..., ends], places[:, ends], whole
             )
         return total, figures
+
+
+@registry.register("learner", "labels/structured")
+class Labels(HeadFinetuning):
+    """A class of the whole text: outputs are float32 `[b, classes]`."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> LabelsHead:
+        return LabelsHead(config, len(self.classes), name="head")
+
+    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        targets, weights = batch["labels"]["label"], batch["weights"]
+        total, hits, examples = label_loss(outputs, targets, weights)
+        return total, {"accuracy": (hits, examples)}
 
 
 @dataclasses.dataclass(frozen=True)

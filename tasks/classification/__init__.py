@@ -1,11 +1,14 @@
 """What data sets share that give each text a label: inputs, decoding, metrics."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import model_inputs
+from etc_jax.formats.structured import model_inputs as structured_inputs
+from tasks.classification import structured
 from tasks.classification.decoding import (
     NO_LABEL,
     decode,
@@ -17,7 +20,7 @@ from tasks.classification.decoding import (
     write,
 )
 from tasks.classification.explained import explain
-from tasks.classification.features import (
+from tasks.classification.inputs import (
     SIZES,
     ClassificationWindow,
     features,
@@ -69,6 +72,13 @@ def make_data_set(
         gold_outputs=gold_outputs,
         whole_length=whole_length,
     )
+    structured_form = dataclasses.replace(
+        sequence,
+        sizes=structured.SIZES,
+        features=structured.features,
+        inputs=structured_inputs,
+        whole_length=structured.whole_length,
+    )
     return DataSet(
         name=name,
         read=read,
@@ -79,5 +89,5 @@ def make_data_set(
         gold=official_gold,
         score=functools.partial(score, positive=positive),
         unread_gold=functools.partial(unread_gold, positive=positive),
-        forms={"sequence": sequence},
+        forms={"sequence": sequence, "structured": structured_form},
     )

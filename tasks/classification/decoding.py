@@ -11,7 +11,7 @@ import numpy as np
 
 from etc_jax.scoring import classification as scoring
 from etc_jax.scoring.result import Scores
-from tasks.classification.features import ClassificationWindow, Labelled
+from tasks.classification.inputs import ClassificationWindow, Labelled
 
 # The prediction for a text that is no input: no label.
 NO_LABEL = ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
 from tasks.classification.decoding import probabilities
-from tasks.classification.features import ClassificationWindow, Labelled
+from tasks.classification.inputs import ClassificationWindow, Labelled
 
 WORDING = Wording(
     question="Text",

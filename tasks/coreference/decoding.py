@@ -9,7 +9,7 @@ import numpy as np
 
 from etc_jax.scoring import coreference as scoring
 from etc_jax.scoring.result import Scores
-from tasks.coreference.features import Candidates
+from tasks.coreference.inputs import Candidates
 from tasks.coreference.records import Clusters, Record, Span
 from tasks.coreference.windows import CoreferenceWindow
 

@@ -2,7 +2,7 @@
 
 The sequence of a window is one part, or several that the encoder reads apart from each
 other, each with the tokens that stand at the ends of a text; see
-`coreference_features`. A document that does not fit becomes several windows, and no
+`coreference_inputs`. A document that does not fit becomes several windows, and no
 antecedent is looked for in another window. No token is global: Longformer's are not, in
 this task (Beltagy et al. 2020, section 6.2).
 """
@@ -27,8 +27,8 @@ from etc_jax.formats.sequence import (
     refuse_quirks,
 )
 from etc_jax.formats.structured import Sizes
-from tasks.coreference import features as coreference_features
-from tasks.coreference.features import Candidates, Document
+from tasks.coreference import inputs as coreference_inputs
+from tasks.coreference.inputs import Candidates, Document
 from tasks.coreference.records import Record
 
 SIZES = Sizes(long_length=4096, global_length=1)
@@ -124,7 +124,7 @@ def features(
             f"part_length {length}; give a multiple"
         )
     part_sizes = Sizes(length, sizes.global_length)
-    document = coreference_features.features(record, tokenizer, part_sizes)
+    document = coreference_inputs.features(record, tokenizer, part_sizes)
     width = options.span_tokens
     candidates = document.candidates(width, max_tokens=width)
     return [

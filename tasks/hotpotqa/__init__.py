@@ -32,7 +32,7 @@ from tasks.hotpotqa.decoding import (
     write,
 )
 from tasks.hotpotqa.explained import explain
-from tasks.hotpotqa.features import (
+from tasks.hotpotqa.inputs import (
     SIZES,
     HotpotWindow,
     bio_labels,

@@ -8,7 +8,7 @@ from etc_jax.formats.structured import Window
 from etc_jax.scoring.answers import exact_match
 from tasks.hotpotqa.decoding import Prediction
 from tasks.hotpotqa.records import existing_support
-from tasks.hotpotqa.sequence_features import HotpotSequence
+from tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 
 def why_lost(windows: Sequence[Window], prediction: Prediction) -> Iterator[str]:

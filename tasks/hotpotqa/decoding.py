@@ -14,7 +14,7 @@ import numpy as np
 from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.formats.structured import Window
 from etc_jax.scoring import hotpotqa as scoring
-from tasks.hotpotqa.features import NO, SPAN, YES, HotpotWindow
+from tasks.hotpotqa.inputs import NO, SPAN, YES, HotpotWindow
 from tasks.hotpotqa.records import Record
 
 # Best on the development set in the paper (appendix C.2).

@@ -16,7 +16,7 @@ from tasks.hotpotqa.decoding import (
     decode_each,
     support_probability,
 )
-from tasks.hotpotqa.features import SPAN, HotpotWindow
+from tasks.hotpotqa.inputs import SPAN, HotpotWindow
 from tasks.hotpotqa.records import Record
 
 # (paragraph of the record, sentence of the paragraph)

@@ -14,7 +14,7 @@ from tasks.hotpotqa.sequence_decoding import (
     gold_outputs,
 )
 from tasks.hotpotqa.sequence_explained import explain
-from tasks.hotpotqa.sequence_features import (
+from tasks.hotpotqa.sequence_inputs import (
     SIZES,
     TOKENS,
     HotpotSequence,

@@ -13,8 +13,8 @@ from tasks.hotpotqa.decoding import (
     require_gold,
     support_probability,
 )
-from tasks.hotpotqa.features import NO, SPAN, YES
-from tasks.hotpotqa.sequence_features import HotpotSequence
+from tasks.hotpotqa.inputs import NO, SPAN, YES
+from tasks.hotpotqa.sequence_inputs import HotpotSequence
 from tasks.triviaqa.decoding import Span, best_span
 
 # Sentences support an answer from this probability on, where nothing else is chosen.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from etc_jax.datasets.explained import Explained
 from tasks.hotpotqa.explained import NOWHERE, Place, explained
 from tasks.hotpotqa.sequence_decoding import Outputs, find_each
-from tasks.hotpotqa.sequence_features import HotpotSequence
+from tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 
 def explain(

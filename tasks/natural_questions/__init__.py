@@ -33,7 +33,7 @@ from tasks.natural_questions.decoding import (
     write,
 )
 from tasks.natural_questions.explained import explain, pool_explained
-from tasks.natural_questions.features import (
+from tasks.natural_questions.inputs import (
     SIZES,
     SIZES_512,
     SIZES_8192,

@@ -12,7 +12,7 @@ from tasks.natural_questions.decoding import (
     official,
     official_gold,
 )
-from tasks.natural_questions.features import NaturalQuestionsWindow
+from tasks.natural_questions.inputs import NaturalQuestionsWindow
 from tasks.natural_questions.labels import chosen_annotation, short_span
 from tasks.natural_questions.records import Annotation, Record, Span, top_spans
 

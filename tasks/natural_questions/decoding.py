@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.scoring.natural_questions import ENOUGH_ANNOTATORS
-from tasks.natural_questions.features import NaturalQuestionsWindow
+from tasks.natural_questions.inputs import NaturalQuestionsWindow
 from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
 from tasks.natural_questions.records import Record
 from tasks.natural_questions.spans import (

@@ -13,7 +13,7 @@ from tasks.natural_questions.decoding import (
     pool,
     summarise,
 )
-from tasks.natural_questions.features import NaturalQuestionsWindow
+from tasks.natural_questions.inputs import NaturalQuestionsWindow
 from tasks.natural_questions.records import Record, Span, top_spans
 
 WORDING = Wording(

@@ -23,7 +23,7 @@ from tasks.openkp.decoding import (
     write,
 )
 from tasks.openkp.explained import explain
-from tasks.openkp.features import (
+from tasks.openkp.inputs import (
     SIZES,
     OpenkpWindow,
     Options,

@@ -12,7 +12,7 @@ import numpy as np
 
 from etc_jax.ops.ngrams import MAX_WORDS
 from etc_jax.scoring import openkp as scoring
-from tasks.openkp.features import OpenkpWindow, find_occurrences
+from tasks.openkp.inputs import OpenkpWindow, find_occurrences
 from tasks.openkp.records import MAX_KEYPHRASES
 
 

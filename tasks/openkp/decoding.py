@@ -11,7 +11,7 @@ import numpy as np
 
 from etc_jax.datasets import json_lines
 from etc_jax.ops.ngrams import MAX_WORDS, NO_NGRAM
-from tasks.openkp.features import OpenkpWindow
+from tasks.openkp.inputs import OpenkpWindow
 from tasks.openkp.records import Record
 
 MAX_PREDICTED = 5

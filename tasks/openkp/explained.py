@@ -17,7 +17,7 @@ from etc_jax.datasets.explained import (
     Wording,
 )
 from tasks.openkp.decoding import Phrase, decode_each
-from tasks.openkp.features import OpenkpWindow, find_occurrences
+from tasks.openkp.inputs import OpenkpWindow, find_occurrences
 from tasks.openkp.records import FEATURES, Record
 
 Span = tuple[int, int]

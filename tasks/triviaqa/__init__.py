@@ -24,7 +24,7 @@ from tasks.triviaqa.decoding import (
     write,
 )
 from tasks.triviaqa.explained import explain
-from tasks.triviaqa.features import SIZES, TriviaqaWindow, features, whole_length
+from tasks.triviaqa.inputs import SIZES, TriviaqaWindow, features, whole_length
 from tasks.triviaqa.records import Record, parse, read, release_values
 
 __all__ = [

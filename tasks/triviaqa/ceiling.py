@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from etc_jax.scoring.triviaqa import normalize
-from tasks.triviaqa.features import TriviaqaWindow
+from tasks.triviaqa.inputs import TriviaqaWindow
 
 
 def why_lost(windows: Sequence[TriviaqaWindow], answer: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.scoring.result import Scores
-from tasks.triviaqa.features import TriviaqaWindow
+from tasks.triviaqa.inputs import TriviaqaWindow
 from tasks.triviaqa.records import Record
 
 MAX_ANSWER_TOKENS = 30

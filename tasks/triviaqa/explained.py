@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from etc_jax.datasets.explained import Document, Explained, Passage, Wording
 from tasks.triviaqa.decoding import Outputs, Span, answer_text, best_spans
-from tasks.triviaqa.features import TriviaqaWindow
+from tasks.triviaqa.inputs import TriviaqaWindow
 
 WORDING = Wording(
     places="Found in",

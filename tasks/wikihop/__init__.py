@@ -23,7 +23,7 @@ from tasks.wikihop.decoding import (
     write,
 )
 from tasks.wikihop.explained import explain
-from tasks.wikihop.features import (
+from tasks.wikihop.inputs import (
     SIZES,
     Options,
     WikihopWindow,

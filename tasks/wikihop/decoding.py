@@ -11,7 +11,7 @@ import numpy as np
 
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.formats.structured import Window
-from tasks.wikihop.features import WikihopWindow
+from tasks.wikihop.inputs import WikihopWindow
 from tasks.wikihop.records import Record
 
 _SURE = 20.0

@@ -10,7 +10,7 @@ from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, 
 from etc_jax.datasets.offsets import Pieces
 from tasks.mentions import by_words
 from tasks.wikihop.decoding import candidate_logits
-from tasks.wikihop.features import WikihopWindow
+from tasks.wikihop.inputs import WikihopWindow
 from tasks.wikihop.records import Record
 
 WORDING = Wording(

@@ -7,7 +7,7 @@ from etc_jax.datasets.task import Form
 from etc_jax.formats.sequence import model_inputs
 from tasks.wikihop.sequence_decoding import decode_each, gold_outputs, pool
 from tasks.wikihop.sequence_explained import explain, pool_explained
-from tasks.wikihop.sequence_features import (
+from tasks.wikihop.sequence_inputs import (
     SIZES,
     TOKENS,
     WikihopSequence,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.wikihop.decoding import chosen_logits, sure_logits
-from tasks.wikihop.sequence_features import WikihopSequence
+from tasks.wikihop.sequence_inputs import WikihopSequence
 
 # (candidate, logit) of each.
 Rated = list[tuple[str, float]]

@@ -10,7 +10,7 @@ from etc_jax.datasets.explained import Explained
 from tasks.wikihop.explained import explained
 from tasks.wikihop.records import Record
 from tasks.wikihop.sequence_decoding import candidate_logits, pooled
-from tasks.wikihop.sequence_features import WikihopSequence
+from tasks.wikihop.sequence_inputs import WikihopSequence
 
 
 def explain(

@@ -35,29 +35,36 @@ def run(tmp_path_factory):
     return run
 
 
-def test_it_goes_through_all_commands(run):
+@pytest.mark.parametrize(
+    "family, form, global_length",
+    [("longformer", "sequence", 1), ("etc", "structured", 8)],
+)
+def test_it_goes_through_all_commands(run, family, form, global_length):
     run("tickets.invent", "--out=made")
     for part in ("train", "dev"):
         printed = run(
             "etc_jax.prepare",
-            *("--task=tickets.urgency", "--tokenizer=made/tokenizer.json"),
-            *("--long_length=64", "--global_length=1"),
-            *(f"--out=made/{part}_longformer", f"made/{part}.jsonl"),
+            *("--task=tickets.urgency", f"--format={form}"),
+            *("--tokenizer=made/tokenizer.json", "--workers=0"),
+            *("--long_length=64", f"--global_length={global_length}"),
+            *(f"--out=made/{part}_{family}", f"made/{part}.jsonl"),
         )
         assert "nothing left out" in printed
-    config = f"--config={ROOT / 'examples/tickets/config.py'}"
+    variant = "" if family == "longformer" else ":etc"
+    config = f"--config={ROOT / 'examples/tickets/config.py'}{variant}"
+    model, out = f"--model=run_{family}", f"dev_{family}"
     run(
         "etc_jax.train",
-        *(config, "--workdir=run", "--config.train.num_steps=150"),
+        *(config, f"--workdir=run_{family}", "--config.train.num_steps=150"),
     )
-    run("etc_jax.evaluate", "--model=run", "--out=dev", "made/dev.jsonl")
-    scores = json.loads((run.folder / "dev/scores.json").read_text())
+    run("etc_jax.evaluate", model, f"--out={out}", "made/dev.jsonl")
+    scores = json.loads((run.folder / out / "scores.json").read_text())
     assert scores["task"] == "tickets.urgency"
     assert scores["metrics"]["f1"] > 0.8
     lines = (run.folder / "made/dev.jsonl").read_text().splitlines()[:3]
-    told = run("etc_jax.predict", "--model=run", "--json", text="\n".join(lines))
+    told = run("etc_jax.predict", model, "--json", text="\n".join(lines))
     answers = [json.loads(line) for line in told.splitlines()]
-    said = json.loads((run.folder / "dev/predictions.json").read_text())
+    said = json.loads((run.folder / out / "predictions.json").read_text())
     assert [(a["id"], a["answer"]) for a in answers] == list(said.items())[:3]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.formats.structured import Sizes, batch
 from parity.cases import Case, group, largest_difference
-from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.inputs import Options, features
 from tasks.natural_questions.labels import PLACES
 from tasks.natural_questions.records import parse
 from tasks.natural_questions.spans import JOINT, Place, official_spans

@@ -16,7 +16,7 @@ from etc_jax.objectives import keyphrase
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import FLAGS, NUM_CROSSES, Visual, dense_features
 from parity.cases import Case, group, largest_difference
-from tasks.openkp.features import features
+from tasks.openkp.inputs import features
 from tasks.openkp.records import FEATURES, parse
 
 # What describes the case and decides no value.

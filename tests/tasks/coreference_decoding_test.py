@@ -5,7 +5,7 @@ import pytest
 
 from etc_jax.models.coreference import MASKED, SpanPairs
 from tasks.coreference.decoding import decode
-from tasks.coreference.features import Candidates
+from tasks.coreference.inputs import Candidates
 
 
 def candidates(*spans) -> Candidates:

@@ -14,7 +14,7 @@ from etc_jax.models.coreference import SpanPairHead, SpanPairs
 from etc_jax.objectives.coreference_loss import marginal_loss
 from etc_jax.scoring import coreference
 from tasks.coreference.decoding import decode
-from tasks.coreference.features import features
+from tasks.coreference.inputs import features
 from tasks.coreference.records import read
 from tasks.coreference.writing import write
 

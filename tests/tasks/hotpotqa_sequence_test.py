@@ -17,7 +17,7 @@ from etc_jax.formats.structured import Sizes
 from tasks import ceiling, hotpotqa
 from tasks.hotpotqa import sequence as hl
 from tasks.hotpotqa.records import parse
-from tasks.hotpotqa.sequence_features import MAX_OCCURRENCES, spelled
+from tasks.hotpotqa.sequence_inputs import MAX_OCCURRENCES, spelled
 from tasks.synthetic import hotpotqa as synthetic
 
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")

@@ -17,7 +17,7 @@ from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa as hp
 from tasks.hotpotqa.decoding import best_span, text_of
-from tasks.hotpotqa.features import NO, SPAN, YES
+from tasks.hotpotqa.inputs import NO, SPAN, YES
 from tasks.hotpotqa.records import parse
 
 SIZES = Sizes(long_length=80, global_length=40)

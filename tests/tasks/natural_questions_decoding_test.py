@@ -21,7 +21,7 @@ from tasks.natural_questions.decoding import (
     summarise,
     write,
 )
-from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.inputs import Options, features
 from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
 from tasks.natural_questions.spans import (
     DISJOINT,

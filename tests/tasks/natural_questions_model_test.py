@@ -10,7 +10,7 @@ from etc_jax.models.etc import EtcConfig
 from etc_jax.models.heads import EtcWithHead, NaturalQuestionsHead
 from etc_jax.objectives import qa_span
 from tasks.natural_questions.decoding import Outputs, pool, summarise
-from tasks.natural_questions.features import Options, features
+from tasks.natural_questions.inputs import Options, features
 from tasks.natural_questions.labels import PLACES
 
 CONFIG = EtcConfig(

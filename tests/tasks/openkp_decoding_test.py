@@ -17,7 +17,7 @@ from tasks.openkp.decoding import (
     official_gold,
     write,
 )
-from tasks.openkp.features import features
+from tasks.openkp.inputs import features
 from tasks.openkp.records import parse
 
 SIZES = Sizes(long_length=30, global_length=6)

@@ -19,7 +19,7 @@ from tasks.natural_questions.decoding import (
     pool,
     summarise,
 )
-from tasks.natural_questions.features import SIZES, SIZES_512, features
+from tasks.natural_questions.inputs import SIZES, SIZES_512, features
 from tasks.natural_questions.records import parse
 from tasks.synthetic import names
 from tasks.synthetic.natural_questions import ABOUT, NaturalQuestionsSizes, records

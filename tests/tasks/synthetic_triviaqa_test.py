@@ -16,7 +16,7 @@ from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
 from tasks.synthetic import triviaqa as synthetic
 from tasks.synthetic.triviaqa import TriviaqaSizes, records, write_release
-from tasks.triviaqa.features import Names, words_of
+from tasks.triviaqa.inputs import Names, words_of
 
 COUNT = 120
 

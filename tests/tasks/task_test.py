@@ -29,7 +29,8 @@ from tasks import (
     hotpotqa,
     wikihop,
 )
-from tasks.wikihop import features as wikihop_features
+from tasks.classification import structured as structured_text
+from tasks.wikihop import inputs as wikihop_inputs
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
@@ -73,8 +74,9 @@ LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
 
 @pytest.fixture(autouse=True)
 def no_model_of_sentences(monkeypatch):
-    split = lambda texts: split_at_stops(texts[0])  # noqa: E731
-    monkeypatch.setattr(wikihop_features, "split_sentences", split)
+    split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
+    for module in (wikihop_inputs, structured_text):
+        monkeypatch.setattr(module, "split_sentences", split)
 
 
 EVERY = [(name, form) for name in task.names() for form in task.find(name).forms]

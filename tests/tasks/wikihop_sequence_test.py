@@ -16,7 +16,7 @@ from tasks import ceiling, wikihop
 from tasks.synthetic import wikihop as synthetic
 from tasks.wikihop import sequence as wl
 from tasks.wikihop.records import parse
-from tasks.wikihop.sequence_features import _parts
+from tasks.wikihop.sequence_inputs import _parts
 
 WIKIHOP_SEQUENCE = wikihop.DATA_SET.in_format("sequence")
 

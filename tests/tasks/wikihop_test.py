@@ -14,7 +14,7 @@ from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import Sizes
 from tasks import wikihop as wh
 from tasks.mentions import by_pieces, by_words
-from tasks.wikihop.features import kept_sentences
+from tasks.wikihop.inputs import kept_sentences
 from tasks.wikihop.records import parse
 
 SIZES = Sizes(long_length=100, global_length=50)

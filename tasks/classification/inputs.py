@@ -94,27 +94,33 @@ def features(
     num_chars = len(record.text)
     if len(pieces) > room:
         read = pieces.text[: pieces.offsets[room - 1][1]]
-        num_chars = _place_behind(record.text, read)
+        num_chars = place_behind(record.text, read)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
     return [_window(record, sizes, [cls, *pieces.ids[:room], sep], num_chars)]
 
 
-def _place_behind(text: str, read: str) -> int:
+def place_behind(text: str, read: str) -> int:
     """The character of a text behind its head, of which white space was made single."""
     left = sum(not char.isspace() for char in read)
     behind = (i for i, char in enumerate(text, start=1) if not char.isspace())
     return next(itertools.islice(behind, left - 1, None))
 
 
+def label_of(record: Labelled) -> tuple[int, str | None]:
+    """(number of the label, why it cannot be trained on): -1 without one."""
+    if record.label is None:
+        return -1, "no gold label"
+    return record.labels.index(record.label), None
+
+
 def _window(
     record: Labelled, sizes: Sizes, ids: list[int], num_chars: int
 ) -> ClassificationWindow:
-    has_label = record.label is not None
-    number = record.labels.index(record.label) if has_label else -1
+    number, unusable = label_of(record)
     return ClassificationWindow(
         record=record,
         labels={"label": np.array(number, np.int32)},
-        unusable=None if has_label else "no gold label",
+        unusable=unusable,
         num_chars=num_chars,
         **parts_of(sizes, ids, range(1)),
     )

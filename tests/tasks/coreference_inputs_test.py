@@ -13,7 +13,7 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
-from tasks.coreference.features import features
+from tasks.coreference.inputs import features
 from tasks.coreference.records import Record, read
 
 

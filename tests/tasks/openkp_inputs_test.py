@@ -13,7 +13,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from etc_jax.ops.visual import FLAGS, NUM_FONTS, Visual, crosses, dense_features
 from tasks.openkp import visual as openkp_visual
-from tasks.openkp.features import (
+from tasks.openkp.inputs import (
     Options,
     features,
     find_occurrences,

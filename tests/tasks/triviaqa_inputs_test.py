@@ -18,7 +18,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.triviaqa import normalize
 from tasks import triviaqa as tq
-from tasks.triviaqa.features import MAX_OCCURRENCES
+from tasks.triviaqa.inputs import MAX_OCCURRENCES
 from tasks.triviaqa.names import Names, words_of
 
 SIZES = Sizes(long_length=40, global_length=8)

@@ -22,7 +22,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
-from tasks.natural_questions.features import (
+from tasks.natural_questions.inputs import (
     NOT_DRAWN,
     SIZES,
     SIZES_512,

@@ -29,7 +29,7 @@ from etc_jax.formats.sequence import (
 )
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.answers import exact_match
-from tasks.hotpotqa.features import SPAN, WORDS, Span, find_answer, texts_of
+from tasks.hotpotqa.inputs import SPAN, WORDS, Span, find_answer, texts_of
 from tasks.hotpotqa.records import Record, existing_support
 
 SIZES = Sizes(long_length=4096, global_length=256)
@@ -53,7 +53,7 @@ class HotpotSequence(SequenceWindow):
 
         relevant     int32 [g]   1 for paragraphs with a supporting sentence
         support      int32 [g]   1 for supporting sentences
-        answer_type  int32 []    of `hotpotqa_features`
+        answer_type  int32 []    of `tasks.hotpotqa.inputs`
         starts, ends int32 [MAX_OCCURRENCES]   first and last token of each place of the
                                  answer, in order, then -1; none for "yes" and "no"
 
