@@ -215,6 +215,7 @@ def _check_made(path: pathlib.Path, asked: Mapping[str, Any]) -> None:
 def _describe(source: WindowSource, tokenizer, fingerprint: str) -> dict[str, Any]:
     return {
         "task": source.task,
+        "format": source.format,
         "sizes": {
             "long_length": source.long_length,
             "global_length": source.global_length,

@@ -195,7 +195,7 @@ def _check_saved(config: Config, folder: epath.Path, data: dict[str, Any]) -> No
         raise UserError(
             f"the checkpoint of step {step} in {folder} is of a run with another "
             "config; choose another --workdir, or undo the "
-            f"{workdir_lib.changes(data.get('identity', {}), config)}"
+            f"{workdir_lib.changes(data, config)}"
         )
 
 

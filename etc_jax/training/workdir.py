@@ -171,8 +171,17 @@ def record(config: Config, folder: epath.Path) -> None:
     write_atomically(folder / _RECORD, json.dumps(values, indent=1))
 
 
-def changes(old: Mapping[str, Any], config: Config) -> str:
-    """How the config differs from another's `identity`: a count and the first five."""
+def changes(saved: Mapping[str, Any], config: Config) -> str:
+    """How the config differs from a recorded one: a count and the first five.
+
+    Args:
+      saved: has `config` and its `identity`.
+      config: of the run.
+    """
+    try:
+        old = json.loads(json.dumps(identity(from_record(saved["config"]))))
+    except (KeyError, ConfigError):  # of a version whose configs are not read
+        old = saved.get("identity", {})
     new = json.loads(json.dumps(identity(config)))
     absent = "(absent)"
     changed = [
@@ -206,7 +215,7 @@ def _check_same_run(record: dict[str, Any], config: Config, folder) -> None:
         return
     raise UserError(
         f"workdir {folder} holds a run with another config; choose another --workdir, "
-        f"or undo the {changes(record.get('identity', {}), config)}"
+        f"or undo the {changes(record, config)}"
     )
 
 

@@ -1,0 +1,72 @@
+"""Configs as the version before sections went by name recorded them."""
+
+import json
+import pathlib
+
+import pytest
+
+from etc_jax import config as config_lib
+from etc_jax.training import workdir
+
+RECORDED = json.loads(
+    (pathlib.Path(__file__).parent / "recorded_configs.json").read_text()
+)
+
+
+def config_of(name):
+    return config_lib.from_record(RECORDED[name])
+
+
+def test_values_are_those_that_were_recorded():
+    for name, recorded in RECORDED.items():
+        config = config_of(name)
+        for section in (
+            "model",
+            "data",
+            "optimizer",
+            "schedule",
+            "train",
+            "checkpoint",
+        ):
+            now = config_lib.to_dict(config)[section]
+            was = recorded[section]
+            assert now.items() <= {"format": None, **_tuples(was)}.items(), (
+                name,
+                section,
+            )
+        now = config_lib.to_dict(config)["objective"]
+        assert {**_tuples(recorded["objective"]), "name": now["name"]}.items() >= (
+            now.items()
+        )
+
+
+def _tuples(values):
+    """JSON's lists as a config has them."""
+    return {k: _tuple(x) for k, x in values.items()}
+
+
+def _tuple(value):
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+
+
+def test_what_was_a_data_set_is_a_format_of_another():
+    config = config_of("hotpotqa_longformer")
+    assert config.objective.name == "hotpotqa" and config.model.formats == ("sequence",)
+
+
+def test_options_that_stood_twice_are_those_of_the_inputs():
+    config = config_of("coreference")
+    assert "singletons=true" in config.data.input_options
+    assert not hasattr(config.objective, "singletons")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_run_of_before_goes_on_and_no_other_one(name):
+    saved = {"config_hash": "0" * 16, "config": RECORDED[name], "identity": {}}
+    config = config_of(name)
+    assert workdir.is_same_run(saved, config)
+    changed = config_lib.to_dict(config)
+    changed["train"]["seed"] += 1
+    other = config_lib.from_config_dict(changed)
+    assert not workdir.is_same_run(saved, other)
+    assert workdir.changes(saved, other).startswith("1 changes:\n  train.seed: ")
