@@ -257,8 +257,29 @@ def from_json(text: str) -> Config:
 
 
 def from_record(values: Mapping[str, Any]) -> Config:
-    """The config that `to_dict` gave, of this version or an earlier one."""
-    return from_config_dict(upgraded(values))
+    """The config that `to_dict` gave, of this version or an earlier one.
+
+    Earlier ones took values that nothing used: these are left out.
+    """
+    values = upgraded(values)
+    for kind, cls in _named_sections(values):
+        if isinstance(values.get(kind), Mapping):
+            own = default_dict(cls)
+            kept = {k: x for k, x in values[kind].items() if k in own}
+            values = {**values, kind: kept}
+    return from_config_dict(values)
+
+
+def _named_sections(values: Mapping[str, Any]) -> Iterator[tuple[str, type]]:
+    """The dataclasses of a recorded config's data and objective, if they are known."""
+    data, problems = _build_data(values.get("data", {}), []), []
+    if data is None:
+        return
+    yield "data", type(data)
+    _, model = _build_model(values.get("model", {}), problems)
+    objective = _build_objective(values.get("objective", {}), model, data, problems)
+    if objective is not None:
+        yield "objective", type(objective)
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

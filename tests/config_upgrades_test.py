@@ -70,3 +70,12 @@ def test_a_run_of_before_goes_on_and_no_other_one(name):
     other = config_lib.from_config_dict(changed)
     assert not workdir.is_same_run(saved, other)
     assert workdir.changes(saved, other).startswith("1 changes:\n  train.seed: ")
+
+
+def test_values_that_nothing_used_are_left_out():
+    recorded = {**RECORDED["causal_lm"]}
+    recorded["data"] = {**recorded["data"], "cpc_share": 0.3, "cache_dir": "x"}
+    recorded["objective"] = {**recorded["objective"], "cpc_weight": 0.7}
+    assert config_lib.from_record(recorded) == config_of("causal_lm")
+    with pytest.raises(config_lib.ConfigError, match="cpc_share: is 0.3, but"):
+        config_lib.from_config_dict({**recorded, "objective": {"name": "causal_lm"}})

@@ -85,7 +85,11 @@ def trained(monkeypatch):
         seen.append(config)
         folder.mkdir(parents=True)
         workdir_lib.record(config, epath.Path(folder))
-        last = 0.25 if config.data.flat else 0.5 + config.train.seed / 10
+        last = (
+            0.25
+            if getattr(config.data, "flat", False)
+            else 0.5 + config.train.seed / 10
+        )
         lines = [
             {"kind": "eval", "step": 1, "accuracy": 0.2},
             {"kind": "train", "step": 2, "accuracy": 0.9},
