@@ -309,7 +309,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("files", nargs="+", help="files of the official release")
     # What a data set leaves to choose are flags beside the others.
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--task")
     first.add_argument("--format")
     named, _ = first.parse_known_args(arguments)
