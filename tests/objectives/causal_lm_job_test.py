@@ -93,7 +93,10 @@ def test_images_need_one_file_each(tmp_path):
     "changes, message",
     [
         ({"data__source": "text", "data__paths": ("x",)}, "learns from one of .*bytes"),
-        ({"data__source": "duplication", "data__paths": ("x",)}, "paths: is .*not use it"),
+        (
+            {"data__source": "duplication", "data__paths": ("x",)},
+            "paths: is .*not use it",
+        ),
         (
             {"data__source": "duplication", "objective__name": "mlm_cpc"},
             "'mlm_cpc' learns from one of builtin",

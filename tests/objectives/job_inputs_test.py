@@ -35,6 +35,8 @@ def inputs_of(folder, family="etc", **changes):
     values = config_lib.default_config(family)
     sizes = TEXT if family == "etc" else BYTES
     changes = {name.replace("__", "."): value for name, value in changes.items()}
+    if changes.get("data.source") == "cache":  # its documents are held back already
+        sizes = {k: x for k, x in sizes.items() if k != "data.held_back_fraction"}
     values.update_from_flattened_dict(sizes | changes)
     config = config_lib.from_config_dict(values)
     made = registry.lookup("objective", config.objective.name)(config, folder)

@@ -159,7 +159,7 @@ def test_documents_become_rows_of_tokens(of_text, tmp_path):
         ({"data__mlm_capacity": 49}, "data.mlm_capacity is 49, but a row has .* = 48"),
         (
             {"data__source": "duplication", "data__paths": ()},
-            "learns from bytes or text",
+            "learns from one of .*bytes, .*text",
         ),
         ({"data__paths": ("/nowhere",)}, "'/nowhere' in data.paths matches no file"),
         ({"data__held_back_fraction": 1e-6}, "each needs some"),
