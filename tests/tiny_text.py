@@ -18,6 +18,8 @@ SIZES = {
     "data.global_length": 16,
     "data.held_back_fraction": 0.4,
 }
+# Of token caches, whose documents are held back already.
+CACHE_SIZES = {k: x for k, x in SIZES.items() if k != "data.held_back_fraction"}
 
 
 def write_rows(path, count=80, seed=0):

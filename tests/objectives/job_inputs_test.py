@@ -36,7 +36,7 @@ def inputs_of(folder, family="etc", **changes):
     sizes = TEXT if family == "etc" else BYTES
     changes = {name.replace("__", "."): value for name, value in changes.items()}
     if changes.get("data.source") == "cache":  # its documents are held back already
-        sizes = {k: x for k, x in sizes.items() if k != "data.held_back_fraction"}
+        sizes = {**tiny_text.CACHE_SIZES, "train.batch_size": 2}
     values.update_from_flattened_dict(sizes | changes)
     config = config_lib.from_config_dict(values)
     made = registry.lookup("objective", config.objective.name)(config, folder)

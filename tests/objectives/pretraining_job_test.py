@@ -22,7 +22,8 @@ def rows_file(tmp_path_factory):
 
 def config_of(**changes):
     values = config_lib.default_config()
-    values.update_from_flattened_dict(SIZES | changes)
+    is_cache = changes.get("data.source") == "cache"
+    values.update_from_flattened_dict((CACHE_SIZES if is_cache else SIZES) | changes)
     return config_lib.from_config_dict(values)
 
 
