@@ -10,7 +10,6 @@ from etc_jax.objectives.pretraining_data import prepare
 from etc_jax.objectives.pretraining_job import make_job
 
 pytest.importorskip("nupunkt")
-SIZES = {**tiny_text.SIZES, "train.batch_size": 2}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,8 @@ def rows_file(tmp_path_factory):
 def config_of(**changes):
     values = config_lib.default_config()
     is_cache = changes.get("data.source") == "cache"
-    values.update_from_flattened_dict((CACHE_SIZES if is_cache else SIZES) | changes)
+    sizes = tiny_text.CACHE_SIZES if is_cache else tiny_text.SIZES
+    values.update_from_flattened_dict({**sizes, "train.batch_size": 2, **changes})
     return config_lib.from_config_dict(values)
 
 
