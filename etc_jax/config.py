@@ -260,7 +260,12 @@ def from_record(values: Mapping[str, Any]) -> Config:
     """The config that `to_dict` gave, of this version or an earlier one.
 
     Earlier ones took values that nothing used: these are left out.
+
+    Raises:
+      ConfigError: listing every error there is.
     """
+    if not isinstance(values, Mapping):
+        raise ConfigError([("config", f"is {values!r}; expected sections")])
     values = upgraded(values)
     for kind, cls in _named_sections(values):
         if isinstance(values.get(kind), Mapping):
@@ -493,16 +498,6 @@ def _sequence_fits(config: Config) -> Iterator[Problem]:
         )
 
 
-def _fixed_blocks_have_no_cpc(config: Config) -> Iterator[Problem]:
-    blocks = getattr(config.data, "global_tokens", None) == "fixed_blocks"
-    if blocks and getattr(config.objective, "cpc_weight", 0):
-        yield (
-            "data.global_tokens",
-            "is 'fixed_blocks', but CPC masks sentences; set objective.cpc_weight=0 or "
-            "data.global_tokens='sentences'",
-        )
-
-
 def _objective_has_its_data(config: Config) -> Iterator[Problem]:
     name, source = config.objective.name, config.data.source
     reads = config.objective.reads
@@ -545,7 +540,6 @@ _CROSS_CHECKS = (
         _positions_suffice,
     ),
     (("data.long_length", "model.max_length"), _sequence_fits),
-    (("data.global_tokens", "objective.cpc_weight"), _fixed_blocks_have_no_cpc),
     (("data.source", "objective.name"), _objective_has_its_data),
 )
 
@@ -554,3 +548,5 @@ def _cross_problems(config: Config, bad: set[str]) -> Iterator[Problem]:
     for fields, check in _CROSS_CHECKS:
         if not bad.intersection(fields):
             yield from (p for p in check(config) if p[0] not in bad)
+    if not any(path.startswith(("objective.", "data.")) for path in bad):
+        yield from config.objective.problems_with(config.data)

@@ -10,7 +10,11 @@ from typing import Any
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
-from etc_jax.config_sections import DataConfig, ObjectiveConfig
+from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_upgrades import FORMERLY, MOVED
+
+# Under which "objective" has the job of all data sets; no config names it.
+ANY_DATA_SET = "data_set"
 
 
 def section_of(name: str, format: str | None = None) -> type:
@@ -34,6 +38,8 @@ def section_of(name: str, format: str | None = None) -> type:
 
 def is_objective(name: str) -> bool:
     """Whether a name is that of an objective, and not of a data set."""
+    if name == ANY_DATA_SET:
+        return False
     try:
         registry.lookup("objective", name)
     except KeyError:
@@ -68,11 +74,13 @@ def objective_problem(name: Any) -> str | None:
         return f"is {name!r}; expected a string"
     if is_objective(name):
         return None
+    if name in FORMERLY:
+        return f"is {name!r}, which is a format of inputs now; set {FORMERLY[name]!r}"
     try:
         registry.lookup("data_set", name)
     except KeyError:
         known = {*registry.names("objective"), *registry.names("data_set")}
-        known -= {"data_set"}  # that of all data sets
+        known -= {ANY_DATA_SET}
         return f"no objective named {name!r}; {suggestion(name, known)}"
     return None
 
@@ -107,11 +115,14 @@ def _unused(kind: str, values: Mapping, own: Mapping, by: str) -> Iterator[Probl
     owners: dict[str, dict[str, Any]] = {}
     for name, section in known_sections(kind).items():
         for field, default in default_dict(section).items():
-            owners.setdefault(field, {})[name] = default
+            # A learner is known as "openkp/structured": the data set is meant.
+            owners.setdefault(field, {})[name.partition("/")[0]] = default
     for field, value in values.items():
         if field in own:
             continue
-        if field not in owners:
+        if (moved := MOVED.get(f"{kind}.{field}")) is not None:
+            yield f"{kind}.{field}", f"has moved: set {moved.format(value)}"
+        elif field not in owners:
             yield f"{kind}.{field}", f"unknown key; {suggestion(field, own)}"
         elif not _is_default(value, owners[field].values()):
             yield (
@@ -155,8 +166,3 @@ def source_problem(source: Any) -> str:
     """Why a source is none."""
     known = list(registry.names("source_config"))
     return f"no source named {source!r}; {suggestion(str(source), known)}"
-
-
-def default_data() -> DataConfig:
-    """That of a config that names none."""
-    return registry.lookup("source_config", "builtin")()

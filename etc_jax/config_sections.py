@@ -35,6 +35,11 @@ class ObjectiveConfig:
 
     name: str = ""
 
+    def problems_with(self, data: "DataConfig") -> Iterator[Problem]:
+        """(dotted path, message) of what this objective cannot learn from."""
+        del data
+        return iter(())
+
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningConfig(ObjectiveConfig):

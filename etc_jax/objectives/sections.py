@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least
-from etc_jax.config_sections import ObjectiveConfig
+from etc_jax.config_sections import DataConfig, ObjectiveConfig
 
 
 @registry.register("objective_config", "mlm_cpc")
@@ -34,6 +34,15 @@ class MlmCpcConfig(ObjectiveConfig):
         yield from at_least(self, 0, "mlm_weight", "cpc_weight")
         if self.mlm_weight == 0 and self.cpc_weight == 0:
             yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"
+
+    def problems_with(self, data: DataConfig) -> Iterator[Problem]:
+        blocks = getattr(data, "global_tokens", None) == "fixed_blocks"
+        if blocks and self.cpc_weight:
+            yield (
+                "data.global_tokens",
+                "is 'fixed_blocks', but CPC masks sentences; set "
+                "objective.cpc_weight=0 or data.global_tokens='sentences'",
+            )
 
 
 @registry.register("objective_config", "masked_lm")
