@@ -210,7 +210,8 @@ def _build_data(values: Any, problems: list[Problem]) -> Any:
         source = values.get("source", source)
     if (cls := config_kinds.data_section(source)) is None:
         problems.append(("data.source", config_kinds.source_problem(source)))
-        return None
+        # What all sources have is checked still.
+        cls, problems = DataConfig, []
     return config_kinds.build_section("data", cls, values, source, problems)
 
 
@@ -222,7 +223,7 @@ def _build_objective(
         name = values.get("name", name)
     if problem := config_kinds.objective_problem(name):
         problems.append(("objective.name", problem))
-        return None
+        return ObjectiveConfig(name) if isinstance(name, str) else None
     format = getattr(data, "format", None)
     try:
         cls = config_kinds.section_of(name, format or _first_format(name, model))

@@ -144,13 +144,13 @@ def read_at_once(config: Any) -> int:
     name, data = config.objective.name, config.data
     if is_objective(name):
         return data.long_length
-    task = registry.lookup("data_set", name)
     try:
+        task = registry.lookup("data_set", name)
         task = task.in_format(data.format or config.model.formats[0])
         return task.with_texts(data.input_options).options.read_at_once(
             data.long_length
         )
-    except (AttributeError, ValueError):  # is said where the data is opened
+    except (AttributeError, KeyError, ValueError):  # is said elsewhere
         return data.long_length
 
 
@@ -165,4 +165,5 @@ def data_section(source: Any) -> type | None:
 def source_problem(source: Any) -> str:
     """Why a source is none."""
     known = list(registry.names("source_config"))
-    return f"no source named {source!r}; {suggestion(str(source), known)}"
+    near = suggestion(str(source), known)
+    return f"is {source!r}; expected one of {', '.join(known)}; {near}"

@@ -12,6 +12,7 @@ import toy_job
 from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.objectives import pretraining_job
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.training import loop
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 
@@ -50,10 +51,14 @@ class Bench:
     def text_config(self, **changes):
         """A config of real pre-training, changes as `data__vocab_size=3`."""
         values = config_lib.default_config()
-        values.update_from_flattened_dict(SIZES)
-        values.data.update(source="jsonl", paths=(str(self.rows),))
-        values.data.cache_dir = str(self.cache)
         changes = {k.replace("__", "."): v for k, v in changes.items()}
+        if changes.get("data.source") == "cache":
+            values.update_from_flattened_dict(tiny_text.CACHE_SIZES)
+            values.train.batch_size = 8
+        else:
+            values.update_from_flattened_dict(SIZES)
+            values.data.update(source="jsonl", paths=(str(self.rows),))
+            values.data.cache_dir = str(self.cache)
         values.update_from_flattened_dict(changes)
         return config_lib.from_config_dict(values)
 
@@ -126,6 +131,12 @@ class Spoilt:
     @staticmethod
     def fn(batch):
         return batch
+
+
+@registry.register("objective_config", SPOILT)
+@dataclasses.dataclass(frozen=True)
+class SpoiltConfig(MlmCpcConfig):
+    """That of what is spoilt."""
 
 
 @registry.register("objective", SPOILT)

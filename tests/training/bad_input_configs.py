@@ -168,7 +168,7 @@ def _(bench):
     25,
     "a kind of source that does not exist",
     "data.source: is 'json'",
-    "'builtin', 'text', 'jsonl'",
+    "builtin, byte_images, bytes, cache",
     "did you mean 'jsonl'?",
 )
 def _(bench):
