@@ -9,7 +9,7 @@ from etils import epath
 from etc_jax.training import loop, workdir
 from etc_jax.training.errors import UserError
 
-FIELD = "input_options"
+FIELD = "global_length"
 
 
 @pytest.fixture
