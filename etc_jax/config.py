@@ -227,7 +227,11 @@ def _build_objective(
     format = getattr(data, "format", None)
     try:
         cls = config_kinds.section_of(name, format or _first_format(name, model))
-    except (KeyError, ValueError) as error:
+    except ValueError as error:
+        cure = "data.format" if format else "model.family to one that takes them"
+        problems.append(("objective.name", f"{error}; set {cure}"))
+        return None
+    except KeyError as error:
         problems.append(("objective.name", str(error.args[0])))
         return None
     return config_kinds.build_section("objective", cls, values, name, problems)

@@ -248,12 +248,18 @@ def find(name: str) -> DataSet:
     """The data set of a name, or of the path of the module that registers it.
 
     Raises:
-      ValueError: naming those there are.
+      ValueError: naming those there are, or if the data set has another name.
     """
     try:
-        return registry.lookup("data_set", name)
+        found = registry.lookup("data_set", name)
     except KeyError as error:
         raise ValueError(error.args[0]) from error
+    if found.name != name:  # caches and configs would disagree
+        raise ValueError(
+            f"the data set that is registered as {name!r} has the name {found.name!r}; "
+            "make them equal"
+        )
+    return found
 
 
 def find_task(name: str, format: str | None = None) -> Task:

@@ -311,14 +311,23 @@ def find(
     """
     task = find_data_set(objective.name).in_format(format or model.formats[0])
     task = task.with_options(options or {})
+    given = _family(type(model))
+    if task.format not in model.formats:
+        raise ValueError(
+            f"inputs of {task.name} are asked for in format {task.format!r}, but "
+            f"{given} takes {', '.join(model.formats)}; set data.format or model.family"
+        )
     learner = learner_of(task)
     if not isinstance(model, learner.models):
-        names = ", ".join(c.__name__.removesuffix("Config") for c in learner.models)
+        names = ", ".join(map(_family, learner.models))
         raise ValueError(
-            f"objective {objective.name} trains {names}, not "
-            f"{type(model).__name__.removesuffix('Config')}; set model.family"
+            f"objective {objective.name} trains {names}, not {given}; set model.family"
         )
     return learner(model, objective, task.classes, task.options)
+
+
+def _family(model: type) -> str:
+    return model.__name__.removesuffix("Config")
 
 
 def of_config(config: Config) -> Finetuning:

@@ -12,7 +12,7 @@ from etc_jax.config_kinds import section_of
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
 from etc_jax.models.encoder_multihop import EvidenceLogits
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives import finetuning
 
 SIZES = {
@@ -166,8 +166,8 @@ def test_wrong_inputs_of_wikihop_are_named(change, message):
 
 @pytest.mark.parametrize("name", ["wikihop", "hotpotqa"])
 def test_models_of_another_kind_are_refused(name):
-    with pytest.raises(ValueError, match="trains Encoder, not Etc"):
-        finetuning.find(EtcConfig(), section_of(name)(name), "sequence")
+    with pytest.raises(ValueError, match="trains Encoder, not Reformer; set model.f"):
+        finetuning.find(ReformerConfig(), section_of(name)(name))
 
 
 # --- HotpotQA -------------------------------------------------------------------------
