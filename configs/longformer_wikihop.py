@@ -5,13 +5,13 @@
     for split in train dev; do
       python -m etc_jax.prepare --task=wikihop --format=sequence \
           --tokenizer=models/longformer_wikihop \
-          --out=caches/wikihop_longformer_$split qangaroo_v1.1/wikihop/$split.json
+          --out=caches/wikihop_lf_$split qangaroo_v1.1/wikihop/$split.json
     done
     python -m etc_jax.train --config=configs/longformer_wikihop.py \
         --workdir=runs/longformer_wikihop \
         --config.checkpoint.init_from=models/longformer_wikihop \
-        --config.data.paths="('caches/wikihop_longformer_train',)" \
-        --config.data.held_back_paths="('caches/wikihop_longformer_dev',)" \
+        --config.data.paths="('caches/wikihop_lf_train',)" \
+        --config.data.held_back_paths="('caches/wikihop_lf_dev',)" \
         --config.data.held_back_files="('qangaroo_v1.1/wikihop/dev.json',)"
     python -m etc_jax.evaluate --model=runs/longformer_wikihop \
         --out=runs/longformer_wikihop/dev qangaroo_v1.1/wikihop/dev.json

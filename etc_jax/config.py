@@ -275,7 +275,9 @@ def from_record(values: Mapping[str, Any]) -> Config:
     for kind, cls in _named_sections(values):
         if isinstance(values.get(kind), Mapping):
             own = default_dict(cls)
-            kept = {k: x for k, x in values[kind].items() if k in own}
+            # What no section has is an error, as elsewhere.
+            others = config_kinds.shown(kind, cls, "").keys() - own.keys()
+            kept = {k: x for k, x in values[kind].items() if k not in others}
             values = {**values, kind: kept}
     return from_config_dict(values)
 

@@ -79,3 +79,11 @@ def test_values_that_nothing_used_are_left_out():
     assert config_lib.from_record(recorded) == config_of("causal_lm")
     with pytest.raises(config_lib.ConfigError, match="cpc_share: is 0.3, but"):
         config_lib.from_config_dict({**recorded, "objective": {"name": "causal_lm"}})
+
+
+@pytest.mark.parametrize("section", ["data", "objective"])
+def test_a_field_that_no_version_had_is_an_error(section):
+    recorded = RECORDED["causal_lm"]
+    recorded = {**recorded, section: {**recorded[section], "of_tomorrow": 3}}
+    with pytest.raises(config_lib.ConfigError, match=f"{section}.of_tomorrow: unknown"):
+        config_lib.from_record(recorded)
