@@ -313,13 +313,20 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     first.add_argument("--task")
     first.add_argument("--format")
     named, _ = first.parse_known_args(arguments)
-    if named.task is not None:
-        options = task_lib.find_task(named.task, named.format).options
-        group = parser.add_argument_group(f"inputs of {named.task}")
-        input_options.add_flags(group, options)
-    else:
+    if named.task is None:
         parser.epilog = "More flags: --task=NAME --help"
-    return parser.parse_args(arguments)
+        return parser.parse_args(arguments)
+    task = task_lib.find_task(named.task, named.format)
+    group = parser.add_argument_group(f"inputs of {task.name}")
+    input_options.add_flags(group, task.options)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        names = (flag.partition("=")[0].lstrip("-") for flag in unknown)
+        raise ValueError(
+            f"{task.name} has no option {', '.join(names)}; there are: "
+            f"{', '.join(task.option_values) or 'none at all'}, beside those of --help"
+        )
+    return args
 
 
 def run(args: argparse.Namespace) -> None:

@@ -67,6 +67,7 @@ def test_every_path_of_a_config_is_looked_at(field):
     section, name = field.split(".")
     config = toy_job.config_dict(data__source="text", data__paths=("a.txt",))
     config[section].update({name: ("a.txt", ADDRESS) if name == "paths" else ADDRESS})
+    config.data.source = "text"
     with pytest.raises(config_lib.ConfigError) as caught:
         config_lib.from_config_dict(config)
     assert f"is {ADDRESS!r}; expected a path" in dict(caught.value.problems)[field]
