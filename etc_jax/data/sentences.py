@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+# Paragraphs to their sentences, as `split_sentences`.
+SplitFn = Callable[[Sequence[str]], Sequence[str]]
 
 
 def split_sentences(paragraphs: Iterable[str]) -> list[str]:
@@ -19,6 +24,32 @@ def split_sentences(paragraphs: Iterable[str]) -> list[str]:
     for paragraph in paragraphs:
         sentences += nupunkt.sent_tokenize(paragraph)
     return [s for s in map(str.strip, sentences) if s]
+
+
+def sentence_numbers(text: str, sentences: Sequence[str]) -> np.ndarray:
+    """Which sentence each character of a text is of.
+
+    Args:
+      text: of c characters.
+      sentences: of it, in order, all of it but white space.
+
+    Returns:
+      int64 `[c]`. White space is of the sentence before it, at the beginning of the
+      first.
+
+    Raises:
+      ValueError: if the sentences are not those of the text.
+    """
+    spelled = ["".join(sentence.split()) for sentence in sentences]
+    if "".join(spelled) != "".join(text.split()):
+        raise ValueError(
+            f"sentences {spelled[:2]}... do not spell the text {text[:40]!r}..., white "
+            "space apart; a splitter must change nothing else"
+        )
+    stops = np.cumsum([len(sentence) for sentence in spelled])
+    is_text = ~np.fromiter(map(str.isspace, text), bool, len(text))
+    place = np.maximum(np.cumsum(is_text) - 1, 0)
+    return np.searchsorted(stops, place, side="right")
 
 
 def splitter_version() -> str:

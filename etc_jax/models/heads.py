@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import Dense, LayerNorm, Mlp
+from etc_jax.models.encoder_heads import SpanLogits
 from etc_jax.models.etc import Etc
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.structure import Structure
@@ -98,6 +99,22 @@ class LabelsHead(nn.Module):
     def __call__(self, x: Rows) -> jax.Array:
         """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, classes]`."""
         return _logits(self.config, self.classes, "label_out")(x.global_[:, 0])
+
+
+class SpanHead(nn.Module):
+    """The logits of each long token to begin, and to end, an answer.
+
+    Attributes:
+      config: of the encoder.
+    """
+
+    config: EtcConfig
+
+    @nn.compact
+    def __call__(self, x: Rows) -> SpanLogits:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, n]`, twice."""
+        logits = _logits(self.config, 2, "answer_span")(x.long)
+        return SpanLogits(logits[..., 0], logits[..., 1])
 
 
 class CandidateHead(nn.Module):

@@ -25,7 +25,6 @@ from etc_jax.models.encoder_heads import (
     EncoderForSpans,
     SpanLogits,
 )
-from etc_jax.objectives.alias_spans import alias_spans
 from etc_jax.objectives.batch_checks import (
     missing_entries,
     wrong_ids,
@@ -36,7 +35,7 @@ from etc_jax.objectives.coreference_loss import (
     mention_loss,
     right_choices,
 )
-from etc_jax.objectives.finetuning import Finetuning, Sums
+from etc_jax.objectives.finetuning import Finetuning, Sums, span_losses
 from etc_jax.objectives.label_loss import label_loss
 from etc_jax.structure import Structure
 
@@ -104,17 +103,7 @@ class Triviaqa(EncoderFinetuning):
         return EncoderForSpans(self.model, deterministic)
 
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        labels, weights = batch["labels"], batch["weights"]
-        total, parts, hits, examples = alias_spans(
-            outputs.start,
-            outputs.end,
-            starts=labels["starts"],
-            ends=labels["ends"],
-            is_token=batch["structure"].long_example_ids > 0,
-            weights=weights,
-        )
-        figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
-        return total, {**figures, "span_accuracy": (hits, examples)}
+        return span_losses(outputs, batch)
 
 
 @dataclasses.dataclass(frozen=True)

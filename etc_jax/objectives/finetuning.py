@@ -20,6 +20,7 @@ from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import Task
 from etc_jax.datasets.task import find as find_data_set
+from etc_jax.models.encoder_heads import SpanLogits
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import (
     AnswerLogits,
@@ -28,8 +29,10 @@ from etc_jax.models.heads import (
     HotpotqaHead,
     LabelsHead,
     NaturalQuestionsHead,
+    SpanHead,
 )
 from etc_jax.objectives import candidates, qa_span
+from etc_jax.objectives.alias_spans import alias_spans
 from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
 from etc_jax.objectives.label_loss import label_loss
 from etc_jax.structure import Structure
@@ -237,6 +240,32 @@ class Labels(HeadFinetuning):
         targets, weights = batch["labels"]["label"], batch["weights"]
         total, hits, examples = label_loss(outputs, targets, weights)
         return total, {"accuracy": (hits, examples)}
+
+
+@registry.register("learner", "triviaqa/structured")
+class Triviaqa(HeadFinetuning):
+    """Any place that names the answer: outputs are `SpanLogits` of the long tokens."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
+        return SpanHead(config, name="head")
+
+    def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        return span_losses(outputs, batch)
+
+
+def span_losses(outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
+    """The loss of answers of which all places are known, among all long tokens."""
+    labels, weights = batch["labels"], batch["weights"]
+    total, parts, hits, examples = alias_spans(
+        outputs.start,
+        outputs.end,
+        starts=labels["starts"],
+        ends=labels["ends"],
+        is_token=batch["structure"].long_example_ids > 0,
+        weights=weights,
+    )
+    figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
+    return total, {**figures, "span_accuracy": (hits, examples)}
 
 
 @dataclasses.dataclass(frozen=True)

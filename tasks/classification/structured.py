@@ -10,11 +10,10 @@ fit, the head is kept; sentences that have no global token of their own share th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from etc_jax.data.sentences import split_sentences
+from etc_jax.data.sentences import SplitFn, split_sentences
 from etc_jax.data.token_types import SENTENCE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces, encode
@@ -22,13 +21,12 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import Layout, Sizes, Window
 from tasks.classification.inputs import Labelled, label_of, place_behind
+from tasks.paragraphs import by_lines
 
 SIZES = Sizes(long_length=4096, global_length=128)
 
 # Of [CLS] and one sentence, long and global.
 _LEAST = 2
-
-SplitFn = Callable[[Sequence[str]], Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +109,7 @@ def features(
 
 
 def _sentences(record: Labelled, split_fn: SplitFn | None = None) -> list[str]:
-    lines = [" ".join(line.split()) for line in record.text.splitlines()]
-    return list((split_fn or split_sentences)([line for line in lines if line]))
+    return list((split_fn or split_sentences)(by_lines(record.text)))
 
 
 def whole_length(record: Labelled, tokenizer: Tokenizer) -> int:

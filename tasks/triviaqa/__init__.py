@@ -10,9 +10,13 @@ but no place: every place where the documents have one of them may tell it.
     write(predictions, "predictions.json")
 """
 
+import dataclasses
+
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import model_inputs
+from etc_jax.formats.structured import model_inputs as structured_inputs
+from tasks.triviaqa import structured
 from tasks.triviaqa.ceiling import why_lost
 from tasks.triviaqa.decoding import (
     Outputs,
@@ -55,6 +59,13 @@ SEQUENCE = Form(
     why_lost=why_lost,
     whole_length=whole_length,
 )
+STRUCTURED = dataclasses.replace(
+    SEQUENCE,
+    sizes=structured.SIZES,
+    features=structured.features,
+    inputs=structured_inputs,
+    whole_length=structured.whole_length,
+)
 
 DATA_SET = registry.register("data_set", "triviaqa")(
     DataSet(
@@ -67,6 +78,6 @@ DATA_SET = registry.register("data_set", "triviaqa")(
         official=dict,
         gold=official_gold,
         score=score,
-        forms={"sequence": SEQUENCE},
+        forms={"sequence": SEQUENCE, "structured": STRUCTURED},
     )
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from etc_jax.scoring.triviaqa import normalize
-from tasks.triviaqa.inputs import TriviaqaWindow
+from tasks.triviaqa.inputs import DocumentsWindow
 
 
-def why_lost(windows: Sequence[TriviaqaWindow], answer: str) -> Iterator[str]:
+def why_lost(windows: Sequence[DocumentsWindow], answer: str) -> Iterator[str]:
     """Why the windows of a record do not give its gold answer back."""
     [window] = windows
     names = window.record.aliases

@@ -12,7 +12,7 @@ import numpy as np
 
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.scoring.result import Scores
-from tasks.triviaqa.inputs import TriviaqaWindow
+from tasks.triviaqa.inputs import DocumentsWindow
 from tasks.triviaqa.records import Record
 
 MAX_ANSWER_TOKENS = 30
@@ -41,7 +41,7 @@ class Span(NamedTuple):
     score: float
 
 
-def decode(outputs: Outputs, windows: Sequence[TriviaqaWindow]) -> dict[str, str]:
+def decode(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> dict[str, str]:
     """The text of the best span of each window, by record id.
 
     Args:
@@ -57,7 +57,7 @@ def decode(outputs: Outputs, windows: Sequence[TriviaqaWindow]) -> dict[str, str
 
 def decode_each(
     outputs: Outputs,
-    windows: Sequence[TriviaqaWindow],
+    windows: Sequence[DocumentsWindow],
     settings: Sequence[None] = (None,),
 ) -> list[list[str]]:
     """The prediction of each setting, of which there is one, for each window.
@@ -72,7 +72,7 @@ def decode_each(
     return [[answer] * len(settings) for answer in answers]
 
 
-def best_spans(outputs: Outputs, windows: Sequence[TriviaqaWindow]) -> list[Span]:
+def best_spans(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[Span]:
     """The best span of each window, of `MAX_ANSWER_TOKENS` at most.
 
     Raises:
@@ -131,7 +131,7 @@ def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
     return logits - np.logaddexp.reduce(logits)
 
 
-def answer_text(window: TriviaqaWindow, span: Span) -> str:
+def answer_text(window: DocumentsWindow, span: Span) -> str:
     """The words of a span, as the document spells them."""
     number, (start, stop) = window.span_of(span.first, span.last)
     return " ".join(window.record.documents[number].text[start:stop].split())
@@ -162,7 +162,7 @@ def write(predictions: Mapping[str, str], path: str | os.PathLike) -> None:
     pathlib.Path(path).write_text(json.dumps(dict(predictions)), encoding="utf-8")
 
 
-def gold_outputs(windows: Sequence[TriviaqaWindow]) -> Outputs:
+def gold_outputs(windows: Sequence[DocumentsWindow]) -> Outputs:
     """Logits of a model that is sure of every label.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from etc_jax.datasets.explained import Document, Explained, Passage, Wording
 from tasks.triviaqa.decoding import Outputs, Span, answer_text, best_spans
-from tasks.triviaqa.inputs import TriviaqaWindow
+from tasks.triviaqa.inputs import DocumentsWindow
 
 WORDING = Wording(
     places="Found in",
@@ -17,7 +17,7 @@ WORDING = Wording(
 
 
 def explain(
-    outputs: Outputs, windows: Sequence[TriviaqaWindow], setting: None = None
+    outputs: Outputs, windows: Sequence[DocumentsWindow], setting: None = None
 ) -> list[Explained]:
     """For each window the answer, and the documents with the place it is from.
 
@@ -37,7 +37,7 @@ def explain(
     ]
 
 
-def _documents(window: TriviaqaWindow, span: Span) -> Iterator[Document]:
+def _documents(window: DocumentsWindow, span: Span) -> Iterator[Document]:
     chosen, place = window.span_of(span.first, span.last)
     for number, document in enumerate(window.record.documents):
         lines = _lines(document.text, place if number == chosen else (0, 0), span.score)

@@ -3,15 +3,15 @@
     RoBERTa's vocabulary:  <s> question </s></s> documents </s>
     BERT's vocabulary:     [CLS] question [SEP] documents [SEP]
 
-The question and the token before it are global, in their places. Documents stand one
-behind the other, each tokenised by itself, and what does not fit is cut off.
+The question and the token before it are global, in their places. Documents follow one
+another, each tokenised by itself, and what does not fit is cut off at the end.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,10 @@ from etc_jax.formats.sequence import (
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import Sizes, Window
 from etc_jax.scoring.triviaqa import normalize
 from tasks.triviaqa.names import Names, Span, words_of
-from tasks.triviaqa.records import Record
+from tasks.triviaqa.records import Document, Record
 
 # Longformer cuts questions at 55 tokens. Here they are whole, and few are longer.
 SIZES = Sizes(long_length=4096, global_length=128)
@@ -39,12 +39,12 @@ MAX_OCCURRENCES = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class TriviaqaWindow(SequenceWindow):
+class DocumentsWindow(Window):
     """A question with as much of its documents as fits.
 
-    There are no tokens beside the sequence: `tokens.global_` has length 0. `labels` are
-    `starts` and `ends`, int32 `[MAX_OCCURRENCES]`: first and last token of each place
-    where the text has a name of the answer, in order, then -1.
+    `labels` are `starts` and `ends`, int32 `[MAX_OCCURRENCES]`: first and last token of
+    each place where the text has a name of the answer, in order, then -1. Tokens are
+    those of the sequence, of structured inputs the long ones.
 
     Attributes:
       document: int32 `[n]`, document of the record that each token is of; -1 for none.
@@ -55,11 +55,7 @@ class TriviaqaWindow(SequenceWindow):
     document: np.ndarray
     characters: np.ndarray
 
-    axes: ClassVar = {
-        **GLOBAL_PLACES,
-        "starts": Placed("window", -1),
-        "ends": Placed("window", -1),
-    }
+    axes: ClassVar = {"starts": Placed("window", -1), "ends": Placed("window", -1)}
 
     def span_of(self, first: int, last: int) -> tuple[int, Span]:
         """(document, characters) of tokens of one document, without space around."""
@@ -68,6 +64,13 @@ class TriviaqaWindow(SequenceWindow):
         said = self.record.documents[number].text[start:stop]
         start += len(said) - len(said.lstrip())
         return number, (start, start + len(said.strip()))
+
+
+@dataclasses.dataclass(frozen=True)
+class TriviaqaWindow(DocumentsWindow, SequenceWindow):
+    """The same in one sequence: `tokens.global_` has length 0."""
+
+    axes: ClassVar = {**GLOBAL_PLACES, **DocumentsWindow.axes}
 
 
 def features(
@@ -94,26 +97,38 @@ def features(
     """
     refuse_quirks("triviaqa", official_quirks)
     sep = tokenizer.special_id("sep")
-    question = _pieces(tokenizer, record.question).ids
+    question = pieces_of(tokenizer, record.question).ids
     separators = [sep] * tokenizer.special.pair_separators
     head = [tokenizer.special_id("cls"), *question, *separators]
     room = sizes.long_length - len(head) - 1
     num_global = 1 + len(question)
     if num_global > sizes.global_length or room < 1:
-        raise BadRecordError(
-            "question too long",
-            f"{record.id!r}: {len(question)} tokens, in an input of {sizes}; raise the "
-            "lengths",
-        )
-    text = _read_documents(record, tokenizer, room)
-    if not text.ids:
-        raise BadRecordError("no text", f"{record.id!r}: no document has a token")
+        raise question_too_long(record, len(question), sizes)
+    text = read_documents(record, record.documents, tokenizer, room)
     # BERT tells texts apart by their types, RoBERTa by the separators alone.
     text_type = int(tokenizer.special.pair_separators == 1)
-    return [_window(record, sizes, head, text, sep, num_global, text_type)]
+    n, before = sizes.long_length, len(head)
+    # Of the text and the separator after it.
+    types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
+    parts = parts_of(sizes, [*head, *text.ids, sep], range(num_global), types)
+    return [TriviaqaWindow(**answer_fields(record, text, before, n), **parts)]
 
 
-class _Text(NamedTuple):
+def question_too_long(record: Record, tokens: int, sizes: Sizes) -> BadRecordError:
+    """The error for a question that leaves no room for documents.
+
+    Args:
+      record: that has it.
+      tokens: of the question.
+      sizes: of the input.
+    """
+    return BadRecordError(
+        "question too long",
+        f"{record.id!r}: {tokens} tokens, in an input of {sizes}; raise the lengths",
+    )
+
+
+class Text(NamedTuple):
     """The documents as far as there is room.
 
     Attributes:
@@ -129,14 +144,27 @@ class _Text(NamedTuple):
     occurrences: list[tuple[int, int]]
 
 
-def _read_documents(record: Record, tokenizer: Tokenizer, room: int) -> _Text:
-    text = _Text([], [], [], [])
+def read_documents(
+    record: Record, documents: Sequence[Document], tokenizer: Tokenizer, room: int
+) -> Text:
+    """The pieces of some documents, and where they name the answer.
+
+    Args:
+      record: with the names of the answer.
+      documents: of the record, the first ones.
+      tokenizer: for them.
+      room: pieces that are kept, the first ones.
+
+    Raises:
+      BadRecordError: if there is no piece.
+    """
+    text = Text([], [], [], [])
     names = Names(record.aliases or ())
-    for number, document in enumerate(record.documents):
+    for number, document in enumerate(documents):
         before = len(text.ids)
         if before == room:
             break
-        pieces = _pieces(tokenizer, document.text)
+        pieces = pieces_of(tokenizer, document.text)
         kept = min(len(pieces), room - before)
         text.ids.extend(pieces.ids[:kept])
         text.document.extend([number] * kept)
@@ -145,6 +173,8 @@ def _read_documents(record: Record, tokenizer: Tokenizer, room: int) -> _Text:
             (before + first, before + last)
             for first, last in _occurrences(names, pieces, kept)
         )
+    if not text.ids:
+        raise BadRecordError("no text", f"{record.id!r}: no document has a token")
     return text
 
 
@@ -161,42 +191,43 @@ def _occurrences(names: Names, pieces: Pieces, kept: int) -> Iterator[tuple[int,
             yield span
 
 
-def _pieces(tokenizer: Tokenizer, text: str) -> Pieces:
+def pieces_of(tokenizer: Tokenizer, text: str) -> Pieces:
     """The pieces of a text with single spaces, and where they stand in it as it is."""
     [found] = encode(tokenizer, [" ".join(text.split())])
     is_space = np.fromiter(map(str.isspace, text), bool, len(text))
     follows = np.concatenate([[True], is_space[:-1]])[: len(text)]
     # Of a run of white space the first stands for all.
     places = np.flatnonzero(~(is_space & follows)).tolist()
-    offsets = [(places[a], places[b - 1] + 1) for a, b in found.offsets]
+    # A piece may be a space alone, which has no character.
+    offsets = [
+        (places[a], places[b - 1] + 1 if a < b else places[a]) for a, b in found.offsets
+    ]
     return Pieces(text, found.ids, offsets)
 
 
-def _window(
-    record: Record,
-    sizes: Sizes,
-    head: list[int],
-    text: _Text,
-    sep: int,
-    num_global: int,
-    text_type: int,
-) -> TriviaqaWindow:
-    n, before = sizes.long_length, len(head)
-    # The text and the separator behind it.
-    types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
+def answer_fields(
+    record: Record, text: Text, before: int, length: int
+) -> dict[str, Any]:
+    """Record, labels and the way back to the text of a window.
+
+    Args:
+      record: the window is of.
+      text: that is in it.
+      before: tokens before the text.
+      length: n, tokens of the window, padding included.
+    """
     occurrences = np.array(text.occurrences[:MAX_OCCURRENCES], np.int32).reshape(-1, 2)
-    places = before + occurrences.T
-    return TriviaqaWindow(
-        record=record,
-        labels={
-            name: filled(MAX_OCCURRENCES, -1, side)
-            for name, side in zip(("starts", "ends"), places, strict=True)
+    starts, ends = before + occurrences.T
+    return {
+        "record": record,
+        "labels": {
+            "starts": filled(MAX_OCCURRENCES, -1, starts),
+            "ends": filled(MAX_OCCURRENCES, -1, ends),
         },
-        unusable=_why_unusable(record, occurrences),
-        document=filled(n, -1, text.document, before),
-        characters=filled((n, 2), -1, text.characters, before),
-        **parts_of(sizes, [*head, *text.ids, sep], range(num_global), types),
-    )
+        "unusable": _why_unusable(record, occurrences),
+        "document": filled(length, -1, text.document, before),
+        "characters": filled((length, 2), -1, text.characters, before),
+    }
 
 
 def _why_unusable(record: Record, occurrences: np.ndarray) -> str | None:
@@ -207,6 +238,10 @@ def _why_unusable(record: Record, occurrences: np.ndarray) -> str | None:
 
 def whole_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
+    return 2 + tokenizer.special.pair_separators + text_length(record, tokenizer)
+
+
+def text_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of question and documents."""
     texts = (" ".join(document.text.split()) for document in record.documents)
-    special = 2 + tokenizer.special.pair_separators
-    return special + count_pieces(tokenizer, [record.question, *texts])
+    return count_pieces(tokenizer, [record.question, *texts])
