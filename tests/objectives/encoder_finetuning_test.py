@@ -129,8 +129,8 @@ def test_wrong_inputs_are_named(change, message):
 
 
 def test_models_of_another_kind_are_refused():
-    with pytest.raises(ValueError, match="triviaqa has no inputs in format 'struct"):
-        task(EtcConfig())
+    with pytest.raises(ValueError, match="coreference has no inputs in format 's"):
+        task(EtcConfig(), "coreference")
     with pytest.raises(ValueError, match="openkp has no inputs in format 'seq"):
         task(MODELS["longformer"], "openkp")
 

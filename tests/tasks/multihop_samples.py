@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
 from etc_jax.datasets.task import Task
@@ -59,5 +60,4 @@ def write_json(folder: pathlib.Path, value, name: str = "records.json") -> pathl
 
 def split_at_stops(text: str) -> list[str]:
     """A sentence splitter without a model."""
-    parts = [part.strip() for part in text.split(".")]
-    return [f"{part}." for part in parts if part]
+    return [part.strip() for part in re.findall(r"[^.]+\.?", text) if part.strip()]

@@ -30,6 +30,7 @@ from tasks import (
     wikihop,
 )
 from tasks.classification import structured as structured_text
+from tasks.triviaqa import structured as structured_documents
 from tasks.wikihop import inputs as wikihop_inputs
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
@@ -75,7 +76,7 @@ LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
 @pytest.fixture(autouse=True)
 def no_model_of_sentences(monkeypatch):
     split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
-    for module in (wikihop_inputs, structured_text):
+    for module in (wikihop_inputs, structured_text, structured_documents):
         monkeypatch.setattr(module, "split_sentences", split)
 
 
