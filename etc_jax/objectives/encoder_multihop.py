@@ -15,10 +15,9 @@ from etc_jax.models.encoder_multihop import (
     EvidenceLogits,
 )
 from etc_jax.objectives import candidates, qa_span
-from etc_jax.objectives.alias_spans import alias_spans
 from etc_jax.objectives.batch_checks import missing_entries, wrong_padded_places
 from etc_jax.objectives.encoder_finetuning import EncoderFinetuning
-from etc_jax.objectives.finetuning import Sums, accuracy, support_f1
+from etc_jax.objectives.finetuning import Sums, accuracy, span_losses, support_f1
 
 CANDIDATES, PARAGRAPHS, SENTENCES = "candidates", "paragraphs", "sentences"
 # Of places that have no token: probability and loss are 0 in float32.
@@ -102,20 +101,12 @@ class HotpotqaLongformer(MarkedFinetuning):
         kind = labels["answer_type"]
         parts["answer_type"] = qa_span.cross_entropy(outputs.answer_type, kind)
         sums = {name: jnp.sum(loss * weights) for name, loss in parts.items()}
-        span, ends, hits, spans = alias_spans(
-            outputs.start,
-            outputs.end,
-            starts=labels["starts"],
-            ends=labels["ends"],
-            is_token=batch["structure"].long_example_ids > 0,
-            weights=weights,
-        )
+        span, of_span = span_losses(outputs, batch)
         examples = jnp.sum(weights)
         figures = {f"{name}_loss": (part, examples) for name, part in sums.items()}
-        figures |= {f"{name}_loss": (part, spans) for name, part in ends.items()}
         return sum(sums.values()) + span, {
             **figures,
+            **of_span,
             "answer_type_accuracy": accuracy(outputs.answer_type, kind, weights),
-            "span_accuracy": (hits, spans),
             "support_f1": support_f1(logits["support"], labels["support"], weights),
         }

@@ -253,8 +253,13 @@ class Triviaqa(HeadFinetuning):
         return span_losses(outputs, batch)
 
 
-def span_losses(outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
-    """The loss of answers of which all places are known, among all long tokens."""
+def span_losses(outputs: Any, batch: Any) -> tuple[jax.Array, Sums]:
+    """See `Finetuning.losses`; of answers that several places may give.
+
+    Args:
+      outputs: with `start` and `end`, logits of the long tokens, `[b, n]`.
+      batch: with the labels `starts` and `ends`; see `alias_spans`.
+    """
     labels, weights = batch["labels"], batch["weights"]
     total, parts, hits, examples = alias_spans(
         outputs.start,

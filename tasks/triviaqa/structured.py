@@ -13,7 +13,7 @@ read has two at least.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from etc_jax.data.sentences import SplitFn, sentence_numbers, split_sentences
 from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE
@@ -82,21 +82,14 @@ def features(
         index = layout.add_global(ids["question"])
         layout.add_long([token], QUESTION_TYPE, sentence=index)
     layout.close_group()
-    runs = _runs(range(len(text.ids)), text.document)
-    for later, run in zip(reversed(range(len(runs))), runs, strict=True):
+    documents = _runs(range(len(text.ids)), text.document)
+    for number, run in enumerate(documents, start=1):
         document = record.documents[text.document[run[0]]]
-        sentences = _sentences(document, text, run, split_fn or split_sentences)
-        paragraph = layout.add_global(ids["paragraph"])
-        for number, pieces in enumerate(sentences):
-            if not number or layout.fits(0, 1 + _LEAST * later):
-                index = layout.add_global(ids["sentence"])
-            layout.add_long(
-                [text.ids[i] for i in pieces],
-                SENTENCE_TYPE,
-                sentence=index,
-                paragraph=paragraph,
-            )
-        layout.close_group()
+        sentences = [
+            [text.ids[i] for i in pieces]
+            for pieces in _sentences(document, text, run, split_fn or split_sentences)
+        ]
+        _add_document(layout, sentences, ids, kept=_LEAST * (len(documents) - number))
     return [
         DocumentsWindow(
             tokens=layout.tokens(),
@@ -105,6 +98,26 @@ def features(
             **answer_fields(record, text, above, sizes.long_length),
         )
     ]
+
+
+def _add_document(
+    layout: Layout, sentences: list[list[int]], ids: Mapping[str, int], *, kept: int
+) -> None:
+    """Adds a document to a layout.
+
+    Args:
+      layout: of the input.
+      sentences: ids of the pieces of each; they fit.
+      ids: of special tokens, by role.
+      kept: global tokens to leave to the documents after it.
+    """
+    paragraph = layout.add_global(ids["paragraph"])
+    sentence = layout.add_global(ids["sentence"])
+    for number, pieces in enumerate(sentences):
+        if number and layout.fits(0, 1 + kept):
+            sentence = layout.add_global(ids["sentence"])
+        layout.add_long(pieces, SENTENCE_TYPE, sentence=sentence, paragraph=paragraph)
+    layout.close_group()
 
 
 def _sentences(

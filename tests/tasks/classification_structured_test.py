@@ -4,13 +4,12 @@ import jax
 import numpy as np
 import pytest
 from classification_samples import review
-from multihop_samples import split_at_stops, tokenizer
+from multihop_samples import small_etc, split_at_stops, tokenizer
 
 from etc_jax.config_kinds import section_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives import finetuning
 from tasks.classification.structured import features
 
@@ -72,18 +71,7 @@ def test_what_cannot_be_an_input_is_named():
 
 def test_the_loss_is_the_cross_entropy_of_the_global_token():
     task = find_task("imdb", "structured")
-    model = EtcConfig(
-        vocab_size=tokenizer().vocab_size,
-        embed_dim=8,
-        num_layers=1,
-        num_heads=2,
-        mlp_dim=16,
-        radius=3,
-        max_distance=2,
-        num_labels=8,
-        attention="dense",
-    )
-    learner = finetuning.find(model, section_of("imdb")("imdb"))
+    learner = finetuning.find(small_etc(), section_of("imdb")("imdb"))
     windows = [window(), window("It burned.", label=0), window("Old.", label=1)]
     batch = {
         **task.inputs(windows),

@@ -6,6 +6,7 @@ import re
 
 from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
 from etc_jax.datasets.task import Task
+from etc_jax.models.etc_config import EtcConfig
 
 _WORDS = """
 the mill old was built by its first owner ann lee a baker she owned it burned who . ,
@@ -24,6 +25,21 @@ def tokenizer() -> WordPieceTokenizer:
 def tokenizer_for(task: Task) -> Tokenizer:
     """The same with what inputs of a task add to it."""
     return grown(tokenizer(), task.tokens) if task.tokens else tokenizer()
+
+
+def small_etc() -> EtcConfig:
+    """A model for inputs of `tokenizer`."""
+    return EtcConfig(
+        vocab_size=tokenizer().vocab_size,
+        embed_dim=8,
+        num_layers=1,
+        num_heads=2,
+        mlp_dim=16,
+        radius=3,
+        max_distance=2,
+        num_labels=10,
+        attention="dense",
+    )
 
 
 HOTPOT = {
