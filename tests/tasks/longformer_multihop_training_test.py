@@ -96,7 +96,7 @@ def test_a_candidate_is_found_in_documents_far_behind_it():
     # Two inputs a record: the second one tells the answer, in the first one the best
     # is ln 4, so that the mean loss can fall to half of it.
     chosen, data, windows, params, losses = trained(
-        "wikihop", values, Sizes(28, 20), steps=80, rate=0.02
+        "wikihop", values, Sizes(28, 20), steps=160, rate=0.02
     )
     assert len(windows) == 16
     assert losses[0] > 1.0 and losses[-1] < 0.75, losses
