@@ -3,6 +3,7 @@
 A policy is `model.dtype` / `train.param_dtype`: computed / stored.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -18,6 +19,7 @@ from etc_jax.data.packing import pack
 from etc_jax.data.pretraining import PretrainingReader
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.sharding import MeshConfig, make_mesh, path_of
 from etc_jax.training import plan
 from etc_jax.training.job import Job
@@ -56,6 +58,14 @@ def batch_at(step, rows=None):
     """Of MLM alone: the masked sentences would double the time of compiling."""
     batch = reader().batch_at(step, rows)
     return {k: v for k, v in batch.items() if not k.startswith("cpc_")}
+
+
+@registry.register("objective_config", NAME)
+@dataclasses.dataclass(frozen=True)
+class Section(MlmCpcConfig):
+    """That of this job; its batches are not those of a source."""
+
+    reads = ()
 
 
 @registry.register("objective", NAME)
