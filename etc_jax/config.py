@@ -512,10 +512,12 @@ def _objective_has_its_data(config: Config) -> Iterator[Problem]:
         return
     known = config_kinds.known_sections("data").items()
     can = [other for other, section in known if section.gives in reads]
+    hints = {section.hint for other, section in known if other in can}
+    hint = "".join(f", {hint}" for hint in sorted(hints) if hint)
     yield (
         "data.source",
         f"is {source!r}, but objective.name={name!r} learns from one of "
-        f"{', '.join(can)}; set it to that",
+        f"{', '.join(can)}; set it to that{hint}",
     )
 
 

@@ -58,12 +58,14 @@ class DataConfig:
       source: the name.
       gives: what the examples are: "text", "bytes", "windows" or another word; of which
         an objective reads some.
+      hint: what else to set, for those who did not know of the source; may be blank.
       vocab_size: ids of the vocabulary, trained or given.
       long_length, global_length: tokens of one example.
       read_workers: processes that build batches; 0: threads of this one.
     """
 
     gives: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
 
     source: str = ""
     vocab_size: int = 8192

@@ -272,6 +272,7 @@ class WindowsConfig(DataConfig):
     """
 
     gives: ClassVar[str] = "windows"
+    hint: ClassVar[str] = "and data.paths to folders of `python -m etc_jax.prepare`"
 
     source: str = "windows"
     paths: tuple[str, ...] = ()

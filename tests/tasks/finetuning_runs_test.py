@@ -169,7 +169,7 @@ def test_lengths_that_only_cut_off_may_be_others(caches, tmp_path, lengths):
 def test_text_cannot_stand_for_prepared_inputs(caches):
     with pytest.raises(config_lib.ConfigError, match="etc_jax.prepare"):
         config_of("hotpotqa", caches["hotpotqa"], **{"data.source": "cache"})
-    with pytest.raises(config_lib.ConfigError, match="inputs of a task"):
+    with pytest.raises(config_lib.ConfigError, match="learns from one of builtin"):
         config_of("mlm_cpc", caches["hotpotqa"])
 
 

@@ -12,11 +12,11 @@ import optax
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax import registry, sharding
+from etc_jax import sharding
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning
+from etc_jax.objectives import finetuning, finetuning_job
 from etc_jax.training.plan import on_mesh
 from tasks import natural_questions, openkp
 from tasks.synthetic import natural_questions as invented_questions
@@ -108,7 +108,7 @@ def job_of(tmp_path_factory):
             }
         )
         config = config_lib.from_config_dict(given)
-        return config, registry.lookup("objective", name)(config, folder)
+        return config, finetuning_job.make_job(config, folder)
 
     return make
 
