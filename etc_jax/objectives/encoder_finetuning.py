@@ -18,6 +18,7 @@ from etc_jax.config_fields import Problem, at_least
 from etc_jax.config_sections import FinetuningConfig
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
+from etc_jax.models.encoder_answers import EncoderForAnswers
 from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
 from etc_jax.models.encoder_coreference import EncoderForCoreference
 from etc_jax.models.encoder_heads import (
@@ -25,6 +26,7 @@ from etc_jax.models.encoder_heads import (
     EncoderForSpans,
     SpanLogits,
 )
+from etc_jax.models.heads import AnswerLogits
 from etc_jax.objectives.batch_checks import (
     missing_entries,
     wrong_ids,
@@ -35,7 +37,7 @@ from etc_jax.objectives.coreference_loss import (
     mention_loss,
     right_choices,
 )
-from etc_jax.objectives.finetuning import Finetuning, Sums, span_losses
+from etc_jax.objectives.finetuning import Finetuning, Sums, answer_losses, span_losses
 from etc_jax.objectives.label_loss import label_loss
 from etc_jax.structure import Structure
 
@@ -104,6 +106,17 @@ class Triviaqa(EncoderFinetuning):
 
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return span_losses(outputs, batch)
+
+
+@registry.register("learner", "natural_questions/sequence")
+class NaturalQuestions(EncoderFinetuning):
+    """Answer type, short and long answer: outputs are `AnswerLogits`."""
+
+    def module(self, deterministic: bool) -> EncoderForAnswers:
+        return EncoderForAnswers(self.model, deterministic)
+
+    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        return answer_losses(outputs, batch)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -198,35 +198,40 @@ def support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     return both, jnp.sum((given * 1.0 + targets) * weights)
 
 
-@registry.register("learner", "natural_questions/structured")
-class NaturalQuestions(HeadFinetuning):
-    """Answer type, short and long answer: outputs are `AnswerLogits`.
+def answer_losses(outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
+    """The losses of Natural Questions; see `Finetuning.losses`.
 
     Accuracies of spans are over the windows that hold the whole answer.
     """
+    labels, weights = batch["labels"], batch["weights"]
+    kind = labels["answer_type"]
+    places = jnp.stack([labels[name] for name in NATURAL_QUESTIONS_PLACES], axis=-1)
+    total, parts, examples = qa_span.natural_questions(
+        outputs.answer_type,
+        outputs.span,
+        answer_type=kind,
+        places=places,
+        weights=weights,
+    )
+    figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
+    figures["answer_type_accuracy"] = accuracy(outputs.answer_type, kind, weights)
+    for name, ends in (("short", slice(0, 2)), ("long", slice(2, 4))):
+        whole = weights * jnp.all(places[:, ends] > 0, axis=-1)
+        figures[f"{name}_accuracy"] = _span_accuracy(
+            outputs.span[..., ends], places[:, ends], whole
+        )
+    return total, figures
+
+
+@registry.register("learner", "natural_questions/structured")
+class NaturalQuestions(HeadFinetuning):
+    """Answer type, short and long answer: outputs are `AnswerLogits`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> NaturalQuestionsHead:
         return NaturalQuestionsHead(config, name="head")
 
     def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        labels, weights = batch["labels"], batch["weights"]
-        kind = labels["answer_type"]
-        places = jnp.stack([labels[name] for name in NATURAL_QUESTIONS_PLACES], axis=-1)
-        total, parts, examples = qa_span.natural_questions(
-            outputs.answer_type,
-            outputs.span,
-            answer_type=kind,
-            places=places,
-            weights=weights,
-        )
-        figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
-        figures["answer_type_accuracy"] = accuracy(outputs.answer_type, kind, weights)
-        for name, ends in (("short", slice(0, 2)), ("long", slice(2, 4))):
-            whole = weights * jnp.all(places[:, ends] > 0, axis=-1)
-            figures[f"{name}_accuracy"] = _span_accuracy(
-                outputs.span[..., ends], places[:, ends], whole
-            )
-        return total, figures
+        return answer_losses(outputs, batch)
 
 
 @registry.register("learner", "labels/structured")

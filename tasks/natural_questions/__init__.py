@@ -12,12 +12,15 @@ may be neither. An article is cut into windows, of which one prediction is made.
     write(predictions, "predictions.json")
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
+from etc_jax.formats.sequence import model_inputs as sequence_model_inputs
 from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import natural_questions as scoring
+from tasks.natural_questions import sequence_inputs
 from tasks.natural_questions.ceiling import agreed, why_lost
 from tasks.natural_questions.decoding import (
     NO_ANSWER,
@@ -37,13 +40,13 @@ from tasks.natural_questions.inputs import (
     SIZES,
     SIZES_512,
     SIZES_8192,
-    NaturalQuestionsWindow,
     Options,
     features,
     whole_length,
 )
 from tasks.natural_questions.records import Annotation, Record, parse, read
 from tasks.natural_questions.spans import MODES
+from tasks.natural_questions.windows import DRAWN_BY, NaturalQuestionsWindow
 
 __all__ = [
     "MODES",
@@ -93,7 +96,7 @@ STRUCTURED = Form(
     features=features,
     inputs=model_inputs,
     options=Options(),
-    drawn_by=("null_share", "unanswerable_share", "seed"),
+    drawn_by=DRAWN_BY,
     decode=_decode,
     explain=explain,
     pool=pool,
@@ -101,6 +104,16 @@ STRUCTURED = Form(
     gold_outputs=gold_outputs,
     why_lost=why_lost,
     whole_length=whole_length,
+)
+
+SEQUENCE = dataclasses.replace(
+    STRUCTURED,
+    tokens=sequence_inputs.TOKENS,
+    sizes=sequence_inputs.SIZES,
+    features=sequence_inputs.features,
+    inputs=sequence_model_inputs,
+    options=sequence_inputs.OPTIONS,
+    whole_length=sequence_inputs.whole_length,
 )
 
 DATA_SET = registry.register("data_set", "natural_questions")(
@@ -116,6 +129,6 @@ DATA_SET = registry.register("data_set", "natural_questions")(
         unread_gold=unread_gold,
         thresholds=_thresholds,
         agreed=agreed,
-        forms={"structured": STRUCTURED},
+        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

@@ -12,9 +12,9 @@ from tasks.natural_questions.decoding import (
     official,
     official_gold,
 )
-from tasks.natural_questions.inputs import NaturalQuestionsWindow
 from tasks.natural_questions.labels import chosen_annotation, short_span
 from tasks.natural_questions.records import Annotation, Record, Span, top_spans
+from tasks.natural_questions.windows import NaturalQuestionsWindow
 
 
 def agreed(record: Record) -> Record:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.scoring.natural_questions import ENOUGH_ANNOTATORS
-from tasks.natural_questions.inputs import NaturalQuestionsWindow
 from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
 from tasks.natural_questions.records import Record
 from tasks.natural_questions.spans import (
@@ -32,6 +31,7 @@ from tasks.natural_questions.spans import (
     best_short,
     official_spans,
 )
+from tasks.natural_questions.windows import NaturalQuestionsWindow
 
 TOP = 50
 # Longest short answer, in words: of the paper, and of the official code.

@@ -13,8 +13,8 @@ from tasks.natural_questions.decoding import (
     pool,
     summarise,
 )
-from tasks.natural_questions.inputs import NaturalQuestionsWindow
 from tasks.natural_questions.records import Record, Span, top_spans
+from tasks.natural_questions.windows import NaturalQuestionsWindow
 
 WORDING = Wording(
     answer="Short answer",

@@ -14,7 +14,7 @@ from configs import bert_base_nq
 from etc_jax import config as config_lib
 from etc_jax.datasets.task import find_task
 from tasks.natural_questions import gold_outputs, read
-from tasks.natural_questions.inputs import default_stride
+from tasks.natural_questions.windows import default_stride
 
 TASK = find_task("natural_questions")
 

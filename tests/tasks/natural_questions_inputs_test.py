@@ -23,13 +23,10 @@ from etc_jax.formats.structured import Sizes, batch
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
 from tasks.natural_questions.inputs import (
-    NOT_DRAWN,
     SIZES,
     SIZES_512,
     SIZES_8192,
     Options,
-    default_stride,
-    draw,
     features,
 )
 from tasks.natural_questions.labels import (
@@ -42,6 +39,7 @@ from tasks.natural_questions.labels import (
     chosen_annotation,
 )
 from tasks.natural_questions.records import Annotation
+from tasks.natural_questions.windows import NOT_DRAWN, default_stride, draw
 
 SMALL = Sizes(long_length=24, global_length=16)
 OPTIONS = Options(question_tokens=4, stride=8)

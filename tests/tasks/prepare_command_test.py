@@ -19,6 +19,7 @@ from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_js
 
 from etc_jax import prepare
 from etc_jax.data import parts
+from etc_jax.data.tokenizer import grown
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
@@ -124,6 +125,7 @@ def test_the_cache_holds_the_features_of_the_records(
     model = tokenizer_for(task)
     if name == "natural_questions":
         model = articles.tokenizer()
+        model = grown(model, task.tokens) if task.tokens else model
     sizes = LENGTHS.get(name, Sizes(4096, 430))
     windows = [
         window

@@ -15,6 +15,7 @@ from multihop_samples import HOTPOT, WIKIHOP, write_json
 from etc_jax import prepare
 from etc_jax.data.cache import build_cache
 from etc_jax.data.corpus import Document
+from etc_jax.data.tokenizer import grown
 from etc_jax.data.windows import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.task import find
@@ -42,9 +43,10 @@ AMPLE = Sizes(1 << 14, 1 << 10)
 
 
 def tokenizer_of(task):
-    if task.name == "natural_questions":
-        return articles.tokenizer()
-    return multihop_samples.tokenizer_for(task)
+    if task.name != "natural_questions":
+        return multihop_samples.tokenizer_for(task)
+    made = articles.tokenizer()
+    return grown(made, task.tokens) if task.tokens else made
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import triviaqa_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 
+from etc_jax.data.tokenizer import grown
 from etc_jax.datasets import task
 from etc_jax.datasets.explained import Explained, Passage
 from etc_jax.datasets.records import (
@@ -92,7 +93,10 @@ def windows_of(found, **changes):
     record = found.parse({**VALUES[found.name], **changes}, lambda *note: None)
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
-        return found.features(record, natural_questions_samples.tokenizer(), SHORT)
+        tokenizer = natural_questions_samples.tokenizer()
+        if found.tokens:
+            tokenizer = grown(tokenizer, found.tokens)
+        return found.features(record, tokenizer, SHORT)
     tokenizer = multihop_samples.tokenizer_for(found)
     return found.features(record, tokenizer, SIZES)
 

@@ -1,0 +1,47 @@
+"""An encoder of one sequence with the head of Natural Questions."""
+
+from __future__ import annotations
+
+import jax
+from flax import linen as nn
+
+from etc_jax.models.encoder import Encoder
+from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder_heads import out_layer
+from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES, AnswerLogits
+
+
+class EncoderForAnswers(nn.Module):
+    """Answer type, and both ends of short and long answer (Alberti et al. 2019).
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(
+        self, tokens: jax.Array, example_ids: jax.Array, **inputs
+    ) -> AnswerLogits:
+        """Looks for answers.
+
+        Args:
+          tokens: as of `Encoder`.
+          example_ids: as of `Encoder`.
+          **inputs: as of `Encoder`.
+
+        Returns:
+          Logits; the type is read off the first token. The four span logits are those
+          of the short answer's begin and end, and the long answer's.
+        """
+        c = self.config
+        x = Encoder(c, self.deterministic, name="encoder")(
+            tokens, example_ids, **inputs
+        )
+        return AnswerLogits(
+            answer_type=out_layer(c, NATURAL_QUESTIONS_TYPES, "answer_type")(x[:, 0]),
+            span=out_layer(c, 4, "answer_span")(x),
+        )

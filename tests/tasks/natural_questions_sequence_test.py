@@ -1,0 +1,213 @@
+"""Natural Questions in one sequence: inputs, and a run from raw files to the score."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from natural_questions_samples import ANN, annotation, original, write_lines
+from natural_questions_samples import tokenizer as plain_tokenizer
+
+from etc_jax import config as config_lib
+from etc_jax import evaluate, predict, prepare
+from etc_jax.config_kinds import section_of
+from etc_jax.data.tokenizer import grown
+from etc_jax.datasets.task import find_task
+from etc_jax.formats.structured import Sizes
+from etc_jax.models.encoder_config import BertConfig
+from etc_jax.objectives import finetuning
+from etc_jax.training import errors, loop
+from tasks.natural_questions import parse
+from tasks.natural_questions.labels import LONG, NULL, PLACES, SHORT
+
+TASK = find_task("natural_questions", "sequence")
+WHOLE = {"question_tokens": 4, "stride": 60}
+PARTS = {"question_tokens": 4, "stride": 6}
+
+
+def words():
+    return grown(plain_tokenizer(), TASK.tokens)
+
+
+def record(**changes):
+    return parse(original(**{"said": (ANN,), **changes}), lambda *note: None)
+
+
+def windows(sizes, made=None, **options):
+    task = TASK.with_options(options)
+    return task.features(made or record(), words(), sizes)
+
+
+def test_a_whole_article_is_question_and_text_with_its_tags():
+    [got] = windows(Sizes(80, 5), **WHOLE)
+    used = int(got.structure.long_example_ids.sum())
+    said = " ".join(words().pieces(got.tokens.long[:used]))
+    assert said.startswith("[CLS] who built the mill [SEP] [tag] the mill was built")
+    assert said.endswith("river [/tag] [/tag] [SEP]") and said.count("[SEP]") == 2
+    # The words of candidates, each with its candidate.
+    shown = sorted({w for w in got.word.tolist() if w >= 0})
+    assert shown == [*range(3, 12), *range(14, 34)]
+    assert set(got.candidate[got.word >= 14].tolist()) == {1, 4}
+    assert got.extra["global_index"].tolist() == [0, 1, 2, 3, 4]
+    # [CLS] who built the mill [SEP], then text up to its separator.
+    assert got.types.long[:used].tolist() == [0] * 6 + [1] * (used - 6)
+    assert not got.types.long[used:].any()
+
+
+def test_labels_are_the_first_and_last_tokens_of_the_answers():
+    [got] = windows(Sizes(80, 5), **WHOLE)
+    begin, end, first, last = (int(got.labels[name]) for name in PLACES)
+    assert got.labels["answer_type"] == SHORT
+    assert "".join(words().pieces(got.tokens.long[begin : end + 1])) == "a##n##n"
+    text = words().pieces(got.tokens.long[first : last + 1])
+    assert text[0] == "[tag]" and text[-1] == "[/tag]"
+
+
+def test_windows_overlap_and_say_what_they_show():
+    made = windows(Sizes(20, 5), **PARTS)
+    assert [w.number for w in made] == list(range(len(made))) and len(made) > 2
+    kinds = [int(w.labels["answer_type"]) for w in made]
+    assert kinds[0] in (SHORT, LONG) and kinds[-1] == NULL
+    # Together they show every word, in order.
+    seen = [x for w in made for x in w.word.tolist() if x >= 0]
+    [whole] = windows(Sizes(80, 5), **WHOLE)
+    assert set(seen) == {x for x in whole.word.tolist() if x >= 0}
+    none = windows(Sizes(80, 5), record(said=(annotation(),)), **WHOLE)
+    assert none[0].labels["answer_type"] == NULL
+
+
+@pytest.mark.parametrize(
+    "sizes, message",
+    [
+        (Sizes(12, 5), "hold 5 of the article beside a question of 4, fewer"),
+        (Sizes(80, 4), "global_length is 4, expected 5 at least"),
+    ],
+)
+def test_sizes_without_room_are_named(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        windows(sizes, **PARTS)
+    with pytest.raises(ValueError, match="leave official_quirks out"):
+        TASK.features(record(), words(), Sizes(80, 40), official_quirks=True)
+    with pytest.raises(ValueError, match=r"lacks the added tokens \[tag\], \[/tag\]"):
+        TASK.features(record(), plain_tokenizer(), Sizes(80, 40))
+
+
+def test_the_loss_is_the_mean_of_five_cross_entropies():
+    model = BertConfig(
+        vocab_size=words().vocab_size,
+        embed_dim=8,
+        num_layers=1,
+        num_heads=2,
+        mlp_dim=16,
+        max_length=24,
+        attention="dense",
+    )
+    learner = finetuning.find(model, section_of(NAME, "sequence")(NAME))
+    made = windows(Sizes(20, 5), **PARTS)[:3]
+    batch = {
+        **TASK.inputs(made),
+        "labels": {k: np.stack([w.labels[k] for w in made]) for k in made[0].labels},
+        "weights": np.array([1, 1, 0], np.float32),
+    }
+    assert list(learner.wrong_inputs(batch)) == []
+    params = learner.init(jax.random.key(0))
+    outputs = jax.tree.map(np.float64, learner.outputs(params, batch))
+    assert outputs.answer_type.shape == (3, 5) and outputs.span.shape == (3, 20, 4)
+
+    def cross_entropy(logits, target):
+        return np.log(np.exp(logits).sum()) - logits[target]
+
+    want = 0.0
+    for row in range(2):
+        labels = {name: x[row] for name, x in batch["labels"].items()}
+        kind = cross_entropy(outputs.answer_type[row], labels["answer_type"])
+        ends = [
+            cross_entropy(outputs.span[row, :, i], labels[name])
+            for i, name in enumerate(PLACES)
+        ]
+        want += (kind + sum(ends)) / 5 / 2
+
+    def loss_fn(params):
+        return learner.loss(params, batch, None, True)[0]
+
+    loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
+    np.testing.assert_allclose(loss, want, rtol=1e-5)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
+
+
+# --- from raw files to the score ------------------------------------------------------
+
+NAME = "natural_questions"
+LENGTHS = (48, 8)
+OPTIONS = ("question_tokens=6", "stride=30")
+
+
+def articles():
+    """Eight articles of which the question names the paragraph with the answer."""
+    values = []
+    for i in range(8):
+        who = ("ann", "two", "lake", "song")[i % 4]
+        text = f"<P> the mill was built by {who} . </P> <P> the town of river . </P>"
+        said = (annotation((0, 9), [(6, 7)]),) * 2
+        values.append(original(text, name=i, question=f"who built mill {i}", said=said))
+    return values
+
+
+def config_of(cache):
+    values = config_lib.default_config("longformer")
+    size = words().vocab_size
+    values.update_from_flattened_dict(
+        {
+            "model.vocab_size": size,
+            "model.num_types": 2,
+            "model.embed_dim": 16,
+            "model.num_heads": 2,
+            "model.mlp_dim": 32,
+            "model.num_layers": 1,
+            "model.max_length": LENGTHS[0],
+            "model.attention_window": (8,),
+            "model.attention": "dense",
+            "model.dropout_rate": 0.0,
+            "model.attention_dropout_rate": 0.0,
+            "model.initializer_range": 0.2,
+            "objective.name": NAME,
+            "data.source": "windows",
+            "data.paths": (cache,),
+            "data.held_back_paths": (cache,),
+            "data.input_options": OPTIONS,
+            "data.vocab_size": size,
+            "data.long_length": LENGTHS[0],
+            "data.global_length": LENGTHS[1],
+            "optimizer.learning_rate": 1e-2,
+            "schedule.warmup_steps": 2,
+            "train.batch_size": 8,
+            "train.num_steps": 40,
+            "train.eval_every_steps": 20,
+            "checkpoint.every_steps": 40,
+        }
+    )
+    return config_lib.from_config_dict(values)
+
+
+def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
+    path = write_lines(tmp_path / "nq.jsonl", articles())
+    words().save(tmp_path / "tokenizer.json")
+    cache, run, out = (str(tmp_path / name) for name in ("cache", "run", "dev"))
+    flags = (f"--{text}" for text in OPTIONS)
+    status = prepare.main(
+        [
+            *(f"--task={NAME}", "--format=sequence", f"--out={cache}", *flags),
+            *(f"--long_length={LENGTHS[0]}", f"--global_length={LENGTHS[1]}"),
+            *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
+        ]
+    )
+    assert status == 0 and "nothing left out" in capsys.readouterr().out
+    assert loop.train_and_evaluate(config_of(cache), run).exit_code == errors.DONE
+    assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
+    scores = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
+    assert scores["metrics"][TASK.measure] == 1.0
+    capsys.readouterr()
+    asked = write_lines(tmp_path / "asked.jsonl", articles()[:2])
+    assert predict.main([f"--model={run}", "--json", str(asked)]) == 0
+    answers = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
+    assert len(answers) == 2 and all(a["answer"] for a in answers)
