@@ -106,17 +106,22 @@ def build_section(
     own = default_dict(cls)
     key = "source" if kind == "data" else "name"
     given = {field: value for field, value in values.items() if field in own}
-    problems += _unused(kind, values, own, f"{kind}.{key}={name!r}")
+    problems += _unused(kind, values, own, key, name)
     return build(cls, {**given, key: name}, kind, problems)
 
 
-def _unused(kind: str, values: Mapping, own: Mapping, by: str) -> Iterator[Problem]:
+def _unused(
+    kind: str, values: Mapping, own: Mapping, key: str, name: str
+) -> Iterator[Problem]:
     """Values that would be left out in silence, and fields that nothing has."""
     owners: dict[str, dict[str, Any]] = {}
-    for name, section in known_sections(kind).items():
+    for known, section in known_sections(kind).items():
+        # A learner is known as "openkp/structured": the data set is meant, unless it
+        # is this one, whose field is of another format.
+        owner, _, format = known.partition("/")
+        owner = f"{owner} in format {format}" if owner == name else owner
         for field, default in default_dict(section).items():
-            # A learner is known as "openkp/structured": the data set is meant.
-            owners.setdefault(field, {})[name.partition("/")[0]] = default
+            owners.setdefault(field, {})[owner] = default
     for field, value in values.items():
         if field in own:
             continue
@@ -127,7 +132,7 @@ def _unused(kind: str, values: Mapping, own: Mapping, by: str) -> Iterator[Probl
         elif not _is_default(value, owners[field].values()):
             yield (
                 f"{kind}.{field}",
-                f"is {value!r}, but {by} does not use it "
+                f"is {value!r}, but {kind}.{key}={name!r} does not use it "
                 f"({', '.join(sorted(owners[field]))} does); leave it out",
             )
 

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, truncated_normal
+from etc_jax.layers.common import ACTIVATIONS, Dense, truncated_normal
 from etc_jax.models.etc import NOTHING, Etc
 from etc_jax.models.etc_config import EtcConfig
-from etc_jax.ops import ngrams
+from etc_jax.models.ngram_head import NgramHead
 from etc_jax.ops.visual import (
     NUM_CROSSES,
     NUM_FONTS,
@@ -68,63 +68,6 @@ def visual_adders(of_elements: jax.Array, links: jax.Array) -> Rows:
     places = jnp.maximum(links, 0).astype(jnp.int32)[..., None]
     long = jnp.take_along_axis(of_elements, places, axis=1)
     return Rows(jnp.where(links[..., None] >= 0, long, 0), of_elements)
-
-
-class NgramHead(nn.Module):
-    """A logit for every run of one to five words (paper, appendix C).
-
-    The pieces of a word are summed, and a convolution as wide as the run looks at its
-    words. Runs may reach over the border of an element, as in the official code.
-
-    Attributes:
-      config: of the encoder.
-    """
-
-    config: EtcConfig
-
-    @nn.compact
-    def __call__(self, long: jax.Array, words: jax.Array) -> jax.Array:
-        """Logits of all runs.
-
-        Args:
-          long: `[b, n, e]`, the encoder's long output.
-          words: int `[b, n]`, the word that a long token is a piece of, in ascending
-            order; -1 for padding. There are as many words as the largest says.
-
-        Returns:
-          float32 `[b, 5, n]`: [_, k - 1, i] is that of words i to i + k - 1; -10000
-          for runs that reach beyond the last word.
-        """
-        x = self._norm("word_norm")(ngrams.sum_words(long, words))
-        lengths = range(1, ngrams.MAX_WORDS + 1)
-        logits = jnp.stack([self._logits(x, k) for k in lengths], axis=1)
-        mask = ngrams.ngram_mask(ngrams.num_words(words), x.shape[1])
-        return jnp.where(mask, logits, ngrams.NO_NGRAM)
-
-    def _norm(self, name: str) -> LayerNorm:
-        c = self.config
-        return LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name=name)
-
-    def _logits(self, x: jax.Array, k: int) -> jax.Array:
-        """float32 `[b, n]` of the runs of k words."""
-        c = self.config
-        y = nn.Conv(
-            c.embed_dim,
-            (k,),
-            # Zeros stand behind the last word, where no run is read.
-            padding=[(0, k - 1)],
-            kernel_init=truncated_normal(c.initializer_range / k**0.5),
-            dtype=c.compute_dtype,
-            name=f"ngram_{k}",
-        )(x)
-        y = self._norm(f"ngram_{k}_norm")(_gelu(y))
-        return nn.Dense(
-            1,
-            use_bias=False,
-            kernel_init=truncated_normal(c.initializer_range),
-            dtype=jnp.float32,
-            name=f"ngram_{k}_logit",
-        )(y)[..., 0]
 
 
 class EtcForKeyphrases(nn.Module):

@@ -44,7 +44,8 @@ def first_occurrence(
     """Cross-entropy of the first occurrence of each keyphrase (the paper's default).
 
     Args:
-      logits: `[b, longest, n]`, of all runs of words; see `models.openkp.NgramHead`.
+      logits: `[b, longest, n]`, of all runs of words; see
+        `models.ngram_head.NgramHead`.
       starts: int `[b, p]`, first words of keyphrases; -1 for none.
       lengths: int `[b, p]`, their numbers of words; -1 for none.
       weights: `[b]`, 0 for padding examples, which may have no keyphrase.

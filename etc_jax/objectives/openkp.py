@@ -1,4 +1,4 @@
-"""Fine-tuning ETC on OpenKP: keyphrases among all runs of words (paper, appendix C)."""
+"""Fine-tuning on OpenKP: keyphrases among all runs of words (ETC paper, appendix C)."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.config_sections import FinetuningConfig
+from etc_jax.models.encoder_keyphrases import EncoderForKeyphrases
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives import keyphrase
 from etc_jax.objectives.batch_checks import missing_entries
+from etc_jax.objectives.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.finetuning import Finetuning, Sums
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import NUM_BOXES, NUM_FONTS, Visual
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenkpConfig(FinetuningConfig):
-    """Options of OpenKP.
+class KeyphraseConfig(FinetuningConfig):
+    """Options of OpenKP in one sequence.
 
     Attributes:
       keyphrase_loss: which occurrence of a keyphrase is learnt, the "first" or the
         "best" rated one, the paper's max loss.
-      visual_features: the model is told what elements look like.
     """
 
     keyphrase_loss: Literal["first", "best"] = "first"
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenkpConfig(KeyphraseConfig):
+    """Options of OpenKP as structured inputs.
+
+    Attributes:
+      visual_features: the model is told what elements look like.
+    """
+
     visual_features: bool = True
 
 
-@registry.register("learner", "openkp/structured")
-class Openkp(Finetuning):
+class Keyphrases(Finetuning):
     """Keyphrases: outputs are float32 `[b, 5, n]`, a logit a run of words.
 
-    A batch has `long_words` `[b, n]` and, as `visual`, a dict of the fields of
-    `ops.visual.Visual`. Parameters are `encoder`, `head` and, if looks are seen,
-    `visual`.
+    A batch has `long_words`, int `[b, n]`, the word that each token is a piece of, -1
+    for none. Parameters are `encoder` and `head`.
     """
 
-    section = OpenkpConfig
-
-    def module(self, deterministic: bool) -> EtcForKeyphrases:
-        looks = self.objective.visual_features
-        return EtcForKeyphrases(self.model, deterministic, with_visual=looks)
+    section = KeyphraseConfig
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        visual = Visual(**batch["visual"])
-        return (*super().inputs(batch), batch["long_words"], visual)
+        return (*super().inputs(batch), batch["long_words"])
 
     def smallest_batch(self) -> dict[str, Any]:
-        byte = jnp.zeros((1, 1), jnp.uint8)
-        visual = Visual(byte, byte, byte, jnp.zeros((1, 1, NUM_BOXES)))
-        words = jnp.zeros((1, 1), jnp.int32)
-        found = super().smallest_batch()
-        return {**found, "long_words": words, "visual": visual._asdict()}
+        return {**super().smallest_batch(), "long_words": jnp.zeros((1, 1), jnp.int32)}
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         labels, weights = batch["labels"], batch["weights"]
@@ -77,7 +77,7 @@ class Openkp(Finetuning):
 
     def wrong_inputs(self, batch: Any) -> Iterator[str]:
         yield from super().wrong_inputs(batch)
-        if missing := missing_entries(batch, ["long_words", "visual"]):
+        if missing := missing_entries(batch, ["long_words"]):
             yield from missing
             return
         words, n = batch["long_words"], batch["long_tokens"].shape[1]
@@ -87,6 +87,43 @@ class Openkp(Finetuning):
                 f"for none, or 0 to {n - 1}, as there are {n} places; prepare the "
                 "files again"
             )
+
+
+@registry.register("learner", "openkp/sequence")
+class OpenkpSequence(Keyphrases, EncoderFinetuning):
+    """Keyphrases by encoders of one sequence, which read the words alone."""
+
+    def module(self, deterministic: bool) -> EncoderForKeyphrases:
+        return EncoderForKeyphrases(self.model, deterministic)
+
+
+@registry.register("learner", "openkp/structured")
+class Openkp(Keyphrases):
+    """Keyphrases by ETC, which may see what elements look like.
+
+    A batch has, as `visual`, a dict of the fields of `ops.visual.Visual` too. If looks
+    are seen, `visual` are parameters too.
+    """
+
+    section = OpenkpConfig
+
+    def module(self, deterministic: bool) -> EtcForKeyphrases:
+        looks = self.objective.visual_features
+        return EtcForKeyphrases(self.model, deterministic, with_visual=looks)
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return (*super().inputs(batch), Visual(**batch["visual"]))
+
+    def smallest_batch(self) -> dict[str, Any]:
+        byte = jnp.zeros((1, 1), jnp.uint8)
+        visual = Visual(byte, byte, byte, jnp.zeros((1, 1, NUM_BOXES)))
+        return {**super().smallest_batch(), "visual": visual._asdict()}
+
+    def wrong_inputs(self, batch: Any) -> Iterator[str]:
+        yield from super().wrong_inputs(batch)
+        if missing := missing_entries(batch, ["visual"]):
+            yield from missing
+            return
         visual = batch["visual"]
         if missing := missing_entries(visual, Visual._fields):
             yield f"visual: {missing[0]}"

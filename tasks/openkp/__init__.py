@@ -10,9 +10,14 @@ keyphrases are up to three runs of its words.
     write(predictions, "predictions.jsonl")
 """
 
+import dataclasses
+
 from etc_jax import registry
+from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import DataSet, Form
+from etc_jax.formats import sequence
 from etc_jax.scoring import openkp as scoring
+from tasks.openkp import sequence_inputs
 from tasks.openkp.ceiling import why_lost
 from tasks.openkp.decoding import (
     decode,
@@ -64,6 +69,15 @@ STRUCTURED = Form(
     whole_length=whole_length,
 )
 
+SEQUENCE = dataclasses.replace(
+    STRUCTURED,
+    sizes=sequence_inputs.SIZES,
+    features=sequence_inputs.features,
+    inputs=sequence.model_inputs,
+    options=InputOptions(),
+    whole_length=sequence_inputs.whole_length,
+)
+
 DATA_SET = registry.register("data_set", "openkp")(
     DataSet(
         name="openkp",
@@ -75,6 +89,6 @@ DATA_SET = registry.register("data_set", "openkp")(
         lines=True,
         gold=official_gold,
         score=scoring.score,
-        forms={"structured": STRUCTURED},
+        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

@@ -12,12 +12,12 @@ import numpy as np
 
 from etc_jax.ops.ngrams import MAX_WORDS
 from etc_jax.scoring import openkp as scoring
-from tasks.openkp.inputs import OpenkpWindow, find_occurrences
+from tasks.openkp.pages import PageWindow, find_occurrences
 from tasks.openkp.records import MAX_KEYPHRASES
 
 
 def why_lost(
-    windows: Sequence[OpenkpWindow], given: Sequence[Sequence[str]]
+    windows: Sequence[PageWindow], given: Sequence[Sequence[str]]
 ) -> Iterator[str]:
     """Why keyphrases of a page are not in its prediction, one reason each."""
     [window] = windows
@@ -27,7 +27,7 @@ def why_lost(
             yield f"{phrase!r} {_reason(phrase, window)}"
 
 
-def _reason(phrase: str, window: OpenkpWindow) -> str:
+def _reason(phrase: str, window: PageWindow) -> str:
     record, words = window.record, window.record.text.split(" ")
     if len(phrase.split(" ")) > MAX_WORDS:
         return f"has more than {MAX_WORDS} words"

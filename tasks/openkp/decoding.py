@@ -11,7 +11,7 @@ import numpy as np
 
 from etc_jax.datasets import json_lines
 from etc_jax.ops.ngrams import MAX_WORDS, NO_NGRAM
-from tasks.openkp.inputs import OpenkpWindow
+from tasks.openkp.pages import PageWindow
 from tasks.openkp.records import Record
 
 MAX_PREDICTED = 5
@@ -24,7 +24,7 @@ Phrase = list[str]
 
 
 def decode(
-    logits: np.ndarray, windows: Sequence[OpenkpWindow]
+    logits: np.ndarray, windows: Sequence[PageWindow]
 ) -> dict[str, list[Phrase]]:
     """Up to five keyphrases of each page, best first, by url.
 
@@ -41,7 +41,7 @@ def decode(
 
 def decode_each(
     logits: np.ndarray,
-    windows: Sequence[OpenkpWindow],
+    windows: Sequence[PageWindow],
     settings: Sequence[None] = (None,),
 ) -> list[list[list[Phrase]]]:
     """The prediction of each setting, of which there is one, for each window.
@@ -114,7 +114,7 @@ def official_gold(record: Record) -> dict[str, Any] | None:
     }
 
 
-def gold_outputs(windows: Sequence[OpenkpWindow]) -> np.ndarray:
+def gold_outputs(windows: Sequence[PageWindow]) -> np.ndarray:
     """Logits `[b, 5, n]` of a model that is sure of every label.
 
     Raises:

@@ -17,7 +17,7 @@ from etc_jax.datasets.explained import (
     Wording,
 )
 from tasks.openkp.decoding import Phrase, decode_each
-from tasks.openkp.inputs import OpenkpWindow, find_occurrences
+from tasks.openkp.pages import PageWindow, find_occurrences
 from tasks.openkp.records import FEATURES, Record
 
 Span = tuple[int, int]
@@ -42,7 +42,7 @@ WORDING = Wording(
 
 
 def explain(
-    logits: np.ndarray, windows: Sequence[OpenkpWindow], setting: None = None
+    logits: np.ndarray, windows: Sequence[PageWindow], setting: None = None
 ) -> list[Explained]:
     """For each window its keyphrases, and the page's elements with the places of them.
 
@@ -67,7 +67,7 @@ def explain(
 
 
 def _candidates(
-    logits: np.ndarray, window: OpenkpWindow, phrases: Sequence[Phrase]
+    logits: np.ndarray, window: PageWindow, phrases: Sequence[Phrase]
 ) -> tuple[Candidate, ...]:
     odds = np.exp(np.float64(logits) - np.max(logits))
     probabilities = odds / np.sum(odds)

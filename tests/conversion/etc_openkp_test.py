@@ -8,7 +8,8 @@ import pytest
 from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import export_params, import_params
 from etc_jax.models.etc_config import EtcConfig
-from etc_jax.models.openkp import EtcForKeyphrases, NgramHead, VisualEmbedding
+from etc_jax.models.ngram_head import NgramHead
+from etc_jax.models.openkp import EtcForKeyphrases, VisualEmbedding
 from etc_jax.ops.visual import Visual
 from etc_jax.structure import Structure
 from etc_jax.types import Rows

@@ -7,9 +7,9 @@ import numpy as np
 
 from etc_jax import builders
 from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import (
     EtcForKeyphrases,
-    NgramHead,
     VisualEmbedding,
     visual_adders,
 )

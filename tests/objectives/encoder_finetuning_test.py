@@ -131,8 +131,6 @@ def test_wrong_inputs_are_named(change, message):
 def test_models_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="coreference has no inputs in format 's"):
         task(EtcConfig(), "coreference")
-    with pytest.raises(ValueError, match="openkp has no inputs in format 'seq"):
-        task(MODELS["longformer"], "openkp")
 
 
 def test_useful_flops_are_of_real_and_global_tokens_and_unknown_for_coreference():

@@ -16,9 +16,9 @@ from tasks.openkp import visual as openkp_visual
 from tasks.openkp.inputs import (
     Options,
     features,
-    find_occurrences,
     model_inputs,
 )
+from tasks.openkp.pages import find_occurrences
 from tasks.openkp.records import parse
 
 SIZES = Sizes(long_length=30, global_length=6)
