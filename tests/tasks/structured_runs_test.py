@@ -5,16 +5,12 @@ import json
 import classification_samples
 import pytest
 import triviaqa_samples
-from multihop_samples import tokenizer
-from natural_questions_samples import write_lines
-
-from etc_jax import config as config_lib
-from etc_jax import evaluate, predict, prepare
-from etc_jax.training import errors, loop
+from raw_to_score import losses_scores_and_answers
 
 pytest.importorskip("nupunkt")
 WORDS = "the old mill stands . it is a town . lee built the mill".split()
 LENGTHS = (48, 24)
+MODEL = {"radius": 11, "max_distance": 8, "num_labels": 24}
 
 
 def text(i: int) -> str:
@@ -61,39 +57,6 @@ def hyperpartisan(folder):
     return classification_samples.release(folder, articles, truth), values
 
 
-def config_of(task, cache):
-    values = config_lib.default_config()
-    small = {
-        "model.vocab_size": tokenizer().vocab_size,
-        "model.embed_dim": 16,
-        "model.num_heads": 2,
-        "model.mlp_dim": 32,
-        "model.num_layers": 1,
-        "model.radius": 11,
-        "model.max_distance": 8,
-        "model.num_labels": 24,
-        "model.attention": "dense",
-        "model.dropout_rate": 0.0,
-        "model.attention_dropout_rate": 0.0,
-        "model.initializer_range": 0.2,
-        "objective.name": task,
-        "data.source": "windows",
-        "data.paths": (cache,),
-        "data.held_back_paths": (cache,),
-        "data.vocab_size": tokenizer().vocab_size,
-        "data.long_length": LENGTHS[0],
-        "data.global_length": LENGTHS[1],
-        "optimizer.learning_rate": 1e-2,
-        "schedule.warmup_steps": 2,
-        "train.batch_size": 8,
-        "train.num_steps": 30,
-        "train.eval_every_steps": 10,
-        "checkpoint.every_steps": 30,
-    }
-    values.update_from_flattened_dict(small)
-    return config_lib.from_config_dict(values)
-
-
 @pytest.mark.parametrize(
     "make, measure",
     [(triviaqa, "f1"), (imdb, "accuracy"), (hyperpartisan, "f1")],
@@ -102,29 +65,17 @@ def config_of(task, cache):
 def test_it_learns_what_the_raw_files_say(make, measure, tmp_path, capsys):
     task = make.__name__
     path, values = make(tmp_path)
-    tokenizer().save(tmp_path / "tokenizer.json")
-    cache, run, out = (str(tmp_path / name) for name in ("cache", "run", "dev"))
-    lengths = (f"--long_length={LENGTHS[0]}", f"--global_length={LENGTHS[1]}")
-    status = prepare.main(
-        [
-            *(f"--task={task}", "--format=structured", f"--out={cache}", *lengths),
-            *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
-        ]
+    losses, scores, answers = losses_scores_and_answers(
+        task,
+        "structured",
+        path,
+        values,
+        lengths=LENGTHS,
+        model=MODEL,
+        folder=tmp_path,
+        capsys=capsys,
     )
-    assert status == 0 and "nothing left out" in capsys.readouterr().out
-    result = loop.train_and_evaluate(config_of(task, cache), run)
-    assert result.exit_code == errors.DONE
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    losses = [x["loss"] for x in map(json.loads, lines) if x["kind"] == "eval"]
-    assert len(losses) == 3 and losses[-1] < 0.5 * losses[0]
-
-    assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
-    scores = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
-    assert scores["task"] == task and scores["metrics"][measure] == 1.0
-    capsys.readouterr()
-    asked = write_lines(tmp_path / "asked.jsonl", values[:2])
-    assert predict.main([f"--model={run}", "--json", str(asked)]) == 0
-    answers = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
+    assert losses[-1] < 0.5 * losses[0], losses
+    assert scores["metrics"][measure] == 1.0
     official = json.loads((tmp_path / "dev" / "predictions.json").read_text())
-    assert len(answers) == 2
     assert all(official[a["id"]] == a["answer"] for a in answers)
