@@ -118,11 +118,11 @@ def accuracy(params: Any, model: ReformerConfig, trained: config_lib.Config) -> 
     def hits(params, batch):
         args = batch["tokens"], batch["targets"]
         _, right = lm.apply({"params": params}, *args, method=lm.losses)
-        return (right * batch["weights"]).sum()
+        return (right * batch["target_weights"]).sum()
 
     batches = [reader.batch_at(step) for step in range(_BATCHES)]
     found = sum(float(hits(params, batch)) for batch in batches)
-    return 100 * found / sum(float(batch["weights"].sum()) for batch in batches)
+    return 100 * found / sum(float(batch["target_weights"].sum()) for batch in batches)
 
 
 def run(

@@ -70,8 +70,8 @@ def small_config(
         held_back_paths=(str(held_back.path),),
         input_options=train.input_options,
         vocab_size=vocab_size,
-        long_length=_rounded_up(max(x.long for x in both), _LONG),
-        global_length=_rounded_up(max(x.global_ for x in both), _GLOBAL),
+        long_length=_rounded_up(max(x["long"] for x in both), _LONG),
+        global_length=_rounded_up(max(x["global"] for x in both), _GLOBAL),
     )
     return config
 

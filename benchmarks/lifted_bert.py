@@ -203,7 +203,7 @@ class Study:
             inputs[name] = {
                 "length": length,
                 "windows": caches[0].num_windows,
-                "longest": list(caches[0].longest),
+                "longest": list(caches[0].longest.values()),
                 "ceiling": self.items.ceiling(self.source.tokenizer, length),
             }
         arguments = {

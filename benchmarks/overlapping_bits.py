@@ -126,7 +126,7 @@ def nats_of(
     for step in range(reader.steps):
         batch = reader.batch_at(step)
         params, losses = foretell(params, batch)
-        found.append(np.asarray(losses, np.float64)[batch["weights"] > 0])
+        found.append(np.asarray(losses, np.float64)[batch["target_weights"] > 0])
         if (step + 1) % _REPORT_EVERY == 0:
             bits = bits_per_symbol(np.concatenate(found))
             print(f"batch {step + 1} of {reader.steps}: {bits:.4f}", flush=True)
@@ -167,7 +167,7 @@ def _adapting(config: Config, rate: float):
 
     def mean_loss(params, batch):
         losses = losses_fn(params, batch)
-        return jnp.average(losses, weights=batch["weights"]), losses
+        return jnp.average(losses, weights=batch["target_weights"]), losses
 
     @jax.jit
     def foretell(params, batch):

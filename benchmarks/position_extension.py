@@ -162,7 +162,7 @@ def evaluate(
     for batch in job.eval_batches(rows):
         sums = loss_fn(batch)
         total, weight = total + float(sums[0]), weight + float(sums[1])
-        np.add.at(counts, batch["targets"][batch["weights"] > 0], 1)
+        np.add.at(counts, batch["mlm_targets"][batch["mlm_weights"] > 0], 1)
     shares = counts[counts > 0] / counts.sum()
     return total / weight, float(-(shares * np.log(shares)).sum())
 

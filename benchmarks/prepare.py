@@ -117,7 +117,7 @@ def _windows(windows) -> dict[str, np.ndarray]:
 
 
 def _cache(cache) -> dict[str, np.ndarray]:
-    return {"ids": np.asarray(cache.arrays["long_ids"])}
+    return {"ids": np.asarray(cache.arrays["long_tokens"])}
 
 
 def measure_speed(work: _Work, rounds: int) -> dict[str, Any]:

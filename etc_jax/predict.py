@@ -149,7 +149,7 @@ def _explained(
         return task.explain(outputs, windows, setting)
 
     every = itertools.chain(first, inputs)
-    for record in through_model(every, runner, task.inputs, read):
+    for record in through_model(every, runner, read):
         yield task.pool_explained(record.windows)
 
 

@@ -124,8 +124,7 @@ def _source(
     return WindowSource(
         task.name,
         task.format,
-        sizes.long_length,
-        sizes.global_length,
+        dataclasses.asdict(sizes),
         options={"official_quirks": official_quirks, **shaping},
         made_by=_made_by(files)
         | ({"drawn": drawn} if drawn else {})
@@ -222,11 +221,11 @@ def report(cache: WindowCache) -> str:
     """What became of the records, in lines for people."""
     counts, longest, sizes = cache.header["counts"], cache.longest, cache.sizes
     found = cache.header["found"]
+    parts = [f"{longest[x]} of {sizes[x]} {x} tokens" for x in sizes]
     lines = [
         f"{cache.path}: {cache.num_windows} windows of {counts['records']} records of "
         f"{cache.task}",
-        f"longest: {longest.long} of {sizes.long} long tokens, {longest.global_} of "
-        f"{sizes.global_} global tokens",
+        f"longest: {', '.join(parts)}",
     ]
     if left_out := cache.header["left_out"]:
         total = sum(x["count"] for x in left_out.values())

@@ -122,15 +122,15 @@ class Questions:
 
     def example(self, name: str) -> dict[str, Any]:
         """The first question for evaluation as a run's model gets it, batch of 1."""
-        data = self.workdir(name).config()["data"]
+        data = config_lib.from_config_dict(self.workdir(name).config()).data
+        cache = WindowCache.open(self.cache("dev"))
         reader = WindowReader(
-            [WindowCache.open(self.cache("dev"))],
-            long_length=data["long_length"],
-            global_length=data["global_length"],
+            [cache],
+            lengths=cache.schema.lengths_of(data),
             batch_size=1,
             seed=0,
             evaluation=True,
-            flat=data["flat"],
+            flat=data.flat,
         )
         return reader.batch_at(0)
 

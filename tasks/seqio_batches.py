@@ -25,7 +25,6 @@ from etc_jax.data.examples import (
     build_row,
     check_together,
     empty_batch,
-    read_window,
 )
 from etc_jax.data.tokenizer import TokenIds
 from tasks.seqio_streaming import DocumentStream, TokenizedDocument, stream_documents
@@ -190,7 +189,7 @@ class BatchStream(Iterator[Batch]):
 
     def _fill(self, batch: Batch, row: int) -> None:
         index = int(self._order[self.position.row])
-        window = read_window(self._cache, self._plan, index)
+        window = packing.read_window(self._cache, self._plan, index)
         window = window._replace(documents=self._numbers(window.documents))
         build_row(
             batch,

@@ -47,7 +47,7 @@ from etc_jax.formats.structured import Sizes
 from tasks.seqio_documents import check_free
 from tasks.seqio_tensorflow import ExampleIterator, seqio, tf
 from tasks.seqio_vocabulary import TokenizerVocabulary
-from tasks.seqio_windows import SPLIT, WindowFiles, model_batch
+from tasks.seqio_windows import SPLIT, WindowFiles, model_batch, schema_of
 
 Files = str | os.PathLike | Sequence[str | os.PathLike]
 
@@ -106,11 +106,12 @@ def register_files(
 
 def _features(source: WindowFiles) -> dict[str, seqio.Feature]:
     text = TokenizerVocabulary(source.tokenizer)
+    tables = schema_of(source.signature).tables
     # The others are no text: any size does.
     number = seqio.PassThroughVocabulary(2**31 - 1)
     return {
         name: seqio.Feature(
-            text if name in ("long_tokens", "global_tokens") else number,
+            text if tables.get(name) == "vocab_size" else number,
             add_eos=False,
             dtype=spec.dtype,
             rank=spec.shape.rank,

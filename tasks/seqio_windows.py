@@ -1,15 +1,12 @@
 """A seqio source whose examples are the inputs of a fine-tuning task.
 
-An example is one input with its padding; n long and g global tokens, m kinds of links:
+An example is one input with its padding. It has the arrays of a batch of the task's
+format, of one row, under the names of their paths ("tokens", "structure.links",
+"labels.answer_type"; see `etc_jax.formats`), and besides
 
-    long_tokens, long_types       int32   [n]
-    global_tokens, global_types   int32   [g]
-    long_example_ids, links, ...  the vectors of `Structure`, by their names
-    label_NAME                    the labels of the task, [1], [n], [g] or [...]
-    extra_NAME                    what its model takes besides, if anything, likewise
-    weights                       float32 [1], 0 for an input that cannot be trained on
-    id                            string  [1], of the record
-    split                         string  [], no output feature of a Task
+    weights   float32 [1]   0 for an input that cannot be trained on
+    id        string  [1]   of the record
+    split     string  []    no output feature of a Task
 
 A single number is a vector of one, as seqio's Evaluator measures the first axis of
 every output feature.
@@ -17,29 +14,28 @@ every output feature.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from etc_jax import registry
+from etc_jax.data.schema import WEIGHTS, Schema, arrays_of
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.window import Window
 from etc_jax.data.window_arrays import NAME_CODEC
-from etc_jax.data.window_fields import extra_arrays, nested
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes, Window
-from etc_jax.structure import Structure
+from etc_jax.formats.structured import Sizes
 from tasks.seqio_tensorflow import seqio, tf
 
 TRAIN = "train"
 SPLIT = "split"
-LABEL, EXTRA = "label_", "extra_"
+ID = "id"
 
 _LOG = logging.getLogger(__name__)
-_VECTORS = tuple(f.name for f in dataclasses.fields(Structure))
 
 
 class WindowFiles(seqio.DataSource):
@@ -203,20 +199,25 @@ class WindowFiles(seqio.DataSource):
 
 def example_of(window: Window, split: str) -> dict[str, np.ndarray]:
     """The example of an input."""
-    vectors = {name: getattr(window.structure, name) for name in _VECTORS}
-    labels = {LABEL + k: np.atleast_1d(x) for k, x in window.labels.items()}
     return {
-        "long_tokens": window.tokens.long,
-        "global_tokens": window.tokens.global_,
-        "long_types": window.types.long,
-        "global_types": window.types.global_,
-        **{name: x for name, x in vectors.items() if x is not None},
-        **labels,
-        **{EXTRA + k: np.atleast_1d(x) for k, x in extra_arrays(window).items()},
-        "weights": np.array([window.unusable is None], np.float32),
-        "id": np.array([window.record.id.encode(*NAME_CODEC)], object),
+        **{name: np.atleast_1d(x) for name, x in arrays_of(window).items()},
+        WEIGHTS: np.array([window.unusable is None], np.float32),
+        ID: np.array([window.record.id.encode(*NAME_CODEC)], object),
         SPLIT: np.array(split.encode(), object),
     }
+
+
+def schema_of(names: Collection[str]) -> Schema:
+    """The schema of the format whose arrays some examples have.
+
+    Raises:
+      ValueError: if they are of none.
+    """
+    for format in registry.names("format"):
+        schema = registry.lookup("format", format)
+        if schema.fields.keys() - schema.optional <= set(names):
+            return schema
+    raise ValueError(f"examples have {sorted(names)}, which is no format of inputs")
 
 
 def model_batch(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -226,29 +227,17 @@ def model_batch(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
       examples: the arrays of a Task or Mixture, with a first axis for b examples.
 
     Returns:
-      `long_tokens`, `long_types` `[b, n]`, `global_tokens`, `global_types` `[b, g]`,
-      `structure`, `labels` by name, `[b]`, `[b, n]`, `[b, g]` or `[b, ...]`, `weights`
-      `[b]`, and further inputs as the windows have them.
+      A batch; see `etc_jax.formats`.
+
+    Raises:
+      ValueError: if they are no examples of a format.
     """
-    names = ("long_tokens", "global_tokens", "long_types", "global_types")
-    vectors = {name: examples[name] for name in _VECTORS if name in examples}
-    labels = {
-        name.removeprefix(LABEL): x[:, 0] if x.shape[1] == 1 else x
-        for name, x in examples.items()
-        if name.startswith(LABEL)
-    }
-    extra = {
-        name.removeprefix(EXTRA): x
-        for name, x in examples.items()
-        if name.startswith(EXTRA)
-    }
-    return {
-        **{name: examples[name] for name in names},
-        "structure": Structure(**vectors),
-        "labels": labels,
-        "weights": examples["weights"][:, 0],
-        **nested(extra),
-    }
+    schema = schema_of(examples)
+    arrays = {name: x for name, x in examples.items() if name not in (ID, SPLIT)}
+    for name in arrays.keys() - schema.fields.keys():
+        if arrays[name].shape[1:] == (1,):  # a single number
+            arrays[name] = arrays[name][:, 0]
+    return schema.batch(arrays)
 
 
 def _type(value: np.ndarray) -> tf.DType:

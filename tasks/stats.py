@@ -36,6 +36,7 @@ from etc_jax import prepare
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.cache import TokenCache
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.window_arrays import offsets_of
 from etc_jax.data.windows import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
@@ -130,9 +131,9 @@ def of_cache(path: str | os.PathLike) -> Stats:
 
 
 def _of_windows(cache: WindowCache, name: str) -> Stats:
-    lengths = {"long": Lengths(), "global": Lengths()}
+    lengths = {axis: Lengths() for axis in cache.schema.lengths}
     for axis, found in lengths.items():
-        found.add_between(cache.arrays[f"{axis}_offsets"])
+        found.add_between(cache.arrays[offsets_of(axis)])
     header = cache.header
     return Stats(
         name=name,

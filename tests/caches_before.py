@@ -1,11 +1,26 @@
-"""Caches as versions before checksums wrote them."""
+"""Caches as earlier versions wrote them."""
 
 import json
 import pathlib
+import zipfile
+
+# Seven of `window_samples.make_rich_window`, as commit fa1a099 wrote them.
+STRUCTURED = pathlib.Path(__file__).parent / "data/structured_windows_version_2.zip"
+
+
+def window_cache_of_version_2(path: pathlib.Path) -> pathlib.Path:
+    """Puts a cache of structured windows into a folder."""
+    with zipfile.ZipFile(STRUCTURED) as file:
+        file.extractall(path)
+    return path
 
 
 def without_checksums(path: pathlib.Path) -> None:
-    """Rewrites the header of a token cache, or of a window cache, in place."""
+    """Rewrites the header of a cache in place.
+
+    Args:
+      path: of a token cache, or of windows in version 2.
+    """
     file = path / "header.json"
     header = json.loads(file.read_text())
     for name in ("checksum", "files"):

@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT
 
 from etc_jax import evaluate
-from etc_jax.datasets import task as task_lib
+from etc_jax.data.schema import stacked
 from etc_jax.formats.structured import Sizes
 from etc_jax.objectives import finetuning
 from etc_jax.prediction import answer_parts
@@ -96,10 +96,9 @@ def one_by_one(setup, module):
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
     sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()
-    inputs_fn = task_lib.find_task(setup.name).inputs
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
-        got = outputs(params, jax.tree.map(np.asarray, inputs_fn(windows)))
+        got = outputs(params, jax.tree.map(np.asarray, stacked(windows)))
         yield jax.device_get(got), windows
 
 

@@ -111,8 +111,9 @@ OBJECTIVES = (
     MODELS
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
+    | {"formats"}
 )
-PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring", "formats"}
+PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
     "types": set(),
     "local_paths": set(),

@@ -17,8 +17,9 @@ import pytest
 from conftest import ROOT
 
 from etc_jax import convert, evaluate, predict, prepare
+from etc_jax.data.schema import stacked
 from etc_jax.data.windows import WindowCache
-from etc_jax.formats.structured import Sizes, model_inputs
+from etc_jax.formats.structured import Sizes
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.scoring import natural_questions as scoring
@@ -99,7 +100,7 @@ def test_a_cache_has_the_windows_that_are_drawn_and_counts_the_others(setup, cac
     names = list(dict.fromkeys(left))
     assert found["first"] == names[: len(found["first"])] and len(found["first"]) > 2
     for i, window in enumerate(kept):
-        ids = made.window(i)["long_ids"]
+        ids = made.window(i)["long_tokens"]
         np.testing.assert_array_equal(ids, window.tokens.long[: len(ids)])
 
 
@@ -122,8 +123,8 @@ def test_all_options_reach_the_features_and_the_header(setup, cache):
         for record in nq.read([setup.file])
         for window in nq.features(record, tokenizer, SIZES, options=options)
     ]
-    assert made.num_windows == len(windows) and made.longest.global_ == 10
-    assert cache("--flat", out="flat").longest.global_ == 1
+    assert made.num_windows == len(windows) and made.longest["global"] == 10
+    assert cache("--flat", out="flat").longest["global"] == 1
     parallel = cache(*flags, "--workers=1", out="parallel")
     for name in made.arrays:
         np.testing.assert_array_equal(parallel.arrays[name], made.arrays[name])
@@ -220,7 +221,7 @@ def window_by_window(setup):
     for record in nq.read([setup.file]):
         summaries = []
         for window in nq.features(record, finetuned_run.tokenizer(NAME), SIZES):
-            inputs = jax.tree.map(np.asarray, model_inputs([window]))
+            inputs = jax.tree.map(np.asarray, stacked([window]))
             got = jax.device_get(outputs(params, inputs))
             summaries += nq.summarise(got, [window])
         assert len(summaries) > 2

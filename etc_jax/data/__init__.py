@@ -13,6 +13,6 @@
     batch = reader.batch_at(step)
 
 The stations, one file each: corpus -> sentences -> tokenizer -> cache -> packing ->
-masking, examples -> pretraining. Inputs of a task, with labels: window_writing ->
-windows.
+text_reader, with rows of examples (ETC) or packed_text (one sequence). Inputs of a
+task, with labels: window_writing -> windows. What a batch holds says a schema.
 """

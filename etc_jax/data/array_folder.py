@@ -46,8 +46,8 @@ class FolderFormat:
     Attributes:
       name: as messages call it, such as "token cache".
       version: of its files.
-      unsealed: the version before it, which has no checksums of header and tokenizer
-        and is still read.
+      unsealed: the earliest version that is still read, which has no checksums of
+        header and tokenizer.
     """
 
     name: str
@@ -109,13 +109,13 @@ class FolderFormat:
             version, sealed = header["format_version"], _SEAL in header
         except (ValueError, KeyError, TypeError) as e:
             raise self.damaged_header(path, e) from e
-        if version not in (self.version, self.unsealed):
+        if version not in range(self.unsealed, self.version + 1):
             raise ValueError(
                 f"{file}: format version {version}, expected {self.version}; "
                 "build the cache again in another folder"
             )
-        # A flipped bit may make a version the other one, or hide the checksum.
-        if sealed != (version == self.version):
+        # A flipped bit may make a version another one, or hide the checksum.
+        if sealed != (version > self.unsealed):
             raise self.damaged_header(path, ValueError(f"{_SEAL} and version disagree"))
         if sealed:
             header.pop(_SEAL)
@@ -187,8 +187,8 @@ class Contents(NamedTuple):
     Attributes:
       arrays: by name, mapped into memory.
       digest: SHA-256, in hexadecimal, of vocabulary, kinds and checksums of the arrays:
-        equal for equal contents, whatever the folder is called and whenever, and with
-        which version, it was made.
+        equal for equal contents in equal files, whatever the folder is called and
+        whenever it was made.
     """
 
     arrays: dict[str, np.ndarray]

@@ -102,4 +102,4 @@ class ImageReader:
             targets[row], weights[row] = self._images[index], 1.0
         tokens = np.full(shape, START, np.int32)
         tokens[:, 1:] = targets[:, :-1]
-        return {"tokens": tokens, "targets": targets, "weights": weights}
+        return {"tokens": tokens, "targets": targets, "target_weights": weights}

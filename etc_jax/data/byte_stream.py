@@ -137,9 +137,9 @@ class ByteReader:
     In training, windows of an epoch lie side by side from a place that is drawn anew,
     in an order that is drawn anew. Keys of a batch, for b rows of n bytes:
 
-        tokens    int32   [b, n], the byte before each target
-        targets   int32   [b, n]
-        weights   float32 [b, n], 1 for a target, 0 for padding
+        tokens           int32   [b, n], the byte before each target
+        targets          int32   [b, n]
+        target_weights   float32 [b, n], 1 for a target, 0 for padding
     """
 
     def __init__(self, part: Part, *, length: int, batch_size: int, seed: int):
@@ -248,4 +248,4 @@ def _windows(part: Part, starts, length: int, counted) -> dict[str, np.ndarray]:
         if start:
             tokens[row, 0] = part.stream[start - 1]
         weights[row, size - count : size] = 1.0
-    return {"tokens": tokens, "targets": targets, "weights": weights}
+    return {"tokens": tokens, "targets": targets, "target_weights": weights}

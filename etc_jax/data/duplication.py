@@ -79,4 +79,4 @@ class DuplicationReader:
         tokens[:, 1:] = targets[:, :-1]
         weights = np.zeros(targets.shape, np.float32)
         weights[:, half + 1 :] = 1.0
-        return {"tokens": tokens, "targets": targets, "weights": weights}
+        return {"tokens": tokens, "targets": targets, "target_weights": weights}

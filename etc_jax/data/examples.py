@@ -31,17 +31,75 @@ sentences 1: so it is in the ids of the released models, whose vocabulary reserv
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from etc_jax.data import masking
 from etc_jax.data.cache import TokenCache
-from etc_jax.data.packing import MAX_SENTENCE_TOKENS, PackingPlan
+from etc_jax.data.packed_text import MLM_FIELDS, mask_tokens
+from etc_jax.data.packing import MAX_SENTENCE_TOKENS, PackingPlan, Window
+from etc_jax.data.schema import Field, Schema
+from etc_jax.data.text_reader import Overflow
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.structure import LINK_DTYPE, MAX_GLOBALS, Structure
 
 Batch = dict[str, np.ndarray | Structure]
+
+
+def _side(prefix: str) -> dict[str, Any]:
+    """What the schema of long and global tokens with their structure consists of."""
+    long, glob = f"{prefix}long", f"{prefix}global"
+    structure = f"{prefix}structure"
+    tokens = (f"{long}_tokens", f"{glob}_tokens")
+    return {
+        "fields": {
+            **dict(zip(tokens, (Field(long), Field(glob)), strict=True)),
+            f"{structure}.long_example_ids": Field(long),
+            f"{structure}.global_example_ids": Field(glob),
+            f"{structure}.links": Field(long, LINK_DTYPE.__name__, (1,), padding=-1),
+        },
+        "lengths": {long: f"{long}_length", glob: f"{glob}_length"},
+        "marks": {
+            long: f"{structure}.long_example_ids",
+            glob: f"{structure}.global_example_ids",
+        },
+        "tables": dict.fromkeys(tokens, "vocab_size"),
+        "groups": {structure: Structure},
+    }
+
+
+_MLM = {
+    "fields": MLM_FIELDS,
+    "lengths": {"mlm": "mlm_capacity"},
+    "tables": {"mlm_targets": "vocab_size"},
+    "places": {"mlm_positions": "long"},
+}
+_CPC = {
+    "fields": {
+        "cpc_positions": Field("cpc_global"),
+        "cpc_weights": Field("cpc_global", "float32"),
+        "cpc_documents": Field("cpc_global", padding=-1),
+        "cpc_overflow": Field(),
+    },
+    "places": {"cpc_positions": "global"},
+}
+
+
+def _schema(*parts: dict[str, Any]) -> Schema:
+    names = {name for part in parts for name in part}
+    whole = {
+        name: {k: x for part in parts for k, x in part.get(name, {}).items()}
+        for name in names
+    }
+    return Schema("mlm_cpc", text=("long",), **whole)
+
+
+WITHOUT_CPC = _schema(_side(""), _MLM)
+WITH_CPC = _schema(_side(""), _MLM, _side("cpc_"), _CPC)
+
+
+_MLM_ROOM = 1.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +170,7 @@ class PretrainingSizes:
           **capacities: any of the three capacities, to set it by hand.
         """
         shares = shares or masking.MaskingShares()
-        need = {"mlm_capacity": (1.25 * shares.mlm * long_length, long_length)}
+        need = {"mlm_capacity": (_MLM_ROOM * shares.mlm * long_length, long_length)}
         if shares.cpc:
             # Short windows mask one or two sentences, whose lengths vary too much for
             # a multiple of the mean: leave room for a longest sentence.
@@ -124,86 +182,35 @@ class PretrainingSizes:
         return cls(long_length, global_length, **(rounded | capacities))
 
 
+def mlm_capacity(length: int, share: float) -> int:
+    """Places for masked tokens, with room to spare: 1.25 times the mean need.
+
+    Args:
+      length: tokens of a row.
+      share: of them that are masked.
+    """
+    return min(_multiple_of_8(_MLM_ROOM * share * length), length)
+
+
 def _multiple_of_8(x: float) -> int:
     return max(int(-(-x // 8)) * 8, 8)
 
 
-class Window(NamedTuple):
-    """The text of a window.
-
-    Attributes:
-      tokens: int32 `[t]`.
-      word_starts: bool `[t]`; every sentence starts a word, a fixed block need not.
-      lengths: int64 `[segments]`, in tokens: of sentences, or of fixed blocks.
-      piece_ids: int64 `[segments]`: 1, 2, ... by piece of a document.
-      documents: int64 `[segments]`.
-    """
-
-    tokens: np.ndarray
-    word_starts: np.ndarray
-    lengths: np.ndarray
-    piece_ids: np.ndarray
-    documents: np.ndarray
-
-
-def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> Window:
-    """Gathers the text of one window from the cache."""
-    tokens, word_starts, lengths = [], [], []
-    pieces = plan.window(index)
-    sentences = plan.global_tokens == "sentences"
-    for first, stop in pieces[:, 1:].tolist():
-        offsets = plan.segment_offsets[first : stop + 1]
-        start, end = int(offsets[0]), int(offsets[-1])
-        words = cache.word_starts(start, end)
-        # Where a sentence was cut, it may have been within a word.
-        words[offsets[:-1] - start if sentences else 0] = True
-        tokens.append(cache.tokens[start:end])
-        word_starts.append(words)
-        lengths.append(np.diff(offsets))
-    counts = pieces[:, 2] - pieces[:, 1]
-    return Window(
-        tokens=np.concatenate(tokens).astype(np.int32),
-        word_starts=np.concatenate(word_starts),
-        lengths=np.concatenate(lengths),
-        piece_ids=np.repeat(np.arange(1, len(pieces) + 1), counts),
-        documents=np.repeat(pieces[:, 0], counts),
-    )
+def schema_of(sizes: PretrainingSizes) -> Schema:
+    """Of the batches of these sizes."""
+    return WITH_CPC if sizes.has_cpc else WITHOUT_CPC
 
 
 def empty_batch(rows: int, sizes: PretrainingSizes, ids: TokenIds) -> Batch:
     """A batch of padding, with zero weights."""
-
-    def full(*shape: int, fill: int = 0, dtype: type = np.int32) -> np.ndarray:
-        return np.full((rows, *shape), fill, dtype)
-
-    def no_structure(long_length: int, global_length: int) -> Structure:
-        return Structure(
-            long_example_ids=full(long_length),
-            global_example_ids=full(global_length),
-            links=full(long_length, 1, fill=-1, dtype=LINK_DTYPE),
-        )
-
-    n, g, p, m, s = dataclasses.astuple(sizes)
-    batch = {
-        "long_tokens": full(n, fill=ids.pad),
-        "global_tokens": full(g, fill=ids.pad),
-        "structure": no_structure(n, g),
-        "mlm_positions": full(p),
-        "mlm_targets": full(p),
-        "mlm_weights": full(p, dtype=np.float32),
-        "mlm_overflow": full(),
-    }
-    if not sizes.has_cpc:
-        return batch
-    return batch | {
-        "cpc_long_tokens": full(m, fill=ids.pad),
-        "cpc_global_tokens": full(s, fill=ids.pad),
-        "cpc_structure": no_structure(m, s),
-        "cpc_positions": full(s),
-        "cpc_weights": full(s, dtype=np.float32),
-        "cpc_documents": full(s, fill=-1),
-        "cpc_overflow": full(),
-    }
+    schema = schema_of(sizes)
+    axes = ("long", "global", "mlm", "cpc_long", "cpc_global")
+    lengths = dict(zip(axes, dataclasses.astuple(sizes), strict=True))
+    arrays = schema.empty(rows, lengths)
+    for name in schema.tables:
+        if name.endswith("_tokens"):
+            arrays[name][:] = ids.pad
+    return schema.batch(arrays)
 
 
 def fitting_sentences(
@@ -296,8 +303,17 @@ def fill_row(
     _fill_structure(batch["structure"], row, window.lengths, window.piece_ids)
     if len(cpc_sentences):
         _fill_cpc(batch, row, window, cpc_sentences, window.tokens[masked_tokens], ids)
-    _fill_mlm(
-        batch, row, window, np.flatnonzero(~masked_tokens), rng, ids=ids, shares=shares
+    shown = np.flatnonzero(~masked_tokens)
+    mask_tokens(
+        batch,
+        row,
+        "long_tokens",
+        shown,
+        window.word_starts[shown],
+        rng,
+        shares=shares,
+        mask_id=ids.mask,
+        random_ids=ids.regular_ids,
     )
 
 
@@ -320,26 +336,39 @@ def _fill_cpc(batch, row, window, sentences, tokens, ids) -> None:
     _fill_structure(batch["cpc_structure"], row, lengths, own_ids)
 
 
-def _fill_mlm(batch, row, window, candidates, rng, *, ids, shares) -> None:
-    chosen, overflow = masking.select_words(
-        rng,
-        window.word_starts[candidates],
-        shares.mlm,
-        batch["mlm_positions"].shape[1],
-    )
-    positions = candidates[chosen]
-    targets = window.tokens[positions]
-    batch["long_tokens"][row, positions] = masking.corrupt(
-        rng,
-        targets,
-        shares,
-        mask_id=ids.mask,
-        random_ids=ids.regular_ids,
-    )
-    batch["mlm_positions"][row, : len(positions)] = positions
-    batch["mlm_targets"][row, : len(positions)] = targets
-    batch["mlm_weights"][row, : len(positions)] = 1.0
-    batch["mlm_overflow"][row] = overflow
+class PretrainingRows:
+    """Rows of MLM and CPC; see `text_reader.RowBuilder`."""
+
+    def __init__(
+        self, ids: TokenIds, sizes: PretrainingSizes, shares: masking.MaskingShares
+    ):
+        """See the class.
+
+        Args:
+          ids: special ids, `Tokenizer.token_ids`.
+          sizes: lengths of the batch; windows must fit in.
+          shares: what is masked.
+        """
+        self.schema = schema_of(sizes)
+        self._ids, self._sizes, self._shares = ids, sizes, shares
+
+    def empty(self, rows: int) -> Batch:
+        return empty_batch(rows, self._sizes, self._ids)
+
+    def fill(
+        self, batch: Batch, row: int, window: Window, rng: np.random.Generator
+    ) -> Overflow:
+        build_row(
+            batch,
+            row,
+            window,
+            rng,
+            ids=self._ids,
+            shares=self._shares,
+            sizes=self._sizes,
+        )
+        cpc = int(batch["cpc_overflow"][row]) if self._sizes.has_cpc else 0
+        return Overflow(int(batch["mlm_overflow"][row]), cpc)
 
 
 def check_together(

@@ -13,11 +13,13 @@ a window may be shorter.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from etc_jax.data.cache import TokenCache
+from etc_jax.structure import MAX_GLOBALS
 
 MIN_SENTENCES = 7
 MAX_SENTENCE_TOKENS = 128
@@ -77,8 +79,10 @@ class PackingPlan:
       segment_offsets: int64 `[segments + 1]`, over all tokens of the cache.
       pieces: int64 `[pieces, 3]`: (document, first segment, one past the last).
       window_offsets: int64 `[windows + 1]`: the pieces of each window.
-      long_length, global_length: tokens and segments that a window holds at most.
-      global_tokens: what a segment is.
+      long_length, global_length: tokens and segments that a window holds at most; of
+        segments None: any number.
+      global_tokens: what a segment is; None: there are no global tokens, and a segment
+        is a sentence.
       counts: what was packed and what was left out.
     """
 
@@ -86,8 +90,8 @@ class PackingPlan:
     pieces: np.ndarray
     window_offsets: np.ndarray
     long_length: int
-    global_length: int
-    global_tokens: GlobalTokens
+    global_length: int | None
+    global_tokens: GlobalTokens | None
     counts: Counts
 
     @property
@@ -104,7 +108,7 @@ def pack(
     cache: TokenCache,
     *,
     long_length: int,
-    global_length: int,
+    global_length: int | None,
     max_sentence_tokens: int = MAX_SENTENCE_TOKENS,
     min_sentences: int = MIN_SENTENCES,
     global_tokens: GlobalTokens = "sentences",
@@ -115,18 +119,26 @@ def pack(
     Args:
       cache: the text.
       long_length: tokens that a window holds.
-      global_length: segments that a window holds.
+      global_length: segments that a window holds; None: any number, as for models that
+        have no global tokens.
       max_sentence_tokens: longer sentences are cut, where possible between words.
       min_sentences: documents with fewer (before cutting) are dropped.
-      global_tokens: what one global token stands for.
+      global_tokens: what one global token stands for, where there are some.
       tokens_per_block: length of a fixed block; unused for sentences.
 
     Raises:
       ValueError: if a length is out of range, or no document is left.
     """
-    blocks = global_tokens == "fixed_blocks"
-    _check_lengths(long_length, global_length, max_sentence_tokens, min_sentences)
-    _check_global_tokens(global_tokens, tokens_per_block, long_length, global_length)
+    lengths = {"long_length": long_length, "max_sentence_tokens": max_sentence_tokens}
+    lengths["min_sentences"] = min_sentences
+    if global_length is None:
+        global_tokens = None
+    else:
+        lengths["global_length"] = global_length
+        _check_global_tokens(
+            global_tokens, tokens_per_block, long_length, global_length
+        )
+    _check_lengths(lengths)
     kept = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
     if not len(kept):
         raise ValueError(
@@ -135,14 +147,19 @@ def pack(
         )
     offsets, num_cut = _cut_sentences(cache, max_sentence_tokens)
     borders = np.searchsorted(offsets, cache.sentence_offsets[cache.document_offsets])
-    most = len(offsets) if blocks else global_length
+    most = global_length if global_tokens == "sentences" else len(offsets)
     pieces = _split_documents(offsets, borders, kept, long_length, most)
     num_sentences = int((pieces[:, 2] - pieces[:, 1]).sum())
-    if blocks:
+    if global_tokens == "fixed_blocks":
         offsets, pieces = _cut_into_blocks(offsets, pieces, tokens_per_block)
     tokens = offsets[pieces[:, 2]] - offsets[pieces[:, 1]]
     segments = pieces[:, 2] - pieces[:, 1]
-    windows = _best_fit_decreasing(tokens, segments, long_length, global_length)
+    if global_length is None:
+        # As if each piece had a global token: so runs of earlier versions packed it.
+        taken, room = np.ones_like(segments), min(long_length, MAX_GLOBALS)
+    else:
+        taken, room = segments, global_length
+    windows = _best_fit_decreasing(tokens, taken, long_length, room)
     counts = Counts(
         documents=len(kept),
         documents_dropped=cache.num_documents - len(kept),
@@ -167,16 +184,12 @@ def pack(
     )
 
 
-def _check_lengths(long_length, global_length, max_sentence_tokens, min_sentences):
-    for name, value in (
-        ("long_length", long_length),
-        ("global_length", global_length),
-        ("max_sentence_tokens", max_sentence_tokens),
-        ("min_sentences", min_sentences),
-    ):
+def _check_lengths(lengths: Mapping[str, int]) -> None:
+    for name, value in lengths.items():
         if value < 1:
             raise ValueError(f"{name} is {value}, expected 1 or more")
-    if long_length < max_sentence_tokens:
+    max_sentence_tokens = lengths["max_sentence_tokens"]
+    if (long_length := lengths["long_length"]) < max_sentence_tokens:
         raise ValueError(
             f"max_sentence_tokens is {max_sentence_tokens}, more than long_length "
             f"{long_length}: such a sentence fits into no window; lower "
@@ -264,6 +277,48 @@ def _cut_into_blocks(offsets, pieces, tokens_per_block):
     all_offsets = np.unique(np.concatenate([[0], blocks, ends, offsets[-1:]]))
     bounds = [np.searchsorted(all_offsets, x) for x in (starts, ends)]
     return all_offsets, np.stack([pieces[:, 0], *bounds], axis=1)
+
+
+class Window(NamedTuple):
+    """The text of a window.
+
+    Attributes:
+      tokens: int32 `[t]`.
+      word_starts: bool `[t]`; every sentence starts a word, a fixed block need not.
+      lengths: int64 `[segments]`, in tokens: of sentences, or of fixed blocks.
+      piece_ids: int64 `[segments]`: 1, 2, ... by piece of a document.
+      documents: int64 `[segments]`.
+    """
+
+    tokens: np.ndarray
+    word_starts: np.ndarray
+    lengths: np.ndarray
+    piece_ids: np.ndarray
+    documents: np.ndarray
+
+
+def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> Window:
+    """Gathers the text of one window from the cache."""
+    tokens, word_starts, lengths = [], [], []
+    pieces = plan.window(index)
+    sentences = plan.global_tokens == "sentences"
+    for first, stop in pieces[:, 1:].tolist():
+        offsets = plan.segment_offsets[first : stop + 1]
+        start, end = int(offsets[0]), int(offsets[-1])
+        words = cache.word_starts(start, end)
+        # Where a sentence was cut, it may have been within a word.
+        words[offsets[:-1] - start if sentences else 0] = True
+        tokens.append(cache.tokens[start:end])
+        word_starts.append(words)
+        lengths.append(np.diff(offsets))
+    counts = pieces[:, 2] - pieces[:, 1]
+    return Window(
+        tokens=np.concatenate(tokens).astype(np.int32),
+        word_starts=np.concatenate(word_starts),
+        lengths=np.concatenate(lengths),
+        piece_ids=np.repeat(np.arange(1, len(pieces) + 1), counts),
+        documents=np.repeat(pieces[:, 0], counts),
+    )
 
 
 class _Rooms:

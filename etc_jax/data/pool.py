@@ -9,14 +9,12 @@ from etc_jax.data.cache import TokenCache
 from etc_jax.data.examples import (
     Batch,
     PretrainingSizes,
-    Window,
     check_together,
     empty_batch,
     fill_row,
     fitting_sentences,
-    read_window,
 )
-from etc_jax.data.packing import PackingPlan
+from etc_jax.data.packing import PackingPlan, Window, read_window
 from etc_jax.data.tokenizer import TokenIds
 
 # Windows of a large text that are looked at for each sentence of the pool.

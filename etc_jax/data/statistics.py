@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data.examples import Batch
-from etc_jax.data.pretraining import MixtureReader, PretrainingReader
+from etc_jax.data.schema import Schema, at
+from etc_jax.data.text_reader import TextReader
+
+Batch = dict[str, Any]
 
 _CHUNK_TOKENS = 1 << 22
 
@@ -50,17 +52,18 @@ def log_frequencies(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
     return np.log(counts / counts.sum()).astype(np.float32)
 
 
-def unmasked_tokens(batch: Batch) -> np.ndarray:
-    """The tokens of a batch before masking, without padding: int32 `[tokens]`.
+def unmasked_tokens(batch: Batch, schema: Schema) -> np.ndarray:
+    """The tokens of a text's batch before masking, without padding: int32 `[tokens]`.
 
     The sentences masked for CPC come last, out of their places.
     """
-    tokens = batch["long_tokens"].copy()
-    rows, places = np.nonzero(batch["mlm_weights"])
-    tokens[rows, batch["mlm_positions"][rows, places]] = batch["mlm_targets"][
-        rows, places
-    ]
-    shown = batch["structure"].long_example_ids > 0
+    [axis] = schema.text
+    name = next(k for k in schema.tables if schema.fields[k].axis == axis)
+    tokens, shown = batch[name].copy(), at(batch, schema.marks[axis]) > 0
+    if "mlm_weights" in batch:
+        rows, places = np.nonzero(batch["mlm_weights"])
+        targets = batch["mlm_targets"][rows, places]
+        tokens[rows, batch["mlm_positions"][rows, places]] = targets
     if "cpc_weights" not in batch:
         return tokens[shown]
     rows, places = np.nonzero(batch["cpc_weights"])
@@ -73,7 +76,7 @@ def unmasked_tokens(batch: Batch) -> np.ndarray:
 
 
 def describe_batches(
-    reader: PretrainingReader | MixtureReader, count: int, *, unk_id: int | None = None
+    reader: TextReader, count: int, *, unk_id: int | None = None
 ) -> dict[str, Any]:
     """What a report says about the data: shares lost, padded and unknown, and ids.
 
@@ -85,10 +88,10 @@ def describe_batches(
     Returns:
       Ready for JSON. Of the whole text: `documents`, `documents_dropped_share` and
       `tokens_dropped_share` (too short), `sentences_cut_share` (too long). Of the
-      batches: `examples` (rows with text), `long_padded_share`, `global_padded_share`
-      (over all rows), `mlm_overflow_share` (of the tokens chosen), with CPC
-      `cpc_overflow_share` (of the sentences chosen), `unk_share`, `lowest_id` and
-      `highest_id` (of the text before masking).
+      batches: `examples` (rows with text), the share of padding along each axis, such
+      as `long_padded_share` (over all rows), `mlm_overflow_share` (of the tokens that
+      were chosen) and `cpc_overflow_share` (of the sentences) where these are,
+      `unk_share`, `lowest_id` and `highest_id` (of the text before masking).
 
     Raises:
       ValueError: if `count` is below 1.
@@ -96,8 +99,10 @@ def describe_batches(
     if count < 1:
         raise ValueError(f"count of batches is {count}, expected 1 or more")
     batches = [reader.batch_at(step) for step in range(count)]
-    tokens = np.concatenate([unmasked_tokens(batch) for batch in batches])
-    figures = _of_the_text(reader) | _of_the_batches(batches)
+    tokens = np.concatenate(
+        [unmasked_tokens(batch, reader.schema) for batch in batches]
+    )
+    figures = _of_the_text(reader) | _of_the_batches(batches, reader.schema)
     if unk_id is not None:
         figures["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
     figures["lowest_id"] = int(tokens.min())
@@ -129,25 +134,21 @@ def _of_the_text(reader) -> dict[str, Any]:
     }
 
 
-def _of_the_batches(batches: list[Batch]) -> dict[str, Any]:
+def _of_the_batches(batches: list[Batch], schema: Schema) -> dict[str, Any]:
     def total(name: str) -> int:
         return sum(int(batch[name].sum()) for batch in batches)
 
-    def padded(name: str) -> float:
-        ids = [getattr(batch["structure"], name) for batch in batches]
-        return float(np.mean([np.mean(x == 0) for x in ids]))
+    def is_padding(axis: str) -> np.ndarray:
+        mark = schema.marks[axis]
+        return np.stack([at(batch, mark) == 0 for batch in batches])
 
-    def overflow(kind: str) -> float:
-        lost = total(f"{kind}_overflow")
-        return _share(lost, lost + total(f"{kind}_weights"))
-
-    used = [(b["structure"].long_example_ids[:, :1] > 0).sum() for b in batches]
-    figures = {
-        "examples": int(sum(used)),
-        "long_padded_share": padded("long_example_ids"),
-        "global_padded_share": padded("global_example_ids"),
-        "mlm_overflow_share": overflow("mlm"),
-    }
-    if "cpc_weights" in batches[0]:
-        figures["cpc_overflow_share"] = overflow("cpc")
+    [text] = schema.text
+    figures = {"examples": int((~is_padding(text)[..., 0]).sum())}
+    for axis in schema.marks:
+        figures[f"{axis}_padded_share"] = float(np.mean(is_padding(axis)))
+    for kind in ("mlm", "cpc"):
+        if (name := f"{kind}_overflow") in batches[0]:
+            lost = total(name)
+            share = _share(lost, lost + total(f"{kind}_weights"))
+            figures[f"{name}_share"] = share
     return figures

@@ -18,8 +18,17 @@ import numpy as np
 
 from etc_jax.data.array_folder import TOKENIZER, GrowingArray, new_folder
 from etc_jax.data.parts import Part, work_folder
+from etc_jax.data.schema import Schema
 from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.window_arrays import RAGGED, TaskWindow, WindowSchema, flatten
+from etc_jax.data.window import Window
+from etc_jax.data.window_arrays import (
+    array_kinds,
+    counts_of,
+    flatten,
+    offsets_of,
+    ragged_axes,
+)
+from etc_jax.data.window_versions import FORMERLY
 from etc_jax.data.windows import CONTENTS_VERSION, FORMAT, WindowCache
 
 # How many records are named of those that were left out for one reason.
@@ -36,7 +45,7 @@ class WindowSource:
     Attributes:
       task: name of the data set.
       format: of the inputs.
-      long_length, global_length: of an input, padding included.
+      sizes: lengths of an input, padding included, by their names in a config.
       options: what else shapes the windows, as JSON values.
       made_by: what they are made of, as JSON values; a cache is reused only for an
         equal one.
@@ -44,15 +53,16 @@ class WindowSource:
 
     task: str
     format: str
-    long_length: int
-    global_length: int
+    sizes: Mapping[str, int]
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     made_by: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def fingerprint(self, tokenizer: Tokenizer) -> str:
         """SHA-256, in hexadecimal, of all that the windows depend on."""
-        made = dataclasses.asdict(self)
-        made.pop("format")  # of which caches of earlier versions know nothing
+        # As in earlier versions, whose caches are found by it.
+        sizes = {FORMERLY.get(k, k): length for k, length in self.sizes.items()}
+        made = {"task": self.task, "options": self.options, "made_by": self.made_by}
+        made |= sizes
         facts = [CONTENTS_VERSION, tokenizer.fingerprint(), made]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -93,7 +103,7 @@ class NoWindowError(ValueError):
 
 
 def part_of(
-    windows: Sequence[TaskWindow], vocab_size: int, records: int, left_out: LeftOut
+    windows: Sequence[Window], vocab_size: int, records: int, left_out: LeftOut
 ) -> Part:
     """What some records come to, for `build_windows`.
 
@@ -109,13 +119,13 @@ def part_of(
     facts = {"records": records, "windows": len(windows), "left_out": left_out.counts}
     if not windows:
         return Part(facts | {"schema": None}, {})
-    schema = WindowSchema.of(windows[0])
+    schema = windows[0].schema.of(windows[0])
     arrays = flatten(windows, schema, vocab_size)
     return Part(facts | {"schema": schema.to_json()}, arrays)
 
 
 def write_windows(
-    windows: Iterable[TaskWindow],
+    windows: Iterable[Window],
     tokenizer: Tokenizer,
     path: str | os.PathLike,
     source: WindowSource,
@@ -168,7 +178,8 @@ def build_windows(
     fingerprint = source.fingerprint(tokenizer)
     if not FORMAT.is_at(path):
         FORMAT.check_free(path)
-        work = path.with_name(f".{path.name}-{fingerprint[:12]}")
+        # Parts of another version are none of this one.
+        work = path.with_name(f".{path.name}-{FORMAT.version}-{fingerprint[:12]}")
         with work_folder(work):
             if not FORMAT.is_at(path):  # nobody made it while this one waited
                 whole = new_folder(work / "whole")
@@ -216,10 +227,7 @@ def _describe(source: WindowSource, tokenizer, fingerprint: str) -> dict[str, An
     return {
         "task": source.task,
         "format": source.format,
-        "sizes": {
-            "long_length": source.long_length,
-            "global_length": source.global_length,
-        },
+        "sizes": dict(source.sizes),
         "options": dict(source.options),
         "made_by": dict(source.made_by),
         "fingerprint": fingerprint,
@@ -236,9 +244,9 @@ class _Files:
     def __init__(self, folder: pathlib.Path, id_dtype: str):
         self._folder, self._id_dtype = folder, id_dtype
         self._open = contextlib.ExitStack()
-        self.schema: WindowSchema | None = None
+        self.schema: Schema | None = None
         self.arrays: dict[str, GrowingArray] = {}
-        self.longest = {"long": 0, "global": 0}
+        self._ends: dict[str, int] = {}
 
     def __enter__(self) -> _Files:
         return self
@@ -249,32 +257,30 @@ class _Files:
     def append(self, part: Part) -> None:
         if part.facts["schema"] is None:
             return
-        schema = WindowSchema.from_json(part.facts["schema"])
+        schema = Schema.from_json(part.facts["schema"])
         if self.schema is None:
             self._start(schema)
         if schema != self.schema:
             raise ValueError(
                 f"windows of one cache differ: some have {self.schema}, others {schema}"
             )
-        for name in schema.arrays(self._id_dtype):
+        for name in array_kinds(schema, self._id_dtype):
             self.arrays[name].append(part.arrays[name])
-        for axis in RAGGED:
-            counts = part.arrays[f"{axis}_counts"]
-            ends = self._ends[axis] + np.cumsum(counts)
-            self.arrays[f"{axis}_offsets"].append(ends)
-            self._ends[axis] += int(counts.sum())
-        for axis, longest in self.longest.items():
-            self.longest[axis] = max(longest, int(part.arrays[f"{axis}_counts"].max()))
+        for axis, end in self._ends.items():
+            ends = end + np.cumsum(part.arrays[counts_of(axis)])
+            self.arrays[offsets_of(axis)].append(ends)
+            self._ends[axis] = int(ends[-1])
 
-    def _start(self, schema: WindowSchema) -> None:
-        kinds = {k: kind.dtype for k, kind in schema.arrays(self._id_dtype).items()}
-        kinds |= {f"{axis}_offsets": "int64" for axis in RAGGED}
-        self.schema, self._ends = schema, dict.fromkeys(RAGGED, 0)
-        for name, dtype in kinds.items():
+    def _start(self, schema: Schema) -> None:
+        kinds = array_kinds(schema, self._id_dtype)
+        self.schema, self._ends = schema, dict.fromkeys(ragged_axes(kinds), 0)
+        dtypes = {name: kind.dtype for name, kind in kinds.items()}
+        dtypes |= {offsets_of(axis): "int64" for axis in self._ends}
+        for name, dtype in dtypes.items():
             array = GrowingArray(self._folder / f"{name}.npy", dtype)
             self.arrays[name] = self._open.enter_context(array)
-        for axis in RAGGED:
-            self.arrays[f"{axis}_offsets"].append(np.zeros(1))
+        for axis in self._ends:
+            self.arrays[offsets_of(axis)].append(np.zeros(1))
 
 
 def _write(parts: Iterable[Part], tokenizer, folder, progress_fn) -> dict[str, Any]:
@@ -291,12 +297,6 @@ def _write(parts: Iterable[Part], tokenizer, folder, progress_fn) -> dict[str, A
     return {
         "schema": files.schema and files.schema.to_json(),
         "arrays": {name: array.described() for name, array in files.arrays.items()},
-        "counts": {
-            "records": records,
-            "windows": windows,
-            "long_tokens": files.arrays["long_ids"].length if files.arrays else 0,
-            "global_tokens": files.arrays["global_ids"].length if files.arrays else 0,
-        },
-        "longest": files.longest,
+        "counts": {"records": records, "windows": windows},
         "left_out": left_out.counts,
     }

@@ -3,10 +3,9 @@
     header.json             what it is, how large, which vocabulary, what made it
     tokenizer.json          the tokenizer, as it saves itself
     NAME.npy                the arrays of `window_arrays`, without padding
-    AXIS_offsets.npy        int64 [windows + 1], where each window's part begins
 
-    reader = WindowReader([WindowCache.open(folder)], long_length=4096,
-                          global_length=256, batch_size=32, seed=0)
+    reader = WindowReader([WindowCache.open(folder)], batch_size=32, seed=0,
+                          lengths={"long": 4096, "global": 256})
     batch = reader.batch_at(step)
 
 A batch is a function of the step, as in pre-training: the state of the data in a
@@ -16,6 +15,7 @@ checkpoint is the step alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.config_upgrades import FORMERLY
-from etc_jax.data import array_folder
+from etc_jax.data import array_folder, window_versions
 from etc_jax.data.array_folder import FolderFormat
 from etc_jax.data.epochs import (
     BatchRows,
@@ -34,18 +34,21 @@ from etc_jax.data.epochs import (
     check_step,
     positions,
 )
+from etc_jax.data.schema import LABELS, SEPARATOR, WEIGHTS, Field, Schema
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.data.window_arrays import (
+    NAME_AXIS,
     NAME_CODEC,
-    RAGGED,
-    EmptyBatch,
-    WindowSchema,
+    NAMES,
+    ArrayKind,
+    array_kinds,
+    fill,
+    offsets_of,
+    ragged_axes,
 )
-from etc_jax.data.window_fields import Field
 from etc_jax.structure import flat
-from etc_jax.types import Rows
 
-FORMAT = FolderFormat("window cache", 2, unsealed=1)
+FORMAT = FolderFormat("window cache", 3, unsealed=1)
 CONTENTS_VERSION = 1  # of what the arrays hold; a part of every fingerprint
 
 # What a header has beside what the arrays are opened with.
@@ -62,7 +65,7 @@ _KEYS = {
     "fingerprint": str,
 }
 
-# Further inputs are dicts of dicts, if a task has them so.
+# See `etc_jax.formats`.
 WindowBatch = dict[str, Any]
 
 
@@ -80,7 +83,7 @@ class WindowCache:
 
     path: pathlib.Path
     header: Mapping[str, Any]
-    schema: WindowSchema
+    schema: Schema
     arrays: Mapping[str, np.ndarray]
     digest: str
 
@@ -93,9 +96,7 @@ class WindowCache:
     @property
     def format(self) -> str:
         """Of the inputs; see `etc_jax.formats`."""
-        # Headers did not always say it.
-        is_sequence = "global_index" in self.schema.extra
-        return self.header.get("format", "sequence" if is_sequence else "structured")
+        return self.schema.name
 
     @property
     def official_quirks(self) -> bool:
@@ -111,42 +112,51 @@ class WindowCache:
 
     @property
     def num_windows(self) -> int:
-        return len(self.arrays["long_offsets"]) - 1
+        return len(self.arrays[offsets_of(NAME_AXIS)]) - 1
 
     @property
-    def sizes(self) -> Rows:
+    def sizes(self) -> dict[str, int]:
         """Lengths of an input, padding included, that the windows were made for."""
-        sizes = self.header["sizes"]
-        return Rows(sizes["long_length"], sizes["global_length"])
+        return window_versions.sizes_of(self.header, self.schema)
 
     @property
-    def longest(self) -> Rows:
-        """Most long tokens, and most global tokens, of a window; without padding."""
-        return Rows(
-            *(
-                int(np.diff(self.arrays[f"{axis}_offsets"]).max(initial=0))
-                for axis in ("long", "global")
-            )
-        )
+    def longest(self) -> dict[str, int]:
+        """Most that a window has along each axis, without padding."""
+        return {
+            axis: int(np.diff(self.arrays[offsets_of(axis)]).max(initial=0))
+            for axis in self.schema.lengths
+        }
 
     @property
-    def labels(self) -> Mapping[str, Field]:
+    def num_tokens(self) -> int:
+        """Tokens of the text of all windows, without padding."""
+        return sum(int(self.arrays[offsets_of(x)][-1]) for x in self.schema.text)
+
+    @property
+    def labels(self) -> dict[str, Field]:
         """What is to be learned, by name."""
-        return self.schema.labels
+        prefix = LABELS + SEPARATOR
+        fields = self.schema.fields.items()
+        return {k.removeprefix(prefix): x for k, x in fields if k.startswith(prefix)}
+
+    @functools.cached_property
+    def _kinds(self) -> dict[str, ArrayKind]:
+        return array_kinds(self.schema, self.header["id_dtype"])
 
     def record_id(self, index: int) -> str:
         """The record that a window was made of."""
-        start, stop = self.arrays["name_offsets"][index : index + 2]
-        return self.arrays["names"][start:stop].tobytes().decode(*NAME_CODEC)
+        start, stop = self.arrays[offsets_of(NAME_AXIS)][index : index + 2]
+        return self.arrays[NAMES][start:stop].tobytes().decode(*NAME_CODEC)
 
     def window(self, index: int) -> dict[str, np.ndarray]:
         """One window's part of each array."""
-        stop = index + 1
-        parts = {axis: self.arrays[f"{axis}_offsets"][index:][:2] for axis in RAGGED}
-        parts["window"] = (index, stop)
-        kinds = self.schema.arrays(self.header["id_dtype"])
+        parts: dict[str | None, Any] = {
+            axis: self.arrays[offsets_of(axis)][index:][:2]
+            for axis in ragged_axes(self._kinds)
+        }
+        parts[None] = (index, index + 1)
         found = {}
-        for name, kind in kinds.items():
+        for name, kind in self._kinds.items():
             first, last = (int(x) * kind.width for x in parts[kind.axis])
             found[name] = self.arrays[name][first:last]
         return found
@@ -177,33 +187,42 @@ class WindowCache:
         """
         path = pathlib.Path(path)
         header = FORMAT.read_header(path)
+        is_earlier = header["format_version"] <= window_versions.LAST
         try:
-            schema, files = _described(header)
+            schema, files = _described(header, is_earlier)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise FORMAT.damaged_header(path, e) from e
         array_folder.check_vocabulary(path, header, vocabulary)
         arrays, digest = FORMAT.open_files(path, header, files)
+        if is_earlier:
+            arrays = window_versions.renamed(schema, header, arrays)
         return cls(path, header, schema, arrays, digest)
 
 
-def _described(header) -> tuple[WindowSchema, dict[str, tuple[str, int]]]:
-    """(schema, {array: (dtype, length)}) by a header."""
-    schema = WindowSchema.from_json(header["schema"])
-    kinds = {k: kind.dtype for k, kind in schema.arrays(header["id_dtype"]).items()}
-    kinds |= {f"{axis}_offsets": "int64" for axis in RAGGED}
+def _described(header, is_earlier: bool) -> tuple[Schema, dict[str, tuple[str, int]]]:
+    """(schema, {file: (dtype, length)}) by a header."""
+    if is_earlier:
+        schema = window_versions.schema_of(header)
+        kinds = window_versions.file_kinds(schema, header)
+        offsets = window_versions.OFFSETS
+    else:
+        schema = Schema.from_json(header["schema"])
+        kinds = array_kinds(schema, header["id_dtype"])
+        offsets = tuple(map(offsets_of, ragged_axes(kinds)))
+    dtypes = {k: kind.dtype for k, kind in kinds.items()}
+    dtypes |= dict.fromkeys(offsets, "int64")
     saved = header["arrays"]
-    if saved.keys() != kinds.keys():
-        raise ValueError(f"arrays are {sorted(saved)}, expected {sorted(kinds)}")
+    if saved.keys() != dtypes.keys():
+        raise ValueError(f"arrays are {sorted(saved)}, expected {sorted(dtypes)}")
     for key, kind in _KEYS.items():
         if not isinstance(header[key], kind):
             raise TypeError(f"{key} is {header[key]!r}, expected {kind.__name__}")
-    for side in ("long_length", "global_length"):
-        int(header["sizes"][side])
-    for name in kinds:
+    window_versions.sizes_of(header, schema)
+    for name in dtypes:
         int(saved[name]["checksum"])
     return schema, {
         name: (np.dtype(dtype).name, int(saved[name]["length"]))
-        for name, dtype in kinds.items()
+        for name, dtype in dtypes.items()
     }
 
 
@@ -215,23 +234,14 @@ class WindowReader:
     one epoch, in order, and the rows that are left in the last batch are padding of
     weight 0.
 
-    Keys of a batch; b rows, n long and g global positions:
-
-        long_tokens, long_types       int32   [b, n]
-        global_tokens, global_types   int32   [b, g]
-        structure                     Structure
-        labels                        {name: [b], [b, n, ...], [b, g, ...] or [b, ...]}
-        weights                       float32 [b], 1 for a window, 0 for padding
-
-    and what the windows have as `extra`, under the same names.
+    A batch is what `etc_jax.formats` says of the windows' format.
     """
 
     def __init__(
         self,
         caches: Sequence[WindowCache],
         *,
-        long_length: int,
-        global_length: int,
+        lengths: Mapping[str, int],
         batch_size: int,
         seed: int,
         evaluation: bool = False,
@@ -241,8 +251,7 @@ class WindowReader:
 
         Args:
           caches: of one task, vocabulary and kind of window; they are one pool.
-          long_length: n; no window has more long tokens.
-          global_length: g; no window has more global tokens.
+          lengths: of each axis of the schema; no window has more.
           batch_size: rows of a whole batch, over all processes.
           seed: of permutations.
           evaluation: one fixed epoch instead of endless ones.
@@ -254,10 +263,10 @@ class WindowReader:
         """
         check_draws(batch_size, seed)
         _check_together(caches)
-        _check_lengths(caches, Rows(long_length, global_length))
+        _check_lengths(caches, lengths)
         self._caches = list(caches)
         self._ends = np.cumsum([cache.num_windows for cache in caches])
-        self._lengths = (long_length, global_length)
+        self._lengths = dict(lengths)
         self._batch_size, self._evaluation, self._flat = batch_size, evaluation, flat
         self._permutation = Permutations(self.num_examples, seed=seed)
 
@@ -285,23 +294,17 @@ class WindowReader:
             check_step(step, self.steps_per_epoch)
         places = positions(step, self._batch_size, rows)
         schema = self._caches[0].schema
-        batch = EmptyBatch.of(schema, len(places), *self._lengths)
-        weights = np.zeros(len(places), np.float32)
+        arrays = schema.empty(len(places), self._lengths)
+        arrays[WEIGHTS] = np.zeros(len(places), np.float32)
         for row, position in enumerate(places):
             if self._evaluation and position >= self.num_examples:
                 continue
-            batch.fill(row, schema, self._window(position))
-            weights[row] = 1.0
-        return {
-            "long_tokens": batch.tokens.long,
-            "global_tokens": batch.tokens.global_,
-            "long_types": batch.types.long,
-            "global_types": batch.types.global_,
-            "structure": flat(batch.structure) if self._flat else batch.structure,
-            "labels": batch.labels,
-            "weights": weights,
-            **batch.extra,
-        }
+            fill(arrays, row, schema, self._window(position))
+            arrays[WEIGHTS][row] = 1.0
+        batch = schema.batch(arrays)
+        if self._flat:
+            batch["structure"] = flat(batch["structure"])
+        return batch
 
     def _window(self, position: int) -> dict[str, np.ndarray]:
         index = position
@@ -333,13 +336,13 @@ def _check_together(caches: Sequence[WindowCache]) -> None:
                 )
 
 
-def _check_lengths(caches: Sequence[WindowCache], asked: Rows) -> None:
+def _check_lengths(caches: Sequence[WindowCache], asked: Mapping[str, int]) -> None:
     for cache in caches:
-        for side, name in (("long", "long_length"), ("global_", "global_length")):
-            length, longest = getattr(asked, side), getattr(cache.longest, side)
-            if longest > length:
+        for axis, longest in cache.longest.items():
+            if longest > asked[axis]:
+                name = cache.schema.lengths[axis]
                 raise ValueError(
-                    f"{cache.path} has windows of up to {longest} {side.rstrip('_')} "
-                    f"tokens, but data.{name} is {length}; raise data.{name}, or "
-                    f"prepare the files again with --{name}={length}"
+                    f"{cache.path} has windows of up to {longest} {axis} tokens, but "
+                    f"data.{name} is {asked[axis]}; raise data.{name}, or prepare the "
+                    f"files again with --{name}={asked[axis]}"
                 )

@@ -11,11 +11,12 @@ from typing import Any
 
 from etc_jax import registry
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.window import Window
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.options import InputOptions, parsed
 from etc_jax.datasets.records import Note, Problems
-from etc_jax.formats.structured import Sizes, Window
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.result import Scores
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
@@ -125,7 +126,6 @@ class Form:
       sizes: lengths of the paper's inputs.
       features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
         more.
-      inputs: windows -> the batch that a model takes.
       options: how inputs are made; `features` has been given them, or takes them by
         default.
       drawn_by: names of those that choose windows to train on and shape none.
@@ -149,7 +149,6 @@ class Form:
     tokens: tuple[str, ...] = ()
     sizes: Sizes
     features: Callable[..., list[Window]]
-    inputs: Callable[[Sequence[Window]], dict[str, Any]]
     options: InputOptions = InputOptions()
     drawn_by: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = (None,)

@@ -1,4 +1,4 @@
-"""Windows of models that read one sequence, some of whose tokens may be global."""
+"""Inputs of models that read one sequence, some of whose tokens may be global."""
 
 from __future__ import annotations
 
@@ -8,28 +8,51 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from etc_jax import structure as st
-from etc_jax.data.window_fields import Placed
-from etc_jax.formats import structured as multihop
-from etc_jax.formats.structured import Sizes, Window
-from etc_jax.types import Rows
+from etc_jax import registry
+from etc_jax.data.schema import ID_DTYPE, Field, Schema
+from etc_jax.data.window import Window
+from etc_jax.formats.structured import Sizes
 
+TOKENS, TYPES, EXAMPLE_IDS = "tokens", "types", "example_ids"
 GLOBAL_INDEX = "global_index"
-GLOBAL_PLACES = {GLOBAL_INDEX: Placed("window", -1)}
+
+SCHEMA = Schema(
+    "sequence",
+    fields={
+        TOKENS: Field("input", stored=ID_DTYPE),
+        TYPES: Field("input", stored="uint8", by_run=True),
+        EXAMPLE_IDS: Field("input", stored="int16", by_run=True),
+        GLOBAL_INDEX: Field("global", padding=-1),
+    },
+    lengths={"input": "long_length", "global": "global_length"},
+    text=("input",),
+    marks={"input": EXAMPLE_IDS, "global": GLOBAL_INDEX},
+    tables={TOKENS: "vocab_size", TYPES: "num_types"},
+    places={GLOBAL_INDEX: "input"},
+)
+registry.register("format", SCHEMA.name)(SCHEMA)
 
 
 @dataclasses.dataclass(frozen=True)
 class SequenceWindow(Window):
-    """A sequence as the long tokens; `tokens.global_` has length 0.
+    """One sequence.
 
     Attributes:
-      extra: what the model takes besides: `global_index` int32
-        `[sizes.global_length]`, places of the global tokens, ascending, then -1.
+      tokens: ids, int32 `[n]`; 0 in padding.
+      types: token types, int32 `[n]`; 0 in padding.
+      example_ids: int32 `[n]`, 1 for a token, 0 for padding.
+      global_index: int32 `[g]`, places of the global tokens, ascending, then -1.
     """
 
-    extra: dict[str, Any]
+    schema: ClassVar = SCHEMA
 
-    axes: ClassVar = GLOBAL_PLACES
+    tokens: np.ndarray
+    types: np.ndarray
+    example_ids: np.ndarray
+    global_index: np.ndarray
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in SCHEMA.fields}
 
 
 def parts_of(
@@ -38,7 +61,7 @@ def parts_of(
     global_places: Sequence[int],
     types: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """Tokens, types, structure and `extra` of a window.
+    """The arrays of a window.
 
     Args:
       sizes: tokens of the sequence, and places for those of them that are global.
@@ -46,16 +69,12 @@ def parts_of(
       global_places: of the tokens that are global, ascending.
       types: int32 `[sizes.long_length]`; None: 0.
     """
-    n, none = sizes.long_length, np.zeros(0, np.int32)
+    n = sizes.long_length
     return {
-        "tokens": Rows(filled(n, 0, ids), none),
-        "types": Rows(np.zeros(n, np.int32) if types is None else types, none),
-        "structure": st.Structure(
-            long_example_ids=filled(n, 0, [1] * len(ids)),
-            global_example_ids=none,
-            links=np.zeros((n, 0), st.LINK_DTYPE),
-        ),
-        "extra": {GLOBAL_INDEX: filled(sizes.global_length, -1, global_places)},
+        TOKENS: filled(n, 0, ids),
+        TYPES: np.zeros(n, np.int32) if types is None else types,
+        EXAMPLE_IDS: filled(n, 0, [1] * len(ids)),
+        GLOBAL_INDEX: filled(sizes.global_length, -1, global_places),
     }
 
 
@@ -82,20 +101,3 @@ def filled(
     made = np.full(shape, fill, np.int32)
     made[start : start + len(values)] = values
     return made
-
-
-def model_inputs(windows: Sequence[SequenceWindow]) -> dict[str, Any]:
-    """What a model takes of some windows; see `multihop.model_inputs`.
-
-    Returns:
-      Also what windows have in `extra`, with a first axis for them.
-
-    Raises:
-      ValueError: if there is no window.
-    """
-    inputs = multihop.model_inputs(windows)
-    extra = {
-        name: np.stack([window.extra[name] for window in windows])
-        for name in windows[0].extra
-    }
-    return {**inputs, **extra}

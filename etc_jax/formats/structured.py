@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
+from etc_jax import registry
 from etc_jax import structure as st
 from etc_jax.data.input_files import BadRecordError
+from etc_jax.data.schema import ID_DTYPE, Field, Schema
 from etc_jax.data.token_types import GLOBAL_TYPE
+from etc_jax.data.window import Window
 from etc_jax.types import Rows
 
 
@@ -41,65 +44,77 @@ class Sizes:
             )
 
 
+def _structure(axis: str, **kwargs) -> Field:
+    return Field(axis, stored="int16", by_run=axis == "long", **kwargs)
+
+
+def _exempt(axis: str) -> Field:
+    return Field(axis, "bool", by_run=axis == "long")
+
+
+SCHEMA = Schema(
+    "structured",
+    fields={
+        "long_tokens": Field("long", stored=ID_DTYPE),
+        "long_types": Field("long", stored="uint8", by_run=True),
+        "global_tokens": Field("global", stored=ID_DTYPE),
+        "global_types": Field("global", stored="uint8"),
+        "structure.long_example_ids": _structure("long"),
+        "structure.long_segment_ids": _structure("long"),
+        "structure.exempt_l2g": _exempt("long"),
+        "structure.links": Field("long", "int16", (1,), padding=-1, by_run=True),
+        "structure.global_example_ids": _structure("global"),
+        "structure.order_ids": _structure("global"),
+        "structure.exempt_g2l": _exempt("global"),
+        "structure.parent": _structure("global", padding=-1),
+    },
+    lengths={"long": "long_length", "global": "global_length"},
+    text=("long",),
+    marks={
+        "long": "structure.long_example_ids",
+        "global": "structure.global_example_ids",
+    },
+    tables={
+        "long_tokens": "vocab_size",
+        "global_tokens": "vocab_size",
+        "long_types": "num_types",
+        "global_types": "num_types",
+    },
+    optional=frozenset(
+        f"structure.{field.name}"
+        for field in dataclasses.fields(st.Structure)
+        if field.default is None
+    ),
+    groups={"structure": st.Structure},
+)
+registry.register("format", SCHEMA.name)(SCHEMA)
+
+
 @dataclasses.dataclass(frozen=True)
-class Window:
-    """One input for the model, and what is needed to read its outputs.
+class StructuredWindow(Window):
+    """Long and global tokens with the structure of both.
 
     Attributes:
-      record: what the input was made of.
-      tokens: ids, int32 `[n]` and `[g]`.
-      types: token types, int32 `[n]` and `[g]`.
+      tokens: ids, int32 `[n]` and `[g]`; 0 in padding.
+      types: token types, int32 `[n]` and `[g]`; 0 in padding.
       structure: who sees whom, vectors only.
-      labels: arrays to train on, by name; a task says which.
-      unusable: why the window cannot be trained on; None if it can.
     """
 
-    record: Any
+    schema: ClassVar = SCHEMA
+
     tokens: Rows
     types: Rows
     structure: st.Structure
-    labels: dict[str, np.ndarray]
-    unusable: str | None
 
-
-def batch(windows: Sequence[Window]) -> tuple[Rows, Rows, st.Structure, dict]:
-    """(tokens, types, structure, labels) of some windows, with a first axis for them.
-
-    Raises:
-      ValueError: if there is no window.
-    """
-    if not windows:
-        raise ValueError("no window to make a batch of; expected at least one")
-    fields = [f.name for f in dataclasses.fields(st.Structure)]
-    vectors = {f: [getattr(w.structure, f) for w in windows] for f in fields}
-    return (
-        Rows(*(np.stack([w.tokens[side] for w in windows]) for side in (0, 1))),
-        Rows(*(np.stack([w.types[side] for w in windows]) for side in (0, 1))),
-        st.Structure(
-            **{f: None if x[0] is None else np.stack(x) for f, x in vectors.items()}
-        ),
-        {k: np.stack([w.labels[k] for w in windows]) for k in windows[0].labels},
-    )
-
-
-def model_inputs(windows: Sequence[Window]) -> dict[str, Any]:
-    """What a fine-tuned model takes of some windows, by the names of its batches.
-
-    Returns:
-      `long_tokens`, `long_types` `[b, n]`, `global_tokens`, `global_types` `[b, g]` and
-      `structure`; see `etc_jax.objectives.finetuning`.
-
-    Raises:
-      ValueError: if there is no window.
-    """
-    tokens, types, structure, _ = batch(windows)
-    return {
-        "long_tokens": tokens.long,
-        "global_tokens": tokens.global_,
-        "long_types": types.long,
-        "global_types": types.global_,
-        "structure": structure,
-    }
+    def arrays(self) -> dict[str, np.ndarray]:
+        vectors = {f"structure.{name}": x for name, x in vars(self.structure).items()}
+        return {
+            "long_tokens": self.tokens.long,
+            "global_tokens": self.tokens.global_,
+            "long_types": self.types.long,
+            "global_types": self.types.global_,
+            **{name: x for name, x in vectors.items() if x is not None},
+        }
 
 
 class Layout:

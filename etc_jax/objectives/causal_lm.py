@@ -24,13 +24,18 @@ class CausalModel(Protocol):
         """int `[b, n]`; makes every parameter in `init`."""
 
     def losses(
-        self, tokens: jax.Array, targets: jax.Array
+        self,
+        tokens: jax.Array,
+        targets: jax.Array,
+        example_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
         """Cross entropy of each target, given its token and those before it.
 
         Args:
           tokens: int `[b, n]`.
           targets: int `[b, n]`.
+          example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
+            other. None: every row is one.
 
         Returns:
           (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
@@ -59,7 +64,7 @@ class CausalLm:
 
         Args:
           params: of `init`.
-          batch: `tokens`, `targets` int `[b, n]` and `weights` `[b, n]`.
+          batch: see `data.packed_text`.
           rng: of dropout and hashing.
           deterministic: no dropout, and rotations by the model's hash_seed.
 
@@ -71,7 +76,8 @@ class CausalLm:
             {"params": params},
             batch["tokens"],
             batch["targets"],
+            batch.get("example_ids"),
             method=module.losses,
             rngs=streams(rng, deterministic),
         )
-        return mean_and_sums(losses, hits, batch["weights"])
+        return mean_and_sums(losses, hits, batch["target_weights"])

@@ -5,7 +5,6 @@ The model is of any family that registers a "causal_lm_model" (`causal_lm.Causal
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,10 @@ from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
 from etc_jax.data import byte_images, digests, duplication
+from etc_jax.data.packed_text import CAUSAL, CausalRows
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.objectives import reader_job
-from etc_jax.objectives.batch_checks import missing_entries, wrong_ids
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.reader_job import Readers
 from etc_jax.training.job import Job
@@ -68,13 +67,22 @@ def _of_bytes(config: Config, folder: epath.Path) -> Readers:
     return reader_job.of_bytes(config)
 
 
+@registry.register("reader", f"{OBJECTIVE}/text")
+def _of_text(config: Config, folder: epath.Path) -> Readers:
+    length = config.data.long_length
+    return reader_job.of_text(
+        config, folder, lambda ids: CausalRows(ids, length=length)
+    )
+
+
 @registry.register("objective", OBJECTIVE)
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """A language model on bytes, or on the duplication task.
+    """A language model on text, on bytes, or on the duplication task.
 
     Args:
       config: of the run.
-      folder: the workdir; nothing is written to it.
+      folder: the workdir, where the token cache of a text is made unless
+        `data.cache_dir` is set.
 
     Raises:
       ValueError: if the model or the data is not for this.
@@ -82,16 +90,16 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     """
     task = _task(config)
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
-    check = functools.partial(check_batch, model=config.model)
 
     def flops(batch: dict[str, Any]) -> float | None:
-        rows = SequenceInputs(np.ones_like(batch["tokens"]))
-        targets = float(batch["weights"].sum())
+        every = np.ones_like(batch["tokens"])
+        rows = SequenceInputs(batch.get("example_ids", every))
+        targets = float(batch["target_weights"].sum())
         return useful_flops.of_step(
             config.model, config.family, rows, causal_logits=targets
         )
 
-    return reader_job.make(config, task, readers, check, flops)
+    return reader_job.make(config, task, readers, CAUSAL, flops)
 
 
 def _task(config: Config) -> CausalLm:
@@ -106,12 +114,3 @@ def _task(config: Config) -> CausalLm:
             f"{config.family!r} with causal=False; set it to True"
         )
     return CausalLm(model, registry.lookup(MODELS, config.family))
-
-
-def check_batch(batch: dict[str, Any], model: Any) -> list[str]:
-    """What is wrong with a batch, one message each; see `batch_checks`."""
-    names = ["tokens", "targets"]
-    if missing := missing_entries(batch, [*names, "weights"]):
-        return missing
-    remedy = "a byte is its own id: the table needs 256 rows for any file"
-    return [*wrong_ids(batch, names, model, "vocab_size", remedy)]

@@ -1,8 +1,4 @@
-"""Fine-tuning encoders of one sequence: BERT, RoBERTa, Longformer, BigBird.
-
-A batch has the sequence as its long tokens and nothing in the global ones, which are
-those of ETC; where a Longformer's global tokens stand is `global_index`.
-"""
+"""Fine-tuning encoders of one sequence: BERT, RoBERTa, Longformer, BigBird."""
 
 from __future__ import annotations
 
@@ -16,6 +12,9 @@ import jax.numpy as jnp
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least
 from etc_jax.config_sections import FinetuningConfig
+from etc_jax.data.schema import Field, Schema
+from etc_jax.formats import sequence
+from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
 from etc_jax.models.encoder_answers import EncoderForAnswers
@@ -27,11 +26,6 @@ from etc_jax.models.encoder_heads import (
     SpanLogits,
 )
 from etc_jax.models.heads import AnswerLogits
-from etc_jax.objectives.batch_checks import (
-    missing_entries,
-    wrong_ids,
-    wrong_padded_places,
-)
 from etc_jax.objectives.coreference_loss import (
     marginal_loss,
     mention_loss,
@@ -39,49 +33,26 @@ from etc_jax.objectives.coreference_loss import (
 )
 from etc_jax.objectives.finetuning import Finetuning, Sums, answer_losses, span_losses
 from etc_jax.objectives.label_loss import label_loss
-from etc_jax.structure import Structure
-
-GLOBAL_INDEX = "global_index"
 
 
 class EncoderFinetuning(Finetuning):
-    """A task of one sequence.
-
-    A batch has `global_index` too, int32 `[b, g]`, -1 for none; only a Longformer reads
-    it.
-    """
+    """A task of one sequence; of its global tokens, only a Longformer reads."""
 
     models: ClassVar[tuple[type, ...]] = (EncoderConfig,)
+    schema: ClassVar[Schema] = sequence.SCHEMA
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        return batch["long_tokens"], batch["structure"].long_example_ids
+        return batch[TOKENS], batch[EXAMPLE_IDS]
 
     def named_inputs(self, batch: Any) -> dict[str, Any]:
-        named = {"types": batch["long_types"]}
+        named = {TYPES: batch[TYPES]}
         if isinstance(self.model, LongformerConfig):
             named[GLOBAL_INDEX] = batch[GLOBAL_INDEX]
         return named
 
     def flops_inputs(self, batch: Any) -> SequenceInputs | None:
         index = self.named_inputs(batch).get(GLOBAL_INDEX)
-        return SequenceInputs(batch["structure"].long_example_ids, index)
-
-    def smallest_batch(self) -> dict[str, Any]:
-        none = jnp.full((1, 1), -1, jnp.int32)
-        zeros = jnp.zeros((1, 1), jnp.int32)
-        return {**super().smallest_batch(), "long_types": zeros, GLOBAL_INDEX: none}
-
-    def wrong_inputs(self, batch: Any) -> Iterator[str]:
-        remedies = {
-            "tokens": ("vocab_size", "tokenizer and config differ"),
-            "types": ("num_types", "the vocabulary is of another family"),
-        }
-        for name, (field, remedy) in remedies.items():
-            yield from wrong_ids(batch, [f"long_{name}"], self.model, field, remedy)
-        if missing := missing_entries(batch, [GLOBAL_INDEX]):
-            yield from missing
-            return
-        yield from wrong_padded_places(batch, GLOBAL_INDEX, "long_tokens")
+        return SequenceInputs(batch[EXAMPLE_IDS], index)
 
 
 @registry.register("learner", "labels/sequence")
@@ -105,7 +76,7 @@ class Triviaqa(EncoderFinetuning):
         return EncoderForSpans(self.model, deterministic)
 
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        return span_losses(outputs, batch)
+        return span_losses(outputs, batch, self.is_token(batch))
 
 
 @registry.register("learner", "natural_questions/sequence")
@@ -152,6 +123,10 @@ class Coreference(EncoderFinetuning):
     """
 
     section = CoreferenceConfig
+    schema = sequence.SCHEMA.extended(
+        {"spans": Field(shape=(1, 2), padding=-1), "num_words": Field()},
+        places={"spans": "input"},
+    )
 
     def module(self, deterministic: bool) -> EncoderForCoreference:
         o = self.objective
@@ -177,25 +152,16 @@ class Coreference(EncoderFinetuning):
         del batch  # most of the work is that of scoring spans
 
     def smallest_batch(self) -> dict[str, Any]:
-        tokens = jnp.ones((1, self.options.part_length or 1), jnp.int32)
-        none = tokens[:, :0]
-        spans = {"spans": jnp.zeros((1, 1, 2), jnp.int32)}
-        spans["num_words"] = jnp.ones(1, jnp.int32)
-        structure = Structure(tokens, none, jnp.zeros((*tokens.shape, 0), jnp.int16))
-        return {"long_tokens": tokens, "structure": structure, **spans}
+        return self.schema.smallest(input=self.options.part_length or 1)
 
-    def wrong_inputs(self, batch: Any) -> Iterator[str]:
-        yield from super().wrong_inputs(batch)
-        if missing := missing_entries(batch, ["spans", "num_words"]):
-            yield from missing
-            return
-        n, length = batch["long_tokens"].shape[1], self.options.part_length
-        if length and n % length:
-            yield (
+    def problems(self, batch: Any) -> list[str]:
+        found, length = super().problems(batch), self.options.part_length
+        if not found and length and (n := batch[TOKENS].shape[1]) % length:
+            found.append(
                 f"texts have {n} tokens, which are no whole parts of "
                 f"part_length = {length}; make data.long_length a multiple"
             )
-        yield from wrong_padded_places(batch, "spans", "long_tokens")
+        return found
 
     def losses(self, outputs: SpanPairs, batch: Any) -> tuple[jax.Array, Sums]:
         clusters, weights = batch["labels"]["clusters"], batch["weights"]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
+from etc_jax.data.schema import Field, Schema
+from etc_jax.formats import sequence
 from etc_jax.models.encoder_multihop import (
     EncoderForCandidates,
     EncoderForEvidence,
     EvidenceLogits,
 )
 from etc_jax.objectives import candidates, qa_span
-from etc_jax.objectives.batch_checks import missing_entries, wrong_padded_places
 from etc_jax.objectives.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.finetuning import Sums, accuracy, span_losses, support_f1
 
@@ -24,37 +24,31 @@ CANDIDATES, PARAGRAPHS, SENTENCES = "candidates", "paragraphs", "sentences"
 _NOWHERE = -1e4
 
 
+def _marked(*names: str) -> Schema:
+    """With the places of some tokens, int32 `[b, m]`, -1 for none."""
+    fields = dict.fromkeys(names, Field(shape=(1,), padding=-1))
+    return sequence.SCHEMA.extended(fields, places=dict.fromkeys(names, "input"))
+
+
 class MarkedFinetuning(EncoderFinetuning):
     """A task that reads the rows of some tokens.
 
     Attributes:
-      places: entries of a batch with the places of these tokens, int32 `[b, m]`, -1 for
-        none.
+      marked: names of the places of these tokens; see `_marked`.
     """
 
-    places: ClassVar[tuple[str, ...]]
+    marked: ClassVar[tuple[str, ...]]
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        return (*super().inputs(batch), *(batch[name] for name in self.places))
-
-    def smallest_batch(self) -> dict[str, Any]:
-        first = dict.fromkeys(self.places, jnp.zeros((1, 1), jnp.int32))
-        return {**super().smallest_batch(), **first}
-
-    def wrong_inputs(self, batch: Any) -> Iterator[str]:
-        yield from super().wrong_inputs(batch)
-        if missing := missing_entries(batch, self.places):
-            yield from missing
-            return
-        for name in self.places:
-            yield from wrong_padded_places(batch, name, "long_tokens")
+        return (*super().inputs(batch), *(batch[name] for name in self.marked))
 
 
 @registry.register("learner", "wikihop/sequence")
 class WikihopLongformer(MarkedFinetuning):
     """One of the candidates: outputs are float32 `[b, m]`, a logit for each."""
 
-    places = (CANDIDATES,)
+    marked = (CANDIDATES,)
+    schema = _marked(*marked)
 
     def module(self, deterministic: bool) -> EncoderForCandidates:
         return EncoderForCandidates(self.model, deterministic)
@@ -73,7 +67,8 @@ class WikihopLongformer(MarkedFinetuning):
 class HotpotqaLongformer(MarkedFinetuning):
     """Paragraphs, sentences, answer type and span: outputs are `EvidenceLogits`."""
 
-    places = (PARAGRAPHS, SENTENCES)
+    marked = (PARAGRAPHS, SENTENCES)
+    schema = _marked(*marked)
 
     def module(self, deterministic: bool) -> EncoderForEvidence:
         return EncoderForEvidence(self.model, deterministic)
@@ -101,7 +96,7 @@ class HotpotqaLongformer(MarkedFinetuning):
         kind = labels["answer_type"]
         parts["answer_type"] = qa_span.cross_entropy(outputs.answer_type, kind)
         sums = {name: jnp.sum(loss * weights) for name, loss in parts.items()}
-        span, of_span = span_losses(outputs, batch)
+        span, of_span = span_losses(outputs, batch, self.is_token(batch))
         examples = jnp.sum(weights)
         figures = {f"{name}_loss": (part, examples) for name, part in sums.items()}
         return sum(sums.values()) + span, {

@@ -1,4 +1,4 @@
-"""Fine-tuning: encoder, head and loss of a task; ETC's (ETC paper, appendix C)."""
+"""Fine-tuning: encoder, head and loss of a task; those of ETC (its paper, app. C)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from etc_jax.config import Config
 from etc_jax.config_fields import Problem
 from etc_jax.config_sections import FinetuningConfig, ObjectiveConfig
 from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
+from etc_jax.data.schema import Schema, at
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import Task
 from etc_jax.datasets.task import find as find_data_set
+from etc_jax.formats import structured
 from etc_jax.models.encoder_heads import SpanLogits
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import (
@@ -33,9 +35,8 @@ from etc_jax.models.heads import (
 )
 from etc_jax.objectives import candidates, qa_span
 from etc_jax.objectives.alias_spans import alias_spans
-from etc_jax.objectives.batch_checks import wrong_ids, wrong_structure
+from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.label_loss import label_loss
-from etc_jax.structure import Structure
 from etc_jax.training.job import Sums
 from etc_jax.types import Rows
 
@@ -49,18 +50,21 @@ _SUPPORT_THRESHOLD = 0.4
 class Finetuning(abc.ABC):
     """Parameters, outputs and loss of one task.
 
-    A batch is what `data.windows.WindowReader` makes; outputs need no labels and no
-    weights.
+    Outputs need no labels and no weights.
 
     Attributes:
+      models: configs of the encoders that there may be.
+      section: of the objective in a config.
+      schema: what it reads of a batch besides labels and weights.
       model: config of the encoder, of one of `models`.
       objective: choices of the head and the loss, a `section`.
       classes: names of the classes, where one of them is chosen; see `Form`.
       options: how inputs are made.
     """
 
-    models: ClassVar[tuple[type, ...]] = (EtcConfig,)
+    models: ClassVar[tuple[type, ...]]
     section: ClassVar[type] = FinetuningConfig
+    schema: ClassVar[Schema]
 
     model: Any
     objective: ObjectiveConfig
@@ -75,44 +79,31 @@ class Finetuning(abc.ABC):
     def losses(self, outputs: Any, batch: Any) -> tuple[jax.Array, Sums]:
         """(sum of the examples' losses, figures as (sum, weight)), in float32."""
 
+    @abc.abstractmethod
     def inputs(self, batch: Any) -> tuple[Any, ...]:
         """What the module is called with, of a batch, and `named_inputs` by name."""
-        return (
-            Rows(batch["long_tokens"], batch["global_tokens"]),
-            batch["structure"],
-            Rows(batch["long_types"], batch["global_types"]),
-        )
 
     def named_inputs(self, batch: Any) -> dict[str, Any]:
         """See `inputs`."""
         del batch
         return {}
 
+    @abc.abstractmethod
     def flops_inputs(self, batch: Any) -> Any:
         """What the encoder reads of a batch, for `models.useful_flops`; None where the
         head takes too much for it to be left out, as it is elsewhere."""
-        return [batch["structure"]]
 
     def smallest_batch(self) -> dict[str, Any]:
-        """One token of each kind, enough for `inputs`."""
-        ids = jnp.ones((1, 1), jnp.int32)
-        names = ("long_tokens", "global_tokens", "long_types", "global_types")
-        structure = Structure(ids, ids, jnp.zeros((1, 1, 1), jnp.int16))
-        return {**dict.fromkeys(names, ids), "structure": structure}
+        """One row, enough for `inputs`."""
+        return self.schema.smallest()
 
-    def wrong_inputs(self, batch: Any) -> Iterator[str]:
-        """What is wrong with a batch of numpy arrays; see `batch_checks`."""
-        tokens, types = (
-            [f"{side}_{kind}" for side in ("long", "global")]
-            for kind in ("tokens", "types")
-        )
-        yield from wrong_ids(
-            batch, tokens, self.model, "vocab_size", "tokenizer and config differ"
-        )
-        yield from wrong_ids(
-            batch, types, self.model, "num_types", "the paper's model has 16"
-        )
-        yield from wrong_structure(batch, "structure", self.model)
+    def is_token(self, batch: Any) -> jax.Array:
+        """bool `[b, n]`, where a batch has a token of the text and no padding."""
+        return at(batch, self.schema.marks[self.schema.text[0]]) > 0
+
+    def problems(self, batch: Any) -> list[str]:
+        """What is wrong with a batch of numpy arrays; see `Schema.problems`."""
+        return self.schema.problems(batch, self.model)
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters by part; their sizes do not depend on the input's lengths."""
@@ -138,7 +129,29 @@ class Finetuning(abc.ABC):
         return module.apply({"params": params}, *inputs, **named, rngs=rngs)
 
 
-class HeadFinetuning(Finetuning):
+class EtcFinetuning(Finetuning):
+    """A task of structured inputs."""
+
+    models: ClassVar[tuple[type, ...]] = (EtcConfig,)
+    schema: ClassVar[Schema] = structured.SCHEMA
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return (
+            Rows(batch["long_tokens"], batch["global_tokens"]),
+            batch["structure"],
+            Rows(batch["long_types"], batch["global_types"]),
+        )
+
+    def flops_inputs(self, batch: Any) -> Any:
+        return [batch["structure"]]
+
+    def problems(self, batch: Any) -> list[str]:
+        return super().problems(batch) or list(
+            wrong_structure(batch, "structure", self.model)
+        )
+
+
+class HeadFinetuning(EtcFinetuning):
     """A task that is a head behind the encoder: parameters `encoder`, `head`."""
 
     @abc.abstractmethod
@@ -255,15 +268,18 @@ class Triviaqa(HeadFinetuning):
         return SpanHead(config, name="head")
 
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        return span_losses(outputs, batch)
+        return span_losses(outputs, batch, self.is_token(batch))
 
 
-def span_losses(outputs: Any, batch: Any) -> tuple[jax.Array, Sums]:
+def span_losses(
+    outputs: Any, batch: Any, is_token: jax.Array
+) -> tuple[jax.Array, Sums]:
     """See `Finetuning.losses`; of answers that several places may give.
 
     Args:
-      outputs: with `start` and `end`, logits of the long tokens, `[b, n]`.
+      outputs: with `start` and `end`, logits of the tokens of the text, `[b, n]`.
       batch: with the labels `starts` and `ends`; see `alias_spans`.
+      is_token: see `Finetuning.is_token`.
     """
     labels, weights = batch["labels"], batch["weights"]
     total, parts, hits, examples = alias_spans(
@@ -271,7 +287,7 @@ def span_losses(outputs: Any, batch: Any) -> tuple[jax.Array, Sums]:
         outputs.end,
         starts=labels["starts"],
         ends=labels["ends"],
-        is_token=batch["structure"].long_example_ids > 0,
+        is_token=is_token,
         weights=weights,
     )
     figures = {f"{name}_loss": (part, examples) for name, part in parts.items()}
@@ -376,4 +392,10 @@ def of_config(config: Config) -> Finetuning:
       ValueError: as for `find`.
     """
     task = task_of(config)
-    return find(config.model, config.objective, task.format, task.option_values)
+    found = find(config.model, config.objective, task.format, task.option_values)
+    if config.data.flat and "structure" not in found.schema.groups:
+        raise ValueError(
+            f"data.flat is True, but inputs in format {task.format!r} have no structure "
+            "to leave out; set it to False"
+        )
+    return found

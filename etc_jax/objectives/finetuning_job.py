@@ -7,14 +7,13 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.data.schema import LABELS, WEIGHTS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.datasets import of_config
 from etc_jax.datasets.of_config import format_of
 from etc_jax.models import useful_flops
-from etc_jax.objectives import finetuning, run_tokenizer
-from etc_jax.objectives.batch_checks import missing_entries
-from etc_jax.objectives.reader_job import eval_batches
+from etc_jax.objectives import finetuning, reader_job, run_tokenizer
 from etc_jax.training.job import Job
 
 
@@ -53,8 +52,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         init_params=task.init,
         loss_fn=task.loss,
         train_batch=ahead(reader, config.data.read_workers).batch_at,
-        eval_batches=eval_batches(evaluation, evaluation.steps_per_epoch),
-        tokens_per_step=config.train.batch_size * config.data.long_length,
+        eval_batches=reader_job.eval_batches(evaluation, evaluation.steps_per_epoch),
+        tokens_per_step=reader_job.tokens_per_step(config, task.schema),
         check_batch=lambda batch: check_batch(batch, task),
         useful_flops=lambda batch: _useful_flops(config, task, batch),
         steps_per_epoch=reader.num_examples / config.train.batch_size,
@@ -76,8 +75,7 @@ def _useful_flops(config: Config, task: finetuning.Finetuning, batch) -> float |
 def _reader(config: Config, caches: Sequence[WindowCache], *, evaluation: bool):
     return WindowReader(
         caches,
-        long_length=config.data.long_length,
-        global_length=config.data.global_length,
+        lengths=caches[0].schema.lengths_of(config.data),
         batch_size=config.train.batch_size,
         seed=config.train.seed,
         flat=config.data.flat,
@@ -133,7 +131,7 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
     sizes = type(task.sizes)
     asked = task.shaping(sizes(config.data.long_length, config.data.global_length))
     made_with = of_config.with_options(config, cache.input_options)
-    made = made_with.shaping(sizes(*cache.sizes))
+    made = made_with.shaping(sizes(*cache.sizes.values()))
     both = made.keys() & asked.keys()
     for name in ("long_length", "global_length"):
         if name in both and made[name] != asked[name]:
@@ -154,8 +152,7 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
 
 
 def check_batch(batch: dict[str, Any], task: finetuning.Finetuning) -> list[str]:
-    """What is wrong with a batch, one message each; see `batch_checks`."""
-    tokens = ["long_tokens", "global_tokens"]
-    types = ["long_types", "global_types"]
-    needed = [*tokens, *types, "structure", "labels", "weights"]
-    return missing_entries(batch, needed) or list(task.wrong_inputs(batch))
+    """What is wrong with a batch, one message each."""
+    if missing := [name for name in (LABELS, WEIGHTS) if name not in batch]:
+        return [f"the batch lacks {', '.join(missing)}; it has {', '.join(batch)}"]
+    return task.problems(batch)

@@ -69,7 +69,7 @@ class MaskedLm:
 
         Args:
           params: of `init`.
-          batch: see `data.masked_rows`.
+          batch: see `data.packed_text`.
           rng: of dropout and hashing.
           deterministic: neither of both is drawn.
 
@@ -78,14 +78,14 @@ class MaskedLm:
           the chosen tokens that had no room}).
         """
         module = self.module(self.model, deterministic)
-        names = ("tokens", "example_ids", "positions", "targets")
+        names = ("tokens", "example_ids", "mlm_positions", "mlm_targets")
         losses, hits = module.apply(
             {"params": params},
             *(batch[name] for name in names),
             method=module.masked_losses,
             rngs=streams(rng, deterministic),
         )
-        mean, sums = mean_and_sums(losses, hits, batch["weights"])
-        left_out = jnp.sum(batch["overflow"]).astype(jnp.float32)
+        mean, sums = mean_and_sums(losses, hits, batch["mlm_weights"])
+        left_out = jnp.sum(batch["mlm_overflow"]).astype(jnp.float32)
         sums["overflow"] = (left_out, left_out + sums["loss"][1])
         return mean, sums

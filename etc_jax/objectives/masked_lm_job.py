@@ -5,8 +5,6 @@ The model is of any family that registers a "masked_lm_model" (`masked_lm.Masked
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -15,15 +13,16 @@ from etils import epath
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
-from etc_jax.data import masked_rows
+from etc_jax.data import masked_bytes
+from etc_jax.data.examples import mlm_capacity
 from etc_jax.data.masking import MaskingShares
+from etc_jax.data.packed_text import MASKED, MaskedRows
+from etc_jax.data.tokenizer import TokenIds
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.objectives import pretraining_data, reader_job, run_tokenizer
-from etc_jax.objectives.batch_checks import missing_entries, wrong_ids, wrong_places
+from etc_jax.objectives import reader_job
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.reader_job import Readers
-from etc_jax.structure import MAX_GLOBALS
 from etc_jax.training.job import Job
 
 OBJECTIVE = "masked_lm"
@@ -36,7 +35,7 @@ def _of_bytes(config: Config, folder: epath.Path) -> Readers:
     _check_bytes(config)
     data, readers = config.data, reader_job.of_bytes(config)
     masked, masked_evaluation = (
-        masked_rows.MaskedBytes(
+        masked_bytes.MaskedBytes(
             windows,
             batch_size=config.train.batch_size,
             seed=config.train.seed,
@@ -50,11 +49,11 @@ def _of_bytes(config: Config, folder: epath.Path) -> Readers:
 
 
 def _check_bytes(config: Config) -> None:
-    rows, least = config.model.vocab_size, masked_rows.BYTE_MASK + 1
+    rows, least = config.model.vocab_size, masked_bytes.BYTE_MASK + 1
     if rows < least:
         raise ValueError(
             f"model.vocab_size is {rows}, but the mask of bytes has the id "
-            f"{masked_rows.BYTE_MASK}; raise it to {least} or more"
+            f"{masked_bytes.BYTE_MASK}; raise it to {least} or more"
         )
     capacity, length = config.data.mlm_capacity, config.data.long_length
     if capacity is not None and capacity > length:
@@ -66,32 +65,15 @@ def _check_bytes(config: Config) -> None:
 
 @registry.register("reader", f"{OBJECTIVE}/text")
 def _of_text(config: Config, folder: epath.Path) -> Readers:
-    """Documents packed side by side, as for ETC, but for what is global there."""
-    flat = dataclasses.replace(
-        config.data,
-        global_tokens="fixed_blocks",
-        # One block for each piece of a document, and as many as there may be pieces.
-        tokens_per_block=config.data.long_length,
-        global_length=min(config.data.long_length, MAX_GLOBALS),
-    )
-    corpora = pretraining_data.prepare(flat, folder)
-    if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
-    run_tokenizer.save(corpora.tokenizer, folder)
-    examples = pretraining_data.Examples(flat, with_cpc=False)
-    order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
-    train = examples.training_reader(corpora, **order)
-    held_back = examples.held_back_reader(
-        examples.pack(corpora.held_back), corpora.tokenizer.token_ids, **order
-    )
-    pretraining_data.look_at(train)
-    return Readers(
-        masked_rows.MaskedTokens(train),
-        masked_rows.MaskedTokens(held_back),
-        held_back.steps_per_epoch,
-        sum(counts.windows for counts in train.source_counts),
-        corpora.inputs,
-    )
+    data = config.data
+    capacity = data.mlm_capacity or mlm_capacity(data.long_length, data.mlm_share)
+
+    def rows(ids: TokenIds) -> MaskedRows:
+        shares = MaskingShares(mlm=data.mlm_share)
+        sizes = {"length": data.long_length, "capacity": capacity}
+        return MaskedRows(ids, **sizes, shares=shares)
+
+    return reader_job.of_text(config, folder, rows)
 
 
 @registry.register("objective", OBJECTIVE)
@@ -109,15 +91,14 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     """
     task = _task(config)
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
-    check = functools.partial(check_batch, model=config.model)
 
     def flops(batch: dict[str, Any]) -> float | None:
-        rows, places = SequenceInputs(batch["example_ids"]), batch["weights"].sum()
+        rows, places = SequenceInputs(batch["example_ids"]), batch["mlm_weights"].sum()
         return useful_flops.of_step(
             config.model, config.family, rows, masked_logits=places
         )
 
-    return reader_job.make(config, task, readers, check, flops)
+    return reader_job.make(config, task, readers, MASKED, flops)
 
 
 def _task(config: Config) -> MaskedLm:
@@ -132,16 +113,3 @@ def _task(config: Config) -> MaskedLm:
             "model.causal=True; set it to False"
         )
     return MaskedLm(model, registry.lookup(MODELS, config.family))
-
-
-def check_batch(batch: dict[str, Any], model: Any) -> list[str]:
-    """What is wrong with a batch, one message each; see `batch_checks`."""
-    names = ("tokens", "targets")
-    needed = (*names, "example_ids", "positions", "weights", "overflow")
-    if missing := missing_entries(batch, needed):
-        return missing
-    remedy = "tokenizer and config differ"
-    return [
-        *wrong_ids(batch, names, model, "vocab_size", remedy),
-        *wrong_places(batch, "positions", "tokens"),
-    ]

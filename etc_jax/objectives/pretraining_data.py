@@ -13,10 +13,11 @@ from etc_jax.data.digests import shortened
 from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.masking import MaskingShares
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.packing import PackingPlan, pack
+from etc_jax.data.packing import pack
 from etc_jax.data.pretraining import MixtureReader, PretrainingReader
 from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.statistics import describe_batches
+from etc_jax.data.text_reader import Text, TextReader
 from etc_jax.data.tokenizer import TokenIds, Tokenizer, open_tokenizer
 
 _LOG = logging.getLogger(__name__)
@@ -25,8 +26,6 @@ _LOG = logging.getLogger(__name__)
 LOOKED_AT = 2
 MAX_OVERFLOW = 0.2
 MAX_LOST = 0.5
-
-Text = tuple[TokenCache, PackingPlan]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +45,10 @@ class Corpora:
     weights: tuple[float, ...]
     held_back: TokenCache
     inputs: Mapping[str, str]
+
+    def mixture(self, seed: int) -> Mixture | None:
+        """In which order the sources are drawn from; None: there is one."""
+        return Mixture(self.weights, seed=seed) if len(self.train) > 1 else None
 
 
 def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
@@ -120,6 +123,19 @@ def _check_size(data: TextConfig, tokenizer: Tokenizer) -> None:
         )
 
 
+def packed(data: TextConfig, cache: TokenCache, global_length: int | None) -> Text:
+    """A cache with its windows; a global length of None: without global tokens."""
+    return cache, pack(
+        cache,
+        long_length=data.long_length,
+        global_length=global_length,
+        max_sentence_tokens=data.max_sentence_tokens,
+        min_sentences=data.min_sentences,
+        global_tokens=data.global_tokens,
+        tokens_per_block=data.tokens_per_block,
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Examples:
     """How text becomes examples, for one config.
@@ -170,27 +186,17 @@ class Examples:
 
     def pack(self, cache: TokenCache) -> Text:
         """The cache with its windows."""
-        data = self.data
-        return cache, pack(
-            cache,
-            long_length=data.long_length,
-            global_length=data.global_length,
-            max_sentence_tokens=data.max_sentence_tokens,
-            min_sentences=data.min_sentences,
-            global_tokens=data.global_tokens,
-            tokens_per_block=data.tokens_per_block,
-        )
+        return packed(self.data, cache, self.data.global_length)
 
     def training_reader(
         self, corpora: Corpora, *, batch_size: int, seed: int
-    ) -> PretrainingReader | MixtureReader:
+    ) -> TextReader:
         """Endless batches of the training text."""
         texts = [self.pack(cache) for cache in corpora.train]
         options = {"batch_size": batch_size, "seed": seed, "shares": self.shares}
         ids = corpora.tokenizer.token_ids
-        if len(texts) == 1:
+        if (mixture := corpora.mixture(seed)) is None:
             return PretrainingReader(*texts[0], ids, self.sizes, **options)
-        mixture = Mixture(corpora.weights, seed=seed)
         return MixtureReader(texts, mixture, ids, self.sizes, **options)
 
     def held_back_reader(
@@ -208,7 +214,7 @@ class Examples:
         )
 
 
-def look_at(reader) -> None:
+def look_at(reader: TextReader) -> None:
     """Logs what the first batches hold and lose.
 
     Raises:

@@ -8,18 +8,14 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.data.examples import WITH_CPC, WITHOUT_CPC
 from etc_jax.data.pool import cpc_pool
 from etc_jax.data.statistics import log_frequencies, unigram_entropy
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
 from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives import run_tokenizer
-from etc_jax.objectives.batch_checks import (
-    missing_entries,
-    wrong_ids,
-    wrong_places,
-    wrong_structure,
-)
+from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.cpc_evaluation import pool_figures
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.pretraining_data import (
@@ -29,7 +25,7 @@ from etc_jax.objectives.pretraining_data import (
     look_at,
     prepare,
 )
-from etc_jax.objectives.reader_job import eval_batches
+from etc_jax.objectives.reader_job import eval_batches, tokens_per_step
 from etc_jax.training.job import Job
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +66,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         loss_fn=task.loss,
         train_batch=ahead(train, config.data.read_workers).batch_at,
         eval_batches=eval_batches(held_back, held_back.steps_per_epoch),
-        tokens_per_step=config.train.batch_size * config.data.long_length,
+        tokens_per_step=tokens_per_step(config, train.schema),
         check_batch=lambda batch: check_batch(batch, config.model),
         final_report=_make_report(config, held_back_text, ids, examples, task),
         steps_per_epoch=sum(c.windows for c in train.source_counts)
@@ -112,27 +108,10 @@ def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, tas
 
 
 def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
-    """What is wrong with a batch, one message each; see `batch_checks`."""
-    prefixes = ("", "cpc_") if "cpc_positions" in batch else ("",)
-    tables = [f"{p}{kind}_tokens" for p in prefixes for kind in ("long", "global")]
-    structures = [f"{p}structure" for p in prefixes]
-    masked = ["mlm_positions", "mlm_targets", "mlm_weights"]
-    if missing := missing_entries(batch, [*tables, *structures, *masked]):
-        return missing
-    vocabulary = (model, "vocab_size")
-    problems = [
-        *wrong_ids(batch, tables, *vocabulary, "tokenizer and config differ"),
-        *wrong_ids(batch, ["mlm_targets"], *vocabulary, _target_remedy(batch)),
-        *wrong_places(batch, "mlm_positions", "long_tokens"),
-    ]
-    if "cpc_positions" in batch:
-        problems += wrong_places(batch, "cpc_positions", "global_tokens")
-    for name in structures:
-        problems += wrong_structure(batch, name, model)
-    return problems
-
-
-def _target_remedy(batch: dict[str, Any]) -> str:
-    if int(batch["mlm_targets"].min()) < 0:
-        return "a place that is not to be predicted has weight 0 in mlm_weights"
-    return "tokenizer and config differ"
+    """What is wrong with a batch, one message each."""
+    with_cpc = "cpc_positions" in batch
+    schema = WITH_CPC if with_cpc else WITHOUT_CPC
+    if problems := schema.problems(batch, model):
+        return problems
+    names = ("structure", "cpc_structure") if with_cpc else ("structure",)
+    return [m for name in names for m in wrong_structure(batch, name, model)]

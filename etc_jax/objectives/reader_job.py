@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,12 @@ from etils import epath
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data import byte_stream, digests
+from etc_jax.data.cache import TokenCache
+from etc_jax.data.schema import Schema
+from etc_jax.data.text_reader import RowBuilder, TextReader
+from etc_jax.data.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
+from etc_jax.objectives import pretraining_data, run_tokenizer
 from etc_jax.training.job import Batch, Job
 
 
@@ -64,6 +69,47 @@ def of_bytes(config: Config) -> Readers:
     return Readers(reader, evaluation, evaluation.steps, reader.num_examples, inputs)
 
 
+def tokens_per_step(config: Config, schema: Schema) -> int:
+    """Tokens of a training step, padding included."""
+    return config.train.batch_size * schema.tokens_per_row(config.data)
+
+
+def of_text(
+    config: Config, folder: epath.Path, rows_fn: Callable[[TokenIds], RowBuilder]
+) -> Readers:
+    """Documents packed side by side into rows of one sequence.
+
+    Args:
+      config: of the run.
+      folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
+      rows_fn: special ids -> how windows become rows.
+
+    Raises:
+      ImportError: if a package of the extra `data` is missing.
+      OSError, ValueError: if files cannot be read or do not fit together.
+    """
+    data, seed = config.data, config.train.seed
+    corpora = pretraining_data.prepare(data, folder)
+    if config.checkpoint.init_from is not None:
+        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
+    run_tokenizer.save(corpora.tokenizer, folder)
+    rows = rows_fn(corpora.tokenizer.token_ids)
+
+    def reader(caches: Sequence[TokenCache], **options: Any) -> TextReader:
+        texts = [
+            pretraining_data.packed(data, cache, global_length=None) for cache in caches
+        ]
+        sizes = {"batch_size": config.train.batch_size, "seed": seed}
+        return TextReader(texts, rows, **sizes, **options)
+
+    train = reader(corpora.train, mixture=corpora.mixture(seed))
+    held_back = reader([corpora.held_back], evaluation=True)
+    pretraining_data.look_at(train)
+    return Readers(
+        train, held_back, held_back.steps_per_epoch, train.num_examples, corpora.inputs
+    )
+
+
 def eval_batches(reader: Any, steps: int) -> Callable[[np.ndarray], Iterator[Batch]]:
     """`Job.eval_batches` of the first `steps` batches of a reader."""
     return lambda rows: (reader.batch_at(step, rows) for step in range(steps))
@@ -73,7 +119,7 @@ def make(
     config: Config,
     task: Any,
     readers: Readers,
-    check_batch: Callable[[Batch], list[str]],
+    schema: Schema,
     useful_flops: Callable[[Batch], float | None],
 ) -> Job:
     """The job.
@@ -82,7 +128,7 @@ def make(
       config: of the run.
       task: with `init` and `loss`, see `Job`.
       readers: of its batches.
-      check_batch: see `Job`.
+      schema: of its batches.
       useful_flops: see `Job`.
     """
     examples = readers.num_examples
@@ -91,8 +137,8 @@ def make(
         loss_fn=task.loss,
         train_batch=ahead(readers.train, config.data.read_workers).batch_at,
         eval_batches=eval_batches(readers.evaluation, readers.eval_steps),
-        tokens_per_step=config.train.batch_size * config.data.long_length,
-        check_batch=check_batch,
+        tokens_per_step=tokens_per_step(config, schema),
+        check_batch=lambda batch: schema.problems(batch, config.model),
         useful_flops=useful_flops,
         steps_per_epoch=examples and examples / config.train.batch_size,
         inputs=readers.inputs,

@@ -60,6 +60,6 @@ class MaskedLmConfig(ObjectiveConfig):
 class CausalLmConfig(ObjectiveConfig):
     """A language model."""
 
-    reads: ClassVar[tuple[str, ...]] = ("bytes", "images", "symbols")
+    reads: ClassVar[tuple[str, ...]] = ("text", "bytes", "images", "symbols")
 
     name: str = "causal_lm"

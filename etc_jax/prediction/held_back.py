@@ -14,6 +14,7 @@ import jax
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import Tokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.survey import survey
@@ -89,7 +90,7 @@ class OfficialScore:
         def inputs_fn(windows: Any) -> dict[str, Any]:
             if should_stop():
                 raise _Stopped
-            return self._task.inputs(windows)
+            return stacked(windows)
 
         numbers = range(len(self._survey.ids))
         steps = [
@@ -110,7 +111,7 @@ class OfficialScore:
             with work.made_ahead(reader, len(steps), workers) as inputs:
                 found = [
                     Answer(record.id, self._predictions(record.windows), None)
-                    for record in through_model(inputs, runner, inputs_fn, self._decode)
+                    for record in through_model(inputs, runner, self._decode, inputs_fn)
                 ]
         except _Stopped:
             return None

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.data.schema import stacked
 from etc_jax.prediction.inputs import Input
 from etc_jax.prediction.runner import Runner
 
@@ -37,8 +38,8 @@ class _Waiting(NamedTuple):
 def through_model(
     inputs: Iterable[Input],
     runner: Runner,
-    inputs_fn: Callable[[Sequence[Any]], dict[str, Any]],
     read_fn: Callable[[Any, Sequence[Any]], Sequence[Any]],
+    inputs_fn: Callable[[Sequence[Any]], dict[str, Any]] = stacked,
 ) -> Iterator[ReadRecord]:
     """Records in order, each as soon as its last window is done.
 
@@ -49,8 +50,8 @@ def through_model(
     Args:
       inputs: records; taken a few at a time.
       runner: of the model.
-      inputs_fn: windows -> the batch that the model takes; see `Task.inputs`.
       read_fn: (outputs, windows) -> what is wanted of each window.
+      inputs_fn: windows -> the batch that the model takes.
     """
     waiting: collections.deque[_Waiting] = collections.deque()
     read: collections.deque[Any] = collections.deque()

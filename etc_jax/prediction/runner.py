@@ -118,13 +118,13 @@ class BatchRunner:
         """Starts on a batch; the devices work while the caller does other things.
 
         Args:
-          inputs: of `Task.inputs`, with 1 to `batch_size` rows.
+          inputs: of `schema.stacked`, with 1 to `batch_size` rows.
 
         Raises:
           UserError: if the first batch has ids, ties or further inputs that the model
             does not know.
         """
-        count = len(inputs["long_tokens"])
+        count = len(jax.tree.leaves(inputs)[0])
         if self._config.data.flat:
             flat = structure.flat(inputs["structure"])
             inputs = {**inputs, "structure": flat}
@@ -140,7 +140,7 @@ class BatchRunner:
         return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
 
     def _check(self, inputs: dict[str, Any]) -> None:
-        if problems := list(self._task.wrong_inputs(inputs)):
+        if problems := self._task.problems(inputs):
             raise UserError("the model does not fit the inputs: " + "; ".join(problems))
         self._is_checked = True
 

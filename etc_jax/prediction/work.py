@@ -87,7 +87,7 @@ def make_parts(
     writer = _Writer(parts, mine)
     read_fn = functools.partial(_decode, task, settings)
     with Progress(sum(len(parts.numbers(part)) for part in mine)) as progress:
-        for record in through_model(inputs, runner, task.inputs, read_fn):
+        for record in through_model(inputs, runner, read_fn):
             predictions = [task.no_answer] * len(settings)
             if record.windows:
                 predictions = task.predictions(record.windows)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats.sequence import model_inputs
-from etc_jax.formats.structured import model_inputs as structured_inputs
 from tasks.classification import structured
 from tasks.classification.decoding import (
     NO_LABEL,
@@ -34,7 +32,6 @@ __all__ = [
     "features",
     "gold_outputs",
     "make_data_set",
-    "model_inputs",
     "official_gold",
     "write",
 ]
@@ -66,7 +63,6 @@ def make_data_set(
         classes=tuple(labels),
         sizes=SIZES,
         features=features,
-        inputs=model_inputs,
         decode=decode_each,
         explain=functools.partial(explain, question=question),
         gold_outputs=gold_outputs,
@@ -76,7 +72,6 @@ def make_data_set(
         sequence,
         sizes=structured.SIZES,
         features=structured.features,
-        inputs=structured_inputs,
         whole_length=structured.whole_length,
     )
     return DataSet(

@@ -49,8 +49,7 @@ class Labelled(Protocol):
 class ClassificationWindow(SequenceWindow):
     """As much of a text as fits.
 
-    There are no tokens beside the sequence: `tokens.global_` has length 0. `labels` has
-    `label` int32 `[]`, the number of the label; -1 without one.
+    `labels` has `label` int32 `[]`, the number of the label; -1 without one.
 
     Attributes:
       num_chars: characters of the text that are in the input: the first ones.

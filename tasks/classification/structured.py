@@ -19,7 +19,7 @@ from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import refuse_quirks
-from etc_jax.formats.structured import Layout, Sizes, Window
+from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
 from tasks.classification.inputs import Labelled, label_of, place_behind
 from tasks.paragraphs import by_lines
 
@@ -30,7 +30,7 @@ _LEAST = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class StructuredText(Window):
+class StructuredText(StructuredWindow):
     """As much of a text as fits.
 
     `labels` has `label` int32 `[]`, the number of the label; -1 without one.

@@ -20,7 +20,6 @@ from etc_jax import registry
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats.sequence import model_inputs
 from tasks.coreference import json_form as coreference_json
 from tasks.coreference import records as coreference_records
 from tasks.coreference.decoding import (
@@ -52,7 +51,6 @@ __all__ = [
     "decode_each",
     "features",
     "gold_outputs",
-    "model_inputs",
     "official_gold",
     "parse",
     "pool",
@@ -105,7 +103,6 @@ SEQUENCE = Form(
     learner="coreference",
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     options=Options(),
     decode=decode_each,
     explain=explain,

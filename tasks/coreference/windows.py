@@ -15,13 +15,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
-    GLOBAL_PLACES,
+    EXAMPLE_IDS,
     SequenceWindow,
     parts_of,
     refuse_quirks,
@@ -67,7 +67,7 @@ class Options(InputOptions):
 class CoreferenceWindow(SequenceWindow):
     """A document, or as many parts of it as fit.
 
-    There are no tokens beside the sequence: `tokens.global_` has length 0. `extra` has
+    `extra` has
 
         spans       int32 [m, 2]   places of the first and the last token of each
                                    candidate, in the order of the text; -1 behind them
@@ -86,10 +86,9 @@ class CoreferenceWindow(SequenceWindow):
     singletons: bool
 
     axes: ClassVar = {
-        **GLOBAL_PLACES,
-        "spans": Placed("window", -1),
-        "num_words": Placed("window"),
-        "clusters": Placed("window"),
+        "spans": Placed(padding=-1),
+        "num_words": Placed(),
+        "clusters": Placed(),
     }
 
 
@@ -178,23 +177,18 @@ def _window(
     fields = parts_of(sizes, document.tokens[rows].reshape(-1), ())
     example_ids = np.zeros(sizes.long_length, np.int32)
     example_ids[: len(parts) * length] = document.example_ids[rows].reshape(-1)
-    structure = dataclasses.replace(fields["structure"], long_example_ids=example_ids)
     word_parts = document.word_tokens[:, 0] // length
     num_words = np.count_nonzero(
         (word_parts >= parts.start) & (word_parts < parts.stop)
     )
-    extra = {"spans": spans, "num_words": np.array(num_words, np.int32)}
     return CoreferenceWindow(
         record=document.record,
         labels={"clusters": clusters},
         unusable="no gold clusters" if document.record.clusters is None else None,
         candidates=mine,
         singletons=options.singletons,
-        **{
-            **fields,
-            "structure": structure,
-            "extra": {**fields["extra"], **extra},
-        },
+        extra={"spans": spans, "num_words": np.array(num_words, np.int32)},
+        **{**fields, EXAMPLE_IDS: example_ids},
     )
 
 

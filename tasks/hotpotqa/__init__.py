@@ -12,7 +12,6 @@ or no, and the sentences that support it are asked for.
 
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa import sequence
 from tasks.hotpotqa.ceiling import why_lost
@@ -66,7 +65,6 @@ STRUCTURED = Form(
     learner="hotpotqa",
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     settings=THRESHOLDS,
     setting=THRESHOLD,
     decode=decode_each,

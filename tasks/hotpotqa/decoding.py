@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.formats.structured import Window
+from etc_jax.data.window import Window
 from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa.inputs import NO, SPAN, YES, HotpotWindow
 from tasks.hotpotqa.records import Record

@@ -12,7 +12,7 @@ from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, Sizes, Window
+from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
 from etc_jax.types import Rows
 from tasks.hotpotqa import official as hotpotqa_official
 from tasks.hotpotqa.records import Record, existing_support
@@ -30,7 +30,7 @@ Span = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class HotpotWindow(Window):
+class HotpotWindow(StructuredWindow):
     """A window with the way back to the text.
 
     `labels` are `support` int32 `[g]` (1 for supporting sentences, and for the title

@@ -181,7 +181,7 @@ def _kept(
         return [most_relevant(row, window, keep) for row, window in pairs]
 
     with work.made_ahead(reader, len(steps), work.workers_for(count, workers)) as made:
-        results = through_model(made, runner, task.inputs, read_fn)
+        results = through_model(made, runner, read_fn)
         for record, result in zip(task.read(files, Problems()), results, strict=True):
             paragraphs = range(len(record.paragraphs))
             if result.windows:

@@ -4,7 +4,6 @@ The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`.
 """
 
 from etc_jax.datasets.task import Form
-from etc_jax.formats.sequence import model_inputs
 from tasks.hotpotqa.ceiling import why_lost_in_sequence
 from tasks.hotpotqa.decoding import THRESHOLDS
 from tasks.hotpotqa.sequence_decoding import (
@@ -32,7 +31,6 @@ __all__ = [
     "decode_each",
     "features",
     "gold_outputs",
-    "model_inputs",
 ]
 
 FORM = Form(
@@ -40,7 +38,6 @@ FORM = Form(
     tokens=TOKENS,
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     settings=THRESHOLDS,
     setting=THRESHOLD,
     decode=decode_each,

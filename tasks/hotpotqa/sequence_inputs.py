@@ -15,13 +15,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
-    GLOBAL_PLACES,
     SequenceWindow,
     filled,
     parts_of,
@@ -43,8 +42,7 @@ MAX_OCCURRENCES = 64
 class HotpotSequence(SequenceWindow):
     """A question with its paragraphs, or with as many sentences as fit.
 
-    There are no tokens beside the sequence: `tokens.global_` has length 0. With g for
-    `sizes.global_length`, `extra` has besides
+    With g for `sizes.global_length`, `extra` has
 
         paragraphs   int32 [g]   places of <t>, then -1
         sentences    int32 [g]   places of [s], then -1
@@ -73,13 +71,12 @@ class HotpotSequence(SequenceWindow):
     characters: np.ndarray
 
     axes: ClassVar = {
-        **GLOBAL_PLACES,
-        "paragraphs": Placed("window", -1),
-        "sentences": Placed("window", -1),
-        "relevant": Placed("window"),
-        "support": Placed("window"),
-        "starts": Placed("window", -1),
-        "ends": Placed("window", -1),
+        "paragraphs": Placed(padding=-1),
+        "sentences": Placed(padding=-1),
+        "relevant": Placed(),
+        "support": Placed(),
+        "starts": Placed(padding=-1),
+        "ends": Placed(padding=-1),
     }
 
     def marked(self, first: int, last: int) -> tuple[tuple[int, int], Span]:
@@ -227,14 +224,8 @@ def _window(record: Record, sizes: Sizes, layout: _Layout) -> HotpotSequence:
         units=tuple(layout.units),
         unit=filled(n, -1, layout.unit),
         characters=filled((n, 2), -1, layout.characters),
-        **{
-            **fields,
-            "extra": {
-                **fields["extra"],
-                "paragraphs": paragraphs,
-                "sentences": sentences,
-            },
-        },
+        extra={"paragraphs": paragraphs, "sentences": sentences},
+        **fields,
     )
 
 

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats.sequence import model_inputs as sequence_model_inputs
-from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import natural_questions as scoring
 from tasks.natural_questions import sequence_inputs
 from tasks.natural_questions.ceiling import agreed, why_lost
@@ -40,13 +38,14 @@ from tasks.natural_questions.inputs import (
     SIZES,
     SIZES_512,
     SIZES_8192,
+    NaturalQuestionsWindow,
     Options,
     features,
     whole_length,
 )
 from tasks.natural_questions.records import Annotation, Record, parse, read
 from tasks.natural_questions.spans import MODES
-from tasks.natural_questions.windows import DRAWN_BY, NaturalQuestionsWindow
+from tasks.natural_questions.windows import DRAWN_BY, ArticleWindow
 
 __all__ = [
     "MODES",
@@ -64,7 +63,6 @@ __all__ = [
     "Summary",
     "features",
     "gold_outputs",
-    "model_inputs",
     "official",
     "official_gold",
     "parse",
@@ -76,7 +74,7 @@ __all__ = [
 
 
 def _decode(
-    outputs: Outputs, windows: Sequence[NaturalQuestionsWindow], settings: Sequence
+    outputs: Outputs, windows: Sequence[ArticleWindow], settings: Sequence
 ) -> list[list[Summary]]:
     """One summary a window: there is one setting."""
     [_] = settings
@@ -94,7 +92,6 @@ STRUCTURED = Form(
     learner="natural_questions",
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     options=Options(),
     drawn_by=DRAWN_BY,
     decode=_decode,
@@ -111,7 +108,6 @@ SEQUENCE = dataclasses.replace(
     tokens=sequence_inputs.TOKENS,
     sizes=sequence_inputs.SIZES,
     features=sequence_inputs.features,
-    inputs=sequence_model_inputs,
     options=sequence_inputs.OPTIONS,
     whole_length=sequence_inputs.whole_length,
 )

@@ -14,7 +14,7 @@ from tasks.natural_questions.decoding import (
 )
 from tasks.natural_questions.labels import chosen_annotation, short_span
 from tasks.natural_questions.records import Annotation, Record, Span, top_spans
-from tasks.natural_questions.windows import NaturalQuestionsWindow
+from tasks.natural_questions.windows import ArticleWindow
 
 
 def agreed(record: Record) -> Record:
@@ -32,9 +32,7 @@ def agreed(record: Record) -> Record:
     return dataclasses.replace(record, annotations=record.annotations * times)
 
 
-def why_lost(
-    windows: Sequence[NaturalQuestionsWindow], prediction: Prediction
-) -> Iterator[str]:
+def why_lost(windows: Sequence[ArticleWindow], prediction: Prediction) -> Iterator[str]:
     """Why a record's prediction is not its gold answer."""
     record = windows[0].record
     said = chosen_annotation(record.annotations or ())

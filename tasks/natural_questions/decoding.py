@@ -31,7 +31,7 @@ from tasks.natural_questions.spans import (
     best_short,
     official_spans,
 )
-from tasks.natural_questions.windows import NaturalQuestionsWindow
+from tasks.natural_questions.windows import ArticleWindow
 
 TOP = 50
 # Longest short answer, in words: of the paper, and of the official code.
@@ -72,7 +72,7 @@ class Outputs(NamedTuple):
 
 def summarise(
     outputs: Outputs,
-    windows: Sequence[NaturalQuestionsWindow],
+    windows: Sequence[ArticleWindow],
     *,
     top: int = TOP,
     official_quirks: bool = False,
@@ -160,7 +160,7 @@ def _summary(window, types, span, borders: _Borders, top: int, quirks: bool) -> 
     return found
 
 
-def check_outputs(outputs: Outputs, windows: Sequence[NaturalQuestionsWindow]) -> None:
+def check_outputs(outputs: Outputs, windows: Sequence[ArticleWindow]) -> None:
     """Raises ValueError unless there is a row of finite logits for each window."""
     b = len(windows)
     n = len(windows[0].word) if b else 0
@@ -371,7 +371,7 @@ def write(predictions: Mapping[str, Prediction], path: str | os.PathLike) -> Non
     pathlib.Path(path).write_text(json.dumps(official(predictions)), encoding="utf-8")
 
 
-def gold_outputs(windows: Sequence[NaturalQuestionsWindow]) -> Outputs:
+def gold_outputs(windows: Sequence[ArticleWindow]) -> Outputs:
     """Outputs of a model that is sure of every label: the ceiling of the format.
 
     Raises:

@@ -14,7 +14,7 @@ from tasks.natural_questions.decoding import (
     summarise,
 )
 from tasks.natural_questions.records import Record, Span, top_spans
-from tasks.natural_questions.windows import NaturalQuestionsWindow
+from tasks.natural_questions.windows import ArticleWindow
 
 WORDING = Wording(
     answer="Short answer",
@@ -33,7 +33,7 @@ _GAPS = ("", " ", "\t", "\n")
 
 
 def explain(
-    outputs: Outputs, windows: Sequence[NaturalQuestionsWindow], setting: None = None
+    outputs: Outputs, windows: Sequence[ArticleWindow], setting: None = None
 ) -> list[tuple[Record, Summary]]:
     """What `pool_explained` needs of each window: its record and its summary.
 

@@ -19,12 +19,12 @@ from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats import fixed_blocks
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import Sizes, StructuredWindow
 from etc_jax.types import Rows
 from tasks.natural_questions.records import Record, top_spans
 from tasks.natural_questions.windows import (
+    ArticleWindow,
     ArticleWindows,
-    NaturalQuestionsWindow,
     Part,
     WindowOptions,
 )
@@ -36,6 +36,11 @@ SIZES = Sizes(long_length=4096, global_length=230)
 
 # [CLS] and two [SEP].
 _SPECIAL = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class NaturalQuestionsWindow(ArticleWindow, StructuredWindow):
+    """A part of an article as long and global tokens."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,12 +11,10 @@ question are global, for a Longformer.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.formats.sequence import (
-    GLOBAL_PLACES,
     SequenceWindow,
     filled,
     parts_of,
@@ -26,8 +24,8 @@ from etc_jax.formats.structured import Sizes
 from tasks.natural_questions.inputs import whole_length as structured_length
 from tasks.natural_questions.records import Record
 from tasks.natural_questions.windows import (
+    ArticleWindow,
     ArticleWindows,
-    NaturalQuestionsWindow,
     WindowOptions,
 )
 
@@ -38,10 +36,8 @@ OPTIONS = WindowOptions()
 
 
 @dataclasses.dataclass(frozen=True)
-class NaturalQuestionsSequence(NaturalQuestionsWindow, SequenceWindow):
-    """The same in one sequence: `tokens.global_` has length 0."""
-
-    axes: ClassVar = GLOBAL_PLACES
+class NaturalQuestionsSequence(ArticleWindow, SequenceWindow):
+    """The same in one sequence."""
 
 
 def features(

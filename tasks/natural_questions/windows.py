@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.window import Window
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes, Window
+from etc_jax.formats.structured import Sizes
 from tasks.natural_questions.labels import (
     NULL,
     PLACES,
@@ -91,8 +92,8 @@ class WindowOptions(InputOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class NaturalQuestionsWindow(Window):
-    """A window with the way back to the article.
+class ArticleWindow(Window):
+    """A part of an article, in any format, with the way back to it.
 
     `labels` are int32 `[]`: `answer_type`, and `short_begin`, `short_end`,
     `long_begin`, `long_end`, first and last token of the short and the long answer; 0,
@@ -132,7 +133,7 @@ class Part(NamedTuple):
 
     Attributes:
       ids: of its pieces.
-      candidate: int32 `[n]`; see `NaturalQuestionsWindow`.
+      candidate: int32 `[n]`; see `ArticleWindow`.
       used: tokens of the window, special ones included.
     """
 

@@ -15,7 +15,6 @@ import dataclasses
 from etc_jax import registry
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats import sequence
 from etc_jax.scoring import openkp as scoring
 from tasks.openkp import sequence_inputs
 from tasks.openkp.ceiling import why_lost
@@ -33,7 +32,6 @@ from tasks.openkp.inputs import (
     OpenkpWindow,
     Options,
     features,
-    model_inputs,
     whole_length,
 )
 from tasks.openkp.records import Record, parse, read
@@ -48,7 +46,6 @@ __all__ = [
     "decode_each",
     "features",
     "gold_outputs",
-    "model_inputs",
     "official",
     "official_gold",
     "parse",
@@ -60,7 +57,6 @@ STRUCTURED = Form(
     learner="openkp",
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     options=Options(),
     decode=decode_each,
     explain=explain,
@@ -73,7 +69,6 @@ SEQUENCE = dataclasses.replace(
     STRUCTURED,
     sizes=sequence_inputs.SIZES,
     features=sequence_inputs.features,
-    inputs=sequence.model_inputs,
     options=InputOptions(),
     whole_length=sequence_inputs.whole_length,
 )

@@ -49,7 +49,7 @@ def decode_each(
     Raises:
       ValueError: see `decode`.
     """
-    n = len(windows[0].tokens.long) if windows else 0
+    n = len(windows[0].labels["occurrences"]) if windows else 0
     expected = (len(windows), MAX_WORDS, n)
     if windows and tuple(logits.shape) != expected:
         raise ValueError(
@@ -120,7 +120,7 @@ def gold_outputs(windows: Sequence[PageWindow]) -> np.ndarray:
     Raises:
       ValueError: if a window has no gold keyphrases.
     """
-    n = len(windows[0].tokens.long) if windows else 0
+    n = len(windows[0].labels["occurrences"]) if windows else 0
     logits = np.full((len(windows), MAX_WORDS, n), NO_NGRAM, np.float32)
     for row, window in zip(logits, windows, strict=True):
         if window.record.keyphrases is None:

@@ -8,28 +8,27 @@ with fixed blocks, global tokens do not know of elements.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from etc_jax.builders import plain_text
+from etc_jax.data.schema import Placed
 from etc_jax.data.token_types import GLOBAL_TYPE, SENTENCE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.options import InputOptions
 from etc_jax.formats import fixed_blocks
-from etc_jax.formats import structured as multihop
 from etc_jax.formats.sequence import filled
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import Sizes, StructuredWindow
 from etc_jax.types import Rows
-from tasks.openkp.pages import Page, PageWindow, page_fields, read_page
+from tasks.openkp.pages import Page, PageWindow, page_axes, page_fields, read_page
 from tasks.openkp.records import Record
 from tasks.openkp.visual import visual_arrays
 
 SIZES = Sizes(long_length=4096, global_length=512)
 
+_WORDS = "long_words"
 # The official code takes it whatever the vocabulary.
 _OFFICIAL_SENTENCE = 1
 
@@ -60,14 +59,14 @@ class Options(InputOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenkpWindow(PageWindow):
+class OpenkpWindow(PageWindow, StructuredWindow):
     """A page of which the global tokens 0, 1, ... are the elements, or fixed blocks.
 
-    `extra` has `visual` too, a dict of what `visual_arrays` makes: of no element with
-    fixed blocks.
+    `extra` has `long_words` int32 `[n]`, see `page_axes`, and `visual`, a dict of what
+    `visual_arrays` makes: of no element with fixed blocks.
     """
 
-    axes: ClassVar = {**PageWindow.axes, "visual": Placed("global")}
+    axes: ClassVar = {**page_axes("long", _WORDS), "visual": Placed("global")}
 
 
 def features(
@@ -115,7 +114,7 @@ def features(
     lengths, looks = _global_tokens(page, record, block)
     token = _OFFICIAL_SENTENCE if official_quirks else tokenizer.special_id("sentence")
     number = len(lengths)
-    fields = page_fields(record, page, n, official_quirks=official_quirks)
+    fields = page_fields(record, page, n, _WORDS, official_quirks=official_quirks)
     fields["extra"]["visual"] = visual_arrays(looks, g)
     window = OpenkpWindow(
         tokens=Rows(filled(n, 0, page.ids), filled(g, 0, [token] * number)),
@@ -127,25 +126,6 @@ def features(
         **fields,
     )
     return [window]
-
-
-def model_inputs(windows: Sequence[OpenkpWindow]) -> dict[str, Any]:
-    """What a model takes of some windows; see `multihop.model_inputs`.
-
-    Returns:
-      Also `long_words` `[b, n]`, and as `visual` the fields of `ops.visual.Visual` by
-      name, `[b, g]` and `[b, g, 8]`.
-
-    Raises:
-      ValueError: if there is no window.
-    """
-    inputs = multihop.model_inputs(windows)
-    looks = [window.extra["visual"] for window in windows]
-    return {
-        **inputs,
-        "long_words": np.stack([window.extra["long_words"] for window in windows]),
-        "visual": {name: np.stack([x[name] for x in looks]) for name in looks[0]},
-    }
 
 
 def _global_tokens(

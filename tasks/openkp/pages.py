@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window_fields import Placed
+from etc_jax.data.window import Window
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import filled
-from etc_jax.formats.structured import Window
 from etc_jax.ops.ngrams import MAX_WORDS
 from tasks.openkp.records import MAX_KEYPHRASES, MAX_URL_CHARS, Record
 
@@ -33,19 +33,24 @@ class PageWindow(Window):
     Attributes:
       words: of the input, as the page spells them.
       num_elements: how many elements of the page are in the input: the first ones.
-      extra: what the model takes besides: `long_words` int32 `[n]`, the word that each
-        token is a piece of, -1 for special tokens and padding.
     """
 
     words: tuple[str, ...]
     num_elements: int
-    extra: dict[str, Any]
 
-    axes: ClassVar = {
-        "long_words": Placed("long", -1),
-        "start": Placed("window", -1),
-        "length": Placed("window", -1),
-        "occurrences": Placed("long"),
+
+def page_axes(axis: str, words: str) -> dict[str, Placed]:
+    """Where the labels of a page lie, and the word that each token is a piece of.
+
+    Args:
+      axis: of the tokens.
+      words: what the latter is called; -1 for special tokens and padding.
+    """
+    return {
+        words: Placed(axis, -1),
+        "start": Placed(padding=-1),
+        "length": Placed(padding=-1),
+        "occurrences": Placed(axis),
     }
 
 
@@ -141,6 +146,7 @@ def page_fields(
     record: Record,
     page: Page,
     length: int,
+    words: str,
     *,
     before: int = 0,
     official_quirks: bool = False,
@@ -151,6 +157,7 @@ def page_fields(
       record: the page.
       page: as much of it as is in the input.
       length: n, tokens of the input, padding included.
+      words: see `page_axes`.
       before: tokens before the page.
       official_quirks: keyphrases longer than five words take places of labels, of which
         the loss then makes nothing; and a page with a long url is not trained on.
@@ -167,7 +174,7 @@ def page_fields(
         "unusable": _why_unusable(record, occurrences, official_quirks),
         "words": tuple(page.words),
         "num_elements": len(page.elements),
-        "extra": {"long_words": filled(length, -1, page.word, before)},
+        "extra": {words: filled(length, -1, page.word, before)},
     }
 
 

@@ -15,18 +15,18 @@ from typing import ClassVar
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.formats.sequence import (
-    GLOBAL_PLACES,
     SequenceWindow,
     parts_of,
     refuse_quirks,
 )
 from etc_jax.formats.structured import Sizes
-from tasks.openkp.pages import PageWindow, page_fields, read_page
+from tasks.openkp.pages import PageWindow, page_axes, page_fields, read_page
 from tasks.openkp.records import Record
 
 # As much as BERT reads.
 SIZES = Sizes(long_length=512, global_length=1)
 
+_WORDS = "words"
 # Before each word, the first one too: byte-level BPE has other pieces for a word that
 # no space stands before.
 _SPACE = " "
@@ -34,9 +34,9 @@ _SPACE = " "
 
 @dataclasses.dataclass(frozen=True)
 class OpenkpSequence(PageWindow, SequenceWindow):
-    """A page in one sequence: `tokens.global_` has length 0."""
+    """A page in one sequence; `extra` has `words` int32 `[n]`, see `page_axes`."""
 
-    axes: ClassVar = {**GLOBAL_PLACES, **PageWindow.axes}
+    axes: ClassVar = page_axes("input", _WORDS)
 
 
 def features(
@@ -66,8 +66,7 @@ def features(
     n = sizes.long_length
     page = read_page(record, tokenizer, n - 2, before_word=_SPACE)
     parts = parts_of(sizes, [cls, *page.ids, sep], [0])
-    fields = page_fields(record, page, n, before=1)
-    fields["extra"] |= parts.pop("extra")
+    fields = page_fields(record, page, n, _WORDS, before=1)
     return [OpenkpSequence(**parts, **fields)]
 
 

@@ -14,8 +14,6 @@ import dataclasses
 
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats.sequence import model_inputs
-from etc_jax.formats.structured import model_inputs as structured_inputs
 from tasks.triviaqa import structured
 from tasks.triviaqa.ceiling import why_lost
 from tasks.triviaqa.decoding import (
@@ -40,7 +38,6 @@ __all__ = [
     "decode",
     "features",
     "gold_outputs",
-    "model_inputs",
     "official_gold",
     "parse",
     "read",
@@ -52,7 +49,6 @@ SEQUENCE = Form(
     learner="triviaqa",
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     decode=decode_each,
     explain=explain,
     gold_outputs=gold_outputs,
@@ -63,7 +59,6 @@ STRUCTURED = dataclasses.replace(
     SEQUENCE,
     sizes=structured.SIZES,
     features=structured.features,
-    inputs=structured_inputs,
     whole_length=structured.whole_length,
 )
 

@@ -15,18 +15,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window_fields import Placed
+from etc_jax.data.window import Window
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
-    GLOBAL_PLACES,
     SequenceWindow,
     filled,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes, Window
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.triviaqa import normalize
 from tasks.triviaqa.names import Names, Span, words_of
 from tasks.triviaqa.records import Document, Record
@@ -40,7 +40,7 @@ MAX_OCCURRENCES = 64
 
 @dataclasses.dataclass(frozen=True)
 class DocumentsWindow(Window):
-    """A question with as much of its documents as fits.
+    """A question with as much of its documents as fits, in any format.
 
     `labels` are `starts` and `ends`, int32 `[MAX_OCCURRENCES]`: first and last token of
     each place where the text has a name of the answer, in order, then -1. Tokens are
@@ -55,7 +55,7 @@ class DocumentsWindow(Window):
     document: np.ndarray
     characters: np.ndarray
 
-    axes: ClassVar = {"starts": Placed("window", -1), "ends": Placed("window", -1)}
+    axes: ClassVar = {"starts": Placed(padding=-1), "ends": Placed(padding=-1)}
 
     def span_of(self, first: int, last: int) -> tuple[int, Span]:
         """(document, characters) of tokens of one document, without space around."""
@@ -68,9 +68,7 @@ class DocumentsWindow(Window):
 
 @dataclasses.dataclass(frozen=True)
 class TriviaqaWindow(DocumentsWindow, SequenceWindow):
-    """The same in one sequence: `tokens.global_` has length 0."""
-
-    axes: ClassVar = {**GLOBAL_PLACES, **DocumentsWindow.axes}
+    """The same in one sequence."""
 
 
 def features(

@@ -12,6 +12,7 @@ read has two at least.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +20,7 @@ from etc_jax.data.sentences import SplitFn, sentence_numbers, split_sentences
 from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.formats.sequence import refuse_quirks
-from etc_jax.formats.structured import Layout, Sizes
+from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
 from tasks.paragraphs import by_lines
 from tasks.triviaqa.inputs import (
     DocumentsWindow,
@@ -38,6 +39,11 @@ SIZES = Sizes(long_length=4096, global_length=256)
 _LEAST = 2
 
 
+@dataclasses.dataclass(frozen=True)
+class StructuredDocuments(DocumentsWindow, StructuredWindow):
+    """The same as long and global tokens."""
+
+
 def features(
     record: Record,
     tokenizer: Tokenizer,
@@ -45,7 +51,7 @@ def features(
     *,
     split_fn: SplitFn | None = None,
     official_quirks: bool = False,
-) -> list[DocumentsWindow]:
+) -> list[StructuredDocuments]:
     """The one window of a record.
 
     White space is read as one space wherever there is some. Sentences do not cross
@@ -91,7 +97,7 @@ def features(
         ]
         _add_document(layout, sentences, ids, kept=_LEAST * (len(documents) - number))
     return [
-        DocumentsWindow(
+        StructuredDocuments(
             tokens=layout.tokens(),
             types=layout.types(),
             structure=layout.structure(exempt=[0], mentions=False, flat=False),

@@ -12,7 +12,6 @@ answer; finding it takes steps from document to document.
 
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.formats.structured import model_inputs
 from etc_jax.scoring import wikihop as scoring
 from tasks.wikihop import sequence
 from tasks.wikihop.decoding import (
@@ -51,7 +50,6 @@ STRUCTURED = Form(
     learner="wikihop",
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     decode=decode_each,
     explain=explain,
     gold_outputs=gold_outputs,

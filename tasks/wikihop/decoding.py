@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.formats.structured import Window
+from etc_jax.data.window import Window
 from tasks.wikihop.inputs import WikihopWindow
 from tasks.wikihop.records import Record
 

@@ -21,7 +21,7 @@ from etc_jax.data.token_types import (
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, Sizes, Window
+from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
 from tasks.mentions import by_pieces, by_words
 from tasks.wikihop.records import Record
 
@@ -35,7 +35,7 @@ SplitFn = Callable[[str], Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True)
-class WikihopWindow(Window):
+class WikihopWindow(StructuredWindow):
     """A window of which the global tokens 0, 1, ... are the candidates.
 
     `labels` has `candidate` int32 `[]`, which is also the candidate's global token; -1

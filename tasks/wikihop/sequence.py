@@ -4,7 +4,6 @@ The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`.
 """
 
 from etc_jax.datasets.task import Form
-from etc_jax.formats.sequence import model_inputs
 from tasks.wikihop.sequence_decoding import decode_each, gold_outputs, pool
 from tasks.wikihop.sequence_explained import explain, pool_explained
 from tasks.wikihop.sequence_inputs import (
@@ -23,7 +22,6 @@ __all__ = [
     "decode_each",
     "features",
     "gold_outputs",
-    "model_inputs",
     "pool",
 ]
 
@@ -32,7 +30,6 @@ FORM = Form(
     tokens=TOKENS,
     sizes=SIZES,
     features=features,
-    inputs=model_inputs,
     decode=decode_each,
     explain=explain,
     pool=pool,

@@ -18,13 +18,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window_fields import Placed
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
-    GLOBAL_PLACES,
     SequenceWindow,
     filled,
     parts_of,
@@ -42,13 +41,12 @@ TOKENS = ("[q]", "[/q]", "[ent]", "[/ent]")
 class WikihopSequence(SequenceWindow):
     """Query and candidates with documents, or with a part of them.
 
-    There are no tokens beside the sequence: `tokens.global_` has length 0. `extra` has
-    `candidates` too, int32 `[sizes.global_length]`: places of the opening [ent] of each
-    candidate, then -1; and `labels` has `candidate` int32 `[]`: which of them is the
-    answer, -1 without a gold answer.
+    `extra` has `candidates` int32 `[sizes.global_length]`: places of the opening [ent]
+    of each candidate, then -1; and `labels` has `candidate` int32 `[]`: which of them
+    is the answer, -1 without a gold answer.
     """
 
-    axes: ClassVar = {**GLOBAL_PLACES, "candidates": Placed("window", -1)}
+    axes: ClassVar = {"candidates": Placed(padding=-1)}
 
 
 def features(
@@ -130,7 +128,8 @@ def _window(
         record=record,
         labels={"candidate": np.array(label, np.int32)},
         unusable="no gold answer" if record.label is None else None,
-        **{**fields, "extra": {**fields["extra"], "candidates": places}},
+        extra={"candidates": places},
+        **fields,
     )
 
 

@@ -95,7 +95,7 @@ def test_rows_have_the_same_weights_and_their_own_lengths(here, tmp_path):
     params = [flatten(native.load(made.model(row))[0]) for row in long_texts.ROWS]
     words = "encoder/embeddings/token_embedder/embedding"
     np.testing.assert_array_equal(*(p[words] for p in params))
-    longest = [made.cache(row, "train").longest.long for row in long_texts.ROWS]
+    longest = [made.cache(row, "train").longest["input"] for row in long_texts.ROWS]
     assert 64 < longest[0] <= 128 and longest[1] == 64
 
 

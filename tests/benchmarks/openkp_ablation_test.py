@@ -47,7 +47,7 @@ def test_every_page_is_an_input(caches):
     for cache, count in zip(caches, (COUNT, 8), strict=True):
         assert cache.num_windows == count
         assert cache.header["left_out"] == {}
-        assert cache.longest.long < openkp_ablation.SIZES.long_length
+        assert cache.longest["long"] < openkp_ablation.SIZES.long_length
     with open(caches[1].path.parent / "held_back.jsonl") as lines:
         assert len(list(lines)) == 8
 
@@ -78,8 +78,7 @@ def test_labels_of_both_losses_are_occurrences_of_the_same_keyphrases(caches):
     sizes = openkp_ablation.SIZES
     reader = WindowReader(
         [caches[0]],
-        long_length=sizes.long_length,
-        global_length=sizes.global_length,
+        lengths={"long": sizes.long_length, "global": sizes.global_length},
         batch_size=COUNT,
         seed=0,
         evaluation=True,

@@ -27,8 +27,7 @@ def one_batch(item_set, cache, *, flat=False):
     sizes = item_set.sizes
     reader = WindowReader(
         [cache],
-        long_length=sizes.long_length,
-        global_length=sizes.global_length,
+        lengths={"long": sizes.long_length, "global": sizes.global_length},
         batch_size=8,
         seed=0,
         evaluation=True,

@@ -78,13 +78,14 @@ def test_inputs_of_rows_are_windows_of_their_lengths(configs, caches):
     etc, short, bert = (configs[name] for name in NAMES)
     assert etc.data.long_length == 4 * WINDOW
     assert short.data.long_length == bert.data.long_length == WINDOW
-    assert caches["bert_windows"][0].longest.global_ == 1
+    assert caches["bert_windows"][0].longest["global"] == 1
     assert bert.data.input_options == ("flat=true",)
     assert etc.data.input_options == short.data.input_options == ()
     for name, config in configs.items():
         made = caches[name][0].sizes
         # As prepared: with other lengths, evaluation would make other windows.
-        assert (config.data.long_length, config.data.global_length) == made
+        lengths = (config.data.long_length, config.data.global_length)
+        assert lengths == tuple(made.values())
         assert config.train.batch_size * config.data.long_length == 8192
 
 
@@ -116,7 +117,7 @@ def test_all_windows_are_evaluated_and_those_with_an_answer_are_trained_on(
 @pytest.mark.parametrize(("inputs", "steps"), [(1, 1), (32, 2), (47, 2), (48, 3)])
 def test_a_run_is_as_many_steps_as_fill_whole_batches(caches, inputs, steps):
     train, held_back = caches["etc"]
-    offsets = {"long_offsets": np.arange(inputs + 1)}
+    offsets = {"name_offsets": np.arange(inputs + 1)}
     train = dataclasses.replace(train, arrays={**train.arrays, **offsets})
     row = window_ablation.row_of("etc", WINDOW)
     assert row.batch_size == 16

@@ -52,7 +52,7 @@ def test_the_short_one_is_small_and_its_batches_fit(name, arg, some_bytes):
     job = registry.lookup("objective", config.objective.name)(config, None)
     batch = job.train_batch(0, np.arange(config.train.batch_size))
     assert job.check_batch(batch) == []
-    assert batch["positions"].shape == (16, 77)  # 15 % of 512
+    assert batch["mlm_positions"].shape == (16, 77)  # 15 % of 512
     shapes = jax.eval_shape(job.init_params, jax.random.key(0))
     assert sum(x.size for x in jax.tree.leaves(shapes)) < 1e6
 

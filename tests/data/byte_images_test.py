@@ -19,7 +19,7 @@ def test_an_image_is_the_row_of_its_bytes(images):
     batches = [reader.batch_at(step) for step in range(reader.steps)]
     targets = np.concatenate([b["targets"] for b in batches])
     np.testing.assert_array_equal(targets[:5], IMAGES.reshape(5, 12))
-    weights = np.concatenate([b["weights"] for b in batches])
+    weights = np.concatenate([b["target_weights"] for b in batches])
     np.testing.assert_array_equal(weights.sum(-1), [12] * 5 + [0])
     np.testing.assert_array_equal(batches[0]["tokens"][1], [0, *range(12, 23)])
     with pytest.raises(IndexError, match=r"no batch for step 3; expected 0\.\.2"):

@@ -19,7 +19,7 @@ def test_the_second_half_says_the_first_again():
     assert targets.max() == 8
     np.testing.assert_array_equal(batch["tokens"][:, 1:], targets[:, :-1])
     assert (batch["tokens"][:, 0] == 0).all()
-    np.testing.assert_array_equal(batch["weights"], [[0] * 7 + [1] * 5] * 4)
+    np.testing.assert_array_equal(batch["target_weights"], [[0] * 7 + [1] * 5] * 4)
 
 
 def test_rows_are_drawn_anew_and_by_the_step():

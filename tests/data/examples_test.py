@@ -12,8 +12,8 @@ from etc_jax.data.examples import (
     build_row,
     empty_batch,
     fitting_sentences,
-    read_window,
 )
+from etc_jax.data.packing import read_window
 
 NO_CPC = masking.MaskingShares(cpc=0.0)
 

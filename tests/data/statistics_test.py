@@ -58,7 +58,7 @@ def test_unmasked_tokens_are_those_of_the_text(cache, shares):
             for _, a, b in plan.pieces
         ]
     )
-    found = unmasked_tokens(reader.batch_at(0))
+    found = unmasked_tokens(reader.batch_at(0), reader.schema)
     np.testing.assert_array_equal(np.sort(found), np.sort(kept))
 
 
@@ -80,6 +80,9 @@ def test_figures_of_a_hand_made_text():
     cache, plan = _hand_made()
     reader = make_reader(cache, plan, evaluation=True, batch_size=4)
     figures = describe_batches(reader, 1, unk_id=105)
+    # How much is masked is drawn.
+    for name in ("cpc_long_padded_share", "cpc_global_padded_share"):
+        assert 0 < figures.pop(name) < 1
     assert figures == {
         "documents": 1,
         "documents_dropped_share": 0.5,

@@ -6,22 +6,24 @@ import types
 
 import numpy as np
 
-from etc_jax.data.window_fields import Placed
+from etc_jax.data.schema import Placed
 from etc_jax.data.window_writing import WindowSource
 from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.formats.structured import StructuredWindow
 from etc_jax.structure import Structure
 from etc_jax.types import Rows
 
 PIECES = ["[PAD]", "[UNK]", *(f"w{i}" for i in range(98))]
-SOURCE = WindowSource("toy", "structured", 40, 12, {"odd": False}, {"files": ["a"]})
+SIZES = {"long_length": 40, "global_length": 12}
+SOURCE = WindowSource("toy", "structured", SIZES, {"odd": False}, {"files": ["a"]})
 OPTIONAL = ("long_segment_ids", "exempt_l2g", "exempt_g2l", "order_ids", "parent")
 FILLS = {"links": -1, "parent": -1}
 # What `make_rich_window` adds.
 AXES = {
     "long_words": Placed("long", -1),
     "visual": Placed("global"),
-    "page": Placed("window", 7),
-    "start": Placed("window", -1),
+    "page": Placed(padding=7),
+    "start": Placed(padding=-1),
     "occurrences": Placed("long"),
 }
 
@@ -39,6 +41,22 @@ def padded(values, length, fill=0):
     whole = np.full((length, *values.shape[1:]), fill, values.dtype)
     whole[: len(values)] = values
     return whole
+
+
+@dataclasses.dataclass
+class ToyWindow:
+    """A window that tests may spoil."""
+
+    record: object
+    tokens: Rows
+    types: Rows
+    structure: Structure
+    labels: dict
+    unusable: str | None
+    extra: dict = dataclasses.field(default_factory=dict)
+    axes: dict = dataclasses.field(default_factory=dict)
+    schema = StructuredWindow.schema
+    arrays = StructuredWindow.arrays
 
 
 def make_window(seed, *, n=40, g=12, links=2, optional=OPTIONAL):
@@ -74,7 +92,7 @@ def make_window(seed, *, n=40, g=12, links=2, optional=OPTIONAL):
     vectors |= {k: padded(x, g, FILLS.get(k, 0)) for k, x in of_globals.items()}
     for name in set(OPTIONAL) - set(optional):
         del vectors[name]
-    return types.SimpleNamespace(
+    return ToyWindow(
         record=types.SimpleNamespace(id=f"record {seed} \u00e9\ud800"),
         tokens=Rows(padded(rng.integers(0, 100, real), n), padded(glob(0, 100), g)),
         types=Rows(padded(long(0, 8), n), padded(glob(0, 256), g)),
@@ -84,6 +102,7 @@ def make_window(seed, *, n=40, g=12, links=2, optional=OPTIONAL):
             "weight": padded(rng.random(globals_).astype(np.float32), g),
             "answer": np.array(rng.integers(-1, 99), np.int32),
         },
+        unusable=None,
     )
 
 
@@ -140,11 +159,11 @@ def stacked(windows, n, g, rows=None):
     def field(name, arrays):
         if name not in AXES:
             return stack(arrays, g if arrays[0].ndim else None)
-        length = {"long": n, "global": g, "window": None}[AXES[name].axis]
+        length = {"long": n, "global": g, None: None}[AXES[name].axis]
         return stack(arrays, length, AXES[name].padding)
 
     extra = {}
-    for name, value in getattr(windows[0], "extra", {}).items():
+    for name, value in windows[0].extra.items():
         arrays = [w.extra[name] for w in windows]
         if isinstance(value, dict):
             extra[name] = {k: field(name, [x[k] for x in arrays]) for k in value}

@@ -17,7 +17,7 @@ from window_samples import (
 )
 
 from etc_jax.data import window_arrays
-from etc_jax.data.window_fields import Placed
+from etc_jax.data.schema import Placed
 from etc_jax.data.window_writing import (
     LeftOut,
     NoWindowError,
@@ -49,12 +49,13 @@ def cache(windows, tokenizer, tmp_path):
 def test_ids_take_as_little_room_as_the_vocabulary_allows(vocab_size, dtype):
     window = make_window(0)
     window.tokens.long[0] = vocab_size - 1
-    schema = window_arrays.WindowSchema.of(window)
+    schema = window.schema.of(window)
     arrays = window_arrays.flatten([window], schema, vocab_size)
-    assert arrays["long_ids"].dtype == arrays["global_ids"].dtype == dtype
-    assert arrays["long_ids"][0] == vocab_size - 1
-    assert arrays["links_0"].dtype == "int16" and arrays["long_types"].dtype == "uint8"
-    assert arrays["exempt_l2g"].dtype == "bool"
+    assert arrays["long_tokens"].dtype == arrays["global_tokens"].dtype == dtype
+    assert arrays["long_tokens"][0] == vocab_size - 1
+    assert arrays["structure.links"].dtype == "int16"
+    assert arrays["long_types"].dtype == "uint8"
+    assert arrays["structure.exempt_l2g"].dtype == "bool"
 
 
 def spoil(window, what):
@@ -81,14 +82,14 @@ def spoil(window, what):
 @pytest.mark.parametrize(
     "what, message",
     [
-        ("id", "long_ids reach from .* to 100, but the vocabulary has ids 0 to 99"),
-        ("negative id", "global_ids reach from -1"),
+        ("id", "long_tokens reach from .* to 100, but the vocabulary has ids 0 to 99"),
+        ("negative id", "global_tokens reach from -1"),
         ("type", "long_types has 256, which does not fit into uint8"),
         ("segment", "long_segment_ids has 32768, which does not fit into int16"),
         ("padding", "long_types has 3 in the padding, expected 0"),
         ("label", r"label 'answer' has shape \(5,\), expected \(\) or"),
         ("label there", "it has .*more.*, but the windows before it"),
-        ("links", "links=1.*, but the windows before it .*links=2"),
+        ("links", r"shape=\(1,\).*, but the windows before it .*shape=\(2,\)"),
     ],
 )
 def test_what_cannot_be_kept_is_named(windows, tokenizer, tmp_path, what, message):
@@ -103,7 +104,7 @@ def spoil_rich(window, what):
         window.axes = {k: x for k, x in window.axes.items() if k != "visual"}
     elif what == "every batch":
         window.extra["weights"] = np.zeros(())
-        window.axes = window.axes | {"weights": Placed("window")}
+        window.axes = window.axes | {"weights": Placed()}
     elif what == "length":
         window.extra["visual"]["font"] = np.zeros(40, np.uint8)
     elif what == "label":
@@ -125,9 +126,12 @@ def spoil_rich(window, what):
     [
         ("no axis", "extra input 'visual' has no axis; "),
         ("every batch", "extra input 'weights' is in every batch; "),
-        ("length", r"'visual.font' has shape \(40,\), expected one a global .*\(12,\)"),
-        ("label", r"label 'occurrences' has shape \(12,\), expected one a long"),
-        ("padding", "extra_long_words has 3 in the padding, expected -1"),
+        (
+            "length",
+            r"'visual.font' has shape \(40,\), .* axis global: \(12,\)",
+        ),
+        ("label", r"label 'occurrences' has shape \(12,\), .* axis long: \(40,\)"),
+        ("padding", "long_words has 3 in the padding, expected -1"),
         ("shape", r"shape=\(2, 3\).*, but the windows before it .*shape=\(2, 2\)"),
     ],
 )
@@ -195,18 +199,17 @@ def test_an_equal_cache_is_reused_without_work(cache, tokenizer):
     "change",
     [
         {"task": "other"},
-        {"long_length": 41},
-        {"global_length": 13},
+        {"sizes": {"long_length": 41, "global_length": 12}},
+        {"sizes": {"long_length": 40, "global_length": 13}},
         {"options": {"odd": True}},
         {"made_by": {"files": ["b"]}},
     ],
-    ids=lambda change: next(iter(change)),
+    ids=str,
 )
 def test_a_cache_of_another_source_is_refused(cache, windows, tokenizer, change):
     before = contents(cache.path)
     [(key, value)] = change.items()
-    named = "sizes" if key.endswith("length") else key
-    message = f"with {named} .*asked for is .*{re.escape(str(value).strip('{}'))}"
+    message = f"with {key} .*asked for is .*{re.escape(str(value).strip('{}'))}"
     with pytest.raises(ValueError, match=message):
         write_windows(
             windows, tokenizer, cache.path, dataclasses.replace(SOURCE, **change)

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from caches_before import without_checksums
+from caches_before import window_cache_of_version_2, without_checksums
 from window_samples import (
     FILLS,
     OPTIONAL,
@@ -28,7 +28,7 @@ from etc_jax.data.workers import WorkerReader, dumps
 from etc_jax.structure import Structure, flat
 from etc_jax.types import Rows
 
-SIZES = {"long_length": 40, "global_length": 12}
+USUAL = {"lengths": {"long": 40, "global": 12}, "batch_size": 3, "seed": 0}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def cache(windows, tokenizer, tmp_path):
 
 
 def make_reader(*caches, **kwargs):
-    return WindowReader(caches, **(SIZES | {"batch_size": 3, "seed": 0} | kwargs))
+    return WindowReader(caches, **(USUAL | kwargs))
 
 
 # --- what comes back ------------------------------------------------------------------
@@ -65,10 +65,11 @@ def test_windows_come_back_as_they_were(tokenizer, tmp_path, optional, links):
 def test_any_length_that_holds_the_windows_will_do(cache, windows):
     real = max(int(np.count_nonzero(w.structure.long_example_ids)) for w in windows)
     used = max(int(np.count_nonzero(w.structure.global_example_ids)) for w in windows)
-    assert cache.longest == Rows(real, used) and cache.sizes == Rows(40, 12)
+    assert cache.longest == {"long": real, "global": used}
+    assert cache.sizes == {"long": 40, "global": 12}
     for n, g in ((real, used), (41, 100)):
         reader = make_reader(
-            cache, long_length=n, global_length=g, batch_size=7, evaluation=True
+            cache, lengths={"long": n, "global": g}, batch_size=7, evaluation=True
         )
         assert_same(reader.batch_at(0), stacked(windows, n, g))
 
@@ -78,19 +79,19 @@ def test_further_inputs_and_labels_of_any_axis_come_back(tokenizer, tmp_path, n,
     made = make_windows(5, make_fn=make_rich_window)
     cache = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
     reader = make_reader(
-        cache, batch_size=3, evaluation=True, long_length=n, global_length=g
+        cache, batch_size=3, evaluation=True, lengths={"long": n, "global": g}
     )
     assert_same(reader.batch_at(0), stacked(made[:3], n, g))
     assert_same(reader.batch_at(1), stacked(made[3:], n, g, rows=3))
     again = WindowCache.open(cache.path)
-    assert again.schema == cache.schema == window_arrays.WindowSchema.of(made[0])
+    assert again.schema == cache.schema == made[0].schema.of(made[0])
 
 
 def test_as_many_long_as_global_tokens_are_not_mixed_up(tokenizer, tmp_path):
     made = make_windows(4, make_fn=make_rich_window, n=12, g=12)
     cache = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
     reader = make_reader(
-        cache, batch_size=4, evaluation=True, long_length=15, global_length=12
+        cache, batch_size=4, evaluation=True, lengths={"long": 15, "global": 12}
     )
     assert_same(reader.batch_at(0), stacked(made, 15, 12))
 
@@ -100,16 +101,31 @@ def test_further_inputs_are_kept_without_their_padding(tokenizer, tmp_path):
     for window in made:
         window.labels["occurrences"] = np.zeros(40, np.uint8)
     cache = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
-    long, globals_ = (cache.header["counts"][f"{x}_tokens"] for x in ("long", "global"))
+    long, globals_ = (len(cache.arrays[f"{x}_tokens"]) for x in ("long", "global"))
     assert long < 5 * 40 and globals_ < 5 * 12
-    got = {k: x.size for k, x in cache.arrays.items() if k.startswith("extra")}
-    assert got == {
-        "extra_long_words": long,
-        "extra_visual.font": globals_,
-        "extra_visual.boxes": 6 * globals_,
-        "extra_page": 5 * 4,
+    want = {
+        "long_words": long,
+        "visual.font": globals_,
+        "visual.boxes": 6 * globals_,
+        "page": 5 * 4,
+        "labels.start": 5 * 3,
     }
-    assert cache.arrays["label_start"].size == 5 * 3
+    assert want == {name: cache.arrays[name].size for name in want}
+
+
+def test_a_cache_of_version_2_is_read(tokenizer, tmp_path):
+    made = make_windows(7, make_fn=make_rich_window)
+    now = write_windows(made, tokenizer, tmp_path / "c", SOURCE)
+    path = window_cache_of_version_2(tmp_path / "before")
+    before = WindowCache.open(path)
+    assert before.schema == now.schema and before.num_tokens == now.num_tokens
+    assert (before.sizes, before.longest) == (now.sizes, now.longest)
+    assert before.record_id(3) == now.record_id(3)
+    assert_same(make_reader(before, now).batch_at(5), make_reader(now, now).batch_at(5))
+    # What is asked for now is what that version made then.
+    write_windows(made, tokenizer, path, SOURCE)
+    with WorkerReader(make_reader(before), num_workers=1) as workers:
+        assert_same(workers.batch_at(3), make_reader(now).batch_at(3))
 
 
 def test_worker_processes_have_further_inputs_too(tokenizer, tmp_path):
@@ -130,7 +146,7 @@ def test_a_window_without_long_or_global_tokens_is_one(tokenizer, tmp_path):
     bare.tokens = bare.types = Rows(np.zeros(40, np.int32), np.zeros(12, np.int32))
     bare.labels = {"support": np.zeros(12, np.int32)}
     cache = write_windows([bare], tokenizer, tmp_path / "c", SOURCE)
-    assert cache.longest == Rows(0, 0)
+    assert cache.longest == {"long": 0, "global": 0}
     reader = make_reader(cache, batch_size=1, evaluation=True)
     assert_same(reader.batch_at(0), stacked([bare], 40, 12))
 
@@ -149,19 +165,19 @@ def test_neighbours_that_differ_in_the_id_alone_are_one_run(tokenizer, tmp_path)
     cache = write_windows([window, window], tokenizer, tmp_path / "c", SOURCE)
     got = {k: x.tolist() for k, x in cache.arrays.items() if "name" not in k}
     assert got == {
-        "long_ids": [5, 6, 7, 8, 9] * 2,
+        "long_tokens": [5, 6, 7, 8, 9] * 2,
         "long_offsets": [0, 5, 10],
-        "run_lengths": [2, 2, 1] * 2,
-        "run_offsets": [0, 3, 6],
+        "long_run_lengths": [2, 2, 1] * 2,
+        "long_run_offsets": [0, 3, 6],
         "long_types": [3, 1, 1] * 2,
-        "long_example_ids": [1, 1, 1] * 2,
-        "long_segment_ids": [7, 7, 7] * 2,
-        "links_0": [0, 0, -1] * 2,
-        "global_ids": [2, 2],
+        "structure.long_example_ids": [1, 1, 1] * 2,
+        "structure.long_segment_ids": [7, 7, 7] * 2,
+        "structure.links": [0, 0, -1] * 2,
+        "global_tokens": [2, 2],
         "global_offsets": [0, 1, 2],
         "global_types": [4, 4],
-        "global_example_ids": [1, 1],
-        "label_answer": [3, 3],
+        "structure.global_example_ids": [1, 1],
+        "labels.answer": [3, 3],
     }
 
 
@@ -172,25 +188,18 @@ def test_records_keep_their_names(cache, windows):
 
 def test_the_header_says_what_there_is(cache, tokenizer, windows):
     assert cache.task == "toy" and cache.num_windows == 7
-    # As it was before there were other labels and further inputs.
-    assert cache.header["schema"]["labels"] == {
-        "answer": {"kind": "scalar", "dtype": "int32"},
-        "support": {"kind": "global", "dtype": "int32"},
-        "weight": {"kind": "global", "dtype": "float32"},
+    schema = cache.header["schema"]
+    labels = {k: x for k, x in schema["fields"].items() if k.startswith("labels")}
+    assert schema["format"] == "structured" and labels == {
+        "labels.answer": {"axis": None, "dtype": "int32"},
+        "labels.support": {"axis": "global", "dtype": "int32"},
+        "labels.weight": {"axis": "global", "dtype": "float32"},
     }
-    assert cache.header["schema"].keys() == {"optional", "links", "labels"}
-    long = sum(int(np.count_nonzero(w.structure.long_example_ids)) for w in windows)
-    used = sum(int(np.count_nonzero(w.structure.global_example_ids)) for w in windows)
-    assert cache.header["counts"] == {
-        "records": 7,
-        "windows": 7,
-        "long_tokens": long,
-        "global_tokens": used,
-    }
-    assert cache.header["longest"] == {
-        "long": cache.longest.long,
-        "global": cache.longest.global_,
-    }
+    assert cache.header["sizes"] == {"long_length": 40, "global_length": 12}
+    assert cache.header["counts"] == {"records": 7, "windows": 7}
+    assert cache.num_tokens == sum(
+        int(np.count_nonzero(w.structure.long_example_ids)) for w in windows
+    )
     assert cache.header["vocab_size"] == 100
     assert cache.header["options"] == {"odd": False}
     assert cache.header["made_by"] == {"files": ["a"]}
@@ -307,7 +316,7 @@ def test_worker_processes_give_the_same_batches(cache):
 def test_workers_map_the_files_instead_of_copying_them(cache, tmp_path):
     reader = make_reader(cache)
     text = dumps(reader, tmp_path)
-    ids = cache.arrays["long_ids"].tobytes()
+    ids = cache.arrays["long_tokens"].tobytes()
     assert len(ids) > 100 and ids not in text
     [copied] = pickle.loads(text)._caches
     for name, array in copied.arrays.items():
@@ -319,13 +328,13 @@ def test_workers_map_the_files_instead_of_copying_them(cache, tmp_path):
 
 
 def test_windows_that_are_too_long_are_named(cache):
-    n, g = cache.longest
+    n, g = cache.longest.values()
     with pytest.raises(
         ValueError, match=f"up to {n} long tokens.*long_length is {n - 1}"
     ):
-        make_reader(cache, long_length=n - 1)
+        make_reader(cache, lengths={"long": n - 1, "global": g})
     with pytest.raises(ValueError, match=f"{g} global tokens.*--global_length={g - 1}"):
-        make_reader(cache, global_length=g - 1)
+        make_reader(cache, lengths={"long": n, "global": g - 1})
 
 
 @pytest.mark.parametrize(
@@ -373,10 +382,10 @@ def test_no_cache_is_an_error():
 
 # --- damage ---------------------------------------------------------------------------
 
-ARRAYS = sorted(
-    [*window_arrays.WindowSchema.of(make_rich_window(0)).arrays("uint16")]
-    + [f"{axis}_offsets" for axis in window_arrays.RAGGED]
-)
+RICH = make_rich_window(0)
+KINDS = window_arrays.array_kinds(RICH.schema.of(RICH), "uint16")
+OFFSETS = map(window_arrays.offsets_of, window_arrays.ragged_axes(KINDS))
+ARRAYS = sorted([*KINDS, *OFFSETS])
 
 
 @pytest.fixture
@@ -407,24 +416,31 @@ def test_a_damaged_file_is_named(rich_cache, name):
     assert WindowCache.open(cache.path).num_windows == 7
 
 
-def test_a_file_of_another_length_is_named(cache):
-    without_checksums(cache.path)
-    np.save(cache.path / "long_ids.npy", np.zeros(3, np.uint16))
+# Of the first version, which nothing but its values can be checked by.
+
+
+@pytest.fixture
+def unsealed(tmp_path):
+    without_checksums(path := window_cache_of_version_2(tmp_path / "unsealed"))
+    return path
+
+
+def test_a_file_of_another_length_is_named(unsealed):
+    np.save(unsealed / "long_ids.npy", np.zeros(3, np.uint16))
     with pytest.raises(ValueError, match=r"long_ids.npy holds uint16\[3\], expected"):
-        WindowCache.open(cache.path)
+        WindowCache.open(unsealed)
 
 
-def test_arrays_of_objects_are_refused(cache):
-    without_checksums(cache.path)
-    np.save(cache.path / "long_ids.npy", np.array([{}], object), allow_pickle=True)
+def test_arrays_of_objects_are_refused(unsealed):
+    np.save(unsealed / "long_ids.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(ValueError, match="long_ids.npy is damaged .*Python objects"):
-        WindowCache.open(cache.path)
+        WindowCache.open(unsealed)
 
 
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ('"format_version": 1', '"format_version": 99', "version 99, expected 2"),
+        ('"format_version": 1', '"format_version": 99', "version 99, expected 3"),
         ('"schema"', '"skema"', "header.json is damaged"),
         ('"kind": "global"', '"kind": "grobal"', "header.json is damaged.*grobal"),
         ('"links_0"', '"links_7"', "header.json is damaged.*links_7"),
@@ -439,19 +455,33 @@ def test_arrays_of_objects_are_refused(cache):
         ("{", "[{", "header.json is damaged"),
     ],
 )
-def test_a_damaged_header_is_named(cache, old, new, message):
-    file = cache.path / "header.json"
-    whole = file.read_text()
-    file.write_text(whole.replace(old.replace(": 1", ": 2"), new, 1))
-    with pytest.raises(ValueError, match="header.json is damaged|version 99"):
-        WindowCache.open(cache.path)
-    # Of an earlier version, which nothing but its values can be checked by.
-    file.write_text(whole)
-    without_checksums(cache.path)
+def test_a_damaged_header_is_named(unsealed, old, new, message):
+    file = unsealed / "header.json"
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
+        WindowCache.open(unsealed)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ('"format_version": 3', '"format_version": 99'),
+        ('"schema"', '"skema"'),
+        ('"axis": "global"', '"axis": "grobal"'),
+        ('"checksum"', '"sum"'),
+        ('"task": "toy"', '"task": 7'),
+        ('"long_length": 40', '"long_length": 41'),
+        ("{", ""),
+    ],
+)
+def test_a_damaged_header_is_named_whatever_is_damaged(cache, old, new):
+    file = cache.path / "header.json"
+    whole = file.read_text()
+    assert old in whole
+    file.write_text(whole.replace(old, new, 1))
+    with pytest.raises(ValueError, match="header.json is damaged|version 99"):
         WindowCache.open(cache.path)
 
 

@@ -3,10 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
+from structured_batch import batch
 
 from etc_jax import structure as st
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, Sizes, batch
+from etc_jax.formats.structured import Layout, Sizes
 from tasks.hotpotqa import features as hotpotqa_features
 from tasks.hotpotqa import records as hotpotqa_records
 from tasks.wikihop import Options

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import mutations
 
+from etc_jax.data.schema import stacked
 from etc_jax.data.sources import read_documents
 from etc_jax.data.tokenizer import grown
 from etc_jax.data.window_writing import LeftOut, part_of
@@ -354,7 +355,7 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
             continue
         kept = [window for window in windows if window.unusable is None]
         part_of(kept, tokenizer.vocab_size, 1, LeftOut())
-        task.inputs(windows[:2])
+        stacked(windows[:2])
         gold = task.gold(record)
         if gold is not None:
             outputs = task.gold_outputs(windows)

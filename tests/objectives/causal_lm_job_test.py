@@ -72,7 +72,7 @@ def test_duplication_counts_the_second_half_alone():
     config = config_of(**changes)
     job = registry.lookup("objective", "causal_lm")(config, None)
     batch = job.train_batch(0, np.arange(8))
-    assert batch["weights"].sum() == 8 * 15
+    assert batch["target_weights"].sum() == 8 * 15
     assert job.steps_per_epoch is None
 
 
@@ -92,7 +92,10 @@ def test_images_need_one_file_each(tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"data__source": "text", "data__paths": ("x",)}, "learns from one of .*bytes"),
+        (
+            {"data__source": "windows", "data__paths": ("x",)},
+            "learns from one of .*bytes",
+        ),
         (
             {"data__source": "duplication", "data__paths": ("x",)},
             "paths: is .*not use it",
@@ -137,4 +140,4 @@ def test_bytes_beyond_the_table_are_named_before_compiling(of_bytes):
         config_of(**of_bytes, **small), None
     )
     [*_, problem] = job.check_batch(job.train_batch(0, np.arange(8)))
-    assert "model.vocab_size is 64; a byte is its own id" in problem
+    assert "vocab_size is 64; tokenizer and config differ; bytes take 256" in problem

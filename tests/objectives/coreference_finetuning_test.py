@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import structure
 from etc_jax.config_kinds import section_of
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.objectives import finetuning
@@ -39,18 +38,15 @@ def batch(weights=(1, 1)):
     rng = np.random.default_rng(3)
     ids = np.zeros((B, N), np.int32)
     ids[:, :14] = np.array(weights)[:, None]
-    none = np.zeros((B, 0), np.int32)
     spans = [(i, i + j) for i in range(1, 7) for j in range(3)]
     spans += [(-1, -1)] * (M - len(spans))
     clusters = np.zeros((B, M), np.int32)
     clusters[0, [0, 6, 13]], clusters[1, [3, 9]], clusters[1, 15] = 1, 2, 1
     return {
-        "long_tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
-        "long_types": np.zeros((B, N), np.int32),
-        "global_tokens": none,
-        "global_types": none,
+        "tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
+        "types": np.zeros((B, N), np.int32),
         "global_index": np.full((B, 1), -1, np.int32),
-        "structure": structure.Structure(ids, none, np.zeros((B, N, 0), np.int16)),
+        "example_ids": ids,
         "spans": np.array([spans] * B, np.int32),
         "num_words": np.array([6, 6], np.int32),
         "labels": {"clusters": clusters},
@@ -126,8 +122,8 @@ def test_mention_loss_is_that_of_a_plain_loop():
 def test_parts_do_not_see_each_other():
     whole, parted = task("bert"), task("bert", part_length=8)
     params, given = params_of(whole), batch()
-    other = {**given, "long_tokens": given["long_tokens"].copy()}
-    other["long_tokens"][:, 8:] = 7  # no span is there
+    other = {**given, "tokens": given["tokens"].copy()}
+    other["tokens"][:, 8:] = 7  # no span is there
     for chosen, changes in ((whole, True), (parted, False)):
         outputs = jax.jit(chosen.outputs)
         a, b = (outputs(params, x).mention_scores for x in (given, other))
@@ -146,8 +142,8 @@ def test_rows_of_weight_0_change_nothing():
     chosen = task(singletons=True)
     run = jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
     given = batch(weights=(1, 0))
-    other = {**given, "long_tokens": given["long_tokens"].copy()}
-    other["long_tokens"][1] = 7
+    other = {**given, "tokens": given["tokens"].copy()}
+    other["tokens"][1] = 7
     params = params_of(chosen)
     got, want = (jax.tree.leaves(run(params, x)) for x in (given, other))
     assert all(np.array_equal(x, y) for x, y in zip(got, want, strict=True))
@@ -164,19 +160,22 @@ def test_rows_of_weight_0_change_nothing():
         ({"spans": None}, "the batch lacks spans"),
         (
             {"spans": np.full((B, M, 2), N)},
-            "spans holds places 16 to 16, expected -1 for none, or 0 to 15; prepare",
+            "spans holds places from 16 to 16, expected -1 for none, or 0 to 15",
         ),
         (
-            {"long_tokens": np.ones((B, 12)), "global_index": np.full((B, 1), -1)},
+            {
+                **dict.fromkeys(("tokens", "example_ids"), np.ones((B, 12), int)),
+                "types": np.zeros((B, 12), int),
+            },
             "no whole parts of part_length = 8",
         ),
     ],
 )
 def test_wrong_inputs_are_named(change, message):
     chosen, given = task(part_length=8), batch()
-    assert list(chosen.wrong_inputs(given)) == []
+    assert chosen.problems(given) == []
     given = {k: x for k, x in {**given, **change}.items() if x is not None}
-    [said] = chosen.wrong_inputs(given)
+    [said] = chosen.problems(given)
     assert message in said
 
 

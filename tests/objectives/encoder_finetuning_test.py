@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import structure
 from etc_jax.config_kinds import section_of
 from etc_jax.models import useful_flops
 from etc_jax.models.encoder import (
@@ -46,14 +45,11 @@ def batch(weights=(1, 1, 1), length=12):
     rng = np.random.default_rng(3)
     ids = np.zeros((B, N), np.int32)
     ids[:, :length] = np.array(weights)[:, None]
-    none = np.zeros((B, 4), np.int32)
     return {
-        "long_tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
-        "long_types": np.zeros((B, N), np.int32),
-        "global_tokens": none,
-        "global_types": none,
+        "tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
+        "types": np.zeros((B, N), np.int32),
         "global_index": np.array([[0, 1, -1, -1]] * B, np.int32),
-        "structure": structure.Structure(ids, none, np.zeros((B, N, 0), np.int16)),
+        "example_ids": ids,
         "labels": {"starts": np.array(STARTS), "ends": np.array(ENDS)},
         "weights": np.array(weights, np.float32),
     }
@@ -75,8 +71,8 @@ def test_the_loss_is_that_of_the_logits_of_the_model(name):
     more = {"global_index": given["global_index"]} if name == "longformer" else {}
     logits = jax.jit(EncoderForSpans(model).apply)(
         {"params": params},
-        given["long_tokens"],
-        given["structure"].long_example_ids,
+        given["tokens"],
+        given["example_ids"],
         **more,
     )
     want = 0.0
@@ -102,8 +98,8 @@ def test_rows_of_weight_0_change_nothing():
     chosen = task(MODELS["longformer"])
     run = jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
     given = batch(weights=(1, 1, 0))
-    other = {**given, "long_tokens": given["long_tokens"].copy()}
-    other["long_tokens"][2] = 7
+    other = {**given, "tokens": given["tokens"].copy()}
+    other["tokens"][2] = 7
     params = params_of(chosen)
     got, want = (jax.tree.leaves(run(params, x)) for x in (given, other))
     assert all(np.array_equal(x, y) for x, y in zip(got, want, strict=True))
@@ -114,17 +110,20 @@ def test_rows_of_weight_0_change_nothing():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"long_tokens": np.full((B, N), 30)}, "model.vocab_size is 30; tokenizer"),
-        ({"long_types": np.ones((B, N))}, "model.num_types is 1; the vocabulary is"),
-        ({"global_index": np.full((B, 4), N)}, "global_index holds places 14 to 14"),
+        ({"tokens": np.full((B, N), 30)}, "model.vocab_size is 30; tokenizer"),
+        ({"types": np.ones((B, N))}, "model.num_types is 1; the inputs are"),
+        (
+            {"global_index": np.full((B, 4), N)},
+            "global_index holds places from 14 ",
+        ),
         ({"global_index": None}, "the batch lacks global_index"),
     ],
 )
 def test_wrong_inputs_are_named(change, message):
     chosen, given = task(MODELS["longformer"]), batch()
-    assert list(chosen.wrong_inputs(given)) == []
+    assert chosen.problems(given) == []
     given = {k: x for k, x in {**given, **change}.items() if x is not None}
-    [said] = chosen.wrong_inputs(given)
+    [said] = chosen.problems(given)
     assert message in said
 
 
@@ -146,7 +145,9 @@ def test_useful_flops_are_of_real_and_global_tokens_and_unknown_for_coreference(
     extra = 2 * (12 + 12 + 2) * 8 * 8
     gained = (flops() - flops(global_index=none)) / (3 * B)
     assert extra < gained < extra + 4 * 8 * 12 * 12
-    shorter = batch(length=6)["structure"]
-    assert flops(structure=shorter, global_index=none) < flops(global_index=none) / 1.9
+    shorter = batch(length=6)["example_ids"]
+    assert (
+        flops(example_ids=shorter, global_index=none) < flops(global_index=none) / 1.9
+    )
     coreference = finetuning.find(longformer, section_of("coreference")("coreference"))
     assert coreference.flops_inputs(given) is None

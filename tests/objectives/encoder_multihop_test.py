@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import sharding, structure
+from etc_jax import sharding
 from etc_jax.config_kinds import section_of
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
@@ -39,14 +39,11 @@ def common(weights=(1, 1, 1)):
     rng = np.random.default_rng(3)
     ids = np.zeros((B, N), np.int32)
     ids[:, :12] = np.array(weights)[:, None]
-    none = np.zeros((B, 0), np.int32)
     return {
-        "long_tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
-        "long_types": np.zeros((B, N), np.int32),
-        "global_tokens": none,
-        "global_types": none,
+        "tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
+        "types": np.zeros((B, N), np.int32),
         "global_index": np.array([[0, 1, 2, 4, -1, -1]] * B, np.int32),
-        "structure": structure.Structure(ids, none, np.zeros((B, N, 0), np.int16)),
+        "example_ids": ids,
         "weights": np.array(weights, np.float32),
     }
 
@@ -92,8 +89,8 @@ def rows_of(model, params, given):
     more = {"global_index": given["global_index"]} if model == "longformer" else {}
     rows = EncoderWithoutHead(MODELS[model]).apply(
         {"params": {"encoder": params["encoder"]}},
-        given["long_tokens"],
-        given["structure"].long_example_ids,
+        given["tokens"],
+        given["example_ids"],
         **more,
     )
     return np.asarray(rows, np.float64)
@@ -139,8 +136,8 @@ def test_rows_of_weight_0_change_nothing(name, make):
     chosen = task(name)
     run, params = gradients(chosen), params_of(chosen)
     given = make(weights=(1, 1, 0))
-    other = {**given, "long_tokens": given["long_tokens"].copy()}
-    other["long_tokens"][2] = 7
+    other = {**given, "tokens": given["tokens"].copy()}
+    other["tokens"][2] = 7
     got, want = (jax.tree.leaves(run(params, x)) for x in (given, other))
     assert all(np.array_equal(x, y) for x, y in zip(got, want, strict=True))
     empty = run(params, make(weights=(0, 0, 0)))
@@ -151,16 +148,19 @@ def test_rows_of_weight_0_change_nothing(name, make):
     "change, message",
     [
         ({"candidates": None}, "the batch lacks candidates"),
-        ({"candidates": np.full((B, 4), N)}, "candidates holds places 14 to 14"),
-        ({"global_index": np.full((B, 4), -2)}, "global_index holds places -2 to -2"),
-        ({"long_tokens": np.full((B, N), 30)}, "model.vocab_size is 30; tokenizer"),
+        ({"candidates": np.full((B, 4), N)}, "candidates holds places from 14 to 14"),
+        (
+            {"global_index": np.full((B, 4), -2)},
+            "global_index holds places from -2 ",
+        ),
+        ({"tokens": np.full((B, N), 30)}, "model.vocab_size is 30; tokenizer"),
     ],
 )
 def test_wrong_inputs_of_wikihop_are_named(change, message):
     chosen, given = task("wikihop"), wikihop()
-    assert list(chosen.wrong_inputs(given)) == []
+    assert chosen.problems(given) == []
     given = {k: x for k, x in {**given, **change}.items() if x is not None}
-    [said] = chosen.wrong_inputs(given)
+    [said] = chosen.problems(given)
     assert message in said
 
 
@@ -245,11 +245,11 @@ def test_figures_of_evidence_count_what_is_there():
 @pytest.mark.parametrize("name", ["paragraphs", "sentences"])
 def test_wrong_inputs_of_hotpotqa_are_named(name):
     chosen, given = task("hotpotqa"), hotpotqa()
-    assert list(chosen.wrong_inputs(given)) == []
-    [said] = chosen.wrong_inputs({**given, name: np.full((B, 4), N)})
-    assert f"{name} holds places 14 to 14, expected -1 for none" in said
+    assert chosen.problems(given) == []
+    [said] = chosen.problems({**given, name: np.full((B, 4), N)})
+    assert f"{name} holds places from 14 to 14, expected -1 for none" in said
     del given[name]
-    [said] = chosen.wrong_inputs(given)
+    [said] = chosen.problems(given)
     assert f"the batch lacks {name}" in said
 
 

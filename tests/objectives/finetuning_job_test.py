@@ -1,12 +1,13 @@
 """Which caches a fine-tuning run takes."""
 
+import dataclasses
+
 import multihop_samples
 import pytest
 
 from etc_jax import config as config_lib
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
 from etc_jax.objectives import finetuning_job
 
 LENGTHS = (80, 40)
@@ -23,8 +24,9 @@ def cache_of(tmp_path_factory):
         task = find_task(name, format)
         vocabulary = multihop_samples.tokenizer_for(task)
         record = task.parse(values[name], lambda *note: None)
-        windows = task.features(record, vocabulary, Sizes(*LENGTHS))
-        source = WindowSource(name, format, *LENGTHS)
+        sizes = type(task.sizes)(*LENGTHS)
+        windows = task.features(record, vocabulary, sizes)
+        source = WindowSource(name, format, dataclasses.asdict(sizes))
         folder = tmp_path_factory.mktemp(f"{name}_{format}") / "cache"
         return str(write_windows(windows, vocabulary, folder, source).path)
 

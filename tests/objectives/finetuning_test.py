@@ -307,17 +307,20 @@ def test_openkp_without_looks_has_no_parameters_for_them():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"long_words": np.full((B, N), N)}, f"long_words holds words {N} to {N}"),
-        ({"long_words": np.full((B, N), -2)}, "long_words holds words -2 to -2"),
+        (
+            {"long_words": np.full((B, N), N)},
+            f"long_words holds places from {N}",
+        ),
+        ({"long_words": np.full((B, N), -2)}, "long_words holds places from -2 to -2"),
         ({"visual": {"font": np.full((B, G), 24)}}, "visual.font holds 24, but there"),
         ({"visual": {"boxes": np.full((B, G, 8), np.nan)}}, "visual.boxes holds"),
-        ({"visual": {"boxes": None}}, "visual: the batch lacks boxes"),
+        ({"visual": {"boxes": None}}, "the batch lacks visual.boxes"),
         ({"long_words": None}, "the batch lacks long_words"),
     ],
 )
 def test_inputs_of_openkp_that_no_page_has_are_named(change, message):
     chosen, given = task("openkp"), batch("openkp")
-    assert list(chosen.wrong_inputs(given)) == []
+    assert chosen.problems(given) == []
     [(name, value)] = change.items()
     if name == "visual":
         value = {**given["visual"], **value}
@@ -325,7 +328,7 @@ def test_inputs_of_openkp_that_no_page_has_are_named(change, message):
     given[name] = value
     if value is None:
         del given[name]
-    [said] = chosen.wrong_inputs(given)
+    [said] = chosen.problems(given)
     assert said.startswith(message)
 
 

@@ -8,7 +8,7 @@ import tiny_text
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.data.masked_rows import BYTE_MASK
+from etc_jax.data.masked_bytes import BYTE_MASK
 from etc_jax.training.errors import UserError
 from etc_jax.training.loop import train_and_evaluate
 from etc_jax.training.plan import check_extras
@@ -84,11 +84,11 @@ def test_batches_of_bytes_fit_their_model(of_bytes):
     job = job_of(**of_bytes)
     batch = job.train_batch(0, np.arange(16))
     assert job.check_batch(batch) == []
-    assert batch["positions"].shape == (16, 8)  # 15 % of 48, rounded up
+    assert batch["mlm_positions"].shape == (16, 8)  # 15 % of 48, rounded up
     assert batch["tokens"].max() == BYTE_MASK
     assert job.tokens_per_step == 16 * 48
     assert job.steps_per_epoch == pytest.approx(54_000 / 48 / 16, rel=0.01)
-    counted = sum(b["weights"].sum() for b in job.eval_batches(np.arange(16)))
+    counted = sum(b["mlm_weights"].sum() for b in job.eval_batches(np.arange(16)))
     assert counted == pytest.approx(0.15 * 3000, rel=0.02)
 
 
@@ -105,11 +105,11 @@ def test_a_batch_that_does_not_fit_is_named(of_bytes):
     wrong = {
         **batch,
         "tokens": batch["tokens"] + 100,
-        "positions": batch["positions"] + 48,
+        "mlm_positions": batch["mlm_positions"] + 48,
     }
     ids, places = job.check_batch(wrong)
     assert "tokens holds ids from" in ids and "model.vocab_size is 257" in ids
-    assert "positions holds places" in places
+    assert "mlm_positions holds places" in places
     del batch["example_ids"]
     assert "the batch lacks example_ids" in job.check_batch(batch)[0]
 
@@ -135,7 +135,7 @@ def test_documents_become_rows_of_tokens(of_text, tmp_path):
     batch = job.train_batch(0, np.arange(16))
     assert job.check_batch(batch) == []
     assert (batch["example_ids"] > 0).mean() > 0.7
-    share = batch["weights"].sum() / (batch["example_ids"] > 0).sum()
+    share = batch["mlm_weights"].sum() / (batch["example_ids"] > 0).sum()
     assert 0.13 < share < 0.17
     assert job.steps_per_epoch > 1
     assert (tmp_path / "tokenizer.json").exists()

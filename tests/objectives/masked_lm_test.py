@@ -36,10 +36,10 @@ def make_batch(seed=0, b=2, n=12, p=5):
     return {
         "tokens": rng.integers(0, 23, (b, n)).astype(np.int32),
         "example_ids": np.repeat([[1], [1]], n, 1).astype(np.int32),
-        "positions": np.array(places, np.int32),
-        "targets": rng.integers(0, 23, (b, p)).astype(np.int32),
-        "weights": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.float32),
-        "overflow": np.array([0, 2], np.int32),
+        "mlm_positions": np.array(places, np.int32),
+        "mlm_targets": rng.integers(0, 23, (b, p)).astype(np.int32),
+        "mlm_weights": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.float32),
+        "mlm_overflow": np.array([0, 2], np.int32),
     }
 
 
@@ -64,7 +64,8 @@ def test_it_is_the_cross_entropy_of_all_logits_at_these_places(params, chunk):
     losses, hits = [], []
     for row in range(2):
         for place, target, weight in zip(
-            *(batch[k][row] for k in ("positions", "targets", "weights")), strict=True
+            *(batch[k][row] for k in ("mlm_positions", "mlm_targets", "mlm_weights")),
+            strict=True,
         ):
             if weight:
                 scores = logits[row, place]
@@ -90,7 +91,7 @@ def test_logits_are_made_of_the_masked_places_alone(params):
 def test_both_sides_are_seen(params):
     """The loss of a place hangs on what is before it and on what is behind."""
     batch = make_batch()
-    batch["positions"] = np.full((2, 5), 6, np.int32)
+    batch["mlm_positions"] = np.full((2, 5), 6, np.int32)
 
     def loss(place):
         tokens = batch["tokens"].copy()
@@ -104,7 +105,7 @@ def test_both_sides_are_seen(params):
 def test_examples_in_a_row_do_not_see_each_other(params):
     batch = make_batch()
     batch["example_ids"] = np.array([[1] * 6 + [2] * 5 + [0]] * 2, np.int32)
-    batch["positions"] = np.array([[0, 1, 3, 4, 5]] * 2, np.int32)
+    batch["mlm_positions"] = np.array([[0, 1, 3, 4, 5]] * 2, np.int32)
     before = evaluate(TASK, params, batch)[0]
     batch["tokens"][:, 6:] = 3
     after = evaluate(TASK, params, batch)[0]
@@ -113,7 +114,7 @@ def test_examples_in_a_row_do_not_see_each_other(params):
 
 def test_without_weights_there_is_no_loss_and_no_gradient(params):
     batch = make_batch()
-    batch["weights"] *= 0
+    batch["mlm_weights"] *= 0
     loss_fn = jax.value_and_grad(lambda p: TASK.loss(p, batch, None, True)[0])
     loss, grads = jax.jit(loss_fn)(params)
     assert loss == 0

@@ -290,9 +290,9 @@ def test_ids_outside_the_vocabulary_are_named(name, bad):
 @pytest.mark.parametrize(
     "name, place, message",
     [
-        ("mlm_positions", 32, "to 32, but long_tokens has 32"),
+        ("mlm_positions", 32, "to 32, expected 0 to 31, as the axis long has 32"),
         ("mlm_positions", -1, "from -1 to"),
-        ("cpc_positions", 8, "to 8, but global_tokens has 8"),
+        ("cpc_positions", 8, "to 8, expected 0 to 7, as the axis global has 8"),
     ],
 )
 def test_places_beyond_the_input_are_named(name, place, message):

@@ -5,11 +5,12 @@ import re
 
 import jax
 import numpy as np
+from structured_batch import batch
 
 from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import import_params
 from etc_jax.data.tokenizer import WordPieceTokenizer
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import VisualEmbedding, visual_adders

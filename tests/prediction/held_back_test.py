@@ -70,7 +70,7 @@ def hotpot(tmp_path_factory):
         windows,
         tokenizer,
         folder / "cache",
-        WindowSource(name, "structured", *finetuned_run.LENGTHS[name]),
+        WindowSource(name, "structured", dataclasses.asdict(sizes)),
     )
     cache = (str(folder / "cache"),)
     config = finetuned_run.config(

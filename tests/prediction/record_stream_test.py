@@ -49,7 +49,7 @@ def inputs_of(counts):
 def run(counts, runner, read_fn=None):
     read_fn = read_fn or (lambda outputs, windows: [(x,) for x in outputs])
     numbers = lambda windows: [w.number for w in windows]  # noqa: E731
-    return through_model(inputs_of(counts), runner, numbers, read_fn)
+    return through_model(inputs_of(counts), runner, read_fn, numbers)
 
 
 def wanted(counts):

@@ -4,6 +4,7 @@ import finetuned_run
 import numpy as np
 import pytest
 
+from etc_jax.data.schema import stacked
 from etc_jax.formats.structured import Sizes
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.model_files import open_model
@@ -24,9 +25,7 @@ def inputs():
     [value] = finetuned_run.records(NAME, 1)
     record = openkp.parse(value, lambda *note: None)
     sizes = Sizes(*finetuned_run.LENGTHS[NAME])
-    return openkp.model_inputs(
-        openkp.features(record, finetuned_run.tokenizer(NAME), sizes)
-    )
+    return stacked(openkp.features(record, finetuned_run.tokenizer(NAME), sizes))
 
 
 @pytest.fixture

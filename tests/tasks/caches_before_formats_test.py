@@ -22,14 +22,13 @@ from etc_jax.objectives import finetuning_job
 
 FOLDER = pathlib.Path(__file__).parent / "caches_before_formats"
 VALUES = {"hotpotqa": multihop_samples.HOTPOT, "wikihop": multihop_samples.WIKIHOP}
-LENGTH, GLOBAL = 80, 1
+LENGTH = 80
 
 
 def batch_of(*caches):
     reader = WindowReader(
         caches,
-        long_length=LENGTH,
-        global_length=GLOBAL,
+        lengths={"input": LENGTH, "global": caches[0].longest["global"]},
         batch_size=len(caches),
         seed=0,
         evaluation=True,
@@ -62,7 +61,8 @@ def now(task, tmp_path):
     n, g = LENGTH, task.sizes.global_length
     windows = task.features(record, tokenizer, Sizes(n, g))
     options = {"official_quirks": False}
-    source = WindowSource(task.name, task.format, n, g, options=options)
+    sizes = {"long_length": n, "global_length": g}
+    source = WindowSource(task.name, task.format, sizes, options=options)
     return write_windows(windows, tokenizer, tmp_path / "now", source)
 
 
@@ -94,7 +94,7 @@ def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
     config.objective.name = task.name
     config.data.update(source="windows", vocab_size=size, long_length=LENGTH)
     config.data.update(paths=(str(folder),), held_back_paths=(str(folder),))
-    config.data.global_length = GLOBAL
+    config.data.global_length = WindowCache.open(folder).longest["global"]
     config.train.batch_size = 2
     (tmp_path / "run").mkdir()
     job = finetuning_job.make_job(config_lib.from_config_dict(config), tmp_path / "run")

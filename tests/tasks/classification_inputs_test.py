@@ -7,9 +7,9 @@ from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
 from multihop_samples import tokenizer
 
-from etc_jax import prepare, structure
+from etc_jax import prepare
+from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import open_tokenizer
-from etc_jax.data.window_arrays import EmptyBatch, WindowSchema, flatten
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from tasks import classification, hyperpartisan, imdb
@@ -30,22 +30,22 @@ def window(record=None, model=None, sizes=SIZES):
 
 def test_the_layout_with_a_vocabulary_of_bert():
     made = window()
-    assert tokenizer().pieces(made.tokens.long) == [
+    assert tokenizer().pieces(made.tokens) == [
         *("[CLS]", "the", "old", "mill", "stands", ".", "it", "is", "old", "[SEP]"),
         *["[PAD]"] * 6,
     ]
-    assert made.structure.long_example_ids.tolist() == [1] * 10 + [0] * 6
-    assert made.extra["global_index"].tolist() == [0, -1, -1]
-    assert made.extra["global_index"].dtype == np.int32
-    assert not made.types.long.any() and made.num_chars == len(made.record.text)
+    assert made.example_ids.tolist() == [1] * 10 + [0] * 6
+    assert made.global_index.tolist() == [0, -1, -1]
+    assert made.global_index.dtype == np.int32
+    assert not made.types.any() and made.num_chars == len(made.record.text)
 
 
 def test_the_layout_with_a_vocabulary_of_roberta():
     model = byte_bpe()
     made = window(review(text="the cat's"), model)
-    assert model.pieces(made.tokens.long[:5]) == ["<s>", "the", "Ġcat", "'s", "</s>"]
-    assert made.structure.long_example_ids.tolist() == [1] * 5 + [0] * 11
-    assert made.extra["global_index"].tolist() == [0, -1, -1]
+    assert model.pieces(made.tokens[:5]) == ["<s>", "the", "Ġcat", "'s", "</s>"]
+    assert made.example_ids.tolist() == [1] * 5 + [0] * 11
+    assert made.global_index.tolist() == [0, -1, -1]
 
 
 @pytest.mark.parametrize("model", [tokenizer, byte_bpe])
@@ -54,7 +54,7 @@ def test_white_space_is_one_space(model):
     many, one = (
         window(review(text=x), model()) for x in (spaced, "the old mill is old")
     )
-    assert many.tokens.long.tolist() == one.tokens.long.tolist()
+    assert many.tokens.tolist() == one.tokens.tolist()
 
 
 @pytest.mark.parametrize(
@@ -81,42 +81,14 @@ def test_without_a_label_there_is_nothing_to_train_on():
 
 def test_both_tasks_read_a_text_alike():
     one, other = window(review(text=article().text)), window(article())
-    assert one.tokens.long.tolist() == other.tokens.long.tolist()
+    assert one.tokens.tolist() == other.tokens.tolist()
 
 
-def test_there_are_no_tokens_beside_the_sequence():
+def test_a_batch_is_the_sequence():
     made = window()
-    assert made.tokens.global_.shape == made.types.global_.shape == (0,)
-    structure.validate(made.structure, structure.Rules(radius=1))
-    inputs = classification.model_inputs([made, made])
-    assert inputs["long_tokens"].shape == (2, 16)
-    assert inputs["global_tokens"].shape == (2, 0)
+    inputs = stacked([made, made])
+    assert inputs["tokens"].shape == inputs["example_ids"].shape == (2, 16)
     assert inputs["global_index"].tolist() == [[0, -1, -1]] * 2
-
-
-def test_a_window_survives_files_and_batches():
-    made, other = window(), window(review(text="it is", label=0, rating=1))
-    schema = WindowSchema.of(made)
-    assert schema == WindowSchema.from_json(schema.to_json())
-    flat = flatten([made, other], schema, tokenizer().vocab_size)
-    batch = EmptyBatch.of(schema, 3, 16, 0)
-    at = dict.fromkeys(("long", "run", "global"), 0)
-    for row in range(2):
-        part = {}
-        for name, kind in schema.arrays("uint16").items():
-            if kind.axis == "window":
-                part[name] = flat[name].reshape(2, -1)[row]
-            elif kind.axis in at:
-                stop = at[kind.axis] + int(flat[f"{kind.axis}_counts"][row])
-                part[name] = flat[name][at[kind.axis] : stop]
-        at = {name: at[name] + int(flat[f"{name}_counts"][row]) for name in at}
-        batch.fill(row, schema, part)
-    for row, want in enumerate((made, other)):
-        assert batch.tokens.long[row].tolist() == want.tokens.long.tolist()
-        assert int(batch.labels["label"][row]) == int(want.labels["label"])
-        assert batch.extra["global_index"][row].tolist() == [0, -1, -1]
-    # A row without a window has no global token.
-    assert batch.extra["global_index"][2].tolist() == [-1, -1, -1]
 
 
 # --- what does not fit ----------------------------------------------------------------
@@ -127,12 +99,12 @@ def test_a_window_survives_files_and_batches():
 def test_the_head_of_a_text_is_kept(model, n):
     text = "the  cat.\n\nthe\u3000cat's a cat"
     whole, cut = (window(review(text=text), model(), Sizes(k, 1)) for k in (99, n))
-    length = int(whole.structure.long_example_ids.sum())
+    length = int(whole.example_ids.sum())
     kept = min(n, length)
-    ids = cut.tokens.long.tolist()
-    assert ids[: kept - 1] == whole.tokens.long.tolist()[: kept - 1]
-    assert ids[kept - 1] == whole.tokens.long[length - 1]
-    assert cut.structure.long_example_ids.tolist() == [1] * kept + [0] * (n - kept)
+    ids = cut.tokens.tolist()
+    assert ids[: kept - 1] == whole.tokens.tolist()[: kept - 1]
+    assert ids[kept - 1] == whole.tokens[length - 1]
+    assert cut.example_ids.tolist() == [1] * kept + [0] * (n - kept)
     # The characters that are said to be in it are those that its tokens spell.
     read, spelled = cut.record.text[: cut.num_chars], ids[1 : kept - 1]
     assert "".join(read.split()) == _letters(text, model(), spelled)
@@ -152,7 +124,7 @@ def _letters(text: str, model, ids: list[int]) -> str:
 def test_sizes_without_room_for_a_text_are_refused():
     with pytest.raises(ValueError, match="long_length 2 leaves no room.*at least 3"):
         window(sizes=Sizes(2, 1))
-    assert tokenizer().pieces(window(sizes=Sizes(3, 1)).tokens.long)[1] == "the"
+    assert tokenizer().pieces(window(sizes=Sizes(3, 1)).tokens)[1] == "the"
 
 
 def test_a_text_without_a_token_is_named():
@@ -171,7 +143,7 @@ def test_there_are_no_official_quirks():
     with pytest.raises(ValueError, match="leave official_quirks out"):
         classification.features(review(), tokenizer(), SIZES, official_quirks=True)
     with pytest.raises(ValueError, match="at least one"):
-        classification.model_inputs([])
+        stacked([])
 
 
 # --- real files -----------------------------------------------------------------------
@@ -198,8 +170,8 @@ def test_prepared_windows_are_those_of_the_records(tmp_path, task):
     cls, sep = model.special_id("cls"), model.special_id("sep")
     for record in records:
         [made] = task.features(record, model, sizes)
-        ids = made.tokens.long.tolist()
-        length = int(made.structure.long_example_ids.sum())
+        ids = made.tokens.tolist()
+        length = int(made.example_ids.sum())
         [(want, _)] = model.encode_batch([" ".join(record.text.split())])
         assert ids[:length] == [cls, *want.tolist()[:510], sep]
         if length < 512:

@@ -7,8 +7,8 @@ from classification_samples import review
 from multihop_samples import small_etc, split_at_stops, tokenizer
 
 from etc_jax.config_kinds import section_of
+from etc_jax.data.schema import stacked
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.objectives import finetuning
 from tasks.classification.structured import features
@@ -70,15 +70,14 @@ def test_what_cannot_be_an_input_is_named():
 
 
 def test_the_loss_is_the_cross_entropy_of_the_global_token():
-    task = find_task("imdb", "structured")
     learner = finetuning.find(small_etc(), section_of("imdb")("imdb"))
     windows = [window(), window("It burned.", label=0), window("Old.", label=1)]
     batch = {
-        **task.inputs(windows),
+        **stacked(windows),
         "labels": {"label": np.stack([w.labels["label"] for w in windows])},
         "weights": np.array([1, 1, 0], np.float32),
     }
-    assert list(learner.wrong_inputs(batch)) == []
+    assert learner.problems(batch) == []
     params = learner.init(jax.random.key(0))
     logits = np.asarray(jax.jit(learner.outputs)(params, batch), np.float64)
     assert logits.shape == (3, 2)

@@ -6,6 +6,7 @@ import numpy as np
 from classification_samples import review
 from multihop_samples import tokenizer
 
+from etc_jax.data.schema import stacked
 from etc_jax.formats.structured import Sizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForLabels
@@ -56,16 +57,16 @@ def test_the_global_token_learns_what_stands_far_behind_it():
     windows = [w for r in gold for w in classification.features(r, tokenizer(), SIZES)]
 
     def logits_of(params, batch):
-        ids = batch["structure"].long_example_ids
+        ids = batch["example_ids"]
         index = batch["global_index"]
-        return model.apply(params, batch["long_tokens"], ids, global_index=index)
+        return model.apply(params, batch["tokens"], ids, global_index=index)
 
-    batch = classification.model_inputs(windows)
+    batch = stacked(windows)
     rng = np.random.default_rng(1)
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: filled(path, leaf, rng),
         jax.eval_shape(
-            lambda key: model.init(key, batch["long_tokens"][:1]), jax.random.key(0)
+            lambda key: model.init(key, batch["tokens"][:1]), jax.random.key(0)
         ),
     )
     targets = np.stack([w.labels["label"] for w in windows])
@@ -92,7 +93,7 @@ def test_the_global_token_learns_what_stands_far_behind_it():
     windows = [
         w for r in held_back for w in classification.features(r, tokenizer(), SIZES)
     ]
-    logits = np.asarray(logits_of(params, classification.model_inputs(windows)))
+    logits = np.asarray(logits_of(params, stacked(windows)))
     predictions = classification.decode(logits, windows)
     figures = IMDB_TASK.score(
         [classification.official_gold(r) for r in held_back], predictions

@@ -42,7 +42,7 @@ def words_of(window):
         window.candidates.last_words,
         strict=False,
     ):
-        pieces = tokenizer().pieces(window.tokens.long[first : last + 1])
+        pieces = tokenizer().pieces(window.tokens[first : last + 1])
         said = "".join(p.removeprefix("##") for p in pieces)
         assert said == "".join(words[a : b + 1]).lower()
         spelled[" ".join(words[a : b + 1])] = cluster
@@ -58,8 +58,8 @@ def test_a_document_that_fits_is_one_window(record):
     assert (window.extra["spans"][number:] == -1).all()
     assert not window.labels["clusters"][number:].any()
     assert window.extra["num_words"] == 12 and window.unusable is None
-    assert window.extra["global_index"].tolist() == [-1]
-    ids = window.structure.long_example_ids
+    assert window.global_index.tolist() == [-1]
+    ids = window.example_ids
     assert ids.tolist() == [1] * np.count_nonzero(ids) + [0] * (40 - ids.sum())
 
 
@@ -69,13 +69,13 @@ def test_parts_are_read_apart_and_windows_have_as_many_as_fit(record):
     assert [w.extra["num_words"] for w in windows] == [9, 3]
     both, last = windows
     cls, sep = (tokenizer().special_id(role) for role in ("cls", "sep"))
-    assert both.tokens.long[[0, length]].tolist() == [cls, cls]
-    assert (both.tokens.long == sep).sum() == 2
+    assert both.tokens[[0, length]].tolist() == [cls, cls]
+    assert (both.tokens == sep).sum() == 2
     assert words_of(both)["the mill"] == 2 and words_of(last)["Her"] == 1
     whole = words_of(windows_of(record)[0])
     assert {**words_of(both), **words_of(last)} == whole
     # No part is left for a second half: it is padding.
-    assert not last.structure.long_example_ids[length:].any()
+    assert not last.example_ids[length:].any()
 
 
 def test_windows_end_where_the_room_for_spans_does(record):
@@ -150,5 +150,5 @@ def test_what_does_not_fit_is_named(record):
 
 def test_the_length_of_a_whole_document_is_that_of_its_window(record):
     [window] = windows_of(record)
-    tokens = np.count_nonzero(window.structure.long_example_ids)
+    tokens = np.count_nonzero(window.example_ids)
     assert whole_length(record, tokenizer()) == tokens

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import toy_job
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
+from structured_batch import batch
 
 from etc_jax import config as config_lib
 from etc_jax import evaluate
@@ -16,7 +17,7 @@ from etc_jax.conversion import native
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.data.windows import WindowCache
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.formats.structured import Sizes
 from etc_jax.objectives import finetuning
 from etc_jax.objectives.finetuning_job import make_job
 from etc_jax.training import errors, loop
@@ -59,9 +60,7 @@ def caches(tmp_path_factory):
     folders = {}
     for task in ("hotpotqa", "wikihop"):
         folders[task] = tmp_path_factory.mktemp("caches") / task
-        source = WindowSource(
-            task, "structured", SIZES.long_length, SIZES.global_length
-        )
+        source = WindowSource(task, "structured", dataclasses.asdict(SIZES))
         write_windows(windows_of(task), TOKENIZER, folders[task], source)
     return folders
 

@@ -8,7 +8,6 @@ from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces
 from multihop_samples import HOTPOT, tokenizer, write_json
 
-from etc_jax import structure
 from etc_jax.data.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
@@ -43,8 +42,8 @@ def window(sizes=SIZES, model=BERT, **changes):
 
 
 def pieces(made, model=BERT):
-    used = made.structure.long_example_ids > 0
-    return model.pieces(made.tokens.long[used])
+    used = made.example_ids > 0
+    return model.pieces(made.tokens[used])
 
 
 def said(made) -> list[tuple[tuple[int, int], str]]:
@@ -70,14 +69,13 @@ def test_the_layout_with_a_vocabulary_of_bert():
         assert places[name].tolist() == want + [-1] * (20 - len(want))
     head = list(range(8))
     marked = [i for i, piece in enumerate(text) if piece in ("<t>", "[s]")]
-    assert made.extra["global_index"].tolist() == [*head, *marked, *[-1] * 4]
+    assert made.global_index.tolist() == [*head, *marked, *[-1] * 4]
     assert made.paragraphs == (0, 1, 2)
     assert made.sentences == ((0, 0), (0, 1), (1, 0), (2, 0), (2, 1))
     assert made.labels["relevant"].tolist() == [1, 0, 1] + [0] * 17
     assert made.labels["support"].tolist() == [1, 0, 0, 0, 1] + [0] * 15
     assert made.labels["answer_type"] == 0 and made.unusable is None
-    assert not made.types.long.any() and made.tokens.global_.shape == (0,)
-    structure.validate(made.structure, structure.Rules(radius=1))
+    assert not made.types.any()
 
 
 def test_the_layout_with_a_vocabulary_of_roberta():
@@ -106,7 +104,7 @@ def test_tokens_of_text_stand_where_they_say():
             assert (start, stop) == (-1, -1)
             continue
         text = made.text_of(made.units[unit])[start:stop].lower()
-        assert [text] == BERT.pieces(made.tokens.long[place : place + 1])
+        assert [text] == BERT.pieces(made.tokens[place : place + 1])
     assert [u for u in made.units if u[1] < 0] == [(0, -1), (1, -1), (2, -1)]
 
 

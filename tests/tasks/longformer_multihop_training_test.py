@@ -7,6 +7,7 @@ import optax
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 
 from etc_jax.config_kinds import section_of
+from etc_jax.data.schema import stacked
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import Sizes
 from etc_jax.models.encoder import LongformerConfig
@@ -39,13 +40,13 @@ def trained(name, values, sizes, *, steps, rate):
     )
     chosen = finetuning.find(model, section_of(name)(name))
     batch = {
-        **data.inputs(windows),
+        **stacked(windows),
         "labels": {
             k: np.stack([w.labels[k] for w in windows]) for k in windows[0].labels
         },
         "weights": np.ones(len(windows), np.float32),
     }
-    assert list(chosen.wrong_inputs(batch)) == []
+    assert chosen.problems(batch) == []
     rng = np.random.default_rng(1)
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: filled(path, leaf, rng),
@@ -70,7 +71,7 @@ def trained(name, values, sizes, *, steps, rate):
 
 def figures_of(chosen, data, windows, params):
     """The official figures of a model, whose windows of a record are pooled."""
-    outputs = jax.jit(chosen.outputs)(params, data.inputs(windows))
+    outputs = jax.jit(chosen.outputs)(params, stacked(windows))
     outputs = jax.tree.map(np.asarray, outputs)
     decoded = data.decode(outputs, windows, (data.setting,))
     of_record = {}

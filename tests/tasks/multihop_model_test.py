@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
+from structured_batch import batch
 
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead
 from etc_jax.objectives import candidates, qa_span

@@ -12,14 +12,15 @@ from natural_questions_samples import (
     record,
     tokenizer,
 )
+from structured_batch import batch
 
 from configs import bert_base_nq, etc_base_nq, etc_large_nq
 from etc_jax import config as config_lib
-from etc_jax.data.window_arrays import WindowSchema, flatten
+from etc_jax.data.window_arrays import flatten
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
 from tasks.natural_questions.inputs import (
@@ -198,7 +199,7 @@ def test_structures_are_valid_and_stack(options):
     assert tokens.long.shape == types.long.shape == (len(made), 24)
     assert set(labels) == {"answer_type", *PLACES}
     # As caches keep them.
-    flatten(made, WindowSchema.of(made[0]), tokenizer().vocab_size)
+    flatten(made, made[0].schema.of(made[0]), tokenizer().vocab_size)
     for label in labels.values():
         assert label.shape == (len(made),) and label.dtype == np.int32
 

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from natural_questions_samples import record, tokenizer
+from structured_batch import batch
 
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.heads import EtcWithHead, NaturalQuestionsHead
 from etc_jax.objectives import qa_span

@@ -11,6 +11,7 @@ from natural_questions_samples import tokenizer as plain_tokenizer
 from etc_jax import config as config_lib
 from etc_jax import evaluate, predict, prepare
 from etc_jax.config_kinds import section_of
+from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import grown
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
@@ -40,26 +41,26 @@ def windows(sizes, made=None, **options):
 
 def test_a_whole_article_is_question_and_text_with_its_tags():
     [got] = windows(Sizes(80, 5), **WHOLE)
-    used = int(got.structure.long_example_ids.sum())
-    said = " ".join(words().pieces(got.tokens.long[:used]))
+    used = int(got.example_ids.sum())
+    said = " ".join(words().pieces(got.tokens[:used]))
     assert said.startswith("[CLS] who built the mill [SEP] [tag] the mill was built")
     assert said.endswith("river [/tag] [/tag] [SEP]") and said.count("[SEP]") == 2
     # The words of candidates, each with its candidate.
     shown = sorted({w for w in got.word.tolist() if w >= 0})
     assert shown == [*range(3, 12), *range(14, 34)]
     assert set(got.candidate[got.word >= 14].tolist()) == {1, 4}
-    assert got.extra["global_index"].tolist() == [0, 1, 2, 3, 4]
+    assert got.global_index.tolist() == [0, 1, 2, 3, 4]
     # [CLS] who built the mill [SEP], then text up to its separator.
-    assert got.types.long[:used].tolist() == [0] * 6 + [1] * (used - 6)
-    assert not got.types.long[used:].any()
+    assert got.types[:used].tolist() == [0] * 6 + [1] * (used - 6)
+    assert not got.types[used:].any()
 
 
 def test_labels_are_the_first_and_last_tokens_of_the_answers():
     [got] = windows(Sizes(80, 5), **WHOLE)
     begin, end, first, last = (int(got.labels[name]) for name in PLACES)
     assert got.labels["answer_type"] == SHORT
-    assert "".join(words().pieces(got.tokens.long[begin : end + 1])) == "a##n##n"
-    text = words().pieces(got.tokens.long[first : last + 1])
+    assert "".join(words().pieces(got.tokens[begin : end + 1])) == "a##n##n"
+    text = words().pieces(got.tokens[first : last + 1])
     assert text[0] == "[tag]" and text[-1] == "[/tag]"
 
 
@@ -105,11 +106,11 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
     learner = finetuning.find(model, section_of(NAME, "sequence")(NAME))
     made = windows(Sizes(20, 5), **PARTS)[:3]
     batch = {
-        **TASK.inputs(made),
+        **stacked(made),
         "labels": {k: np.stack([w.labels[k] for w in made]) for k in made[0].labels},
         "weights": np.array([1, 1, 0], np.float32),
     }
-    assert list(learner.wrong_inputs(batch)) == []
+    assert learner.problems(batch) == []
     params = learner.init(jax.random.key(0))
     outputs = jax.tree.map(np.float64, learner.outputs(params, batch))
     assert outputs.answer_type.shape == (3, 5) and outputs.span.shape == (3, 20, 4)

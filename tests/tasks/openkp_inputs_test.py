@@ -8,6 +8,7 @@ from configs import etc_base_openkp
 from etc_jax import builders
 from etc_jax import config as config_lib
 from etc_jax import structure as st
+from etc_jax.data.schema import stacked
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
@@ -16,7 +17,6 @@ from tasks.openkp import visual as openkp_visual
 from tasks.openkp.inputs import (
     Options,
     features,
-    model_inputs,
 )
 from tasks.openkp.pages import find_occurrences
 from tasks.openkp.records import parse
@@ -360,7 +360,7 @@ def test_a_page_that_cannot_be_trained_on_says_why():
 
 
 def test_a_batch_has_what_the_model_takes():
-    got = model_inputs([window(), window(("Ton",))])
+    got = stacked([window(), window(("Ton",))])
     assert {k: v.shape for k, v in got["visual"].items()} == {
         "font": (2, 6),
         "parent_font": (2, 6),

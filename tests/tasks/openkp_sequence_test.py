@@ -12,6 +12,7 @@ from raw_to_score import losses_scores_and_answers
 
 from etc_jax import config as config_lib
 from etc_jax.config_kinds import section_of
+from etc_jax.data.schema import stacked
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
@@ -45,13 +46,13 @@ def window(*args, sizes=SIZES, model=None, **changes):
 def test_the_layout_of_an_input():
     made = window(("Old mills", "Ton ."), phrases=["Ton", "old mills"])
     pieces = ["[CLS]", "old", "mill", "##s", "ton", ".", "[SEP]"]
-    assert tokenizer().pieces(made.tokens.long) == pieces + ["[PAD]"] * 17
+    assert tokenizer().pieces(made.tokens) == pieces + ["[PAD]"] * 17
     assert made.words == ("Old", "mills", "Ton", ".") and made.num_elements == 2
     words = [-1, 0, 1, 1, 2, 3, -1]
-    assert made.extra["long_words"].tolist() == words + [-1] * 17
-    assert made.extra["global_index"].tolist() == [0, -1]
-    assert made.structure.long_example_ids.tolist() == [1] * 7 + [0] * 17
-    assert not made.types.long.any() and len(made.tokens.global_) == 0
+    assert made.extra["words"].tolist() == words + [-1] * 17
+    assert made.global_index.tolist() == [0, -1]
+    assert made.example_ids.tolist() == [1] * 7 + [0] * 17
+    assert not made.types.any()
     assert made.labels["start"].tolist() == [2, 0, -1]
     assert made.labels["length"].tolist() == [1, 2, -1]
     assert made.labels["occurrences"].tolist() == [2, 0, 1] + [0] * 21
@@ -68,7 +69,7 @@ def test_words_and_labels_are_those_of_structured_inputs():
         np.testing.assert_array_equal(made.labels[name][:n], label)
         assert not made.labels[name][n:].any()
     words = other.extra["long_words"]
-    np.testing.assert_array_equal(made.extra["long_words"][1:23], words)
+    np.testing.assert_array_equal(made.extra["words"][1:23], words)
 
 
 def test_words_have_the_pieces_that_they_have_in_running_text():
@@ -76,9 +77,9 @@ def test_words_have_the_pieces_that_they_have_in_running_text():
     [made] = features(got, byte_bpe(), Sizes(8, 1))
     # The space is spelled as U+0120; an empty word has no piece.
     pieces = ["<s>", "\u0120the", "\u0120cat", "\u0120cat", "</s>"]
-    assert byte_bpe().pieces(made.tokens.long[:5]) == pieces
+    assert byte_bpe().pieces(made.tokens[:5]) == pieces
     assert made.words == ("the", "cat", "cat")
-    assert made.structure.long_example_ids.sum() == 5
+    assert made.example_ids.sum() == 5
     assert TASK.whole_length(got, byte_bpe()) == 5
 
 
@@ -87,13 +88,13 @@ def test_whole_elements_are_taken_while_there_is_room(pieces, elements):
     made = window(sizes=Sizes(pieces + 2, 1))
     used = [2, 9, 12, 15][elements - 1]
     assert made.num_elements == elements
-    assert made.structure.long_example_ids.sum() == used + 2
-    assert tokenizer().pieces(made.tokens.long)[used + 1] == "[SEP]"
+    assert made.example_ids.sum() == used + 2
+    assert tokenizer().pieces(made.tokens)[used + 1] == "[SEP]"
 
 
 def test_a_whole_page_has_the_tokens_that_it_says():
     made = window()
-    used = int(made.structure.long_example_ids.sum())
+    used = int(made.example_ids.sum())
     assert TASK.whole_length(made.record, tokenizer()) == used == 17
 
 
@@ -113,9 +114,9 @@ def test_what_cannot_be_an_input_is_named():
 
 def test_a_page_without_a_piece_has_no_run_of_words(learners):
     made = window(("\u200b", "\u200b"), phrases=["a"])
-    assert made.words == () and made.structure.long_example_ids.sum() == 2
+    assert made.words == () and made.example_ids.sum() == 2
     learner, params = learners("bert")
-    outputs = np.asarray(learner.outputs(params, TASK.inputs([made])))
+    outputs = np.asarray(learner.outputs(params, stacked([made])))
     assert (outputs == NO_NGRAM).all()
     assert TASK.decode(outputs, [made], (None,)) == [[[]]]
 
@@ -178,7 +179,7 @@ def batch(sizes=SIZES, weights=(1, 1, 0)):
         name: np.stack([w.labels[name] for w in windows]) for name in windows[0].labels
     }
     weights = np.array(weights, np.float32)
-    return {**TASK.inputs(windows), "labels": labels, "weights": weights}
+    return {**stacked(windows), "labels": labels, "weights": weights}
 
 
 # Of the first two pages: all runs that are a keyphrase, (words - 1, first word).
@@ -195,7 +196,7 @@ def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
     learner, params = learners(family, which)
     assert set(params) == {"encoder", "head"}
     given = batch()
-    assert list(learner.wrong_inputs(given)) == []
+    assert learner.problems(given) == []
     outputs = jax.jit(learner.outputs)(params, given)
     assert outputs.shape == (3, 5, SIZES.long_length) and outputs.dtype == np.float32
     want = 0.0
@@ -236,24 +237,24 @@ def test_padding_and_rows_of_weight_0_change_nothing(family, learners):
     run = jax.jit(lambda x: learner.loss(params, x, None, True)[0])
     want = run(short)
     np.testing.assert_allclose(run(long), want, rtol=1e-5)
-    other = {**short, "long_tokens": short["long_tokens"].copy()}
-    other["long_tokens"][2] = 7
+    other = {**short, "tokens": short["tokens"].copy()}
+    other["tokens"][2] = 7
     assert run(other) == want
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        (np.full((3, 24), 24), "long_words holds words 24 to 24, expected -1"),
-        (np.full((3, 24), -2), "long_words holds words -2 to -2, expected -1"),
-        (None, "the batch lacks long_words"),
+        (np.full((3, 24), 24), "words holds places from 24 to 24, expected -1"),
+        (np.full((3, 24), -2), "words holds places from -2 to -2, expected -1"),
+        (None, "the batch lacks words"),
     ],
 )
 def test_words_that_no_page_has_are_named(change, message, learners):
     learner, _ = learners("longformer")
-    given = {**batch(), "long_words": change}
+    given = {**batch(), "words": change}
     given = {name: x for name, x in given.items() if x is not None}
-    [said] = learner.wrong_inputs(given)
+    [said] = learner.problems(given)
     assert said.startswith(message)
 
 

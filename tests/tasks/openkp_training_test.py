@@ -7,8 +7,10 @@ import optax
 import pytest
 from multihop_samples import tokenizer
 from openkp_samples import record
+from structured_batch import batch
 
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.data.schema import stacked
+from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives import keyphrase
@@ -42,7 +44,7 @@ def windows():
 
 
 def inputs(windows):
-    x = jax.tree.map(jnp.asarray, openkp.model_inputs(windows))
+    x = jax.tree.map(jnp.asarray, stacked(windows))
     return (
         Rows(x["long_tokens"], x["global_tokens"]),
         x["structure"],

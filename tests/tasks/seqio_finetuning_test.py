@@ -12,10 +12,12 @@ import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 from seqio_samples import forget_tasks, sio_fixture  # noqa: F401
+from structured_batch import batch
 
+from etc_jax.data.schema import stacked
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes, batch, model_inputs
+from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
@@ -105,12 +107,12 @@ def test_examples_are_the_features_of_the_task_bit_for_bit(sio, register, task):
             "global_tokens": window.tokens.global_,
             "long_types": window.types.long,
             "global_types": window.types.global_,
-            **{f"label_{k}": np.atleast_1d(x) for k, x in window.labels.items()},
+            **{f"labels.{k}": np.atleast_1d(x) for k, x in window.labels.items()},
             "weights": np.ones(1, np.float32),
         }
         for field in dataclasses.fields(Structure):
             if (vector := getattr(window.structure, field.name)) is not None:
-                want[field.name] = vector
+                want[f"structure.{field.name}"] = vector
         assert example.keys() == {*want, "id", "split"}
         for name, array in want.items():
             assert example[name].dtype == array.dtype, name
@@ -125,7 +127,7 @@ def test_a_batch_of_examples_is_the_batch_of_their_windows(sio, register, task):
     )
     [examples] = dataset.batch(3).as_numpy_iterator()
     windows = windows_of(task, records)
-    want = model_inputs(windows) | {
+    want = stacked(windows) | {
         "labels": batch(windows)[3],
         "weights": np.ones(3, np.float32),
     }
@@ -137,8 +139,8 @@ def test_output_features_are_all_that_a_model_reads(sio, register):
     task = register("set", "hotpotqa", {"train": good("hotpotqa", 1)})
     [example] = examples_of(sio, task)
     assert task.output_features.keys() == example.keys() - {"split"}
-    assert task.output_features["links"].rank == 2
-    assert task.output_features["links"].dtype == sio.tf.int16
+    assert task.output_features["structure.links"].rank == 2
+    assert task.output_features["structure.links"].dtype == sio.tf.int16
     assert task.output_features["long_tokens"].vocabulary.tokenizer is not None
     assert task.source.signature["long_tokens"].shape == (80,)
 
@@ -342,7 +344,7 @@ def test_further_inputs_of_a_task_are_in_its_examples(sio, tmp_path):
     windows = [
         w for r in openkp.read([file]) for w in openkp.features(r, tokenizer(), sizes)
     ]
-    want = openkp.model_inputs(windows) | {
+    want = stacked(windows) | {
         "labels": batch(windows)[3],
         "weights": np.ones(3, np.float32),
     }

@@ -176,7 +176,7 @@ def test_caches_of_windows_have_a_row_each(run, tmp_path):
     for cache, row, count in zip(caches, found, ("9", "4"), strict=True):
         assert row[:4] == [str(cache.path), "hotpotqa", count, count]
         windows = [cache.window(i) for i in range(cache.num_windows)]
-        for key, cells in (("long_ids", row[4:7]), ("global_ids", row[7:])):
+        for key, cells in (("long_tokens", row[4:7]), ("global_tokens", row[7:])):
             assert cells == expected([len(window[key]) for window in windows])
 
 
@@ -234,7 +234,7 @@ def test_json_has_the_same_for_a_program(run, tmp_path):
     cache = make_windows(tmp_path, "hotpotqa", count=5, out="c")
     _, out, _ = run(cache.path, "--json")
     [found] = json.loads(out)["sets"]
-    sizes = [len(cache.window(i)["long_ids"]) for i in range(5)]
+    sizes = [len(cache.window(i)["long_tokens"]) for i in range(5)]
     assert (found["kind"], found["task"], found["windows"]) == (
         "windows",
         "hotpotqa",
@@ -265,7 +265,8 @@ def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name, fo
     for value in SYNTHETIC[name].records(5, seed=3):
         record = task.parse(value, lambda kind, message: None)
         [window] = task.features(record, tokenizer, AMPLE)
-        [used] = np.flatnonzero(window.structure.long_example_ids)[-1:] + 1
+        mark = window.arrays()[window.schema.marks[window.schema.text[0]]]
+        [used] = np.flatnonzero(mark)[-1:] + 1
         assert task.whole_length(record, tokenizer) == used < AMPLE.long_length
         seen.add(int(used))
     assert len(seen) > 1

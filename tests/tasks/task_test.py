@@ -6,6 +6,7 @@ import json
 
 import classification_samples
 import coreference_samples
+import jax
 import multihop_samples
 import natural_questions_samples
 import numpy as np
@@ -15,7 +16,10 @@ import triviaqa_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 
+from etc_jax.data.schema import at, stacked, stacked_labels
 from etc_jax.data.tokenizer import grown
+from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.data.windows import WindowReader
 from etc_jax.datasets import task
 from etc_jax.datasets.explained import Explained, Passage
 from etc_jax.datasets.records import (
@@ -25,7 +29,7 @@ from etc_jax.datasets.records import (
     read_records,
 )
 from etc_jax.datasets.survey import survey
-from etc_jax.formats.structured import Sizes, batch
+from etc_jax.formats.structured import Sizes
 from tasks import (
     hotpotqa,
     wikihop,
@@ -93,12 +97,15 @@ def windows_of(found, **changes):
     record = found.parse({**VALUES[found.name], **changes}, lambda *note: None)
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
-        tokenizer = natural_questions_samples.tokenizer()
-        if found.tokens:
-            tokenizer = grown(tokenizer, found.tokens)
-        return found.features(record, tokenizer, SHORT)
-    tokenizer = multihop_samples.tokenizer_for(found)
-    return found.features(record, tokenizer, SIZES)
+        return found.features(record, tokenizer_of(found), SHORT)
+    return found.features(record, tokenizer_of(found), SIZES)
+
+
+def tokenizer_of(found):
+    if found.name != "natural_questions":
+        return multihop_samples.tokenizer_for(found)
+    tokenizer = natural_questions_samples.tokenizer()
+    return grown(tokenizer, found.tokens) if found.tokens else tokenizer
 
 
 def test_an_unknown_name_is_told_the_known_ones():
@@ -158,16 +165,21 @@ def test_records_of_test_files_have_no_gold(found):
     assert found.gold(found.parse(value, lambda *note: None)) is None
 
 
-def test_model_inputs_are_those_of_a_batch(found):
-    windows = windows_of(found)[:1] * 2
-    tokens, types, structure, _ = batch(windows)
-    got = found.inputs(windows)
-    common = {"global_tokens", "global_types", "long_tokens", "long_types", "structure"}
-    assert got.keys() == common | getattr(windows[0], "extra", {}).keys()
-    for name, want in (("tokens", tokens), ("types", types)):
-        np.testing.assert_array_equal(got[f"long_{name}"], want.long)
-        np.testing.assert_array_equal(got[f"global_{name}"], want.global_)
-    np.testing.assert_array_equal(got["structure"].links, structure.links)
+def test_windows_come_back_from_a_cache(found, tmp_path):
+    window = windows_of(found)[0]
+    lengths = window.schema.window_lengths(window)
+    sizes = {window.schema.lengths[axis]: length for axis, length in lengths.items()}
+    source = WindowSource(found.name, found.format, sizes)
+    cache = write_windows([window] * 2, tokenizer_of(found), tmp_path / "c", source)
+    assert (cache.format, cache.sizes) == (found.format, lengths)
+    given = {"lengths": lengths, "batch_size": 3, "seed": 0, "evaluation": True}
+    got = WindowReader([cache], **given).batch_at(0)
+    assert got.pop("weights").tolist() == [1, 1, 0]
+    want = stacked([window] * 2) | {"labels": stacked_labels([window] * 2)}
+    assert got.keys() == want.keys()
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[:2], y), got, want)
+    for axis, mark in window.schema.marks.items():
+        assert (at(got, mark)[2] == window.schema.fields[mark].padding).all(), axis
 
 
 def test_settings_of_users_are_checked():

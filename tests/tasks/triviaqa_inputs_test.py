@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from multihop_samples import tokenizer
 from triviaqa_samples import record
 
-from etc_jax import structure
+from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import open_tokenizer
-from etc_jax.data.window_arrays import EmptyBatch, WindowSchema, flatten
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.triviaqa import normalize
@@ -44,29 +43,29 @@ def said(made) -> list[str]:
 
 def test_the_layout_with_a_vocabulary_of_bert():
     made = window()
-    pieces = tokenizer().pieces(made.tokens.long)
+    pieces = tokenizer().pieces(made.tokens)
     assert pieces[:7] == ["[CLS]", "who", "owned", "the", "mill", "[UNK]", "[SEP]"]
     assert pieces[7:17] == "the old mill was owned by ann lee . lee".split()
     used = pieces.index("[PAD]")
     assert pieces[used - 1] == "[SEP]" and pieces.count("[SEP]") == 2
-    assert made.structure.long_example_ids.tolist() == [1] * used + [0] * (40 - used)
-    assert made.extra["global_index"].tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
+    assert made.example_ids.tolist() == [1] * used + [0] * (40 - used)
+    assert made.global_index.tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
     assert made.document.tolist()[:7] == [-1] * 7
     assert made.document.tolist()[7:17] == [0] * 9 + [1]
     assert made.document.tolist()[used - 1 :] == [-1] * (41 - used)
     types = [0] * 7 + [1] * (used - 7) + [0] * (40 - used)
-    assert made.types.long.tolist() == types and made.unusable is None
+    assert made.types.tolist() == types and made.unusable is None
 
 
 def test_the_layout_with_a_vocabulary_of_roberta():
     model = byte_bpe()
     got = record("the cat's cats", Question="the cat", names=["cat"])
     made = window(got, model)
-    pieces = model.pieces(made.tokens.long)
+    pieces = model.pieces(made.tokens)
     assert pieces[:5] == ["<s>", "the", "Ġcat", "</s>", "</s>"]
     assert pieces[5:11] == ["the", "Ġcat", "'s", "Ġcat", "s", "</s>"]
-    assert made.extra["global_index"].tolist() == [0, 1, 2] + [-1] * 5
-    assert not made.types.long.any()
+    assert made.global_index.tolist() == [0, 1, 2] + [-1] * 5
+    assert not made.types.any()
     # The space before a word belongs to its piece, and to no answer.
     assert made.labels["starts"][:2].tolist() == [6, -1]
     assert said(made) == ["cat"]
@@ -79,52 +78,15 @@ def test_white_space_is_one_space_and_places_are_those_of_the_file():
     as_it_is = record(text, names=["sat on"], Question=question)
     for model in (byte_bpe(), tokenizer()):
         made, plain = window(as_it_is, model), window(squeezed, model)
-        assert made.tokens.long.tolist() == plain.tokens.long.tolist()
+        assert made.tokens.tolist() == plain.tokens.tolist()
         assert said(made) == ["sat\u3000on"] and said(plain) == ["sat on"]
 
 
-def test_there_are_no_tokens_beside_the_sequence():
+def test_a_batch_is_the_sequence():
     made = window()
-    assert made.tokens.global_.shape == made.types.global_.shape == (0,)
-    assert made.structure.global_length == 0
-    structure.validate(made.structure, structure.Rules(radius=1))
-    inputs = tq.model_inputs([made, made])
-    assert inputs["long_tokens"].shape == (2, 40)
-    assert inputs["global_tokens"].shape == (2, 0)
+    inputs = stacked([made, made])
+    assert inputs["tokens"].shape == inputs["example_ids"].shape == (2, 40)
     assert inputs["global_index"].shape == (2, 8)
-    assert inputs["structure"].links.shape == (2, 40, 0)
-
-
-@pytest.mark.parametrize("g", [0, 8])
-def test_a_window_survives_files_and_batches(g):
-    made, other = window(), window(record("the old mill", names=["mill"]))
-    schema = WindowSchema.of(made)
-    assert schema == WindowSchema.from_json(schema.to_json())
-    flat = flatten([made, other], schema, tokenizer().vocab_size)
-    counts = {name: flat[f"{name}_counts"] for name in ("long", "run", "global")}
-    batch = EmptyBatch.of(schema, 3, 40, g)
-    at = dict.fromkeys(counts, 0)
-    for row in range(2):
-        part = {}
-        for name, kind in schema.arrays("uint16").items():
-            if kind.axis == "window":
-                part[name] = flat[name].reshape(2, -1)[row]
-            elif kind.axis in counts:
-                stop = at[kind.axis] + int(counts[kind.axis][row])
-                part[name] = flat[name][at[kind.axis] : stop]
-        at = {name: at[name] + int(counts[name][row]) for name in at}
-        batch.fill(row, schema, part)
-    for row, want in enumerate((made, other)):
-        assert batch.tokens.long[row].tolist() == want.tokens.long.tolist()
-        ids = want.structure.long_example_ids.tolist()
-        assert batch.structure.long_example_ids[row].tolist() == ids
-        for name in ("starts", "ends"):
-            assert batch.labels[name][row].tolist() == want.labels[name].tolist()
-        index = batch.extra["global_index"][row]
-        assert index.tolist() == want.extra["global_index"].tolist()
-    assert (batch.labels["starts"][2] == -1).all()
-    assert (batch.extra["global_index"][2] == -1).all()
-    assert batch.structure.links.shape == (3, 40, 0)
 
 
 # --- what does not fit ----------------------------------------------------------------
@@ -132,8 +94,8 @@ def test_a_window_survives_files_and_batches(g):
 
 def test_documents_are_cut_where_the_input_is_full():
     whole, cut = window(), window(sizes=Sizes(17, 8))
-    assert cut.tokens.long[:16].tolist() == whole.tokens.long[:16].tolist()
-    assert tokenizer().pieces(cut.tokens.long[16:]) == ["[SEP]"]
+    assert cut.tokens[:16].tolist() == whole.tokens[:16].tolist()
+    assert tokenizer().pieces(cut.tokens[16:]) == ["[SEP]"]
     assert said(cut) == ["Ann Lee"] and not (cut.document == 1).any()
     # An occurrence of which the end is cut off is none.
     assert said(window(sizes=Sizes(15, 8))) == []
@@ -143,7 +105,7 @@ def test_a_cut_word_is_no_name():
     # "leeds" is lee ##d ##s.
     got = record("old leeds", names=["lee"])
     made = window(got, sizes=Sizes(10, 8))
-    assert tokenizer().pieces(made.tokens.long[7:9]) == ["old", "lee"]
+    assert tokenizer().pieces(made.tokens[7:9]) == ["old", "lee"]
     assert said(made) == [] and made.unusable == "answer not in the input"
     cut = window(record("old leeds", names=["leeds"]), sizes=Sizes(10, 8))
     assert said(cut) == [] and (cut.labels["starts"] == -1).all()
@@ -221,7 +183,7 @@ def test_names_are_compared_as_the_official_measure_does(text, name, found):
 def test_a_name_that_no_run_of_pieces_spells_is_no_label():
     # To this vocabulary the word is one unknown piece, to the measure it is two words.
     text = "old lee´s mill"
-    assert tokenizer().pieces(window(record(text)).tokens.long[8:9]) == ["[UNK]"]
+    assert tokenizer().pieces(window(record(text)).tokens[8:9]) == ["[UNK]"]
     assert said(window(record(text, names=["lee"]))) == []
     assert said(window(record(text, names=["lee s"]))) == ["lee´s"]
 
@@ -280,7 +242,7 @@ def test_occurrences_in_real_documents_are_those_of_a_regular_expression(vocabul
     for name in ("web-dev", "web-train", "wikipedia-dev", "wikipedia-train"):
         for got in tq.read([folder / "triviaqa" / "qa" / f"{name}.json"]):
             [made] = tq.features(got, model, Sizes(40_000, 64))
-            assert made.structure.long_example_ids[-1] == 0
+            assert made.example_ids[-1] == 0
             want = [f for d in got.documents for f in by_regex(got.aliases, d.text)]
             assert [normalize(x) for x in said(made)] == want[:MAX_OCCURRENCES]
             total += len(want)

@@ -7,6 +7,7 @@ import pytest
 from multihop_samples import tokenizer
 from triviaqa_samples import VALUE, record
 
+from etc_jax.data.schema import stacked
 from etc_jax.datasets.explained import Explained
 from etc_jax.formats.structured import Sizes
 from tasks import triviaqa as tq
@@ -43,16 +44,11 @@ def test_no_answer_is_wrong_and_counted():
 
 
 def test_inputs_have_a_row_for_each_window(windows):
-    inputs = TASK.inputs(windows * 3)
-    assert {k: len(v) for k, v in inputs.items() if k != "structure"} == {
-        "long_tokens": 3,
-        "global_tokens": 3,
-        "long_types": 3,
-        "global_types": 3,
-        "global_index": 3,
-    }
+    inputs = stacked(windows * 3)
+    names = ("tokens", "types", "example_ids", "global_index")
+    assert {k: len(v) for k, v in inputs.items()} == dict.fromkeys(names, 3)
     # The places of the global tokens are those before the first separator.
-    for row, places in zip(inputs["long_tokens"], inputs["global_index"], strict=True):
+    for row, places in zip(inputs["tokens"], inputs["global_index"], strict=True):
         real = places[places >= 0].tolist()
         pieces = tokenizer().pieces(row)
         assert real == list(range(pieces.index("[SEP]")))

@@ -8,7 +8,6 @@ from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces
 from multihop_samples import WIKIHOP, tokenizer, write_json
 
-from etc_jax import structure
 from etc_jax.data.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
@@ -35,8 +34,8 @@ def windows_of(sizes=SIZES, model=BERT, **changes):
 
 
 def pieces(window, model=BERT):
-    used = window.structure.long_example_ids > 0
-    return model.pieces(window.tokens.long[used])
+    used = window.example_ids > 0
+    return model.pieces(window.tokens[used])
 
 
 # --- layout ---------------------------------------------------------------------------
@@ -53,14 +52,12 @@ def test_the_layout_with_a_vocabulary_of_bert():
         "the old mill stands in ton . it burned . [SEP] ton is a town in norland . "
         "norland ##s is no town . new york city is a city . [SEP]"
     )
-    assert made.extra["global_index"].tolist() == [*range(21), -1, -1, -1]
+    assert made.global_index.tolist() == [*range(21), -1, -1, -1]
     assert made.extra["candidates"].tolist() == [6, 9, 12, 16, *[-1] * 20]
-    assert made.types.long.tolist() == (
+    assert made.types.tolist() == (
         [0] * 22 + [1] * (len(said) - 22) + [0] * (70 - len(said))
     )
     assert made.labels["candidate"] == 0 and made.unusable is None
-    assert made.tokens.global_.shape == (0,)
-    structure.validate(made.structure, structure.Rules(radius=1))
 
 
 def test_the_layout_with_a_vocabulary_of_roberta():
@@ -73,12 +70,12 @@ def test_the_layout_with_a_vocabulary_of_roberta():
         *("the", "Ġcat", "</s>", "cat", "</s>"),
     ]
     assert made.extra["candidates"].tolist()[:3] == [5, 8, -1]
-    assert not made.types.long.any() and made.labels["candidate"] == 1
+    assert not made.types.any() and made.labels["candidate"] == 1
 
 
 def test_documents_that_spell_an_added_token_do_not_hold_it():
     [made] = windows_of(supports=["[ent] norland [/ent] [q]"])
-    told = made.tokens.long[22:].tolist()
+    told = made.tokens[22:].tolist()
     assert not set(told) & set(BERT.added_ids.values())
     assert pieces(made).count("[ent]") == 4
 

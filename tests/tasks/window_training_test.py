@@ -75,12 +75,12 @@ def job_of(tmp_path_factory):
         values = raw_records(task)
         tokenizer = tokenizer_of(values)
         folder = tmp_path_factory.mktemp(task)
-        n, g = SIZES[task].long_length, SIZES[task].global_length
+        sizes = dataclasses.asdict(SIZES[task])
         windows = windows_of(task, values, tokenizer)
         blocks = task == "fixed_blocks"
         name = "openkp" if blocks else task
         source = WindowSource(
-            name, "structured", n, g, options=BLOCKS if blocks else {}
+            name, "structured", sizes, options=BLOCKS if blocks else {}
         )
         write_windows(windows, tokenizer, folder / "cache", source)
         given = config_lib.default_config()
@@ -102,8 +102,7 @@ def job_of(tmp_path_factory):
                 "data.paths": (str(folder / "cache"),),
                 "data.held_back_paths": (str(folder / "cache"),),
                 "data.vocab_size": tokenizer.vocab_size,
-                "data.long_length": n,
-                "data.global_length": g,
+                **{f"data.{name}": length for name, length in sizes.items()},
                 "train.batch_size": BATCH_SIZE,
             }
         )

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax.data import byte_stream, masking
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.masked_rows import BYTE_MASK, MaskedBytes, MaskedTokens
-from etc_jax.data.packing import pack
-from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.masked_bytes import BYTE_MASK, MaskedBytes
 from etc_jax.data.workers import dumps
 
 STREAM = np.random.default_rng(0).integers(0, 256, 5000).astype(np.uint8)
@@ -41,8 +36,10 @@ def evaluation(start, stop, scored, batch_size=4):
 def restored(batch):
     """The tokens before masking."""
     tokens = batch["tokens"].copy()
-    rows, places = np.nonzero(batch["weights"])
-    tokens[rows, batch["positions"][rows, places]] = batch["targets"][rows, places]
+    rows, places = np.nonzero(batch["mlm_weights"])
+    tokens[rows, batch["mlm_positions"][rows, places]] = batch["mlm_targets"][
+        rows, places
+    ]
     return tokens
 
 
@@ -57,13 +54,15 @@ def test_each_row_hides_its_share_and_the_targets_put_it_back():
     windows, reader = of_bytes()
     batch = reader.batch_at(5)
     np.testing.assert_array_equal(restored(batch), windows.batch_at(5)["targets"])
-    assert (batch["weights"] == 1).all()  # 15 % of 40 are 6 in every row
-    assert (np.diff(batch["positions"], axis=1) > 0).all()
-    assert (batch["example_ids"] == 1).all() and (batch["overflow"] == 0).all()
+    assert (batch["mlm_weights"] == 1).all()  # 15 % of 40 are 6 in every row
+    assert (np.diff(batch["mlm_positions"], axis=1) > 0).all()
+    assert (batch["example_ids"] == 1).all() and (batch["mlm_overflow"] == 0).all()
     assert {name: array.dtype.name for name, array in batch.items()} == {
-        **dict.fromkeys(("tokens", "example_ids", "positions", "targets"), "int32"),
-        "weights": "float32",
-        "overflow": "int32",
+        **dict.fromkeys(
+            ("tokens", "example_ids", "mlm_positions", "mlm_targets"), "int32"
+        ),
+        "mlm_weights": "float32",
+        "mlm_overflow": "int32",
     }
 
 
@@ -72,8 +71,8 @@ def test_chosen_bytes_become_the_mask_another_byte_or_stay():
     shown, targets = [], []
     for step in range(20):
         batch = reader.batch_at(step)
-        shown.append(np.take_along_axis(batch["tokens"], batch["positions"], 1))
-        targets.append(batch["targets"])
+        shown.append(np.take_along_axis(batch["tokens"], batch["mlm_positions"], 1))
+        targets.append(batch["mlm_targets"])
     shown, targets = np.concatenate(shown), np.concatenate(targets)
     same, masked = np.mean(shown == targets), np.mean(shown == BYTE_MASK)
     assert masked == pytest.approx(0.8, abs=0.01)
@@ -100,9 +99,9 @@ def test_epochs_and_seeds_mask_otherwise():
     _, reader = of_bytes(stop=LENGTH, batch_size=1)  # one window, again and again
     first, second = reader.batch_at(0), reader.batch_at(1)
     np.testing.assert_array_equal(restored(first), restored(second))
-    assert (first["positions"] != second["positions"]).any()
+    assert (first["mlm_positions"] != second["mlm_positions"]).any()
     _, other = of_bytes(stop=LENGTH, batch_size=1, seed=4)
-    assert (other.batch_at(0)["positions"] != first["positions"]).any()
+    assert (other.batch_at(0)["mlm_positions"] != first["mlm_positions"]).any()
 
 
 def test_other_processes_build_the_same(tmp_path):
@@ -114,7 +113,7 @@ def test_other_processes_build_the_same(tmp_path):
 def test_more_than_there_is_room_for_is_counted_and_left():
     windows, reader = of_bytes(mlm=0.5, capacity=6)
     batch = reader.batch_at(0)
-    assert (batch["overflow"] == 14).all() and batch["weights"].sum() == 24
+    assert (batch["mlm_overflow"] == 14).all() and batch["mlm_weights"].sum() == 24
     changed = batch["tokens"] != windows.batch_at(0)["targets"]
     assert changed.sum() <= 24
 
@@ -126,10 +125,12 @@ def test_evaluation_hides_only_bytes_that_count(scored):
         plain, batch = windows.batch_at(step), reader.batch_at(step)
         assert_same(batch, evaluation(100, 330, scored)[1].batch_at(step))
         np.testing.assert_array_equal(restored(batch), plain["targets"])
-        rows, places = np.nonzero(batch["weights"])
-        assert (plain["weights"][rows, batch["positions"][rows, places]] == 1).all()
+        rows, places = np.nonzero(batch["mlm_weights"])
+        assert (
+            plain["target_weights"][rows, batch["mlm_positions"][rows, places]] == 1
+        ).all()
         # The bytes before those that count are seen; a row without any is padding.
-        used = plain["weights"].any(axis=1)
+        used = plain["target_weights"].any(axis=1)
         assert (batch["example_ids"] == used[:, None]).all()
     with pytest.raises(IndexError, match="no batch for step"):
         reader.batch_at(windows.steps)
@@ -139,8 +140,8 @@ def test_what_is_behind_a_short_text_is_padding():
     _, reader = evaluation(100, 125, 40)
     batch = reader.batch_at(0)
     np.testing.assert_array_equal(batch["example_ids"][0], np.arange(LENGTH) < 25)
-    assert not batch["example_ids"][1:].any() and not batch["weights"][1:].any()
-    assert batch["positions"].max() < 25
+    assert not batch["example_ids"][1:].any() and not batch["mlm_weights"][1:].any()
+    assert batch["mlm_positions"].max() < 25
 
 
 @pytest.mark.parametrize(
@@ -151,68 +152,3 @@ def test_numbers_out_of_range_are_refused(changes, message):
     options = {"batch_size": 2, "seed": 0, "capacity": 1} | changes
     with pytest.raises(ValueError, match=message):
         MaskedBytes(of_bytes()[0], **options)
-
-
-IDS = TokenIds(0, 1, 2, 3, (10, 90), 90)
-
-
-def tokens_reader(**options):
-    """Documents whose number is in every token; words of two pieces, three a sentence.
-
-    Token 10 * d + 10 begins a word of document d, the next id ends it.
-    """
-    words = np.repeat(np.arange(7), [3, 6, 9, 12, 30, 3, 6])
-    tokens = np.stack([10 * words + 10, 10 * words + 11], 1).reshape(-1)
-    cache = TokenCache.from_arrays(
-        tokens.astype(np.uint16),
-        np.tile([True, False], len(words)),
-        np.arange(0, len(tokens) + 1, 6),
-        np.cumsum([0, 1, 2, 3, 4, 10, 1, 2]),
-        vocab_size=90,
-    )
-    plan = pack(
-        cache,
-        long_length=32,
-        global_length=32,
-        max_sentence_tokens=32,
-        min_sentences=1,
-        global_tokens="fixed_blocks",
-        tokens_per_block=32,
-    )
-    shares = masking.MaskingShares(cpc=0.0)
-    sizes = PretrainingSizes(32, 32, 8)
-    return MaskedTokens(
-        PretrainingReader(
-            cache, plan, IDS, sizes, batch_size=3, seed=0, shares=shares, **options
-        )
-    )
-
-
-def test_documents_share_a_row_and_keep_apart():
-    batches = [tokens_reader(evaluation=True).batch_at(step) for step in range(2)]
-    rows = np.concatenate([restored(b) for b in batches])
-    ids = np.concatenate([b["example_ids"] for b in batches])
-    assert ((rows == IDS.pad) == (ids == 0)).all()
-    seen = []
-    for row, examples in zip(rows, ids, strict=True):
-        for example in set(examples[examples > 0].tolist()):
-            [document] = set((row[examples == example] // 10 - 1).tolist())
-            seen += [document] * int((examples == example).sum() / 2)
-    assert sorted(seen) == np.repeat(np.arange(7), [3, 6, 9, 12, 30, 3, 6]).tolist()
-    assert (ids.max(axis=1) > 1).any()
-
-
-def test_words_are_hidden_whole():
-    reader, hidden = tokens_reader(), 0
-    for step in range(10):
-        batch = reader.batch_at(step)
-        for places, weights, targets in zip(
-            batch["positions"], batch["weights"], batch["targets"], strict=True
-        ):
-            count = int(weights.sum())
-            hidden += count
-            places, targets = places[:count], targets[:count]
-            np.testing.assert_array_equal(places[1::2], places[::2] + 1)
-            np.testing.assert_array_equal(targets[1::2], targets[::2] + 1)
-            assert not (targets[::2] % 10).any()
-    assert hidden > 60

@@ -1,0 +1,41 @@
+"""One input for a model, whatever its format."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from etc_jax.data.schema import Placed, Schema
+
+
+@dataclasses.dataclass(frozen=True)
+class Window(abc.ABC):
+    """One input, and what is needed to read a model's outputs for it.
+
+    Attributes:
+      schema: of the format.
+      axes: where labels, and further inputs or the dicts that they are in, lie. A label
+        that is not named is one number or one a global token. One along the tokens of
+        a text may reach beyond the last: it may be by word, and words may have no
+        token.
+      record: what the input was made of, with an `id`.
+      labels: arrays to train on, by name; a task says which.
+      unusable: why the window cannot be trained on; None if it can.
+      extra: what the model takes besides, arrays by name or dicts of such.
+    """
+
+    schema: ClassVar[Schema]
+    axes: ClassVar[Mapping[str, Placed]] = {}
+
+    record: Any
+    labels: dict[str, np.ndarray]
+    unusable: str | None
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict, kw_only=True)
+
+    @abc.abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the format says of an input: the arrays of `schema` that there are."""

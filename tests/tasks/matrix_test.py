@@ -1,0 +1,171 @@
+"""Every data set for every family that takes it: raw files to the official score."""
+
+import json
+
+import classification_samples
+import coreference_samples
+import multihop_samples
+import natural_questions_samples
+import openkp_samples
+import pytest
+import triviaqa_samples
+from multihop_samples import HOTPOT, WIKIHOP
+from natural_questions_samples import ANN, original
+
+from etc_jax import config as config_lib
+from etc_jax import evaluate, prepare, registry
+from etc_jax.datasets import task as task_lib
+from etc_jax.training import errors, loop
+
+pytest.importorskip("nupunkt")
+TEXTS = ("The old mill stands in Ton. It burned.", "Ann Lee was the owner.")
+SENSES = {"bert": {}, "roberta": {}, "longformer": {"attention_window": (8,)}}
+SENSES["big_bird"] = {"block_size": 8, "num_globals": 8}
+SENSES["etc"] = {"radius": 11, "max_distance": 8, "num_labels": 24}
+
+
+# --- official files of two records ----------------------------------------------------
+
+
+def hotpotqa(folder):
+    return multihop_samples.write_json(folder, [HOTPOT, {**HOTPOT, "_id": "b"}])
+
+
+def wikihop(folder):
+    return multihop_samples.write_json(folder, [WIKIHOP, {**WIKIHOP, "id": "b"}])
+
+
+def natural_questions(folder):
+    values = [original(said=(ANN, ANN), name=i) for i in (7, 8)]
+    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
+
+
+def openkp(folder):
+    pages = [openkp_samples.page(url=f"u{i}") for i in range(2)]
+    return openkp_samples.write_lines(folder, pages)
+
+
+def triviaqa(folder):
+    value = triviaqa_samples.VALUE
+    return triviaqa_samples.release_of(folder, [value, {**value, "QuestionId": "b"}])
+
+
+def imdb(folder):
+    texts = dict(zip(("neg/0_1.txt", "pos/1_9.txt"), TEXTS, strict=True))
+    return classification_samples.aclimdb(folder, texts)
+
+
+def hyperpartisan(folder):
+    made, names = classification_samples, ("0000001", "0000002")
+    inside = (f"<p>{text}</p>" for text in TEXTS)
+    articles = [made.article_xml(*x) for x in zip(names, inside, strict=True)]
+    labels = ("false", "true")
+    truth = [made.truth_xml(*x) for x in zip(names, labels, strict=True)]
+    return made.release(folder, articles, truth)
+
+
+def coreference(folder):
+    return coreference_samples.write_text(folder, coreference_samples.conll_2012())
+
+
+RAW = {
+    make.__name__: make
+    for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
+    + (imdb, hyperpartisan, coreference)
+}
+OPTIONS = {
+    "natural_questions": ("question_tokens=4", "stride=24"),
+    "coreference": ("candidates=256",),
+}
+LENGTHS = {"coreference": (96, 1)}
+
+
+def cells():
+    """(data set, family, format) of what is filled."""
+    for name in task_lib.names():
+        forms = task_lib.find(name).forms
+        for family in registry.names("model_config"):
+            formats = registry.lookup("model_config", family).formats
+            for format in forms.keys() & set(formats) if family in SENSES else ():
+                yield name, family, format
+
+
+CELLS = sorted(cells())
+# The others are slow: each format of a data set with one family, all families in turn.
+TURNS = {name: i for i, name in enumerate(task_lib.names())}
+
+
+def marked(name, family, format):
+    families = [y for x, y, form in CELLS if (x, form) == (name, format)]
+    chosen = families[TURNS[name] % len(families)]
+    marks = () if family == chosen else (pytest.mark.slow,)
+    return pytest.param(name, family, format, marks=marks, id=f"{name}-{family}")
+
+
+def config_of(name, family, lengths, vocab_size, cache):
+    values = config_lib.default_config(family)
+    model = {"num_types": 16, "max_length": lengths[0], "mlp_dim": 16, **SENSES[family]}
+    for field, value in {**model, "embed_dim": 8, "num_heads": 2}.items():
+        if field in values.model:
+            values.model[field] = value
+    values.model.update(vocab_size=vocab_size, num_layers=1, attention="dense")
+    values.objective.name = name
+    values.data.update(source="windows", paths=(cache,), held_back_paths=(cache,))
+    values.data.update(vocab_size=vocab_size, input_options=OPTIONS.get(name, ()))
+    values.data.update(long_length=lengths[0], global_length=lengths[1])
+    values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
+    values.checkpoint.every_steps = 2
+    if name == "coreference":
+        values.objective.update(ffnn_dim=8, max_antecedents=4)
+    return config_lib.from_config_dict(values)
+
+
+@pytest.mark.parametrize("name, family, format", [marked(*cell) for cell in CELLS])
+def test_from_the_raw_file_to_the_official_score(
+    name, family, format, tmp_path, capsys
+):
+    task = task_lib.find_task(name, format)
+    path = RAW[name](tmp_path)
+    tokenizer = multihop_samples.tokenizer_for(task)
+    if (name, format) == ("natural_questions", "structured"):
+        tokenizer = natural_questions_samples.tokenizer()
+    tokenizer.save(tmp_path / "tokenizer.json")
+    lengths = LENGTHS.get(name, (80, 40))
+    cache, run, out = (str(tmp_path / x) for x in ("cache", "run", "dev"))
+    flags = [f"--{option}" for option in OPTIONS.get(name, ())]
+    status = prepare.main(
+        [
+            *(f"--task={name}", f"--format={format}", f"--out={cache}", *flags),
+            *(f"--long_length={lengths[0]}", f"--global_length={lengths[1]}"),
+            *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
+        ]
+    )
+    assert status == 0, capsys.readouterr()
+    config = config_of(name, family, lengths, tokenizer.vocab_size, cache)
+    assert loop.train_and_evaluate(config, run).exit_code == errors.DONE
+    assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
+    found = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
+    assert found["task"] == name
+
+    # The official score of the official file, worked out from both again.
+    records = list(task.read([str(path)], None))
+    content = (tmp_path / "dev" / task.prediction_file).read_text()
+    official = [json.loads(x) for x in content.splitlines()] if task.lines else None
+    official = json.loads(content) if official is None else official
+    scores = task.score([task.gold(record) for record in records], official)
+    assert 0 <= found["metrics"][task.measure] <= 1 and scores.problems() == []
+    assert found["metrics"] == pytest.approx(dict(scores.metrics))
+
+
+def test_every_cell_is_filled_or_says_why_it_is_not():
+    for name in task_lib.names():
+        data_set = task_lib.find(name)
+        assert name in RAW
+        for format in ("structured", "sequence"):
+            if format not in data_set.forms:
+                assert len(data_set.absent[format]) > 20, (name, format)
+                assert "structured" == format and name == "coreference"
+    families = {family for _, family, _ in CELLS}
+    # Reformer has no bidirectional model with heads.
+    assert families == set(registry.names("model_config")) - {"reformer"}
+    assert len(CELLS) == 7 + 8 * 4
