@@ -106,7 +106,7 @@ def accuracy(params: Any, model: ReformerConfig, trained: config_lib.Config) -> 
       trained: config of the run.
     """
     reader = DuplicationReader(
-        length=trained.data.long_length,
+        length=trained.data.input_length,
         num_symbols=trained.data.vocab_size,
         batch_size=_BATCH,
         seed=trained.train.seed,

@@ -38,7 +38,7 @@ from etc_jax.conversion import native
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.data.windows import WindowCache
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 
 ROWS = ("long", "cut")
 TASKS = ("imdb", "hyperpartisan", "coreference")
@@ -145,7 +145,7 @@ class Study:
             held_back_paths=(str(held_back.path),),
             input_options=train.input_options,
             vocab_size=train.header["vocab_size"],
-            long_length=self.length(row),
+            input_length=self.length(row),
             global_length=1,
         )
         args = self.args

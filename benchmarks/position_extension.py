@@ -131,7 +131,7 @@ def _lengths(
     """Sections of a run at a length, with as many tokens a step at every length."""
     return {
         "model": {"max_length": length},
-        "data": {"long_length": length},
+        "data": {"input_length": length},
         "schedule": {"name": "linear", "warmup_steps": warmup},
         "train": {
             "num_steps": steps,

@@ -175,7 +175,7 @@ def _model(size: Size, growth: int, chosen: set[str]) -> LongformerConfig:
 
 
 def _train(config, stage: Stage, learning_rate: float) -> None:
-    config.data.long_length = stage.length
+    config.data.input_length = stage.length
     config.optimizer.learning_rate = learning_rate
     config.schedule.warmup_steps = min(stage.num_steps // 10, 10_000)
     config.train.update(num_steps=stage.num_steps, batch_size=stage.batch_size)

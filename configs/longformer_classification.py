@@ -26,7 +26,7 @@ against the code); batch, learning rate and a warm-up of a tenth are a choice. V
     imdb            25,000 reviews
     hyperpartisan   516 articles
     roberta         the baseline of the paper's table 7, RoBERTa on the first 512
-                    tokens (--long_length=512 for etc_jax.prepare); init_from a RoBERTa
+                    tokens (--input_length=512 for etc_jax.prepare); init_from a RoBERTa
                     that was converted
     short           4 layers of 128 for 512 tokens, windows of 64, without a model to
                     start from, to see that everything works

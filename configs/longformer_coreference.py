@@ -65,7 +65,7 @@ def get_config(arg: str = ""):
     if name == "litbank":
         options = (*options, "singletons=true")
     if "roberta" in chosen:
-        config.data.long_length = 4096
+        config.data.input_length = 4096
         options = (*options, f"part_length={recipes.ROBERTA_LENGTH}")
     config.data.input_options = options
     if "short" not in chosen:

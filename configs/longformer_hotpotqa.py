@@ -34,7 +34,7 @@ second reads what is left. With the run above for the first one:
     for file in train_v1.1 dev_distractor_v1; do
       python -m tasks.hotpotqa.select --model=runs/longformer_hotpotqa \
           --out=kept_$file.json hotpot_$file.json
-      python -m etc_jax.prepare --task=hotpotqa --format=sequence --long_length=1024 \
+      python -m etc_jax.prepare --task=hotpotqa --format=sequence --input_length=1024 \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_kept_$file kept_$file.json
     done
@@ -96,5 +96,5 @@ def get_config(arg: str = ""):
         added_tokens=5,
     )
     if "stage2" in chosen:
-        config.data.long_length = min(STAGE2_LENGTH, config.data.long_length)
+        config.data.input_length = min(STAGE2_LENGTH, config.data.input_length)
     return config

@@ -83,6 +83,6 @@ def get_config(arg: str = ""):
     config.data.update(
         source="bytes" if "bytes" in chosen else "builtin",
         vocab_size=model.vocab_size,
-        long_length=model.max_length,
+        input_length=model.max_length,
     )
     return config

@@ -25,7 +25,7 @@ size. Variants:
                     without it one for each of the 43,738 records
     large           longformer-large-4096
     roberta         the baseline of the paper's table 7: RoBERTa over windows of 512
-                    tokens (--long_length=512 for etc_jax.prepare); init_from a RoBERTa
+                    tokens (--input_length=512 for etc_jax.prepare); init_from a RoBERTa
                     that was converted and grown
     short           4 layers of 128 for 512 tokens, windows of 64, without a model to
                     start from: for invented records on a laptop, see below

@@ -56,7 +56,7 @@ def get_config(arg: str = ""):
     config.model.update(dataclasses.asdict(reformer.duplication(**sizes)))
     config.objective.name = "causal_lm"
     config.data.update(
-        source="duplication", vocab_size=config.model.vocab_size, long_length=length
+        source="duplication", vocab_size=config.model.vocab_size, input_length=length
     )
     config.optimizer.update(
         name="adafactor", learning_rate=8000**-0.5, weight_decay=0.0

@@ -100,7 +100,7 @@ def get_config(arg: str = ""):
         changes["pattern"] = ("local",)
     config.model.update(dataclasses.asdict(reformer.enwik8(**changes)))
     config.objective.name = "causal_lm"
-    config.data.update(source="bytes", vocab_size=256, long_length=length)
+    config.data.update(source="bytes", vocab_size=256, input_length=length)
     config.train.update(num_steps=100_000, batch_size=8, eval_every_steps=1000)
     config.optimizer.weight_decay = 0.0
     if "paper" in chosen:

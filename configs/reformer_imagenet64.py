@@ -29,7 +29,7 @@ def get_config(arg: str = ""):
     changes["logits_chunk_length"] = 4096
     config.model.update(dataclasses.asdict(reformer.imagenet64(**changes)))
     config.objective.name = "causal_lm"
-    config.data.update(source="byte_images", vocab_size=256, long_length=12288)
+    config.data.update(source="byte_images", vocab_size=256, input_length=12288)
     config.optimizer.update(
         learning_rate=0.03125 * 8000**-0.5,
         b1=0.9,

@@ -63,6 +63,6 @@ def get_config(arg: str = ""):
     config.objective.name = "masked_lm"
     source = "builtin" if "text" in chosen else "bytes"
     config.data.update(
-        source=source, vocab_size=vocab_size, long_length=model.max_length
+        source=source, vocab_size=vocab_size, input_length=model.max_length
     )
     return config

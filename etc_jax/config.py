@@ -20,6 +20,7 @@ import ml_collections
 from etc_jax import config_kinds, local_paths, registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
+    LENGTHS,
     CheckpointConfig,
     DataConfig,
     ObjectiveConfig,
@@ -385,10 +386,9 @@ def batch_problem(rows: int, *lengths: int | None) -> str | None:
 
 
 def _batch_is_meant(config: Config) -> Iterator[Problem]:
-    data = config.data
-    problem = batch_problem(
-        config.train.batch_size, data.long_length, data.global_length
-    )
+    used = config_kinds.lengths_of(config) or LENGTHS
+    lengths = (getattr(config.data, field) for field in used)
+    problem = batch_problem(config.train.batch_size, *lengths)
     if problem is not None:
         yield "train.batch_size", problem
 
@@ -408,7 +408,9 @@ def _batch_divides(config: Config) -> Iterator[Problem]:
 
 def _lengths_divide(config: Config) -> Iterator[Problem]:
     ways = config.mesh.sequence
-    for field in ("long_length", "cpc_long_length"):
+    used = config_kinds.lengths_of(config) or LENGTHS
+    along = (field for field in used if field != "global_length")
+    for field in (*along, "cpc_long_length"):
         size = getattr(config.data, field, None)
         if size is not None and ways > 1 and size % ways:
             yield (
@@ -494,15 +496,29 @@ def _positions_suffice(config: Config) -> Iterator[Problem]:
 
 
 def _sequence_fits(config: Config) -> Iterator[Problem]:
-    longest = getattr(config.model, "max_length", None)
-    # Of an input in parts, the model sees one.
-    length = config_kinds.read_at_once(config)
-    if longest is not None and length > longest:
+    longest, read = getattr(config.model, "max_length", None), None
+    if longest is not None:
+        read = config_kinds.read_at_once(config)
+    if read is not None and read[1] > longest:
+        field, length = read
         yield (
-            "data.long_length",
+            f"data.{field}",
             f"is {length}, more than model.max_length = {longest}; lower it, or raise "
             "that (and axial_shape)",
         )
+
+
+def _lengths_are_used(config: Config) -> Iterator[Problem]:
+    used = config_kinds.lengths_of(config)
+    for field in LENGTHS if used else ():
+        length, usual = getattr(config.data, field), getattr(DataConfig, field)
+        if field not in used and length != usual:
+            known = " and ".join(f"data.{name}" for name in used)
+            yield (
+                f"data.{field}",
+                f"is {length}, but inputs of this run have another length: {known}; "
+                "set that, and leave this one out",
+            )
 
 
 def _objective_has_its_data(config: Config) -> Iterator[Problem]:
@@ -521,6 +537,7 @@ def _objective_has_its_data(config: Config) -> Iterator[Problem]:
     )
 
 
+_LENGTHS = tuple(f"data.{field}" for field in LENGTHS)
 # (what it reads, the check): left out where one of the fields is in error already.
 _CROSS_CHECKS = (
     (("schedule.warmup_steps", "train.num_steps"), _warmup_fits),
@@ -529,7 +546,7 @@ _CROSS_CHECKS = (
         _batch_divides,
     ),
     (
-        ("train.batch_size", "data.long_length", "data.global_length"),
+        ("train.batch_size", *_LENGTHS),
         _batch_is_meant,
     ),
     (("schedule.end_value", "optimizer.learning_rate"), _end_is_below_the_peak),
@@ -540,7 +557,7 @@ _CROSS_CHECKS = (
     ),
     (("model", "mesh.fsdp", "mesh.tensor"), _model_divides),
     (
-        ("data.long_length", "data.cpc_long_length", "mesh.sequence"),
+        (*_LENGTHS, "data.cpc_long_length", "mesh.sequence"),
         _lengths_divide,
     ),
     (("model.vocab_size", "data.vocab_size"), _vocabulary_fits),
@@ -548,7 +565,8 @@ _CROSS_CHECKS = (
         ("model.max_positions", "data.long_length", "data.global_length"),
         _positions_suffice,
     ),
-    (("data.long_length", "model.max_length"), _sequence_fits),
+    ((*_LENGTHS, "model.max_length"), _sequence_fits),
+    (_LENGTHS, _lengths_are_used),
     (("data.source", "objective.name"), _objective_has_its_data),
 )
 

@@ -144,19 +144,40 @@ def _is_default(value: Any, defaults: Any) -> bool:
     return any(value == default for default in known)
 
 
-def read_at_once(config: Any) -> int:
-    """Tokens that an encoder reads together: of an input in parts, one of these."""
-    name, data = config.objective.name, config.data
+def lengths_of(config: Any) -> tuple[str, ...]:
+    """The fields of the section `data` that are lengths of the run's batches.
+
+    The first one is that of the text; () if nothing says which they are.
+    """
+    if is_objective(config.objective.name):
+        return config.objective.lengths
+    try:
+        schema = registry.lookup(
+            "format", config.data.format or config.model.formats[0]
+        )
+    except (AttributeError, KeyError):  # is said elsewhere
+        return ()
+    return tuple(schema.lengths.values())
+
+
+def read_at_once(config: Any) -> tuple[str, int] | None:
+    """(field of `data`, tokens) of what an encoder reads together.
+
+    Of an input in parts, it is one of these. None if nothing says what it is.
+    """
+    name, data, lengths = config.objective.name, config.data, lengths_of(config)
+    if not lengths:
+        return None
+    field, length = lengths[0], getattr(data, lengths[0])
     if is_objective(name):
-        return data.long_length
+        return field, length
     try:
         task = registry.lookup("data_set", name)
         task = task.in_format(data.format or config.model.formats[0])
-        return task.with_texts(data.input_options).options.read_at_once(
-            data.long_length
-        )
+        options = task.with_texts(data.input_options).options
     except (AttributeError, KeyError, ValueError):  # is said elsewhere
-        return data.long_length
+        return field, length
+    return field, options.read_at_once(length)
 
 
 def data_section(source: Any) -> type | None:

@@ -29,16 +29,18 @@ class ObjectiveConfig:
       name: of the objective, or of the data set: a name that is registered, or the path
         of the module that registers it.
       reads: what it learns from: see `DataConfig.gives`; (): from anything.
+      lengths: those of `LENGTHS` that its batches have; (): what it reads decides.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
+    lengths: ClassVar[tuple[str, ...]] = ()
 
     name: str = ""
 
     def problems_with(self, data: "DataConfig") -> Iterator[Problem]:
         """(dotted path, message) of what this objective cannot learn from."""
-        del data
-        return iter(())
+        if self.lengths:
+            yield from data.problems_of_rows(self.lengths[0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,10 @@ class FinetuningConfig(ObjectiveConfig):
     """A data set whose learner has no options."""
 
     reads: ClassVar[tuple[str, ...]] = ("windows",)
+
+
+# Of the axes that batches may have; each run uses some.
+LENGTHS = ("long_length", "global_length", "input_length", "target_length")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +66,10 @@ class DataConfig:
         an objective reads some.
       hint: what else to set, for those who did not know of the source; may be blank.
       vocab_size: ids of the vocabulary, trained or given.
-      long_length, global_length: tokens of one example.
+      long_length, global_length: tokens of an example of ETC.
+      input_length: tokens of an example in one sequence, of which `global_length` are
+        global at most, and of a text that another one is written for.
+      target_length: tokens of what is written.
       read_workers: processes that build batches; 0: threads of this one.
     """
 
@@ -71,11 +80,18 @@ class DataConfig:
     vocab_size: int = 8192
     long_length: int = 512
     global_length: int = 64
+    input_length: int = 512
+    target_length: int = 128
     read_workers: int = 0
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "vocab_size", "long_length", "global_length")
+        yield from at_least(self, 1, "vocab_size", *LENGTHS)
         yield from at_least(self, 0, "read_workers")
+
+    def problems_of_rows(self, field: str) -> Iterator[Problem]:
+        """(dotted path, message) of what does not go with rows as long as a field."""
+        del field
+        return iter(())
 
     def missing(self) -> Iterator[str]:
         """A message for each path that leads to nothing usable; reads little."""

@@ -26,9 +26,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.data import parts
 from etc_jax.data.digests import digest
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.window import InputSizes
 from etc_jax.data.window_writing import (
     LeftOut,
     ProgressFn,
@@ -41,7 +43,6 @@ from etc_jax.datasets import options as input_options
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
 
@@ -60,7 +61,7 @@ def prepare(
     tokenizer: Tokenizer,
     out: str | os.PathLike,
     *,
-    sizes: Sizes | None = None,
+    sizes: InputSizes | None = None,
     official_quirks: bool = False,
     workers: int = 0,
     part_bytes: int = PART_BYTES,
@@ -115,7 +116,7 @@ def prepare(
 def _source(
     task: Task,
     files: Sequence[str | os.PathLike],
-    sizes: Sizes,
+    sizes: InputSizes,
     official_quirks: bool,
 ) -> WindowSource:
     """What the windows are made of and how; what only chooses them shapes none."""
@@ -171,7 +172,7 @@ def _content(record: Any) -> bytes:
 
 
 def _featurizer(
-    task: Task, tokenizer: Tokenizer, sizes: Sizes, official_quirks: bool
+    task: Task, tokenizer: Tokenizer, sizes: InputSizes, official_quirks: bool
 ) -> parts.MakeFn:
     def make(records: list[Any]) -> parts.Part:
         kept, left_out = [], LeftOut()
@@ -198,7 +199,7 @@ def _open_featurizer(
     format: str,
     options: dict[str, Any],
     tokenizer_file: pathlib.Path,
-    sizes: Sizes,
+    sizes: InputSizes,
     official_quirks: bool,
 ) -> parts.MakeFn:
     tokenizer = Tokenizer.load(tokenizer_file)
@@ -289,12 +290,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--tokenizer", required=True, help="vocabulary file, or a folder with one"
     )
     parser.add_argument("--out", required=True, help="folder to make")
-    for side in ("long", "global"):
-        parser.add_argument(
-            f"--{side}_length",
-            type=int,
-            help=f"most {side} tokens of an input (default: that of the paper)",
-        )
+    add_lengths(parser)
     parser.add_argument(
         "--official_quirks",
         action="store_true",
@@ -336,10 +332,7 @@ def run(args: argparse.Namespace) -> None:
     """
     task = task_lib.find_task(args.task, args.format)
     task = task.with_options(input_options.given(args, task.options))
-    sizes = Sizes(
-        _or(args.long_length, task.sizes.long_length),
-        _or(args.global_length, task.sizes.global_length),
-    )
+    sizes = given_lengths(args, task)
     there = FORMAT.is_at(pathlib.Path(args.out))
     cache = prepare(
         task,
@@ -356,8 +349,31 @@ def run(args: argparse.Namespace) -> None:
     say(report(cache))
 
 
-def _or(given: int | None, default: int) -> int:
-    return default if given is None else given
+def add_lengths(parser: argparse.ArgumentParser) -> None:
+    """A flag for each length that inputs of some format have."""
+    formats = (registry.lookup("format", name) for name in registry.names("format"))
+    for name in dict.fromkeys(x for schema in formats for x in schema.lengths.values()):
+        about = f"{name.removesuffix('_length')} tokens of an input at most"
+        parser.add_argument(
+            f"--{name}", type=int, help=f"{about} (default: the paper's)"
+        )
+
+
+def given_lengths(args: argparse.Namespace, task: Task) -> InputSizes:
+    """The lengths that these flags say, or those of the task.
+
+    Raises:
+      ValueError: if one is out of range, or inputs of the task have none of the name.
+    """
+    known = [field.name for field in dataclasses.fields(task.sizes)]
+    flags = {k: x for k, x in vars(args).items() if k.endswith("_length")}
+    given = {k: x for k, x in flags.items() if x is not None}
+    if foreign := sorted(given.keys() - set(known)):
+        raise ValueError(
+            f"inputs of {task.name} in format {task.format!r} have no "
+            f"--{', --'.join(foreign)}; they have --{', --'.join(known)}"
+        )
+    return dataclasses.replace(task.sizes, **given)
 
 
 def _cores() -> int:

@@ -65,17 +65,15 @@ class Finetuning:
         self,
         model: Any,
         *,
-        long_length: int,
-        global_length: int,
         family: str = "etc",
+        **lengths: int,
     ) -> ml_collections.ConfigDict:
         """The config of the run.
 
         Args:
           model: of the encoder, a dataclass.
-          long_length: long tokens of an input.
-          global_length: global tokens of an input.
           family: that registered the model.
+          **lengths: of an input, by their names in the section `data`.
         """
         config = config_lib.default_config(family)
         config.model.update(dataclasses.asdict(model))
@@ -83,8 +81,7 @@ class Finetuning:
         config.data.update(
             source="windows",
             vocab_size=model.vocab_size,
-            long_length=long_length,
-            global_length=global_length,
+            **lengths,
         )
         config.schedule.name = "polynomial_bert"
         config.update_from_flattened_dict(self.fields())
@@ -317,7 +314,7 @@ def longformer(
         setting = dataclasses.replace(setting, optimizer="adamw")
     config = setting.config(
         model,
-        long_length=model.max_length,
+        input_length=model.max_length,
         global_length=short_global_length if short else global_length,
         family="roberta" if "roberta" in chosen else "longformer",
     )

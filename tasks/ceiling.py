@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.window import InputSizes
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task, find
-from etc_jax.formats.structured import Sizes
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.prepare import add_lengths, given_lengths
 from etc_jax.scoring.result import Scores
 from etc_jax.terminal import printable, say
 
@@ -55,7 +56,7 @@ def ceiling_of(
     task: Task,
     paths: Sequence[str | os.PathLike],
     tokenizer: Tokenizer,
-    sizes: Sizes | None = None,
+    sizes: InputSizes | None = None,
 ) -> Ceiling:
     """The ceiling of files of a data set.
 
@@ -106,16 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tokenizer", required=True, help="vocabulary file, or a folder with one"
     )
-    parser.add_argument("--long_length", type=int, help="default: that of the paper")
-    parser.add_argument("--global_length", type=int, help="default: that of the paper")
+    add_lengths(parser)
     parser.add_argument("files", nargs="+", help="files of the official release")
     args = parser.parse_args(arguments)
     try:
         task = find(args.task).in_format(args.format)
-        sizes = Sizes(
-            args.long_length or task.sizes.long_length,
-            args.global_length or task.sizes.global_length,
-        )
+        sizes = given_lengths(args, task)
         ceiling = ceiling_of(task, args.files, open_tokenizer(args.tokenizer), sizes)
     except (ValueError, OSError) as e:
         sys.exit(printable(f"error: {e}"))

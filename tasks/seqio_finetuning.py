@@ -40,10 +40,10 @@ import jax
 import numpy as np
 
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.window import InputSizes
 from etc_jax.data.window_arrays import NAME_CODEC
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
-from etc_jax.formats.structured import Sizes
 from tasks.seqio_documents import check_free
 from tasks.seqio_tensorflow import ExampleIterator, seqio, tf
 from tasks.seqio_vocabulary import TokenizerVocabulary
@@ -60,7 +60,7 @@ def register_files(
     tokenizer: Tokenizer,
     *,
     task: str,
-    sizes: Sizes | None = None,
+    sizes: InputSizes | None = None,
     official_quirks: bool = False,
     setting: task_lib.Setting = None,
 ) -> seqio.Task:

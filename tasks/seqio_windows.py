@@ -24,11 +24,10 @@ import numpy as np
 from etc_jax import registry
 from etc_jax.data.schema import WEIGHTS, Schema, arrays_of
 from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.window import Window
+from etc_jax.data.window import InputSizes, Window
 from etc_jax.data.window_arrays import NAME_CODEC
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes
 from tasks.seqio_tensorflow import seqio, tf
 
 TRAIN = "train"
@@ -61,7 +60,7 @@ class WindowFiles(seqio.DataSource):
         task: Task,
         files: Mapping[str, Sequence[str | os.PathLike]],
         tokenizer: Tokenizer,
-        sizes: Sizes,
+        sizes: InputSizes,
         *,
         official_quirks: bool = False,
     ):

@@ -218,7 +218,7 @@ def of_files(
             kind: {"count": count, "first": problems.messages[kind]}
             for kind, count in problems.counts.items()
         },
-        limit=task.sizes.long_length if limit is None else limit,
+        limit=task.sizes.text_length if limit is None else limit,
     )
 
 
@@ -280,7 +280,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--format", help="with --task: of its inputs")
     parser.add_argument("--tokenizer", help="with --task: vocabulary, or its folder")
     parser.add_argument(
-        "--long_length",
+        "--length",
         type=int,
         help="with --task: tells how many are longer (default: that of the paper)",
     )
@@ -294,8 +294,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="JSON in place of tables")
     parser.add_argument("paths", nargs="+", metavar="PATH", help="see above")
     args = parser.parse_args(arguments)
-    if args.task is None and (args.tokenizer or args.long_length is not None):
-        parser.error("--tokenizer and --long_length go with --task")
+    if args.task is None and (args.tokenizer or args.length is not None):
+        parser.error("--tokenizer and --length go with --task")
     if args.task is not None and args.tokenizer is None:
         parser.error("--task needs --tokenizer: lengths are in tokens")
     return args
@@ -328,7 +328,7 @@ def _sets(args: argparse.Namespace) -> list[Stats]:
             found,
             tokenizer,
             name=path,
-            limit=args.long_length,
+            limit=args.length,
             tell_fn=_progress(path),
         )
         for path, found in files.items()

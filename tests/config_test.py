@@ -113,7 +113,7 @@ def test_one_wrong_field_gives_one_clear_error(section, field, value, message):
 @pytest.mark.parametrize(
     "changes, path, message",
     [
-        ({"train__batch_size": 10**9}, "train.batch_size", "tokens, 2,304 GB for each"),
+        ({"train__batch_size": 10**9}, "train.batch_size", "tokens, 4,864 GB for each"),
         ({"mesh__fsdp": 3}, "train.batch_size", "nearest valid: 6 or 9"),
         ({"mesh__data": 16}, "train.batch_size", "nearest valid: 16"),
         ({"mesh__tensor": 3}, "model.num_heads", "nearest valid: 6 or 9"),

@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from etc_jax import config as config_lib
+from etc_jax import config_sections
 from etc_jax.training import workdir
 
 RECORDED = json.loads(
@@ -29,15 +30,26 @@ def test_values_are_those_that_were_recorded():
             "checkpoint",
         ):
             now = config_lib.to_dict(config)[section]
-            was = recorded[section]
-            assert now.items() <= {"format": None, **_tuples(was)}.items(), (
-                name,
-                section,
-            )
+            was = {"format": None, **_tuples(recorded[section])}
+            if section == "data":
+                was |= lengths_of(config, recorded["data"])
+            assert now.items() <= was.items(), (name, section)
         now = config_lib.to_dict(config)["objective"]
         assert {**_tuples(recorded["objective"]), "name": now["name"]}.items() >= (
             now.items()
         )
+
+
+def lengths_of(config, was):
+    """The lengths: one sequence was the long tokens, and texts had global ones too."""
+    usual = config_lib.default_config(config.family).data
+    found = {name: usual[name] for name in config_sections.LENGTHS}
+    if config.model.formats == ("structured",):
+        return found | {name: was[name] for name in ("long_length", "global_length")}
+    found["input_length"] = was["long_length"]
+    if was["source"] == "windows":
+        found["global_length"] = was["global_length"]
+    return found
 
 
 def _tuples(values):

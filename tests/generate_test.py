@@ -52,7 +52,7 @@ def save_run(folder, params, source):
     values["model"] |= dataclasses.asdict(CONFIG)
     values["objective"]["name"] = "causal_lm"
     paths = ("text",) if source == "bytes" else ()
-    values["data"] |= dict(source=source, paths=paths, vocab_size=256, long_length=32)
+    values["data"] |= dict(source=source, paths=paths, vocab_size=256, input_length=32)
     config = config_lib.from_config_dict(values)
     with Checkpointer(folder, keep=1) as checkpointer:
         state = TrainState(np.int32(STEP), params, {"count": np.int32(STEP)})

@@ -120,7 +120,7 @@ ALLOWED = {
     "model_fields": set(),
     "registry": set(),
     "strict_json": set(),
-    "config_upgrades": set(),
+    "config_upgrades": {"registry"},
     "terminal": set(),
     "structure": BASE,
     "sharding": BASE,

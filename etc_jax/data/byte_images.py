@@ -65,7 +65,7 @@ class ImageReader:
         check_draws(batch_size, seed)
         if images.shape[1] != length:
             raise ValueError(
-                f"images have {images.shape[1]} bytes, but data.long_length is "
+                f"images have {images.shape[1]} bytes, but data.input_length is "
                 f"{length}; set it to that"
             )
         self._images, self._batch_size = images, batch_size

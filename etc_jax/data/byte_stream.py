@@ -158,7 +158,7 @@ class ByteReader:
         if len(part) < length:
             raise ValueError(
                 f"there are {len(part)} bytes to train on, fewer than "
-                f"data.long_length = {length}; lower it, or give more text"
+                f"data.input_length = {length}; lower it, or give more text"
             )
         self._part, self._length, self._batch_size = part, length, batch_size
         self._seed = seed

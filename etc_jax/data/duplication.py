@@ -48,7 +48,7 @@ class DuplicationReader:
         check_draws(batch_size, seed)
         if length < 4 or length % 2:
             raise ValueError(
-                f"data.long_length is {length}; 0w0w needs an even length of 4 or more"
+                f"data.input_length is {length}; 0w0w needs an even length of 4 or more"
             )
         if num_symbols < 3:
             raise ValueError(

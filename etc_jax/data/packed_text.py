@@ -22,7 +22,7 @@ Bytes, which have no documents, come without `example_ids` to a language model.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ MLM_FIELDS = {
 MASKED = Schema(
     "masked_lm",
     fields={"tokens": Field("input"), "example_ids": Field("input"), **MLM_FIELDS},
-    lengths={"input": "long_length", "mlm": "mlm_capacity"},
+    lengths={"input": "input_length", "mlm": "mlm_capacity"},
     text=("input",),
     marks={"input": "example_ids"},
     tables={"tokens": "vocab_size", "mlm_targets": "vocab_size"},
@@ -57,7 +57,7 @@ CAUSAL = Schema(
         "targets": Field("input"),
         "target_weights": Field("input", "float32"),
     },
-    lengths={"input": "long_length"},
+    lengths={"input": "input_length"},
     text=("input",),
     marks={"input": "example_ids"},
     tables={"tokens": "vocab_size", "targets": "vocab_size"},
@@ -107,15 +107,33 @@ def mask_tokens(
     return overflow
 
 
-def _write(batch: dict[str, Any], row: int, window: Window) -> int:
-    """Writes the tokens of a window; returns their number."""
-    size = len(window.tokens)
-    batch["tokens"][row, :size] = window.tokens
-    batch["example_ids"][row, :size] = np.repeat(window.piece_ids, window.lengths)
-    return size
+class _Rows:
+    """What rows of packed text have in common.
+
+    Attributes:
+      schema: of the batch.
+    """
+
+    schema: ClassVar[Schema]
+
+    def __init__(self, ids: TokenIds, **lengths: int):
+        self._ids, self._lengths = ids, lengths
+
+    def empty(self, rows: int) -> dict[str, Any]:
+        """See `text_reader.RowBuilder`."""
+        batch = self.schema.empty(rows, self._lengths)
+        batch["tokens"][:] = self._ids.pad
+        return batch
+
+    def _write(self, batch: dict[str, Any], row: int, window: Window) -> int:
+        """Writes the tokens of a window; returns their number."""
+        size = len(window.tokens)
+        batch["tokens"][row, :size] = window.tokens
+        batch["example_ids"][row, :size] = np.repeat(window.piece_ids, window.lengths)
+        return size
 
 
-class MaskedRows:
+class MaskedRows(_Rows):
     """Rows of masked words; see `text_reader.RowBuilder`."""
 
     schema = MASKED
@@ -141,18 +159,14 @@ class MaskedRows:
         """
         if not 1 <= capacity <= length:
             raise ValueError(f"capacity is {capacity}, expected 1 to {length}")
-        self._ids, self._shares = ids, shares
-        self._lengths = {"input": length, "mlm": capacity}
-
-    def empty(self, rows: int) -> dict[str, Any]:
-        batch = self.schema.empty(rows, self._lengths)
-        batch["tokens"][:] = self._ids.pad
-        return batch
+        super().__init__(ids, input=length, mlm=capacity)
+        self._shares = shares
 
     def fill(
         self, batch: dict[str, Any], row: int, window: Window, rng: np.random.Generator
     ) -> Overflow:
-        size = _write(batch, row, window)
+        """See `text_reader.RowBuilder`."""
+        size = self._write(batch, row, window)
         overflow = mask_tokens(
             batch,
             row,
@@ -167,7 +181,7 @@ class MaskedRows:
         return Overflow(mlm=overflow)
 
 
-class CausalRows:
+class CausalRows(_Rows):
     """Rows in which each token foretells the next one; see `text_reader.RowBuilder`."""
 
     schema = CAUSAL
@@ -179,18 +193,14 @@ class CausalRows:
           ids: special ids, `Tokenizer.token_ids`.
           length: n.
         """
-        self._ids, self._lengths = ids, {"input": length}
-
-    def empty(self, rows: int) -> dict[str, Any]:
-        batch = self.schema.empty(rows, self._lengths)
-        batch["tokens"][:] = self._ids.pad
-        return batch
+        super().__init__(ids, input=length)
 
     def fill(
         self, batch: dict[str, Any], row: int, window: Window, rng: np.random.Generator
     ) -> Overflow:
+        """See `text_reader.RowBuilder`."""
         del rng
-        size = _write(batch, row, window)
+        size = self._write(batch, row, window)
         batch["targets"][row, : size - 1] = window.tokens[1:]
         pieces = batch["example_ids"][row, :size]
         batch["target_weights"][row, : size - 1] = pieces[1:] == pieces[:-1]

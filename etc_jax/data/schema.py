@@ -239,7 +239,7 @@ class Schema:
             return [f"the batch lacks {', '.join(lacking)}; it has {there}"]
         found = list(self._wrong_shapes(batch))
         for name, field in self.tables.items():
-            found += _wrong_ids(batch, name, model, field)
+            found += self._wrong_ids(batch, name, model, field)
         for name, axis in self.places.items():
             found += self._wrong_places(batch, name, axis)
         return found
@@ -260,6 +260,21 @@ class Schema:
                 if length != known:
                     along = "rows" if axis is None else f"places along {axis}"
                     yield f"{name} has {length} {along}, but {first} has {known}"
+
+    def _wrong_ids(self, batch, name: str, model: Any, field: str) -> Iterator[str]:
+        rows = getattr(model, field)
+        low, high = int(batch[name].min()), int(batch[name].max())
+        if 0 <= low and high < rows:
+            return
+        along = (k for k, x in self.fields.items() if x.axis == self.fields[name].axis)
+        weights = next((k for k in along if k.endswith(WEIGHTS)), None)
+        remedy = _REMEDIES[field]
+        if low < 0 and weights is not None:
+            remedy = f"what is not to be predicted is any id of weight 0 in {weights}"
+        yield (
+            f"{name} holds ids from {low} to {high}, but model.{field} is {rows}; "
+            f"{remedy}"
+        )
 
     def _wrong_places(self, batch, name: str, axis: str) -> Iterator[str]:
         least, length = min(self.fields[name].padding, 0), self.length(batch, axis)
@@ -337,19 +352,6 @@ def stacked_labels(windows: Sequence[Any]) -> dict[str, np.ndarray]:
     """The labels of some windows by name, with a first axis for them."""
     names = windows[0].labels
     return {name: np.stack([w.labels[name] for w in windows]) for name in names}
-
-
-def _wrong_ids(batch, name: str, model: Any, field: str) -> Iterator[str]:
-    rows = getattr(model, field)
-    low, high = int(batch[name].min()), int(batch[name].max())
-    if low < 0 or high >= rows:
-        remedy = _REMEDIES[field]
-        if low < 0:
-            remedy = "what does not count is any id of weight 0"
-        yield (
-            f"{name} holds ids from {low} to {high}, but model.{field} is {rows}; "
-            f"{remedy}"
-        )
 
 
 def _label(name: str) -> str:

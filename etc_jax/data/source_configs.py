@@ -75,11 +75,14 @@ class TextConfig(MaskedConfig):
             "cpc_global_length",
         )
         yield from between(self, 0, 1, "cpc_share", open_ends=True)
-        if 1 <= self.long_length < self.max_sentence_tokens:
+
+    def problems_of_rows(self, field: str) -> Iterator[Problem]:
+        """What does not go with the length of a row, which is the field's."""
+        if 1 <= (length := getattr(self, field)) < self.max_sentence_tokens:
             yield (
-                "max_sentence_tokens",
-                f"is {self.max_sentence_tokens}, more than long_length = "
-                f"{self.long_length}: such a sentence fits into no window; lower it",
+                "data.max_sentence_tokens",
+                f"is {self.max_sentence_tokens}, more than {field} = {length}: such a "
+                "sentence fits into no window; lower it",
             )
 
     def missing(self) -> Iterator[str]:

@@ -10,6 +10,32 @@ from typing import Any, ClassVar
 import numpy as np
 
 from etc_jax.data.schema import Placed, Schema
+from etc_jax.structure import MAX_GLOBALS
+
+
+@dataclasses.dataclass(frozen=True)
+class InputSizes:
+    """Lengths of an input, padding included, by their names in a config.
+
+    Attributes:
+      text_field: the name of the length of the text.
+      global_length: g, tokens that are global.
+    """
+
+    text_field: ClassVar[str]
+
+    def __post_init__(self):
+        most = MAX_GLOBALS
+        if self.text_length < 1 or not 0 < self.global_length <= most:
+            raise ValueError(
+                f"{self}: expected at least 1 token of the text and from 1 to {most} "
+                "global tokens"
+            )
+
+    @property
+    def text_length(self) -> int:
+        """n, tokens of the text."""
+        return getattr(self, self.text_field)
 
 
 @dataclasses.dataclass(frozen=True)

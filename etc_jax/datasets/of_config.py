@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.datasets.task import Task, find
 
@@ -28,6 +29,12 @@ def task_of(config: Config, options: Sequence[str] = ()) -> Task:
 def format_of(config: Config) -> str:
     """The format of the inputs: that of the config, or the first its model takes."""
     return config.data.format or config.model.formats[0]
+
+
+def lengths_of(config: Config) -> tuple[int, ...]:
+    """The lengths of an input, in the order of the sizes of its data set."""
+    schema = registry.lookup("format", format_of(config))
+    return tuple(schema.lengths_of(config.data).values())
 
 
 def with_options(config: Config, texts: Sequence[str]) -> Task:

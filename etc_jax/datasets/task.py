@@ -11,12 +11,11 @@ from typing import Any
 
 from etc_jax import registry
 from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.window import Window
+from etc_jax.data.window import InputSizes, Window
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.options import InputOptions, parsed
 from etc_jax.datasets.records import Note, Problems
-from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.result import Scores
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
@@ -147,7 +146,7 @@ class Form:
     learner: str
     classes: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
-    sizes: Sizes
+    sizes: InputSizes
     features: Callable[..., list[Window]]
     options: InputOptions = InputOptions()
     drawn_by: tuple[str, ...] = ()
@@ -212,7 +211,7 @@ class Task(DataSet, Form):
         usual = dataclasses.asdict(type(self.options)())
         return {k: x for k, x in self.option_values.items() if x != usual[k]}
 
-    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+    def shaping(self, sizes: InputSizes) -> dict[str, Any]:
         """What makes windows those that they are; see `InputOptions.shaping`."""
         found = self.options.shaping(sizes)
         return {k: x for k, x in found.items() if k not in self.drawn_by}

@@ -10,8 +10,7 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
-from etc_jax.data.window import Window
-from etc_jax.formats.structured import Sizes
+from etc_jax.data.window import InputSizes, Window
 
 TOKENS, TYPES, EXAMPLE_IDS = "tokens", "types", "example_ids"
 GLOBAL_INDEX = "global_index"
@@ -24,13 +23,28 @@ SCHEMA = Schema(
         EXAMPLE_IDS: Field("input", stored="int16", by_run=True),
         GLOBAL_INDEX: Field("global", padding=-1),
     },
-    lengths={"input": "long_length", "global": "global_length"},
+    lengths={"input": "input_length", "global": "global_length"},
     text=("input",),
     marks={"input": EXAMPLE_IDS, "global": GLOBAL_INDEX},
     tables={TOKENS: "vocab_size", TYPES: "num_types"},
     places={GLOBAL_INDEX: "input"},
 )
 registry.register("format", SCHEMA.name)(SCHEMA)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes(InputSizes):
+    """Lengths of an input, padding included.
+
+    Attributes:
+      input_length: n, tokens of the sequence.
+      global_length: g, places for those of them that are global.
+    """
+
+    text_field: ClassVar = "input_length"
+
+    input_length: int
+    global_length: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +79,11 @@ def parts_of(
 
     Args:
       sizes: tokens of the sequence, and places for those of them that are global.
-      ids: of the sequence, at most `sizes.long_length`.
+      ids: of the sequence, at most `sizes.input_length`.
       global_places: of the tokens that are global, ascending.
-      types: int32 `[sizes.long_length]`; None: 0.
+      types: int32 `[sizes.input_length]`; None: 0.
     """
-    n = sizes.long_length
+    n = sizes.input_length
     return {
         TOKENS: filled(n, 0, ids),
         TYPES: np.zeros(n, np.int32) if types is None else types,

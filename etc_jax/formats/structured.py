@@ -20,12 +20,12 @@ from etc_jax import structure as st
 from etc_jax.data.input_files import BadRecordError
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
 from etc_jax.data.token_types import GLOBAL_TYPE
-from etc_jax.data.window import Window
+from etc_jax.data.window import InputSizes, Window
 from etc_jax.types import Rows
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
+class Sizes(InputSizes):
     """Lengths of an input, padding included.
 
     Attributes:
@@ -33,15 +33,10 @@ class Sizes:
       global_length: g, global tokens.
     """
 
+    text_field: ClassVar = "long_length"
+
     long_length: int
     global_length: int
-
-    def __post_init__(self):
-        if self.long_length < 1 or not 0 < self.global_length <= st.MAX_GLOBALS:
-            raise ValueError(
-                f"{self}: expected at least 1 long token and from 1 to "
-                f"{st.MAX_GLOBALS} global tokens"
-            )
 
 
 def _structure(axis: str, **kwargs) -> Field:

@@ -31,7 +31,7 @@ ENDLESS_EVAL_STEPS = 4
 @registry.register("reader", f"{OBJECTIVE}/images")
 def _of_images(config: Config, folder: epath.Path) -> Readers:
     del folder
-    sizes = {"length": config.data.long_length, "batch_size": config.train.batch_size}
+    sizes = {"length": config.data.input_length, "batch_size": config.train.batch_size}
     [path], [held_back] = config.data.paths, config.data.held_back_paths
     train = byte_images.ImageReader(
         byte_images.open_images(path), seed=config.train.seed, **sizes
@@ -50,7 +50,7 @@ def _of_duplication(config: Config, folder: epath.Path) -> Readers:
     del folder
     train, evaluation = (
         duplication.DuplicationReader(
-            length=config.data.long_length,
+            length=config.data.input_length,
             num_symbols=config.data.vocab_size,
             batch_size=config.train.batch_size,
             seed=config.train.seed,
@@ -69,7 +69,7 @@ def _of_bytes(config: Config, folder: epath.Path) -> Readers:
 
 @registry.register("reader", f"{OBJECTIVE}/text")
 def _of_text(config: Config, folder: epath.Path) -> Readers:
-    length = config.data.long_length
+    length = config.data.input_length
     return reader_job.of_text(
         config, folder, lambda ids: CausalRows(ids, length=length)
     )

@@ -159,7 +159,7 @@ class Coreference(EncoderFinetuning):
         if not found and length and (n := batch[TOKENS].shape[1]) % length:
             found.append(
                 f"texts have {n} tokens, which are no whole parts of "
-                f"part_length = {length}; make data.long_length a multiple"
+                f"part_length = {length}; make data.input_length a multiple"
             )
         return found
 

@@ -395,7 +395,7 @@ def of_config(config: Config) -> Finetuning:
     found = find(config.model, config.objective, task.format, task.option_values)
     if config.data.flat and "structure" not in found.schema.groups:
         raise ValueError(
-            f"data.flat is True, but inputs in format {task.format!r} have no structure "
-            "to leave out; set it to False"
+            f"data.flat is True, but inputs in format {task.format!r} have no "
+            "structure to leave out; set it to False"
         )
     return found

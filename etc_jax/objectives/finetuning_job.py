@@ -129,11 +129,11 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
     """
     task = of_config.task_of(config)
     sizes = type(task.sizes)
-    asked = task.shaping(sizes(config.data.long_length, config.data.global_length))
+    asked = task.shaping(sizes(*of_config.lengths_of(config)))
     made_with = of_config.with_options(config, cache.input_options)
     made = made_with.shaping(sizes(*cache.sizes.values()))
     both = made.keys() & asked.keys()
-    for name in ("long_length", "global_length"):
+    for name in cache.schema.lengths.values():
         if name in both and made[name] != asked[name]:
             raise ValueError(
                 f"{cache.path} was prepared with --{name}={made[name]}, but data.{name}"

@@ -40,7 +40,7 @@ def _of_bytes(config: Config, folder: epath.Path) -> Readers:
             batch_size=config.train.batch_size,
             seed=config.train.seed,
             # Bytes are chosen one by one: there is always room.
-            capacity=data.mlm_capacity or math.ceil(data.mlm_share * data.long_length),
+            capacity=data.mlm_capacity or math.ceil(data.mlm_share * data.input_length),
             shares=MaskingShares(mlm=data.mlm_share),
         )
         for windows in (readers.train, readers.evaluation)
@@ -55,10 +55,10 @@ def _check_bytes(config: Config) -> None:
             f"model.vocab_size is {rows}, but the mask of bytes has the id "
             f"{masked_bytes.BYTE_MASK}; raise it to {least} or more"
         )
-    capacity, length = config.data.mlm_capacity, config.data.long_length
+    capacity, length = config.data.mlm_capacity, config.data.input_length
     if capacity is not None and capacity > length:
         raise ValueError(
-            f"data.mlm_capacity is {capacity}, but a row has data.long_length = "
+            f"data.mlm_capacity is {capacity}, but a row has data.input_length = "
             f"{length} tokens; lower it, or leave it at None"
         )
 
@@ -66,11 +66,11 @@ def _check_bytes(config: Config) -> None:
 @registry.register("reader", f"{OBJECTIVE}/text")
 def _of_text(config: Config, folder: epath.Path) -> Readers:
     data = config.data
-    capacity = data.mlm_capacity or mlm_capacity(data.long_length, data.mlm_share)
+    capacity = data.mlm_capacity or mlm_capacity(data.input_length, data.mlm_share)
 
     def rows(ids: TokenIds) -> MaskedRows:
         shares = MaskingShares(mlm=data.mlm_share)
-        sizes = {"length": data.long_length, "capacity": capacity}
+        sizes = {"length": data.input_length, "capacity": capacity}
         return MaskedRows(ids, **sizes, shares=shares)
 
     return reader_job.of_text(config, folder, rows)

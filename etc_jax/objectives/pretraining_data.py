@@ -123,11 +123,13 @@ def _check_size(data: TextConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def packed(data: TextConfig, cache: TokenCache, global_length: int | None) -> Text:
+def packed(
+    data: TextConfig, cache: TokenCache, length: int, global_length: int | None
+) -> Text:
     """A cache with its windows; a global length of None: without global tokens."""
     return cache, pack(
         cache,
-        long_length=data.long_length,
+        long_length=length,
         global_length=global_length,
         max_sentence_tokens=data.max_sentence_tokens,
         min_sentences=data.min_sentences,
@@ -186,7 +188,8 @@ class Examples:
 
     def pack(self, cache: TokenCache) -> Text:
         """The cache with its windows."""
-        return packed(self.data, cache, self.data.global_length)
+        data = self.data
+        return packed(data, cache, data.long_length, data.global_length)
 
     def training_reader(
         self, corpora: Corpora, *, batch_size: int, seed: int

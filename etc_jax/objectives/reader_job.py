@@ -56,7 +56,7 @@ def of_bytes(config: Config) -> Readers:
     """
     stream = byte_stream.open_bytes(config.data.paths)
     train, valid, _ = byte_stream.split(stream, config.data.held_back_fraction)
-    length, rows = config.data.long_length, config.train.batch_size
+    length, rows = config.data.input_length, config.train.batch_size
     reader = byte_stream.ByteReader(
         train, length=length, batch_size=rows, seed=config.train.seed
     )
@@ -97,7 +97,8 @@ def of_text(
 
     def reader(caches: Sequence[TokenCache], **options: Any) -> TextReader:
         texts = [
-            pretraining_data.packed(data, cache, global_length=None) for cache in caches
+            pretraining_data.packed(data, cache, data.input_length, global_length=None)
+            for cache in caches
         ]
         sizes = {"batch_size": config.train.batch_size, "seed": seed}
         return TextReader(texts, rows, **sizes, **options)

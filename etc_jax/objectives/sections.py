@@ -23,6 +23,7 @@ class MlmCpcConfig(ObjectiveConfig):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("text",)
+    lengths: ClassVar[tuple[str, ...]] = ("long_length", "global_length")
 
     name: str = "mlm_cpc"
     mlm_weight: float = 0.8
@@ -36,6 +37,7 @@ class MlmCpcConfig(ObjectiveConfig):
             yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"
 
     def problems_with(self, data: DataConfig) -> Iterator[Problem]:
+        yield from super().problems_with(data)
         blocks = getattr(data, "global_tokens", None) == "fixed_blocks"
         if blocks and self.cpc_weight:
             yield (
@@ -51,6 +53,7 @@ class MaskedLmConfig(ObjectiveConfig):
     """Masked tokens of one sequence, of bytes or of text."""
 
     reads: ClassVar[tuple[str, ...]] = ("bytes", "text")
+    lengths: ClassVar[tuple[str, ...]] = ("input_length",)
 
     name: str = "masked_lm"
 
@@ -61,5 +64,6 @@ class CausalLmConfig(ObjectiveConfig):
     """A language model."""
 
     reads: ClassVar[tuple[str, ...]] = ("text", "bytes", "images", "symbols")
+    lengths: ClassVar[tuple[str, ...]] = ("input_length",)
 
     name: str = "causal_lm"

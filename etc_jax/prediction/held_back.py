@@ -16,7 +16,7 @@ from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.datasets.of_config import task_of
+from etc_jax.datasets.of_config import lengths_of, task_of
 from etc_jax.datasets.survey import survey
 from etc_jax.objectives import finetuning
 from etc_jax.prediction import work
@@ -101,7 +101,7 @@ class OfficialScore:
             self._task,
             self._files,
             tokenizer_json=self._tokenizer_json,
-            lengths=(self._config.data.long_length, self._config.data.global_length),
+            lengths=lengths_of(self._config),
             batches=steps,
             official_quirks=self._config.data.official_quirks,
         )

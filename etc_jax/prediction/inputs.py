@@ -76,7 +76,7 @@ class RecordReader:
         paths: Sequence[str],
         *,
         tokenizer_json: bytes,
-        lengths: tuple[int, int],
+        lengths: tuple[int, ...],
         batches: Sequence[Sequence[int]],
         official_quirks: bool = False,
     ):
@@ -86,7 +86,7 @@ class RecordReader:
           task: the data set with its options.
           paths: of its files.
           tokenizer_json: see `TrainedModel`.
-          lengths: long and global tokens of an input.
+          lengths: of an input, in the order of the sizes of the data set.
           batches: the numbers, ascending, of each batch's records among those of the
             files that can be read.
           official_quirks: see `make_input`.

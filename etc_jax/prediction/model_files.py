@@ -13,10 +13,12 @@ import numpy as np
 from etils import epath
 
 from etc_jax.config import Config, ConfigError, from_json, to_dict
+from etc_jax.config_sections import LENGTHS
 from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
 from etc_jax.data.cache import TOKENIZER
 from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.datasets.of_config import lengths_of
 from etc_jax.prediction.inputs import tokenizer_of
 from etc_jax.training.errors import UserError
 from etc_jax.training.local_folder import local_folder
@@ -25,7 +27,7 @@ from etc_jax.training.saved_params import read_params
 CONFIG = "config.json"
 # Fields of the section data that decide how a record becomes an input. Its options are
 # left out: they can be given anew, and what came of that stands beside the digest.
-_SHAPES_INPUTS = ("long_length", "global_length", "flat", "official_quirks")
+_SHAPES_INPUTS = (*LENGTHS, "flat", "official_quirks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +49,9 @@ class TrainedModel:
     step: int
 
     @property
-    def lengths(self) -> tuple[int, int]:
-        """Long and global tokens of an input."""
-        return self.config.data.long_length, self.config.data.global_length
+    def lengths(self) -> tuple[int, ...]:
+        """Of an input, in the order of the sizes of its data set."""
+        return lengths_of(self.config)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -34,9 +34,10 @@ def get_config(arg: str = ""):
         held_back_paths=(f"made/dev_{family}",),
         held_back_files=("made/dev.jsonl",),
         vocab_size=240,
-        long_length=64,
-        global_length=1 if family == "longformer" else 8,
     )
+    lengths = {"etc": {"long_length": 64, "global_length": 8}}
+    lengths["longformer"] = {"input_length": 64, "global_length": 1}
+    config.data.update(lengths[family])
     config.optimizer.learning_rate = 1e-3
     config.schedule.warmup_steps = 20
     config.train.update(

@@ -18,10 +18,9 @@ import numpy as np
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import SequenceWindow, parts_of, refuse_quirks
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import SequenceWindow, Sizes, parts_of, refuse_quirks
 
-SIZES = Sizes(long_length=4096, global_length=1)
+SIZES = Sizes(input_length=4096, global_length=1)
 
 # What stands around a text.
 _NUM_SPECIAL = 2
@@ -81,10 +80,10 @@ def features(
         token, or quirks are asked for.
     """
     refuse_quirks("a text to be classified", official_quirks)
-    room = sizes.long_length - _NUM_SPECIAL
+    room = sizes.input_length - _NUM_SPECIAL
     if room < 1:
         raise ValueError(
-            f"long_length {sizes.long_length} leaves no room for a text; expected at "
+            f"input_length {sizes.input_length} leaves no room for a text; expected at "
             f"least {_NUM_SPECIAL + 1}"
         )
     [pieces] = encode(tokenizer, [" ".join(record.text.split())])

@@ -16,7 +16,7 @@ import numpy as np
 from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import Pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks.coreference.records import Record
 
 _NO_TOKEN = -1
@@ -148,18 +148,18 @@ def features(record: Record, tokenizer: Tokenizer, sizes: Sizes) -> Document:
     Args:
       record: the words.
       tokenizer: with CLS and separator.
-      sizes: `long_length` is n, the length of a part; the rest is not read.
+      sizes: `input_length` is n, the length of a part; the rest is not read.
 
     Raises:
       BadRecordError: if one word alone has no room.
       ValueError: if the tokenizer lacks a special token, or a part has room for none
         but those.
     """
-    room = sizes.long_length - 2
+    room = sizes.input_length - 2
     if room < 1:
         raise ValueError(
-            f"long_length is {sizes.long_length}; expected 3 or more, as a part has a "
-            "token at each end"
+            f"input_length is {sizes.input_length}; expected 3 or more, as a part has "
+            "a token at each end"
         )
     parts: list[list[int]] = [[]]
     places: list[tuple[int, int]] = []
@@ -172,14 +172,14 @@ def features(record: Record, tokenizer: Tokenizer, sizes: Sizes) -> Document:
         for start, stop in _runs(record, words, len(pieces), room):
             if len(parts[-1]) + stop - start > room:
                 parts.append([])
-            at = (len(parts) - 1) * sizes.long_length + 1 + len(parts[-1])
+            at = (len(parts) - 1) * sizes.input_length + 1 + len(parts[-1])
             of_pieces += range(at, at + stop - start)
             parts[-1] += pieces.ids[start:stop]
         places += [
             (_NO_TOKEN, _NO_TOKEN) if w is None else (of_pieces[w[0]], of_pieces[w[1]])
             for w in words
         ]
-    return _document(record, tokenizer, sizes.long_length, parts, places)
+    return _document(record, tokenizer, sizes.input_length, parts, places)
 
 
 def _text(sentence: tuple[str, ...]) -> str:

@@ -23,15 +23,15 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     EXAMPLE_IDS,
     SequenceWindow,
+    Sizes,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
 from tasks.coreference import inputs as coreference_inputs
 from tasks.coreference.inputs import Candidates, Document
 from tasks.coreference.records import Record
 
-SIZES = Sizes(long_length=4096, global_length=1)
+SIZES = Sizes(input_length=4096, global_length=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,7 @@ def features(
     Args:
       record: the words.
       tokenizer: with CLS and separator.
-      sizes: `long_length` is that of the sequence; no token is global.
+      sizes: `input_length` is that of the sequence; no token is global.
       options: how they are made.
       official_quirks: not for this task.
 
@@ -116,10 +116,10 @@ def features(
         special token, or quirks are asked for.
     """
     refuse_quirks("coreference", official_quirks)
-    length = options.part_length or sizes.long_length
-    if sizes.long_length % length:
+    length = options.part_length or sizes.input_length
+    if sizes.input_length % length:
         raise ValueError(
-            f"long_length {sizes.long_length} is not a number of whole parts of "
+            f"input_length {sizes.input_length} is not a number of whole parts of "
             f"part_length {length}; give a multiple"
         )
     part_sizes = Sizes(length, sizes.global_length)
@@ -129,7 +129,7 @@ def features(
     return [
         _window(document, candidates, parts, sizes, options)
         for parts in _grouped(
-            document, candidates, sizes.long_length // length, options
+            document, candidates, sizes.input_length // length, options
         )
     ]
 
@@ -175,7 +175,7 @@ def _window(
     clusters[:number] = mine.clusters
     rows = slice(parts.start, parts.stop)
     fields = parts_of(sizes, document.tokens[rows].reshape(-1), ())
-    example_ids = np.zeros(sizes.long_length, np.int32)
+    example_ids = np.zeros(sizes.input_length, np.int32)
     example_ids[: len(parts) * length] = document.example_ids[rows].reshape(-1)
     word_parts = document.word_tokens[:, 0] // length
     num_words = np.count_nonzero(

@@ -22,16 +22,16 @@ from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     SequenceWindow,
+    Sizes,
     filled,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.answers import exact_match
 from tasks.hotpotqa.inputs import SPAN, WORDS, Span, find_answer, texts_of
 from tasks.hotpotqa.records import Record, existing_support
 
-SIZES = Sizes(long_length=4096, global_length=256)
+SIZES = Sizes(input_length=4096, global_length=256)
 TOKENS = ("[q]", "[/q]", "<t>", "</t>", "[s]")
 
 # Places of the answer that are labels: the first ones.
@@ -167,7 +167,7 @@ class _Layout:
         """Whether there is room for more, and for the last token behind them."""
         n = len(self.ids) + tokens + 1
         g = len(self.global_places) + global_tokens
-        return n <= self._sizes.long_length and g <= self._sizes.global_length
+        return n <= self._sizes.input_length and g <= self._sizes.global_length
 
     def add(self, token: int, *, is_global: bool = False) -> int:
         """Adds a token that is no text; returns its place."""
@@ -208,7 +208,7 @@ class _Layout:
 
 
 def _window(record: Record, sizes: Sizes, layout: _Layout) -> HotpotSequence:
-    n, g = sizes.long_length, sizes.global_length
+    n, g = sizes.input_length, sizes.global_length
     fields = parts_of(sizes, layout.ids, layout.global_places)
     paragraphs, sentences = (
         filled(g, -1, [place for _, place in found])

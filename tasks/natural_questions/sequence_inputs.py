@@ -16,11 +16,11 @@ from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.formats.sequence import (
     SequenceWindow,
+    Sizes,
     filled,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
 from tasks.natural_questions.inputs import whole_length as structured_length
 from tasks.natural_questions.records import Record
 from tasks.natural_questions.windows import (
@@ -29,7 +29,7 @@ from tasks.natural_questions.windows import (
     WindowOptions,
 )
 
-SIZES = Sizes(long_length=4096, global_length=33)
+SIZES = Sizes(input_length=4096, global_length=33)
 
 TOKENS = ("[tag]", "[/tag]")
 OPTIONS = WindowOptions()
@@ -79,7 +79,7 @@ def features(
         record, tokenizer, options, tags=(added[TOKENS[0]], added[TOKENS[1]])
     )
     head = [cls, *cut.question, *separators]
-    n, before = sizes.long_length, len(head)
+    n, before = sizes.input_length, len(head)
     room = n - before - 1
     starts = cut.starts(sizes, room)
     # BERT tells texts apart by their types, RoBERTa by the separators alone.

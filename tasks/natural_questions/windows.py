@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window import Window
+from etc_jax.data.window import InputSizes, Window
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
 from tasks.natural_questions.labels import (
     NULL,
     PLACES,
@@ -58,20 +57,20 @@ class WindowOptions(InputOptions):
         if self.question_tokens < 1 or (self.stride is not None and self.stride < 1):
             raise ValueError(f"{self}: question_tokens and stride must be at least 1")
 
-    def stride_for(self, long_length: int) -> int:
+    def stride_for(self, length: int) -> int:
         """Pieces from one window of this length to the next."""
-        return self.stride or default_stride(long_length)
+        return self.stride or default_stride(length)
 
-    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+    def shaping(self, sizes: InputSizes) -> dict[str, Any]:
         """See `InputOptions.shaping`; an article is cut into windows by the length."""
-        n = sizes.long_length
+        n = sizes.text_length
         return {
             **super().shaping(sizes),
             "stride": self.stride_for(n),
-            "long_length": n,
+            sizes.text_field: n,
         }
 
-    def check_room(self, sizes: Sizes, special: int) -> None:
+    def check_room(self, sizes: InputSizes, special: int) -> None:
         """Refuses sizes in which windows would leave out words.
 
         Args:
@@ -81,13 +80,14 @@ class WindowOptions(InputOptions):
         Raises:
           ValueError: naming what to change.
         """
-        stride = self.stride_for(sizes.long_length)
-        room = sizes.long_length - self.question_tokens - special
+        stride = self.stride_for(sizes.text_length)
+        room = sizes.text_length - self.question_tokens - special
         if room < stride:
             raise ValueError(
-                f"{sizes.long_length} long tokens hold {max(room, 0)} of the article "
+                f"{sizes.text_length} tokens hold {max(room, 0)} of the article "
                 f"beside a question of {self.question_tokens}, fewer than the stride "
-                f"{stride}; raise long_length, or lower stride or question_tokens"
+                f"{stride}; raise {sizes.text_field}, or lower stride or "
+                "question_tokens"
             )
 
 
@@ -114,9 +114,9 @@ class ArticleWindow(Window):
     share: float
 
 
-def default_stride(long_length: int) -> int:
+def default_stride(length: int) -> int:
     """128 for 512 tokens, 2048 for 4096 and 4096 for 8192, as in the paper."""
-    return long_length // 2 if long_length > 512 else max(1, long_length // 4)
+    return length // 2 if length > 512 else max(1, length // 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +184,7 @@ class ArticleWindows:
         if not official_quirks:
             self._annotation = chosen_annotation(annotations)
 
-    def starts(self, sizes: Sizes, room: int) -> range:
+    def starts(self, sizes: InputSizes, room: int) -> range:
         """The first piece of each window.
 
         Args:
@@ -200,7 +200,7 @@ class ArticleWindows:
                 f"{self._record.id!r}: {len(self.question)} tokens, in an input of "
                 f"{sizes}",
             )
-        stride = self._options.stride_for(sizes.long_length)
+        stride = self._options.stride_for(sizes.text_length)
         beyond = max(len(self.article.ids) - room, 0)
         return range(0, beyond + stride, stride)
 

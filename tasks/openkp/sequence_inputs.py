@@ -16,15 +16,15 @@ from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.formats.sequence import (
     SequenceWindow,
+    Sizes,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
 from tasks.openkp.pages import PageWindow, page_axes, page_fields, read_page
 from tasks.openkp.records import Record
 
 # As much as BERT reads.
-SIZES = Sizes(long_length=512, global_length=1)
+SIZES = Sizes(input_length=512, global_length=1)
 
 _WORDS = "words"
 # Before each word, the first one too: byte-level BPE has other pieces for a word that
@@ -63,7 +63,7 @@ def features(
     """
     refuse_quirks("openkp in one sequence", official_quirks)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    n = sizes.long_length
+    n = sizes.input_length
     page = read_page(record, tokenizer, n - 2, before_word=_SPACE)
     parts = parts_of(sizes, [cls, *page.ids, sep], [0])
     fields = page_fields(record, page, n, _WORDS, before=1)

@@ -22,17 +22,17 @@ from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     SequenceWindow,
+    Sizes,
     filled,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
 from etc_jax.scoring.triviaqa import normalize
 from tasks.triviaqa.names import Names, Span, words_of
 from tasks.triviaqa.records import Document, Record
 
 # Longformer cuts questions at 55 tokens. Here they are whole, and few are longer.
-SIZES = Sizes(long_length=4096, global_length=128)
+SIZES = Sizes(input_length=4096, global_length=128)
 
 # Occurrences that are labels: the first ones of a text.
 MAX_OCCURRENCES = 64
@@ -98,14 +98,14 @@ def features(
     question = pieces_of(tokenizer, record.question).ids
     separators = [sep] * tokenizer.special.pair_separators
     head = [tokenizer.special_id("cls"), *question, *separators]
-    room = sizes.long_length - len(head) - 1
+    room = sizes.input_length - len(head) - 1
     num_global = 1 + len(question)
     if num_global > sizes.global_length or room < 1:
         raise question_too_long(record, len(question), sizes)
     text = read_documents(record, record.documents, tokenizer, room)
     # BERT tells texts apart by their types, RoBERTa by the separators alone.
     text_type = int(tokenizer.special.pair_separators == 1)
-    n, before = sizes.long_length, len(head)
+    n, before = sizes.input_length, len(head)
     # Of the text and the separator after it.
     types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
     parts = parts_of(sizes, [*head, *text.ids, sep], range(num_global), types)

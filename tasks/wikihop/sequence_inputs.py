@@ -25,15 +25,15 @@ from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     SequenceWindow,
+    Sizes,
     filled,
     parts_of,
     refuse_quirks,
 )
-from etc_jax.formats.structured import Sizes
 from tasks.wikihop.records import Record
 
 # 79 candidates, the most there are, are some 350 tokens of RoBERTa's.
-SIZES = Sizes(long_length=4096, global_length=512)
+SIZES = Sizes(input_length=4096, global_length=512)
 TOKENS = ("[q]", "[/q]", "[ent]", "[/ent]")
 
 
@@ -84,7 +84,7 @@ def features(
             raise BadRecordError("empty candidate", message)
     head = _Head(tokenizer.special_id("cls"), added, pieces[:first])
     sep, separators = tokenizer.special_id("sep"), tokenizer.special.pair_separators
-    room = sizes.long_length - len(head.ids) - separators
+    room = sizes.input_length - len(head.ids) - separators
     if len(head.ids) > sizes.global_length or room < 2:
         raise BadRecordError(
             "too large",
@@ -120,7 +120,7 @@ def _window(
     before = [*head.ids, *between]
     # BERT tells texts apart by their types, RoBERTa by the separators alone.
     text_types = [int(len(between) == 1)] * len(part)
-    types = filled(sizes.long_length, 0, text_types, len(before))
+    types = filled(sizes.input_length, 0, text_types, len(before))
     fields = parts_of(sizes, [*before, *part], range(len(head.ids)), types)
     places = filled(sizes.global_length, -1, head.candidates)
     label = -1 if record.label is None else record.label

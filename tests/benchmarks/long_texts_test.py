@@ -90,7 +90,7 @@ def test_rows_have_the_same_weights_and_their_own_lengths(here, tmp_path):
     long, cut = (made.config(row, 3) for row in long_texts.ROWS)
     assert isinstance(long.model, LongformerConfig)
     assert type(cut.model) is BertConfig
-    assert (long.data.long_length, cut.data.long_length) == (128, 64)
+    assert (long.data.input_length, cut.data.input_length) == (128, 64)
     assert long.train.seed == cut.train.seed == 3
     params = [flatten(native.load(made.model(row))[0]) for row in long_texts.ROWS]
     words = "encoder/embeddings/token_embedder/embedding"
@@ -102,7 +102,7 @@ def test_rows_have_the_same_weights_and_their_own_lengths(here, tmp_path):
 def test_mentions_are_looked_for_in_whole_texts(here, tmp_path):
     made = study(here, tmp_path, "coreference", "--singletons")
     long, cut = (made.config(row, 0) for row in long_texts.ROWS)
-    assert long.data.long_length == cut.data.long_length == 128
+    assert long.data.input_length == cut.data.input_length == 128
     options = [set(x.data.input_options) for x in (long, cut)]
     assert options[1] - options[0] == {"part_length=64"}
     assert all("singletons=true" in x for x in options)

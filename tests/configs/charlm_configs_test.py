@@ -43,7 +43,7 @@ def test_every_variant_is_whole(size, windows, dilation):
     assert model.causal and model.positions == "sinusoidal"
     assert len(model.patterns) == model.num_layers
     assert model.vocab_size == config.data.vocab_size == 256
-    assert config.data.scored_length == 512 < config.data.long_length
+    assert config.data.scored_length == 512 < config.data.input_length
     assert model.max_length == 32_256
     assert config.train.batch_size % config.train.accumulation_steps == 0
     widths = [radius for radius, _ in seen(config)]
@@ -79,7 +79,7 @@ def test_stages_double_windows_and_halve_the_learning_rate():
         rates = [c.optimizer.learning_rate for c in (before, after)]
         assert rates[0] == 2 * rates[1]
         assert with_windows_of(after.model, before.model) == before.model
-    lengths = [config.data.long_length for config in configs]
+    lengths = [config.data.input_length for config in configs]
     assert lengths == [2048, 4096, 8192, 16_384, 23_040]
     assert seen(configs[-1])[-1][0] == 8192
     assert configs[-1].optimizer.learning_rate == 0.000015625

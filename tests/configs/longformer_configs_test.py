@@ -47,7 +47,7 @@ def load(name, arg):
 def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task, added):
     config = load(name, arg)
     assert config.objective.name == task
-    assert config.data.long_length == config.model.max_length == 4096
+    assert config.data.input_length == config.model.max_length == 4096
     chosen = finetuning.find(config.model, config.objective)
     shapes = jax.eval_shape(chosen.init, jax.random.key(0))
     # 148,659,456 in transformers, of which 590,592 are the pooler; in BERT's head there
@@ -72,7 +72,7 @@ def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task, added)
 def test_short_ones_are_small_and_start_from_nothing(name, arg):
     config = load(name, arg)
     assert config.checkpoint.init_from is None
-    assert config.data.long_length == config.model.max_length == 512
+    assert config.data.input_length == config.model.max_length == 512
     # The vocabularies that are made on the way are BERT's kind.
     assert config.model.num_types == 2
     chosen = finetuning.find(config.model, config.objective)

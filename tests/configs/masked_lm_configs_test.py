@@ -38,7 +38,7 @@ def test_variants_see_both_sides_of_sequences_as_long_as_their_positions(size, t
     model = config.model
     assert not model.causal and model.looks["local"].after == 1
     assert (
-        config.data.long_length == model.max_length == int(np.prod(model.axial_shape))
+        config.data.input_length == model.max_length == int(np.prod(model.axial_shape))
     )
     assert config.data.source == ("builtin" if text else "bytes")
     assert model.vocab_size == (8192 if text else 320) == config.data.vocab_size
@@ -71,7 +71,7 @@ def test_a_wrong_variant_is_named():
 @pytest.mark.parametrize("arg", ["", "bytes", "short", "short,bytes"])
 def test_variants_of_longformer_fit_together(arg):
     config = load(arg, "longformer_mlm", paths=("x",) if "bytes" in arg else ())
-    assert config.data.long_length == config.model.max_length
+    assert config.data.input_length == config.model.max_length
     assert config.data.vocab_size == config.model.vocab_size
 
 

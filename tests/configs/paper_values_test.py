@@ -145,6 +145,6 @@ def test_the_baselines_are_robertas_of_512_tokens(name):
     config, long = load(name, "roberta"), load(name, "")
     assert config.family == "roberta" and config.model.max_length == 512
     reads = config_kinds.read_at_once(config)
-    assert reads == 512
+    assert reads == ("input_length", 512)
     assert config.optimizer == long.optimizer
     assert config.schedule == long.schedule

@@ -43,5 +43,5 @@ def test_what_is_no_row_of_images_of_bytes_is_refused(array, tmp_path):
 
 
 def test_images_of_another_length_are_refused(images):
-    with pytest.raises(ValueError, match="12 bytes, but data.long_length is 13"):
+    with pytest.raises(ValueError, match="12 bytes, but data.input_length is 13"):
         byte_images.ImageReader(images, length=13, batch_size=1)

@@ -87,7 +87,7 @@ def test_what_is_told_is_the_byte_before_each():
 
 
 def test_a_text_shorter_than_a_window_is_refused():
-    with pytest.raises(ValueError, match="10 bytes to train on, fewer than data.long_"):
+    with pytest.raises(ValueError, match="10 bytes to train on, fewer than data.in"):
         byte_stream.ByteReader(part_of(10), length=11, batch_size=1, seed=0)
 
 

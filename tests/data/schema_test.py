@@ -115,7 +115,7 @@ def test_arrays_below_a_group_are_its_object():
         ),
         (
             {"tokens": np.full((2, 6), -100)},
-            "what does not count is any id of weight 0",
+            "from -100 to -100, but model.vocab_size is 100; tokenizer",
         ),
         ({"types": np.full((2, 6), 2)}, "from 2 to 2, but model.num_types is 2"),
         ({"global_index": np.full((2, 3), 6)}, "expected -1 for none, or 0 to 5"),

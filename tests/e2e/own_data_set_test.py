@@ -40,13 +40,14 @@ def run(tmp_path_factory):
     [("longformer", "sequence", 1), ("etc", "structured", 8)],
 )
 def test_it_goes_through_all_commands(run, family, form, global_length):
+    text_field = {"structured": "long_length", "sequence": "input_length"}[form]
     run("tickets.invent", "--out=made")
     for part in ("train", "dev"):
         printed = run(
             "etc_jax.prepare",
             *("--task=tickets.urgency", f"--format={form}"),
             *("--tokenizer=made/tokenizer.json", "--workers=0"),
-            *("--long_length=64", f"--global_length={global_length}"),
+            *(f"--{text_field}=64", f"--global_length={global_length}"),
             *(f"--out=made/{part}_{family}", f"made/{part}.jsonl"),
         )
         assert "nothing left out" in printed

@@ -22,7 +22,6 @@ from etc_jax.data.window_writing import LeftOut, part_of
 from etc_jax.data.wordpiece import WordPieceTokenizer
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.formats.structured import Sizes
 from etc_jax.prediction import answers_page
 from etc_jax.prediction.raw_records import read_inputs
 from tasks import squad_records
@@ -36,7 +35,7 @@ from tasks.synthetic import (
     wikihop,
 )
 
-SIZES = Sizes(192, 64)
+SIZES = (192, 64)
 
 
 class Form(NamedTuple):
@@ -350,7 +349,7 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
     answers = []
     for record in records:
         try:
-            windows = task.features(record, tokenizer, SIZES)
+            windows = task.features(record, tokenizer, type(task.sizes)(*SIZES))
         except BadRecordError:
             continue
         kept = [window for window in windows if window.unusable is None]

@@ -31,7 +31,7 @@ def config_of(**changes):
     config = config_lib.default_config("reformer")
     config.model.update(SIZES)
     config.objective.name = "causal_lm"
-    config.data.update(vocab_size=256, long_length=32)
+    config.data.update(vocab_size=256, input_length=32)
     config.optimizer.update(learning_rate=1e-2, weight_decay=0.0)
     config.train.update(
         num_steps=20, batch_size=8, eval_every_steps=10, log_every_steps=5
@@ -129,9 +129,9 @@ def test_a_model_that_sees_both_sides_is_refused():
 
 
 def test_sequences_beyond_the_positions_are_refused():
-    message = "data.long_length: is 64, more than model.max_length = 32"
+    message = "data.input_length: is 64, more than model.max_length = 32"
     with pytest.raises(config_lib.ConfigError, match=message):
-        config_of(data__source="duplication", data__long_length=64)
+        config_of(data__source="duplication", data__input_length=64)
 
 
 def test_bytes_beyond_the_table_are_named_before_compiling(of_bytes):

@@ -43,7 +43,7 @@ def of_text(tmp_path_factory):
         "held_back_fraction": 0.4,
         "max_sentence_tokens": LENGTH,
         "vocab_size": tiny_text.VOCAB_SIZE,
-        "long_length": LENGTH,
+        "input_length": LENGTH,
     }
 
 

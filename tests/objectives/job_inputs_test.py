@@ -15,7 +15,7 @@ from etc_jax.objectives.pretraining_data import prepare
 
 BYTES = {
     "data.vocab_size": 257,
-    "data.long_length": 32,
+    "data.input_length": 32,
     "train.batch_size": 4,
     "model.vocab_size": 257,
     "model.embed_dim": 16,

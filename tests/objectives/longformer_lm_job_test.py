@@ -33,7 +33,7 @@ def stage(number, file, **changes):
         initializer_range=0.2,
         dtype="float32",
     )
-    values.data.update(paths=(file,), long_length=16 * growth, scored_length=8)
+    values.data.update(paths=(file,), input_length=16 * growth, scored_length=8)
     values.schedule.warmup_steps = 0
     values.optimizer.learning_rate = 1e-2
     values.train.update(

@@ -35,7 +35,7 @@ def config_of(**changes):
     config = config_lib.default_config("reformer")
     config.model.update(SIZES)
     config.objective.name = "masked_lm"
-    config.data.update(source="bytes", vocab_size=257, long_length=48)
+    config.data.update(source="bytes", vocab_size=257, input_length=48)
     config.optimizer.update(learning_rate=2e-2, weight_decay=0.0)
     config.schedule.warmup_steps = 10
     config.train.update(num_steps=40, batch_size=16, eval_every_steps=20)
@@ -151,7 +151,7 @@ def test_documents_become_rows_of_tokens(of_text, tmp_path):
     "changes, message",
     [
         ({"model__causal": True}, "sees both sides, got model.causal=True"),
-        ({"data__long_length": 64}, "64, more than model.max_length = 48"),
+        ({"data__input_length": 64}, "64, more than model.max_length = 48"),
         (
             {"model__vocab_size": 256, "data__vocab_size": 256},
             "model.vocab_size is 256, but the mask of bytes has the id 256",

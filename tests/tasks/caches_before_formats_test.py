@@ -17,7 +17,7 @@ from etc_jax import config as config_lib
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.objectives import finetuning_job
 
 FOLDER = pathlib.Path(__file__).parent / "caches_before_formats"
@@ -61,7 +61,7 @@ def now(task, tmp_path):
     n, g = LENGTH, task.sizes.global_length
     windows = task.features(record, tokenizer, Sizes(n, g))
     options = {"official_quirks": False}
-    sizes = {"long_length": n, "global_length": g}
+    sizes = {"input_length": n, "global_length": g}
     source = WindowSource(task.name, task.format, sizes, options=options)
     return write_windows(windows, tokenizer, tmp_path / "now", source)
 
@@ -92,7 +92,7 @@ def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
     config.model.update(num_layers=1, attention_window=(8,), num_types=2)
     config.model.max_length = LENGTH
     config.objective.name = task.name
-    config.data.update(source="windows", vocab_size=size, long_length=LENGTH)
+    config.data.update(source="windows", vocab_size=size, input_length=LENGTH)
     config.data.update(paths=(str(folder),), held_back_paths=(str(folder),))
     config.data.global_length = WindowCache.open(folder).longest["global"]
     config.train.batch_size = 2

@@ -9,14 +9,14 @@ from classification_samples import article, review
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.explained import Explained
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks import classification, hyperpartisan, imdb
 from tasks.classification.decoding import probabilities
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(long_length=12, global_length=1)
+SIZES = Sizes(input_length=12, global_length=1)
 TASKS = {IMDB_TASK: review, HYPERPARTISAN_TASK: article}
 
 

@@ -11,13 +11,13 @@ from etc_jax import prepare
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks import classification, hyperpartisan, imdb
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(long_length=16, global_length=3)
+SIZES = Sizes(input_length=16, global_length=3)
 
 
 def window(record=None, model=None, sizes=SIZES):
@@ -122,7 +122,7 @@ def _letters(text: str, model, ids: list[int]) -> str:
 
 
 def test_sizes_without_room_for_a_text_are_refused():
-    with pytest.raises(ValueError, match="long_length 2 leaves no room.*at least 3"):
+    with pytest.raises(ValueError, match="input_length 2 leaves no room.*at least 3"):
         window(sizes=Sizes(2, 1))
     assert tokenizer().pieces(window(sizes=Sizes(3, 1)).tokens)[1] == "the"
 

@@ -7,7 +7,7 @@ from classification_samples import review
 from multihop_samples import tokenizer
 
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForLabels
 from etc_jax.objectives.label_loss import label_loss
@@ -15,7 +15,7 @@ from tasks import classification, imdb
 
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(long_length=20, global_length=1)
+SIZES = Sizes(input_length=20, global_length=1)
 WORDS = "the old mill stands it is a town".split()
 STEPS = 40
 
@@ -47,7 +47,7 @@ def test_the_global_token_learns_what_stands_far_behind_it():
         num_layers=1,
         num_heads=2,
         mlp_dim=16,
-        max_length=SIZES.long_length,
+        max_length=SIZES.input_length,
         attention="dense",
         attention_window=(4,),
         dropout_rate=0.0,

@@ -12,13 +12,13 @@ from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks.coreference.inputs import features
 from tasks.coreference.records import Record, read
 
 
-def sizes(long_length: int) -> Sizes:
-    return Sizes(long_length=long_length, global_length=1)
+def sizes(input_length: int) -> Sizes:
+    return Sizes(input_length=input_length, global_length=1)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_long_sentence_is_cut_between_words():
 def test_a_word_without_room_is_an_error():
     with pytest.raises(BadRecordError, match="a word has 3 tokens, .* room for 2"):
         features(document_of("the Xyz it"), tokenizer(), sizes(4))
-    with pytest.raises(ValueError, match="long_length is 2; expected 3 or more"):
+    with pytest.raises(ValueError, match="input_length is 2; expected 3 or more"):
         features(document_of("the"), tokenizer(), sizes(2))
 
 

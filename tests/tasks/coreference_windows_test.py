@@ -7,7 +7,7 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks import coreference
 from tasks.coreference.explained import explain, pool_explained
 from tasks.coreference.windows import Options, features, whole_length
@@ -140,7 +140,7 @@ def test_nobody_has_told_the_clusters(record):
 def test_what_does_not_fit_is_named(record):
     with pytest.raises(BadRecordError, match="too many spans: .* room for 5; raise"):
         windows_of(record, candidates=5)
-    with pytest.raises(ValueError, match="long_length 40 is not a number of whole"):
+    with pytest.raises(ValueError, match="input_length 40 is not a number of whole"):
         windows_of(record, part_length=30)
     with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
         Options(candidates=0)

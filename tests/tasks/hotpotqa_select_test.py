@@ -11,7 +11,7 @@ from multihop_samples import HOTPOT, tokenizer_for
 
 from etc_jax import config as config_lib
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.training.errors import UserError
@@ -67,7 +67,7 @@ def model():
         "paths": ("train",),
         "held_back_paths": ("dev",),
         "vocab_size": tokenizer.vocab_size,
-        "long_length": SIZES.long_length,
+        "input_length": SIZES.input_length,
         "global_length": SIZES.global_length,
     }
     config = config_lib.from_config_dict(values)

@@ -12,7 +12,7 @@ from etc_jax.data.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks import ceiling, hotpotqa
 from tasks.hotpotqa import sequence as hl
 from tasks.hotpotqa.records import parse
@@ -22,7 +22,7 @@ from tasks.synthetic import hotpotqa as synthetic
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
-SIZES = Sizes(long_length=70, global_length=20)
+SIZES = Sizes(input_length=70, global_length=20)
 BERT = grown(tokenizer(), hl.TOKENS)
 TEXT = (
     "[CLS] [q] who built the mill [UNK] [/q] "

@@ -9,7 +9,7 @@ from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.objectives import finetuning
 
@@ -33,7 +33,7 @@ def trained(name, values, sizes, *, steps, rate):
         num_layers=1,
         num_heads=2,
         mlp_dim=16,
-        max_length=sizes.long_length,
+        max_length=sizes.input_length,
         attention="dense",
         attention_window=(4,),
         dropout_rate=0.0,

@@ -1,5 +1,6 @@
 """Every data set for every family that takes it: raw files to the official score."""
 
+import dataclasses
 import json
 
 import classification_samples
@@ -104,7 +105,7 @@ def marked(name, family, format):
 
 def config_of(name, family, lengths, vocab_size, cache):
     values = config_lib.default_config(family)
-    model = {"num_types": 16, "max_length": lengths[0], "mlp_dim": 16, **SENSES[family]}
+    model = {"num_types": 16, "max_length": 96, "mlp_dim": 16, **SENSES[family]}
     for field, value in {**model, "embed_dim": 8, "num_heads": 2}.items():
         if field in values.model:
             values.model[field] = value
@@ -112,7 +113,7 @@ def config_of(name, family, lengths, vocab_size, cache):
     values.objective.name = name
     values.data.update(source="windows", paths=(cache,), held_back_paths=(cache,))
     values.data.update(vocab_size=vocab_size, input_options=OPTIONS.get(name, ()))
-    values.data.update(long_length=lengths[0], global_length=lengths[1])
+    values.data.update(lengths)
     values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
     values.checkpoint.every_steps = 2
     if name == "coreference":
@@ -130,13 +131,14 @@ def test_from_the_raw_file_to_the_official_score(
     if (name, format) == ("natural_questions", "structured"):
         tokenizer = natural_questions_samples.tokenizer()
     tokenizer.save(tmp_path / "tokenizer.json")
-    lengths = LENGTHS.get(name, (80, 40))
+    sizes = type(task.sizes)(*LENGTHS.get(name, (80, 40)))
+    lengths = dataclasses.asdict(sizes)
     cache, run, out = (str(tmp_path / x) for x in ("cache", "run", "dev"))
     flags = [f"--{option}" for option in OPTIONS.get(name, ())]
     status = prepare.main(
         [
             *(f"--task={name}", f"--format={format}", f"--out={cache}", *flags),
-            *(f"--long_length={lengths[0]}", f"--global_length={lengths[1]}"),
+            *(f"--{field}={length}" for field, length in lengths.items()),
             *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
         ]
     )

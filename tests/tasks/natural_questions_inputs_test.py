@@ -251,8 +251,8 @@ def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride
 @pytest.mark.parametrize(
     "sizes, options, message",
     [
-        (SMALL, {"stride": 18}, "24 long tokens hold 17 of the article .* stride 18"),
-        (Sizes(6, 16), {}, "6 long tokens hold 0 of the article"),
+        (SMALL, {"stride": 18}, "24 tokens hold 17 of the article .* stride 18"),
+        (Sizes(6, 16), {}, "6 tokens hold 0 of the article"),
         (Sizes(24, 6), {}, "global_length is 6, expected 7 at least"),
         (Sizes(24, 4), {"tokens_per_block": 5}, "global_length is 4, expected 5"),
         (SMALL, {"tokens_per_block": 5, "flat": True}, "flat has no global tokens"),

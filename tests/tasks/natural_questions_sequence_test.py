@@ -14,7 +14,7 @@ from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import grown
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder_config import BertConfig
 from etc_jax.objectives import finetuning
 from etc_jax.training import errors, loop
@@ -177,7 +177,7 @@ def config_of(cache):
             "data.held_back_paths": (cache,),
             "data.input_options": OPTIONS,
             "data.vocab_size": size,
-            "data.long_length": LENGTHS[0],
+            "data.input_length": LENGTHS[0],
             "data.global_length": LENGTHS[1],
             "optimizer.learning_rate": 1e-2,
             "schedule.warmup_steps": 2,
@@ -198,7 +198,7 @@ def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     status = prepare.main(
         [
             *(f"--task={NAME}", "--format=sequence", f"--out={cache}", *flags),
-            *(f"--long_length={LENGTHS[0]}", f"--global_length={LENGTHS[1]}"),
+            *(f"--input_length={LENGTHS[0]}", f"--global_length={LENGTHS[1]}"),
             *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
         ]
     )

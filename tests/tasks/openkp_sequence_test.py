@@ -16,7 +16,8 @@ from etc_jax.data.schema import stacked
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats import structured
+from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,
@@ -32,7 +33,7 @@ from tasks.openkp.sequence_inputs import features
 
 TASK = find_task("openkp", "sequence")
 # The page has 15 pieces.
-SIZES = Sizes(long_length=24, global_length=2)
+SIZES = Sizes(input_length=24, global_length=2)
 
 
 def window(*args, sizes=SIZES, model=None, **changes):
@@ -62,7 +63,7 @@ def test_the_layout_of_an_input():
 def test_words_and_labels_are_those_of_structured_inputs():
     got = record(("Old  mill", *TEXTS), phrases=["mill", "TON", "old mill"])
     [made] = features(got, tokenizer(), SIZES)
-    [other] = structured_features(got, tokenizer(), Sizes(22, 8))
+    [other] = structured_features(got, tokenizer(), structured.Sizes(22, 8))
     assert made.words == other.words and made.num_elements == other.num_elements
     for name, label in other.labels.items():
         n = len(label)
@@ -198,7 +199,7 @@ def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
     given = batch()
     assert learner.problems(given) == []
     outputs = jax.jit(learner.outputs)(params, given)
-    assert outputs.shape == (3, 5, SIZES.long_length) and outputs.dtype == np.float32
+    assert outputs.shape == (3, 5, SIZES.input_length) and outputs.dtype == np.float32
     want = 0.0
     for row, phrases in enumerate(PLACES):
         logits = np.float64(outputs[row])

@@ -39,7 +39,7 @@ SIZES = Sizes(256, 64)
 PART_BYTES = 20_000  # a few records
 SYNTHETIC = {"hotpotqa": synthetic_hotpotqa, "wikihop": synthetic_wikihop}
 # Of the features that every cache is made with here; articles then have some windows.
-LENGTHS = {"natural_questions": Sizes(512, 100)}
+LENGTHS = {"natural_questions": (512, 100)}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_the_cache_holds_the_features_of_the_records(
     if name == "natural_questions":
         model = articles.tokenizer()
         model = grown(model, task.tokens) if task.tokens else model
-    sizes = LENGTHS.get(name, Sizes(4096, 430))
+    sizes = type(task.sizes)(*LENGTHS.get(name, (4096, 430)))
     windows = [
         window
         for record in task.read([made_up[name]], Problems())
@@ -457,7 +457,7 @@ def test_no_usable_window_is_an_error_that_leaves_nothing(
     "files, more, message",
     [
         (["/none/there.json"], [], "/none/there.json"),
-        ([], ["--long_length=0"], "expected at least 1 long token"),
+        ([], ["--long_length=0"], "expected at least 1 token of the text"),
         ([], ["--global_length=40000"], "from 1 to 32767 global tokens"),
         ([], ["--workers=-1"], "workers is -1, expected 0"),
         ([], ["--stride=9"], "hotpotqa has no option stride; there are: none at all"),

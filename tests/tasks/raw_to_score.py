@@ -1,5 +1,6 @@
 """From raw files over a cache and some steps of training to scores and answers."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -8,10 +9,16 @@ from natural_questions_samples import write_lines
 
 from etc_jax import config as config_lib
 from etc_jax import evaluate, predict, prepare
+from etc_jax.datasets.task import find_task
 from etc_jax.training import errors, loop
 
 
-def config_of(task, cache, lengths, model):
+def sizes_of(task, format, lengths):
+    """Lengths by name."""
+    return dataclasses.asdict(type(find_task(task, format).sizes)(*lengths))
+
+
+def config_of(task, format, cache, lengths, model):
     """Of a run of 30 steps; `model`: its fields besides these."""
     model = dict(model)
     values = config_lib.default_config(model.pop("family", "etc"))
@@ -34,8 +41,7 @@ def config_of(task, cache, lengths, model):
         "data.paths": (cache,),
         "data.held_back_paths": (cache,),
         "data.vocab_size": tokenizer().vocab_size,
-        "data.long_length": lengths[0],
-        "data.global_length": lengths[1],
+        **{f"data.{name}": x for name, x in sizes_of(task, format, lengths).items()},
         "optimizer.learning_rate": 1e-2,
         "schedule.warmup_steps": 2,
         "train.batch_size": 8,
@@ -79,12 +85,12 @@ def losses_scores_and_answers(
     status = prepare.main(
         [
             *(f"--task={task}", f"--format={format}", f"--out={cache}"),
-            *(f"--long_length={lengths[0]}", f"--global_length={lengths[1]}"),
+            *(f"--{k}={x}" for k, x in sizes_of(task, format, lengths).items()),
             *(f"--tokenizer={folder / 'tokenizer.json'}", "--workers=0", str(path)),
         ]
     )
     assert status == 0 and "nothing left out" in capsys.readouterr().out
-    config = config_of(task, cache, lengths, model)
+    config = config_of(task, format, cache, lengths, model)
     assert loop.train_and_evaluate(config, run).exit_code == errors.DONE
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [x["loss"] for x in map(json.loads, lines) if x["kind"] == "eval"]

@@ -39,7 +39,7 @@ SYNTHETIC = {
     "imdb": synthetic_imdb,
 }
 # Nothing of a made-up record is cut off.
-AMPLE = Sizes(1 << 14, 1 << 10)
+AMPLE = (1 << 14, 1 << 10)
 
 
 def tokenizer_of(task):
@@ -264,10 +264,10 @@ def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name, fo
     seen = set()
     for value in SYNTHETIC[name].records(5, seed=3):
         record = task.parse(value, lambda kind, message: None)
-        [window] = task.features(record, tokenizer, AMPLE)
+        [window] = task.features(record, tokenizer, type(task.sizes)(*AMPLE))
         mark = window.arrays()[window.schema.marks[window.schema.text[0]]]
         [used] = np.flatnonzero(mark)[-1:] + 1
-        assert task.whole_length(record, tokenizer) == used < AMPLE.long_length
+        assert task.whole_length(record, tokenizer) == used < AMPLE[0]
         seen.add(int(used))
     assert len(seen) > 1
 
@@ -287,7 +287,7 @@ def test_lengths_are_those_of_the_tokenizers_package(run, vocabulary, tmp_path):
     file = write_json(tmp_path, values)
     limit = sizes[3]
     code, out, _ = run(
-        *("--task=hotpotqa", f"--tokenizer={vocabulary}", f"--long_length={limit}"),
+        *("--task=hotpotqa", f"--tokenizer={vocabulary}", f"--length={limit}"),
         file,
     )
     assert code == 0 and rows(out) == [

@@ -7,7 +7,7 @@ import pytest
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import Problems
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks import classification, imdb
 from tasks.synthetic import imdb as synthetic
 from tasks.synthetic import names

@@ -11,7 +11,7 @@ from multihop_samples import tokenizer
 from synthetic_solver import _NAME, answer_hotpotqa, read
 
 from etc_jax.datasets.records import Problems
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
 from tasks.synthetic import triviaqa as synthetic

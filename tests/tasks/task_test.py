@@ -29,7 +29,6 @@ from etc_jax.datasets.records import (
     read_records,
 )
 from etc_jax.datasets.survey import survey
-from etc_jax.formats.structured import Sizes
 from tasks import (
     hotpotqa,
     wikihop,
@@ -40,8 +39,8 @@ from tasks.wikihop import inputs as wikihop_inputs
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
-SIZES = Sizes(80, 40)
-SHORT = Sizes(24, 16)  # the article has several windows
+SIZES = (80, 40)
+SHORT = (24, 16)  # the article has several windows
 VALUES = {
     "hotpotqa": HOTPOT,
     "wikihop": WIKIHOP,
@@ -97,8 +96,8 @@ def windows_of(found, **changes):
     record = found.parse({**VALUES[found.name], **changes}, lambda *note: None)
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
-        return found.features(record, tokenizer_of(found), SHORT)
-    return found.features(record, tokenizer_of(found), SIZES)
+        return found.features(record, tokenizer_of(found), type(found.sizes)(*SHORT))
+    return found.features(record, tokenizer_of(found), type(found.sizes)(*SIZES))
 
 
 def tokenizer_of(found):
@@ -251,7 +250,7 @@ def test_what_did_not_fit_has_no_probability():
     found = task.find_task("hotpotqa")
     record = found.parse(HOTPOT, lambda *note: None)
     tokenizer = multihop_samples.tokenizer()
-    windows = found.features(record, tokenizer, Sizes(28, 40))
+    windows = found.features(record, tokenizer, type(found.sizes)(28, 40))
     [told] = found.explain(found.gold_outputs(windows), windows, 0.0)
     shown = [p.probability is not None for d in told.documents for p in d.passages]
     assert True in shown and False in shown

@@ -11,12 +11,12 @@ from triviaqa_samples import record
 
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
 from tasks.triviaqa.decoding import MAX_ANSWER_TOKENS, best_span
 
-SIZES = Sizes(long_length=40, global_length=8)
+SIZES = Sizes(input_length=40, global_length=8)
 
 
 def window(*args, model=None, sizes=SIZES, **changes):

@@ -14,13 +14,13 @@ from triviaqa_samples import record
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from etc_jax.scoring.triviaqa import normalize
 from tasks import triviaqa as tq
 from tasks.triviaqa.inputs import MAX_OCCURRENCES
 from tasks.triviaqa.names import Names, words_of
 
-SIZES = Sizes(long_length=40, global_length=8)
+SIZES = Sizes(input_length=40, global_length=8)
 
 
 def window(got=None, model=None, sizes=SIZES):

@@ -10,7 +10,7 @@ from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.sequence import Sizes
 from tasks import ceiling, wikihop
 from tasks.synthetic import wikihop as synthetic
 from tasks.wikihop import sequence as wl
@@ -19,10 +19,10 @@ from tasks.wikihop.sequence_inputs import _parts
 
 WIKIHOP_SEQUENCE = wikihop.DATA_SET.in_format("sequence")
 
-SIZES = Sizes(long_length=70, global_length=24)
+SIZES = Sizes(input_length=70, global_length=24)
 BERT = grown(tokenizer(), wl.TOKENS)
 # 9 tokens of documents in each input.
-SMALL = Sizes(long_length=31, global_length=24)
+SMALL = Sizes(input_length=31, global_length=24)
 
 
 def record(**changes):

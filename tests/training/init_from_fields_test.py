@@ -57,7 +57,7 @@ def check(config, there):
 def config_of(family, *changes):
     values = config_lib.default_config(family)
     values.objective.name = "causal_lm" if family == "reformer" else "masked_lm"
-    values.data.update(source="bytes", paths=("x",), vocab_size=100, long_length=128)
+    values.data.update(source="bytes", paths=("x",), vocab_size=100, input_length=128)
     values.checkpoint.update(init_from="models/before", init_from_changes=changes)
     return config_lib.from_config_dict(values)
 
