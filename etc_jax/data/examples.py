@@ -99,9 +99,6 @@ WITHOUT_CPC = _schema(_side(""), _MLM)
 WITH_CPC = _schema(_side(""), _MLM, _side("cpc_"), _CPC)
 
 
-_MLM_ROOM = 1.25
-
-
 @dataclasses.dataclass(frozen=True)
 class PretrainingSizes:
     """Static lengths of a batch.
@@ -170,30 +167,15 @@ class PretrainingSizes:
           **capacities: any of the three capacities, to set it by hand.
         """
         shares = shares or masking.MaskingShares()
-        need = {"mlm_capacity": (_MLM_ROOM * shares.mlm * long_length, long_length)}
+        usual = {"mlm_capacity": masking.mlm_capacity(long_length, shares.mlm)}
         if shares.cpc:
             # Short windows mask one or two sentences, whose lengths vary too much for
             # a multiple of the mean: leave room for a longest sentence.
             tokens = max(1.5 * shares.cpc * long_length, max_sentence_tokens)
             sentences = 1.5 * shares.cpc * global_length
-            need["cpc_long_length"] = (tokens, long_length)
-            need["cpc_global_length"] = (sentences, global_length)
-        rounded = {k: min(_multiple_of_8(v), most) for k, (v, most) in need.items()}
-        return cls(long_length, global_length, **(rounded | capacities))
-
-
-def mlm_capacity(length: int, share: float) -> int:
-    """Places for masked tokens, with room to spare: 1.25 times the mean need.
-
-    Args:
-      length: tokens of a row.
-      share: of them that are masked.
-    """
-    return min(_multiple_of_8(_MLM_ROOM * share * length), length)
-
-
-def _multiple_of_8(x: float) -> int:
-    return max(int(-(-x // 8)) * 8, 8)
+            usual["cpc_long_length"] = masking.capacity(tokens, long_length)
+            usual["cpc_global_length"] = masking.capacity(sentences, global_length)
+        return cls(long_length, global_length, **(usual | capacities))
 
 
 def schema_of(sizes: PretrainingSizes) -> Schema:

@@ -40,6 +40,21 @@ class MaskingShares:
             )
 
 
+def capacity(need: float, most: int) -> int:
+    """Places in a row for a need: a multiple of 8, at least 8 and at most `most`."""
+    return min(max(int(-(-need // 8)) * 8, 8), most)
+
+
+def mlm_capacity(length: int, share: float) -> int:
+    """Places for masked tokens, with room to spare: 1.25 times the mean need.
+
+    Args:
+      length: tokens of a row.
+      share: of them that are masked.
+    """
+    return capacity(1.25 * share * length, length)
+
+
 EXAMPLE, PERMUTATION, POOL = range(3)
 
 

@@ -143,6 +143,10 @@ class WindowCache:
     def _kinds(self) -> dict[str, ArrayKind]:
         return array_kinds(self.schema, self.header["id_dtype"])
 
+    @functools.cached_property
+    def _ragged(self) -> list[str]:
+        return ragged_axes(self._kinds)
+
     def record_id(self, index: int) -> str:
         """The record that a window was made of."""
         start, stop = self.arrays[offsets_of(NAME_AXIS)][index : index + 2]
@@ -151,8 +155,7 @@ class WindowCache:
     def window(self, index: int) -> dict[str, np.ndarray]:
         """One window's part of each array."""
         parts: dict[str | None, Any] = {
-            axis: self.arrays[offsets_of(axis)][index:][:2]
-            for axis in ragged_axes(self._kinds)
+            axis: self.arrays[offsets_of(axis)][index:][:2] for axis in self._ragged
         }
         parts[None] = (index, index + 1)
         found = {}

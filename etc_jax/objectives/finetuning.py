@@ -365,7 +365,10 @@ def find(
       ValueError: if there is no such data set or option, or it is not for such a model.
     """
     task = find_data_set(objective.name).in_format(format or model.formats[0])
-    task = task.with_options(options or {})
+    return _learner_for(model, objective, task.with_options(options or {}))
+
+
+def _learner_for(model: Any, objective: ObjectiveConfig, task: Task) -> Finetuning:
     given = _family(type(model))
     if task.format not in model.formats:
         raise ValueError(
@@ -391,11 +394,10 @@ def of_config(config: Config) -> Finetuning:
     Raises:
       ValueError: as for `find`.
     """
-    task = task_of(config)
-    found = find(config.model, config.objective, task.format, task.option_values)
+    found = _learner_for(config.model, config.objective, task_of(config))
     if config.data.flat and "structure" not in found.schema.groups:
         raise ValueError(
-            f"data.flat is True, but inputs in format {task.format!r} have no "
+            f"data.flat is True, but inputs in format {found.schema.name!r} have no "
             "structure to leave out; set it to False"
         )
     return found

@@ -14,8 +14,7 @@ from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
 from etc_jax.data import masked_bytes
-from etc_jax.data.examples import mlm_capacity
-from etc_jax.data.masking import MaskingShares
+from etc_jax.data.masking import MaskingShares, mlm_capacity
 from etc_jax.data.packed_text import MASKED, MaskedRows
 from etc_jax.data.tokenizer import TokenIds
 from etc_jax.layers.self_attention import SequenceInputs

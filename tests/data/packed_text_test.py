@@ -8,7 +8,6 @@ from toy_text import ids_of, make_cache
 
 from etc_jax.data import masking
 from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import mlm_capacity
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.packed_text import CAUSAL, MASKED, CausalRows, MaskedRows
 from etc_jax.data.packing import pack
@@ -142,7 +141,7 @@ def test_masked_batches_are_those_of_earlier_versions():
     n, order = 96, {"batch_size": 4, "seed": 3}
     one = make_cache(60, longest=60, vocab_size=500)
     two = make_cache(20, longest=40, vocab_size=500, seed=1)
-    rows = masked_rows(ids_of(one), n, mlm_capacity(n, 0.2), mlm=0.2)
+    rows = masked_rows(ids_of(one), n, masking.mlm_capacity(n, 0.2), mlm=0.2)
     texts = [packed(x, n, max_sentence_tokens=30, min_sentences=5) for x in (one, two)]
     train = TextReader(texts[:1], rows, **order)
     held_back = TextReader(texts[:1], rows, evaluation=True, **order)
