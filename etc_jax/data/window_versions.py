@@ -7,7 +7,7 @@ for each column, and only long tokens had runs.
 
 from __future__ import annotations
 
-import re
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +37,7 @@ _NAMES = {
         "input_offsets": "long_offsets",
     },
 }
+OFFSETS = ("global_offsets", "long_offsets", "name_offsets", "run_offsets")
 # Files of sequences that have nothing in them.
 _EMPTY = {"global_ids": "id", "global_types": "uint8", "global_example_ids": "int16"}
 # Names of lengths now, and in the fingerprints by which caches are found.
@@ -84,7 +85,7 @@ def schema_of(header: Mapping[str, Any]) -> Schema:
     for extra, field in saved.get("extra", {}).items():
         if extra != _GLOBAL_INDEX:
             fields[extra] = _field(field, text)
-    return Schema(**{**vars(declared), "fields": dict(_in_order(declared, fields))})
+    return dataclasses.replace(declared, fields=fields)
 
 
 def sizes_of(header: Mapping[str, Any], schema: Schema) -> dict[str, int]:
@@ -96,14 +97,6 @@ def sizes_of(header: Mapping[str, Any], schema: Schema) -> dict[str, int]:
     saved = header["sizes"]
     names = {x: n if n in saved else FORMERLY[n] for x, n in schema.lengths.items()}
     return {axis: int(saved[name]) for axis, name in names.items()}
-
-
-def _in_order(declared: Schema, fields: Mapping[str, Field]):
-    """As `Schema.of` has them."""
-    own = sorted(name for name in fields if name in declared.fields)
-    labels = sorted(name for name in fields if name.startswith(LABELS + SEPARATOR))
-    rest = sorted(fields.keys() - {*own, *labels})
-    return ((name, fields[name]) for name in (*own, *labels, *rest))
 
 
 def _field(saved: Mapping[str, Any], text: str) -> Field:
@@ -128,9 +121,6 @@ def file_kinds(schema: Schema, header: Mapping[str, Any]) -> dict[str, ArrayKind
     return found
 
 
-OFFSETS = ("global_offsets", "long_offsets", "name_offsets", "run_offsets")
-
-
 def _files(name: str, schema: Schema) -> list[str]:
     """The files of an array."""
     if name == "structure.links":
@@ -138,10 +128,11 @@ def _files(name: str, schema: Schema) -> list[str]:
         return [f"links_{column}" for column in range(columns)]
     if name in (names := _NAMES[schema.name]):
         return [names[name]]
-    if name.startswith(LABELS + SEPARATOR):
-        return [re.sub(rf"^{LABELS}\.", "label_", name)]
-    if name.startswith("structure."):
-        return [name.removeprefix("structure.")]
+    group, _, below = name.partition(SEPARATOR)
+    if group == LABELS:
+        return [f"label_{below}"]
+    if group == "structure":
+        return [below]
     declared = registry.lookup("format", schema.name).fields
     is_extra = name in schema.fields and (name not in declared or name == _GLOBAL_INDEX)
     return [f"extra_{name}"] if is_extra else [name]
