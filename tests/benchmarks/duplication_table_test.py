@@ -8,7 +8,7 @@ from benchmarks import duplication
 
 TINY = [
     "--config.model.max_length=32",
-    "--config.data.long_length=32",
+    "--config.data.input_length=32",
     "--config.model.lsh_chunk_length=8",
     "--config.model.num_buckets=(8,)",
     "--config.model.embed_dim=8",

@@ -19,7 +19,7 @@ TINY = [
     "--config.model.embed_dim=8",
     "--config.model.mlp_dim=8",
     "--config.model.max_length=32",
-    "--config.data.long_length=32",
+    "--config.data.input_length=32",
     "--config.data.scored_length=16",
     "--config.train.batch_size=8",
 ]
