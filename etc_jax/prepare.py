@@ -351,12 +351,16 @@ def run(args: argparse.Namespace) -> None:
 
 def add_lengths(parser: argparse.ArgumentParser) -> None:
     """A flag for each length that inputs of some format have."""
-    formats = (registry.lookup("format", name) for name in registry.names("format"))
-    for name in dict.fromkeys(x for schema in formats for x in schema.lengths.values()):
+    for name in _length_names():
         about = f"{name.removesuffix('_length')} tokens of an input at most"
         parser.add_argument(
             f"--{name}", type=int, help=f"{about} (default: the paper's)"
         )
+
+
+def _length_names() -> list[str]:
+    formats = (registry.lookup("format", name) for name in registry.names("format"))
+    return list(dict.fromkeys(x for schema in formats for x in schema.lengths.values()))
 
 
 def given_lengths(args: argparse.Namespace, task: Task) -> InputSizes:
@@ -366,8 +370,8 @@ def given_lengths(args: argparse.Namespace, task: Task) -> InputSizes:
       ValueError: if one is out of range, or inputs of the task have none of the name.
     """
     known = [field.name for field in dataclasses.fields(task.sizes)]
-    flags = {k: x for k, x in vars(args).items() if k.endswith("_length")}
-    given = {k: x for k, x in flags.items() if x is not None}
+    flags = {name: getattr(args, name) for name in _length_names()}
+    given = {name: length for name, length in flags.items() if length is not None}
     if foreign := sorted(given.keys() - set(known)):
         raise ValueError(
             f"inputs of {task.name} in format {task.format!r} have no "

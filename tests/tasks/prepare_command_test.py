@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import coreference_samples
 import natural_questions_samples as articles
 import numpy as np
 import openkp_samples
@@ -175,6 +176,21 @@ def assert_equal(got, want):
     else:
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
+
+
+def test_an_option_that_is_called_like_a_length_is_taken(command, tmp_path):
+    path = coreference_samples.write_text(tmp_path, coreference_samples.conll_2012())
+    flags = ("--part_length=32", "--input_length=64", "--candidates=512")
+    code, _, errors = command(path, *flags, task="coreference")
+    assert (code, errors) == (0, "")
+    cache = WindowCache.open(tmp_path / "c")
+    assert cache.header["options"]["part_length"] == 32 and cache.sizes["input"] == 64
+
+
+def test_lengths_of_another_format_are_refused(command, made_up):
+    code, _, errors = command([made_up["hotpotqa"]], "--input_length=64")
+    assert code == 2
+    assert "have no --input_length; they have --long_length, --global_len" in errors
 
 
 def test_the_header_says_how_it_was_made(command, made_up, tmp_path):
