@@ -152,9 +152,7 @@ def lengths_of(config: Any) -> tuple[str, ...]:
     if is_objective(config.objective.name):
         return config.objective.lengths
     try:
-        schema = registry.lookup(
-            "format", config.data.format or config.model.formats[0]
-        )
+        schema = registry.lookup("format", _format_of(config))
     except (AttributeError, KeyError):  # is said elsewhere
         return ()
     return tuple(schema.lengths.values())
@@ -173,11 +171,15 @@ def read_at_once(config: Any) -> tuple[str, int] | None:
         return field, length
     try:
         task = registry.lookup("data_set", name)
-        task = task.in_format(data.format or config.model.formats[0])
+        task = task.in_format(_format_of(config))
         options = task.with_texts(data.input_options).options
     except (AttributeError, KeyError, ValueError):  # is said elsewhere
         return field, length
     return field, options.read_at_once(length)
+
+
+def _format_of(config: Any) -> str:
+    return config.data.format or config.model.formats[0]
 
 
 def data_section(source: Any) -> type | None:

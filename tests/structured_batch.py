@@ -1,7 +1,15 @@
 """Batches of structured windows, part by part."""
 
-from etc_jax.data.schema import stacked, stacked_labels
+import numpy as np
+
+from etc_jax.data.schema import stacked
 from etc_jax.types import Rows
+
+
+def stacked_labels(windows):
+    """The labels of some windows by name, with a first axis for them."""
+    names = windows[0].labels
+    return {name: np.stack([w.labels[name] for w in windows]) for name in names}
 
 
 def batch(windows):

@@ -182,14 +182,13 @@ class Schema:
             it, or a further input is called as something that every batch has.
         """
         lengths = self.window_lengths(window)
-        # Sorted, so that windows of equal arrays have equal schemas.
         fields = {
             name: self.fields[name]._replace(shape=np.shape(value)[1:])
-            for name, value in sorted(window.arrays().items())
+            for name, value in window.arrays().items()
         }
-        for name, value in sorted(window.labels.items()):
+        for name, value in window.labels.items():
             fields[_label(name)] = _field_of_label(name, value, window, lengths)
-        for name, value in sorted(flat(window.extra).items()):
+        for name, value in flat(window.extra).items():
             fields[name] = self._field_of_extra(name, value, window, lengths)
         return dataclasses.replace(self, fields=fields)
 
@@ -269,7 +268,7 @@ class Schema:
         along = (k for k, x in self.fields.items() if x.axis == self.fields[name].axis)
         weights = next((k for k in along if k.endswith(WEIGHTS)), None)
         remedy = _REMEDIES[field]
-        if low < 0 and weights is not None:
+        if low < 0 and weights is not None and name.endswith("targets"):
             remedy = f"what is not to be predicted is any id of weight 0 in {weights}"
         yield (
             f"{name} holds ids from {low} to {high}, but model.{field} is {rows}; "
@@ -301,7 +300,7 @@ class Schema:
           KeyError, TypeError, ValueError: if it is none.
         """
         declared = registry.lookup("format", saved["format"])
-        fields = {k: Field.from_json(x) for k, x in sorted(saved["fields"].items())}
+        fields = {k: Field.from_json(x) for k, x in saved["fields"].items()}
         for name, field in fields.items():
             if field.axis not in (None, *declared.lengths):
                 raise ValueError(f"{name} runs along {field.axis!r}")
@@ -346,12 +345,6 @@ def stacked(windows: Sequence[Any]) -> dict[str, Any]:
     found = [{**window.arrays(), **flat(window.extra)} for window in windows]
     arrays = {name: np.stack([x[name] for x in found]) for name in found[0]}
     return windows[0].schema.batch(arrays)
-
-
-def stacked_labels(windows: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The labels of some windows by name, with a first axis for them."""
-    names = windows[0].labels
-    return {name: np.stack([w.labels[name] for w in windows]) for name in names}
 
 
 def _label(name: str) -> str:

@@ -13,8 +13,8 @@ common: a sentence, mostly. In files there are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,9 +93,9 @@ def flatten(
       ValueError: naming the record and what of it cannot be kept.
     """
     id_dtype = "uint16" if vocab_size <= 2**16 else "uint32"
-    dtypes = {k: kind.dtype for k, kind in array_kinds(schema, id_dtype).items()}
-    axes = ragged_axes(array_kinds(schema, id_dtype))
-    dtypes |= {counts_of(axis): "int64" for axis in axes}
+    kinds = array_kinds(schema, id_dtype)
+    dtypes = {name: kind.dtype for name, kind in kinds.items()}
+    dtypes |= {counts_of(axis): "int64" for axis in ragged_axes(kinds)}
     rows: dict[str, list[np.ndarray]] = {name: [] for name in dtypes}
     for window in windows:
         try:
@@ -211,23 +211,13 @@ def fill(
       schema: of the window.
       found: the window's part of each array of `array_kinds`.
     """
-    for name, values, lengths in _by_field(schema, found):
-        field = schema.fields[name]
+    for name, field in schema.fields.items():
+        values = found[name]
         if field.axis is None:
             batch[name][row] = values.reshape(field.shape)
-        elif lengths is not None:
-            runs = values.reshape(len(lengths), *field.shape)
-            places = np.repeat(runs, lengths, axis=0)
-            batch[name][row, : len(places)] = places
-        elif field.width:
+        elif field.width:  # without links there is nothing to put anywhere
             places = values.reshape(-1, *field.shape)
+            if field.by_run:
+                lengths = found[f"{run_axis(field.axis)}_lengths"]
+                places = np.repeat(places, lengths, axis=0)
             batch[name][row, : len(places)] = places
-
-
-def _by_field(
-    schema: Schema, found: Mapping[str, np.ndarray]
-) -> Iterator[tuple[str, Any, Any]]:
-    """(name, values, lengths of the runs that they are of or None) of each field."""
-    for name, field in schema.fields.items():
-        runs = f"{run_axis(field.axis)}_lengths" if field.by_run else None
-        yield name, found[name], runs and found[runs]

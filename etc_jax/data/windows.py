@@ -128,11 +128,6 @@ class WindowCache:
         }
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of the text of all windows, without padding."""
-        return sum(int(self.arrays[offsets_of(x)][-1]) for x in self.schema.text)
-
-    @property
     def labels(self) -> dict[str, Field]:
         """What is to be learned, by name."""
         prefix = LABELS + SEPARATOR

@@ -54,6 +54,9 @@ def _check_bytes(config: Config) -> None:
             f"model.vocab_size is {rows}, but the mask of bytes has the id "
             f"{masked_bytes.BYTE_MASK}; raise it to {least} or more"
         )
+
+
+def _check_room(config: Config) -> None:
     capacity, length = config.data.mlm_capacity, config.data.input_length
     if capacity is not None and capacity > length:
         raise ValueError(
@@ -89,6 +92,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       OSError: if a file cannot be read.
     """
     task = _task(config)
+    _check_room(config)
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:

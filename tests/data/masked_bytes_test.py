@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from toy_text import restored
 
 from etc_jax.data import byte_stream, masking
 from etc_jax.data.masked_bytes import BYTE_MASK, MaskedBytes
@@ -31,16 +32,6 @@ def evaluation(start, stop, scored, batch_size=4):
         part_of(start, stop), length=LENGTH, scored=scored, batch_size=batch_size
     )
     return windows, MaskedBytes(windows, batch_size=batch_size, seed=3, capacity=6)
-
-
-def restored(batch):
-    """The tokens before masking."""
-    tokens = batch["tokens"].copy()
-    rows, places = np.nonzero(batch["mlm_weights"])
-    tokens[rows, batch["mlm_positions"][rows, places]] = batch["mlm_targets"][
-        rows, places
-    ]
-    return tokens
 
 
 def assert_same(one, other):

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from toy_text import ids_of, make_cache
+from toy_text import ids_of, make_cache, restored
 
 from etc_jax.data import masking
 from etc_jax.data.cache import TokenCache
@@ -47,15 +47,6 @@ def masked_rows(ids=IDS, length=LENGTH, capacity=8, mlm=0.15):
 
 def reader_of(rows, **options):
     return TextReader([text()], rows, batch_size=3, seed=0, **options)
-
-
-def restored(batch):
-    """The tokens before masking."""
-    tokens = batch["tokens"].copy()
-    rows, places = np.nonzero(batch["mlm_weights"])
-    targets = batch["mlm_targets"][rows, places]
-    tokens[rows, batch["mlm_positions"][rows, places]] = targets
-    return tokens
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ known without the cache. That the limits can fail is shown with shares that are 
 
 import numpy as np
 import pytest
+from toy_text import restored
 
 from etc_jax.data import masking, packing
 from etc_jax.data.cache import TokenCache
@@ -70,12 +71,7 @@ def batches(text):
 
 def _original(batch):
     """The long tokens before MLM; sentences masked for CPC stay mask ids."""
-    tokens = batch["long_tokens"].copy()
-    rows, places = np.nonzero(batch["mlm_weights"])
-    tokens[rows, batch["mlm_positions"][rows, places]] = batch["mlm_targets"][
-        rows, places
-    ]
-    return tokens
+    return restored(batch, "long_tokens")
 
 
 def _flags(batch):

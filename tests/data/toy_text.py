@@ -57,6 +57,15 @@ def take(batch, rows):
     return jax.tree.map(lambda x: x[rows], batch)
 
 
+def restored(batch, name="tokens"):
+    """The tokens of a batch before words were masked."""
+    tokens = batch[name].copy()
+    rows, places = np.nonzero(batch["mlm_weights"])
+    targets = batch["mlm_targets"][rows, places]
+    tokens[rows, batch["mlm_positions"][rows, places]] = targets
+    return tokens
+
+
 def original(batch, row):
     """(tokens, sentence of each) before masking, from the batch alone."""
     example = take(batch, row)

@@ -17,10 +17,11 @@ import numpy as np
 import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_json
+from structured_batch import stacked_labels
 
 from etc_jax import prepare
 from etc_jax.data import parts
-from etc_jax.data.schema import stacked, stacked_labels
+from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizer import grown
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.datasets import task as task_lib

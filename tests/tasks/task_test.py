@@ -15,8 +15,9 @@ import pytest
 import triviaqa_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
+from structured_batch import stacked_labels
 
-from etc_jax.data.schema import at, stacked, stacked_labels
+from etc_jax.data.schema import at, stacked
 from etc_jax.data.tokenizer import grown
 from etc_jax.data.window_writing import WindowSource, write_windows
 from etc_jax.data.windows import WindowReader
