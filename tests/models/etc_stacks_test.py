@@ -194,17 +194,20 @@ def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
 def test_in_evaluation_each_layer_has_rotations_of_its_own(changes, monkeypatch):
     drawn = []
 
-    def recorded(*args):
-        rotations = draw_rotations(*args)
-        jax.debug.callback(lambda x: drawn.append(np.asarray(x)), rotations)
+    def noted(rotations):
+        drawn.append(np.asarray(rotations))
         return rotations
+
+    def recorded(*args):
+        # No debug.callback: Flax's scan takes its effect for a broken invariant.
+        rotations = draw_rotations(*args)
+        return jax.pure_callback(noted, rotations, rotations, vmap_method="expand_dims")
 
     monkeypatch.setattr(chunked_attention, "draw_rotations", recorded)
     model, params = made(config_of(**changes))
     drawn.clear()
     for _ in range(2):  # the same in each call
-        jax.jit(model.apply)({"params": params}, *inputs())
-        jax.effects_barrier()
+        jax.block_until_ready(jax.jit(model.apply)({"params": params}, *inputs()))
     first, again = drawn[:4], drawn[4:]
     assert len(first) == len(again) == 4
     assert all((a != b).any() for a, b in itertools.combinations(first, 2))

@@ -92,7 +92,9 @@ def kill_many(count, start_run, reference, folder, seed):
         else:
             assert got.data["step"] == max(whole)
             assert toy_job.digest(got.state) == reference[max(whole)]
-        assert not (workdir / "bad_checkpoints").exists()
+        # Killed between Orbax's commit and the list, it was not finished.
+        aside = (workdir / "bad_checkpoints").glob("*")
+        assert not [path for path in aside if (path / manifest.NAME).exists()]
         assert all(name.isdigit() for name in kept(workdir))
         if ended:
             assert max(whole) == 16
