@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.ops.attention import dense
+from etc_jax.ops.attention import global_local_dense
 from etc_jax.structure import ExplicitStructure, Rules, Structure
 
 UNSEEN = -1
@@ -42,7 +42,7 @@ def label_matrix(
     Raises:
       ValueError: if the structure holds several inputs.
     """
-    pairs = dense.pair_matrices(structure, rules, n, g)
+    pairs = global_local_dense.pair_matrices(structure, rules, n, g)
 
     def block(piece: str, rows: int, columns: int) -> np.ndarray:
         mask, label = pairs[piece]

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.ops.attention import dense, global_local
+from etc_jax.ops.attention import global_local, global_local_dense
 from etc_jax.structure import Link, Rules
 from etc_jax.types import Rows
 
@@ -76,7 +76,7 @@ def assert_trees_close(got, want, atol):
 
 def blind_rows(structure, rules, n, g):
     """`Rows` of bool `[b, n]`, `[b, g]`: rows that see nothing, by the dense masks."""
-    pairs = dense.pair_matrices(structure, rules, n, g)
+    pairs = global_local_dense.pair_matrices(structure, rules, n, g)
 
     def blind(own, other):
         masks = [

@@ -1,8 +1,8 @@
 """Collectives in the compiled forward and backward pass of each attention op.
 
 Batch and heads are split over devices, and no row of either needs another: there are
-none. Only the gradient of label tables, which all rows of the batch share, is summed
-over the batch. `-s` prints the table.
+none. Only the gradients of label tables and of a bias, which all rows of the batch
+share, are summed over the batch. `-s` prints the table.
 """
 
 import functools
@@ -16,6 +16,7 @@ import pytest
 from etc_jax import sharding
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
+from etc_jax.ops.attention.bias import bucket_bias
 from etc_jax.ops.attention.lsh_hashing import hash_vectors
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
@@ -55,6 +56,41 @@ def of_rows(attend, **options):
         return attend(*floats, example_ids=example_ids, **options, **DROPOUT)
 
     return run, (rows(),) * 3, ids(N)
+
+
+def cross_attention(length):
+    """Of `length` keys, with a bias by buckets of offsets."""
+
+    def run(floats, example_ids):
+        *floats, table = floats
+        return full.attend(
+            *floats,
+            example_ids=example_ids,
+            query_ids=jnp.ones((B, N), jnp.int32),
+            bias=bucket_bias(table, 16, causal=False),
+            shards=SHARDS,
+            **DROPOUT,
+        )
+
+    table = Split((LABELS, H), (None, "tensor"))
+    return run, (rows(), rows(length), rows(length), table), ids(length)
+
+
+def windows_with_bias():
+    def run(floats, example_ids):
+        *floats, table = floats
+        return sliding_window.attend(
+            *floats,
+            radius=3,
+            example_ids=example_ids,
+            bias=bucket_bias(table, 16, causal=False),
+            block_size=BLOCK,
+            shards=SHARDS,
+            **DROPOUT,
+        )
+
+    table = Split((LABELS, H), (None, "tensor"))
+    return run, (*(rows(),) * 3, table), ids(N)
 
 
 def windows(dilation=1, num_globals=0):
@@ -155,6 +191,8 @@ CASES = {
     "windows, dilated by heads, globals": functools.partial(
         windows, (1,) * (H // 2) + (2,) * (H // 2), G
     ),
+    "windows, bias": windows_with_bias,
+    "cross-attention, bias": functools.partial(cross_attention, 2 * N),
     "full": functools.partial(of_rows, full.attend, shards=SHARDS),
     "blocks": sparse,
     "blocks, drawn by heads": functools.partial(sparse, per_head=True),
@@ -179,10 +217,17 @@ DILATED = {
 }
 
 
+# The gradient of a bias by offset: of windows of 7, of 84 keys in one padded block and
+# 42 queries; 8 heads in float32.
+BIASES = {"windows, bias": 7 * H * 4, "cross-attention, bias": (128 + N - 1) * H * 4}
+
+
 def expected(case, mesh):
     """Most bytes of results on one device, by kind; nothing else may be there."""
     if case == "global-local, labels" and mesh != "tensor":
         return {"all-reduce": TABLES["all-reduce"] // MESHES[mesh].get("tensor", 1)}
+    if case in BIASES and mesh != "tensor":
+        return {"all-reduce": BIASES[case] // MESHES[mesh].get("tensor", 1)}
     if case == "windows, dilated by heads, globals":
         return DILATED.get(mesh, {})
     return {}

@@ -21,9 +21,9 @@ from etc_jax.ops.attention.block_parts import (
     blocked,
     parts_of,
 )
+from etc_jax.ops.attention.dropout import Draws
 from etc_jax.ops.attention.softmax import (
     MASKED,
-    Draws,
     Options,
     accumulation_dtype,
     dot,
@@ -47,7 +47,7 @@ def _factors(options: Options, draws: Draws | None, index, logits):
         return [None] * len(logits)
     start = index * options.chunk_blocks
     return [
-        draws.stream(i).factors(options, start, x.shape, 2, x.dtype)
+        draws.stream(i).factors(options.dropout_rate, start, x.shape, 2, x.dtype)
         for i, x in enumerate(logits)
     ]
 

@@ -21,11 +21,15 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention import full
+from etc_jax.ops.attention import dense, full
 from etc_jax.ops.attention.block_parts import BAND, BlockOptions, Blocks
 from etc_jax.ops.attention.block_rows import block_rows
-from etc_jax.ops.attention.checks import check_implementation, check_rows
-from etc_jax.ops.attention.full import Dropout
+from etc_jax.ops.attention.checks import (
+    check_implementation,
+    check_one_length,
+    check_rows,
+)
+from etc_jax.ops.attention.dropout import Dropout
 from etc_jax.ops.attention.inline_pairs import Tokens
 from etc_jax.ops.attention.pairs import Place
 from etc_jax.ops.attention.sizes import even_chunk
@@ -42,6 +46,7 @@ def attend(
     num_globals: int = 0,
     random_blocks: Array | None = None,
     example_ids: Array | None = None,
+    scale: float | None = None,
     implementation: str = "auto",
     dropout_rate: float = 0.0,
     dropout_rng: Array | None = None,
@@ -51,7 +56,7 @@ def attend(
     """Attention of blocks to blocks.
 
     Args:
-      query: `[b, n, h, d]`, any n; scores are divided by sqrt(d).
+      query: `[b, n, h, d]`, any n.
       key: likewise.
       value: likewise.
       block_size: tokens of a block; the last may have fewer.
@@ -62,6 +67,7 @@ def attend(
         tokens block 0 is the first behind them, and -1 is none.
       example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
         do not see each other; None: one example.
+      scale: of the products; None: 1 / sqrt(d).
       implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
@@ -76,8 +82,11 @@ def attend(
     """
     check_implementation(implementation)
     check_rows(query, key, value, example_ids)
+    check_one_length(query, key)
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    b, n, h, _ = query.shape
+    b, n, h, d = query.shape
+    if scale is None:
+        scale = d**-0.5
     if block_size < 1 or (chunk_blocks is not None and chunk_blocks < 1):
         raise ValueError(
             f"block_size is {block_size} and chunk_blocks {chunk_blocks}; expected at "
@@ -111,14 +120,15 @@ def attend(
     ids = whole(jnp.asarray(example_ids))
     random_blocks = jnp.asarray(random_blocks, jnp.int32)
     if implementation == "dense":
+        met = _met(ids, random_blocks, block_size, globals_)
         drop = dropout.dense()
-        out = _dense(*rows, ids, random_blocks, block_size, globals_, drop)
-        return out[:, :n]
+        pairs = dense.counted(met, query.dtype)
+        return dense.attend(*rows, *pairs, scale=scale, dropout=drop)[:, :n]
     inner = rows[0][:, :0]
     if drawing:
         blocks = Blocks(ids, random_blocks)
         inner = _inner_rows(
-            rows, blocks, block_size, globals_, chunk_blocks, dropout, shards
+            rows, blocks, block_size, globals_, chunk_blocks, scale, dropout, shards
         )
 
     def seers(x):
@@ -133,6 +143,7 @@ def attend(
         jax.tree.map(seers, tokens),
         tokens,
         causal=False,
+        scale=scale,
         dropout=dropout.stream(1),
         shards=shards,
         place=Place(),
@@ -166,6 +177,7 @@ def _inner_rows(
     block_size: int,
     num_globals: int,
     chunk_blocks: int | None,
+    scale: float,
     dropout: Dropout,
     shards: int,
 ) -> Array:
@@ -177,6 +189,7 @@ def _inner_rows(
       block_size: see `attend`.
       num_globals: likewise.
       chunk_blocks: likewise.
+      scale: likewise.
       dropout: of probabilities.
       shards: see `attend`.
 
@@ -192,13 +205,13 @@ def _inner_rows(
         common = tuple(range(first))
         # None is the block of padding behind the last.
         drawn = jnp.where(drawn < 0, drawn.shape[1], drawn) + first
-    b, _, h, d = rows[0].shape
+    b, _, h, _ = rows[0].shape
     _, drawing, r = drawn.shape
     if chunk_blocks is None:
         keys = (BAND + len(common) + r) * block_size
         chunk_blocks = even_chunk(drawing, b * h, block_size, keys, shards)
     options = BlockOptions(
-        d**-0.5,
+        scale,
         block_size,
         min(chunk_blocks, drawing),
         dropout.rate,
@@ -242,24 +255,13 @@ def meetings(random_blocks: Array, count: int, *, ends: bool) -> Array:
     return met.at[:, drawing].add(drawn.sum(2, dtype=jnp.int32))
 
 
-def _dense(
-    query, key, value, example_ids, random_blocks, block_size, num_globals, dropout
-):
-    """The oracle: every pair, which counts as often as its blocks meet."""
-    count = (query.shape[1] - num_globals) // block_size
+def _met(example_ids, random_blocks, block_size: int, num_globals: int) -> Array:
+    """How often each token sees each token: int `[b, h or 1, places, places]`."""
+    count = (example_ids.shape[1] - num_globals) // block_size
     met = meetings(random_blocks, count, ends=not num_globals)
     met = met.repeat(block_size, 1).repeat(block_size, 2)
     front = (num_globals, 0)
     met = jnp.pad(met, ((0, 0), front, front), constant_values=1)[None]
     real = example_ids[:, None, None] > 0
     same = example_ids[:, None, :, None] == example_ids[:, None, None]
-    met = jnp.where(same & real, met, 0)
-    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key)
-    scores = scores / jnp.sqrt(jnp.asarray(query.shape[-1], query.dtype))
-    top = jnp.max(jnp.where(met > 0, scores, -1e30), axis=-1, keepdims=True)
-    weights = met * jnp.exp(jnp.where(met > 0, scores - top, -1e30))
-    total = weights.sum(-1, keepdims=True)
-    probabilities = weights / jnp.where(total > 0, total, 1)
-    if dropout is not None:
-        probabilities = dropout(probabilities)
-    return jnp.einsum("bhqk,bkhd->bqhd", probabilities, value)
+    return jnp.where(same & real, met, 0)

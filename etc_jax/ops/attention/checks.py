@@ -33,22 +33,46 @@ def check_implementation(name: str) -> None:
 
 
 def check_rows(
-    query: jax.Array, key: jax.Array, value: jax.Array, example_ids: jax.Array | None
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    example_ids: jax.Array | None,
+    query_ids: jax.Array | None = None,
 ) -> None:
-    """Raises ValueError if the rows of self-attention do not fit together.
+    """Raises ValueError if rows do not fit together.
 
     Args:
-      query: expected `[b, n, h, d]`.
-      key: likewise.
+      query: expected `[b, q, h, d]`.
+      key: expected `[b, k, h, d]`.
       value: likewise.
-      example_ids: expected `[b, n]`, or None.
+      example_ids: expected `[b, k]`, or None.
+      query_ids: expected `[b, q]`, or None; needed with `example_ids` if q is not k.
     """
-    if query.ndim != 4 or not query.shape == key.shape == value.shape:
+    fits = query.ndim == key.ndim == 4 and key.shape == value.shape
+    if not fits or (query.shape[:1], query.shape[2:]) != (key.shape[:1], key.shape[2:]):
         raise ValueError(
             f"query, key and value have shapes {query.shape}, {key.shape} and "
-            f"{value.shape}; expected one shape [batch, length, heads, head_dim]"
+            f"{value.shape}; expected [batch, length, heads, head_dim], of query with "
+            "a length of its own"
         )
-    if example_ids is not None and example_ids.shape != query.shape[:2]:
+    b, q, k = *query.shape[:2], key.shape[1]
+    if query_ids is None and example_ids is not None and q != k:
         raise ValueError(
-            f"example_ids have shape {example_ids.shape}, expected {query.shape[:2]}"
+            f"example_ids are given for {k} keys, but not query_ids for {q} queries; "
+            "give both"
+        )
+    for name, ids, length in (
+        ("example_ids", example_ids, k),
+        ("query_ids", query_ids, q),
+    ):
+        if ids is not None and ids.shape != (b, length):
+            raise ValueError(f"{name} have shape {ids.shape}, expected {(b, length)}")
+
+
+def check_one_length(query: jax.Array, key: jax.Array) -> None:
+    """Raises ValueError if queries and keys are not of one sequence."""
+    if query.shape[1] != key.shape[1]:
+        raise ValueError(
+            f"there are {query.shape[1]} queries and {key.shape[1]} keys; this "
+            "attention is of a sequence to itself: expected one length"
         )

@@ -1,15 +1,16 @@
-"""The dense oracle of attention over chunks: every pair, any float type.
+"""Who meets whom in attention over chunks, as matrices of all pairs, for the oracle.
 
-Quadratic; exists to be obviously right. Written apart from `chunk_rows`: it is told who
-stands where and counts, for each pair, how often a query meets a key.
+Written apart from `chunk_rows`: it is told who stands where and counts, for each pair,
+how often a query meets a key.
 """
 
 import jax
 import jax.numpy as jnp
 
+from etc_jax.ops.attention import dense
+
 # The logit of a token for itself: taken where there is nothing else to see.
 SELF = -1e5
-MASKED = -1e30
 
 
 def meetings(
@@ -40,37 +41,27 @@ def meetings(
     return count
 
 
-def attend(query, key, value, met, example_ids, *, scale, causal, mask_self, dropout):
-    """Attention with every logit at once.
+def mask_and_bias(
+    met: jax.Array, example_ids: jax.Array, dtype, *, causal: bool, mask_self: bool
+) -> tuple[jax.Array, jax.Array]:
+    """For `dense.attend`.
 
     Args:
-      query: `[b, n, h, d]`.
-      key: likewise.
-      value: likewise.
       met: int `[b or 1, h or 1, n, n]`: a pair counts so many times.
       example_ids: int `[b, n]`; 0 is padding; examples do not see each other.
-      scale: of the products.
+      dtype: of the bias.
       causal: no key behind the query.
       mask_self: see `SELF`.
-      dropout: function of `[b, h, n, n]` probabilities, or None.
-
-    Returns:
-      `[b, n, h, d]`; rows that see nothing are zero.
     """
-    n = query.shape[1]
+    n = example_ids.shape[1]
     rows, columns = (
         jax.lax.broadcasted_iota(jnp.int32, (1, 1, n, n), k) for k in (2, 3)
     )
     own, other = example_ids[:, None, :, None], example_ids[:, None, None, :]
-    seen = (own == other) & (other > 0) & (met > 0)
+    mask, bias = dense.counted(met, dtype)
+    mask &= (own == other) & (other > 0)
     if causal:
-        seen &= columns <= rows
-    logits = jnp.einsum("bqhd,bkhd->bhqk", query, key) * scale
+        mask &= columns <= rows
     if mask_self:
-        logits = jnp.where(columns == rows, SELF, logits)
-    logits += jnp.log(jnp.maximum(met, 1).astype(logits.dtype))
-    probabilities = jax.nn.softmax(jnp.where(seen, logits, MASKED), axis=-1)
-    probabilities *= jnp.any(seen, axis=-1, keepdims=True)
-    if dropout is not None:
-        probabilities = dropout(probabilities)
-    return jnp.einsum("bhqk,bkhd->bqhd", probabilities, value)
+        bias = jnp.where(columns == rows, SELF, bias)
+    return mask, bias

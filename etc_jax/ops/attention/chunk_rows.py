@@ -21,9 +21,9 @@ from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.ops import blocking
 from etc_jax.ops.attention.chunk_dense import SELF
+from etc_jax.ops.attention.dropout import Draws
 from etc_jax.ops.attention.softmax import (
     MASKED,
-    Draws,
     Options,
     accumulation_dtype,
     dot,
@@ -275,7 +275,7 @@ def _factors(options: ChunkOptions, draws: Draws | None, index, logits: list[Arr
         return [None] * len(logits)
     start, (*lead, c, q) = index * options.chunk_blocks, logits[0].shape
     shape = (*lead, c * len(logits), q)
-    factors = draws.factors(options, start, shape, 2, logits[0].dtype)
+    factors = draws.factors(options.dropout_rate, start, shape, 2, logits[0].dtype)
     return jnp.split(factors, len(logits), axis=-2)
 
 

@@ -1,136 +1,59 @@
-"""The dense oracle of global-local attention: every pair, any float type.
+"""The dense oracle of every attention here: all pairs at once, any float type.
 
-Quadratic in everything; exists to be obviously right. Written apart from the blocked
-form: it shares only the pair functions of `structure`.
+Quadratic; exists to be obviously right. Written apart from the blocked forms: an op
+says who sees whom as one mask, and what is added to the logits as one bias.
 """
+
+import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-
-from etc_jax import structure as st
 
 # Far below any logit, and finite: a row of these alone has no inf - inf.
 MASKED = -1e30
 
 
-def band_to_square(band: jax.Array) -> jax.Array:
-    """`[..., n, 2r+1]` -> `[..., n, n]`: slot s of row i goes to column i + s - r."""
-    n, width = band.shape[-2:]
-    slot = jnp.arange(n)[None, :] - jnp.arange(n)[:, None] + width // 2
-    inside = (slot >= 0) & (slot < width)
-    index = jnp.broadcast_to(jnp.clip(slot, 0, width - 1), (*band.shape[:-1], n))
-    square = jnp.take_along_axis(band, index, axis=-1)
-    return jnp.where(inside.reshape((1,) * (band.ndim - 2) + (n, n)), square, 0)
-
-
-def pair_matrices(structure, rules: st.Rules, n: int, g: int) -> dict:
-    """`{"l2l": (mask, labels), ...}` of every pair; labels may be None.
-
-    Args:
-      structure: `Structure` or `ExplicitStructure` of a batch.
-      rules: the rules.
-      n: length of the long input.
-      g: length of the global input.
-
-    Returns:
-      masks bool and labels int of shapes `[b, n, n]`, `[b, n, g]`, `[b, g, g]`,
-      `[b, g, n]` (or broadcastable with a leading 1).
-    """
-    if isinstance(structure, st.ExplicitStructure):
-        return _explicit_matrices(structure, rules, n, g)
-    long, glob = structure.long_tokens(), structure.global_tokens()
-    rows, columns = st.as_rows, st.as_columns
-    return {
-        "l2l": st.l2l(rules, rows(long), columns(long)),
-        "l2g": st.l2g(rules, rows(long), columns(glob)),
-        "g2g": st.g2g(rules, rows(glob), columns(glob)),
-        "g2l": st.g2l(rules, rows(glob), columns(long)),
-    }
-
-
-def _explicit_matrices(structure, rules: st.Rules, n: int, g: int) -> dict:
-    sizes = {"l": n, "g": g}
-    out = {}
-    for piece in ("l2l", "l2g", "g2g", "g2l"):
-        mask = getattr(structure, f"{piece}_mask")
-        labels = getattr(structure, f"{piece}_labels")
-        if mask is None:
-            width = 2 * rules.radius + 1 if piece == "l2l" else sizes[piece[2]]
-            mask = jnp.ones((1, sizes[piece[0]], width), jnp.int32)
-        if piece == "l2l":
-            mask = band_to_square(jnp.asarray(mask, jnp.int32))
-            labels = None if labels is None else band_to_square(labels)
-        out[piece] = (mask > 0, labels)
-    return out
-
-
-def _joint(query, key, mask, labels, table):
-    """Probabilities `[b, h, q, k]` of one softmax; rows that see nothing are zero.
+def attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    *,
+    scale: float | None = None,
+    dropout: Callable[[jax.Array], jax.Array] | None = None,
+) -> jax.Array:
+    """softmax(query . key * scale + bias) of the pairs in `mask`, times value.
 
     Args:
       query: `[b, q, h, d]`.
       key: `[b, k, h, d]`.
-      mask: bool `[b or 1, q, k]`.
-      labels: int like `mask`, or None.
-      table: `LabelTable` or None.
-    """
-    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key)
-    if labels is not None and table is not None:
-        t = jnp.einsum("bqhd,vhd->bhqv", query, table.embedding)
-        t = t + table.bias.T[None, :, None, :]
-        scores = scores + jnp.take_along_axis(t, labels[:, None], axis=-1)
-    scores = scores / jnp.sqrt(jnp.asarray(query.shape[-1], query.dtype))
-    probabilities = jax.nn.softmax(jnp.where(mask[:, None], scores, MASKED), axis=-1)
-    return probabilities * jnp.any(mask, axis=-1)[:, None, :, None]
-
-
-def _side_by_side(parts, shape):
-    """(mask, labels) of several key sets as one; labels are None if all are."""
-    batch, rows = shape
-
-    def joined(arrays):
-        # A label may be one for all.
-        whole = [jnp.broadcast_to(x, (batch, rows, keys)) for x, keys in arrays]
-        return jnp.concatenate(whole, axis=-1)
-
-    # A key set without keys needs no labels.
-    labels = [(x, mask.shape[-1]) for mask, x in parts if mask.shape[-1]]
-    given = [pair for pair in labels if pair[0] is not None]
-    if given and len(given) < len(labels):
-        raise ValueError("labels are given for one of two key sets; give both or none")
-    masks = joined([(mask, mask.shape[-1]) for mask, _ in parts])
-    return masks, joined(given) if given else None
-
-
-def attend(query, key, value, tables, pairs: dict, dropout=None):
-    """Global-local attention with every logit at once.
-
-    Args:
-      query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`.
-      key: `Pieces` of `[b, n or g, h, d]`.
       value: likewise.
-      tables: `Rows` of `LabelTable`, or None.
-      pairs: of `pair_matrices`.
+      mask: bool, broadcastable to `[b, h, q, k]`; None: everything is seen.
+      bias: float, likewise; None: 0. The logarithm of a count makes a pair count so
+        often.
+      scale: of the products; None: 1 / sqrt(d).
       dropout: function of `[b, h, q, k]` probabilities, or None.
 
     Returns:
-      (long `[b, n, h, d]`, global `[b, g, h, d]`); rows that see nothing are zero.
+      `[b, q, h, d]`; rows that see nothing are zero.
     """
-    outputs = []
-    for rows, own, other, table in (
-        (query.long, "l2l", "l2g", tables and tables.long),
-        (query.global_, "g2g", "g2l", tables and tables.global_),
-    ):
-        keys, values = (
-            jnp.concatenate([getattr(x, own), getattr(x, other)], axis=1)
-            for x in (key, value)
-        )
-        if not keys.shape[1]:
-            outputs.append(jnp.zeros_like(rows))
-            continue
-        mask, labels = _side_by_side((pairs[own], pairs[other]), rows.shape[:2])
-        probabilities = _joint(rows, keys, mask, labels, table)
-        if dropout is not None:
-            probabilities = dropout(probabilities)
-        outputs.append(jnp.einsum("bhqk,bkhd->bqhd", probabilities, values))
-    return tuple(outputs)
+    if not key.shape[1]:
+        return jnp.zeros_like(query)
+    logits = jnp.einsum("bqhd,bkhd->bhqk", query, key)
+    logits *= 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if bias is not None:
+        logits += bias
+    if mask is None:
+        mask = jnp.ones((1, 1, 1, 1), bool)
+    probabilities = jax.nn.softmax(jnp.where(mask, logits, MASKED), axis=-1)
+    probabilities *= jnp.any(mask, axis=-1, keepdims=True)
+    if dropout is not None:
+        probabilities = dropout(probabilities)
+    return jnp.einsum("bhqk,bkhd->bqhd", probabilities, value)
+
+
+def counted(met: jax.Array, dtype) -> tuple[jax.Array, jax.Array]:
+    """(mask, bias) of pairs that count `met` times; int `[..., q, k]`."""
+    return met > 0, jnp.log(jnp.maximum(met, 1).astype(dtype))

@@ -1,77 +1,29 @@
-"""Attention of every token to every token, without all logits at once.
+"""Attention of every query to every key, without all logits at once.
 
     output = attend(query, key, value, example_ids=example_ids)
 
-Keys come some at a time, with one running softmax (as the global rows of
+Queries may be of another sequence than the keys (cross-attention), or some of the same
+(of a cache). Keys come some at a time, with one running softmax (as the global rows of
 `global_rows`); the backward pass works the logits out again.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention import inline_dense
-from etc_jax.ops.attention.checks import (
-    check_dropout_rate,
-    check_implementation,
-    check_rows,
-)
+from etc_jax.ops.attention import dense, inline_dense
+from etc_jax.ops.attention.bias import BiasFn, OffsetBias, PairBias
+from etc_jax.ops.attention.checks import check_implementation, check_rows
+from etc_jax.ops.attention.dropout import Dropout
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
 from etc_jax.ops.attention.pairs import Place
 from etc_jax.ops.attention.sizes import block_sizes
-from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
+from etc_jax.ops.attention.softmax import Options
 
 Array = jax.Array
-
-
-class Dropout(NamedTuple):
-    """Of attention probabilities.
-
-    Attributes:
-      rate: static.
-      rng: key; None: no dropout.
-    """
-
-    rate: float
-    rng: Array | None
-
-    @classmethod
-    def make(cls, rate: float, rng: Array | None) -> Dropout:
-        """Without a key if the rate is 0.
-
-        Raises:
-          ValueError: see `check_dropout_rate`.
-        """
-        check_dropout_rate(rate)
-        return cls(rate, rng if rate else None)
-
-    def stream(self, number: int) -> Dropout:
-        """Draws of another kind."""
-        if self.rng is None:
-            return self
-        return self._replace(rng=jax.random.fold_in(self.rng, number))
-
-    def draws(self, first_block) -> Draws | None:
-        """For the blocked forms; `first_block` as in `Draws`."""
-        if self.rng is None:
-            return None
-        return Draws(self.rng, jnp.asarray(first_block, jnp.int32))
-
-    def dense(self):
-        """A function of probabilities, drawn anew at each call, or None."""
-        if self.rng is None:
-            return None
-        keys = iter(jax.random.split(self.rng))
-
-        def drop(p):
-            return p * dropout_factors(next(keys), self.rate, p.shape, p.dtype)
-
-        return drop
 
 
 def attend(
@@ -81,68 +33,83 @@ def attend(
     *,
     causal: bool = False,
     example_ids: Array | None = None,
+    query_ids: Array | None = None,
+    query_start: Array | int = 0,
     padding_sees: bool = False,
+    bias: Array | BiasFn | None = None,
+    scale: float | None = None,
     implementation: str = "auto",
     dropout_rate: float = 0.0,
     dropout_rng: Array | None = None,
     shards: int = 1,
 ) -> Array:
-    """Softmax attention over the whole sequence.
+    """Softmax attention over all keys: softmax(query . key * scale + bias) . value.
 
     Args:
-      query: `[b, n, h, d]`; scores are divided by sqrt(d).
-      key: likewise.
+      query: `[b, q, h, d]`.
+      key: `[b, k, h, d]`.
       value: likewise.
       causal: no key behind the query.
-      example_ids: int `[b, n]`; 0 is padding, which nothing sees, and packed examples
-        do not see each other; None: one example.
+      example_ids: int `[b, k]`, of the keys; 0 is padding, which nothing sees, and
+        packed examples do not see each other; None: one example.
+      query_ids: int `[b, q]`, of the queries; None: those of the keys, or one example
+        if there are none of the keys.
+      query_start: int, or int `[b]`: place of the first query among the keys, which
+        `causal` and a bias of offsets read.
       padding_sees: whether the rows of padding see the example of the highest number,
         as with a mask of keys alone; otherwise they are zero.
-      implementation: "xla" (memory linear in n), "dense" (the oracle), "auto".
+      bias: float `[b or 1, h or 1, q, k]`, or a function of offsets (see `BiasFn`),
+        whose pairs never exist at once; it is not scaled.
+      scale: of the products; None: 1 / sqrt(d).
+      implementation: "xla" (memory linear in k), "dense" (the oracle), "auto".
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       shards: devices that batch and heads are split over.
 
     Returns:
-      `[b, n, h, d]`.
+      `[b, q, h, d]`.
 
     Raises:
       ValueError: if shapes or options do not fit together.
     """
     check_implementation(implementation)
-    check_rows(query, key, value, example_ids)
+    check_rows(query, key, value, example_ids, query_ids)
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    b, n = query.shape[:2]
-    if not n:
+    b, count, h, d = query.shape
+    n = key.shape[1]
+    if not count:
         return query
+    if query_ids is None:
+        query_ids = example_ids
+        if query_ids is None:
+            query_ids = jnp.ones((b, count), jnp.int32)
     if example_ids is None:
         example_ids = jnp.ones((b, n), jnp.int32)
-    query_ids = example_ids
     if padding_sees:
         last = jnp.max(example_ids, axis=1, keepdims=True)
-        query_ids = jnp.where(example_ids > 0, example_ids, last)
+        query_ids = jnp.where(query_ids > 0, query_ids, last)
+    start = jnp.reshape(jnp.asarray(query_start, jnp.int32), (-1, 1))
+    position = start + jnp.arange(count, dtype=jnp.int32)[None]
+    place = jnp.arange(n, dtype=jnp.int32)[None]
+    in_order = isinstance(query_start, int) and query_start == 0
+    if callable(bias) and (implementation == "dense" or not in_order):
+        bias = jnp.moveaxis(bias(place[:, None] - position[..., None]), 0, 1)
+    if bias is not None and not callable(bias):
+        _check_bias(bias, (b, h, count, n))
+    position = jnp.broadcast_to(position, (b, count))
     if implementation == "dense":
-        return inline_dense.attend(
-            query,
-            key,
-            value,
-            radius=None,
-            dilation=(1,) * query.shape[2],
-            causal=causal,
-            example_ids=example_ids,
-            query_ids=query_ids,
-            globals_=None,
-            dropout=dropout.dense(),
-        )
-    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
-    tokens = Tokens(example_ids, place, jnp.zeros((b, n), bool))
+        mask = inline_dense.seen(query_ids, example_ids, position, causal=causal)
+        rows = (query, key, value, mask[:, None], bias)
+        return dense.attend(*rows, scale=scale, dropout=dropout.dense())
     return some_rows(
         query,
         key,
         value,
-        tokens._replace(example=query_ids),
-        tokens,
+        Tokens(query_ids, position, jnp.zeros((b, count), bool)),
+        Tokens(example_ids, jnp.broadcast_to(place, (b, n)), jnp.zeros((b, n), bool)),
         causal=causal,
+        bias=bias,
+        scale=d**-0.5 if scale is None else scale,
         dropout=dropout,
         shards=shards,
         place=Place(),
@@ -157,6 +124,8 @@ def some_rows(
     tokens: Tokens,
     *,
     causal: bool,
+    bias: Array | BiasFn | None = None,
+    scale: float,
     dropout: Dropout,
     shards: int,
     place: Place,
@@ -170,6 +139,9 @@ def some_rows(
       query_tokens: of the queries, `[b, g]`.
       tokens: of the sequence, `[b, n]`.
       causal: no key behind the query.
+      bias: `[b or 1, h or 1, g, n]`, or a function of offsets, if the queries are the
+        first of the sequence; or None.
+      scale: of the products.
       dropout: of probabilities.
       shards: devices that batch and heads are split over.
       place: of these n tokens in the whole sequence.
@@ -181,9 +153,13 @@ def some_rows(
     n = key.shape[1]
     # Blocks of keys here, and all queries in one row of each.
     size, chunks = block_sizes(n, 0, 0, b * h * -(-g // 64), shards=shards)
-    options = Options(d**-0.5, size, chunks, dropout.rate)
-    padded = -(-n // (size * chunks)) * size * chunks
+    options = Options(scale, size, chunks, dropout.rate)
+    padded = max(1, -(-n // (size * chunks))) * size * chunks
     pairs = InlinePairs.make(tokens, query_tokens, 0, padded, causal, Place())
+    if callable(bias):
+        bias = OffsetBias.make(bias, g, padded)
+    elif bias is not None:
+        bias = PairBias.make(bias, padded)
     keys = [
         jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2) for x in (key, value)
     ]
@@ -196,9 +172,20 @@ def some_rows(
         none,
         *keys,
         None,
+        bias,
         pairs,
         dropout.draws(place.first(-(-n // size))),
     )
     if place.axis_name is not None:
         out = sequence.join_softmax(out, lse, place.axis_name)
     return jnp.swapaxes(out, 1, 2)
+
+
+def _check_bias(bias: Array, shape: tuple[int, ...]) -> None:
+    fits = bias.ndim == 4 and bias.shape[2:] == shape[2:]
+    if not fits or any(bias.shape[i] not in (1, shape[i]) for i in (0, 1)):
+        b, h, q, k = shape
+        raise ValueError(
+            f"bias has shape {bias.shape}, expected ({b} or 1, {h} or 1, {q}, {k}); of "
+            "a function of offsets: (heads or 1, ...) for offsets of shape (...)"
+        )

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 
 from etc_jax import structure as st
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention import dense
-from etc_jax.ops.attention.checks import check_dropout_rate, check_implementation
+from etc_jax.ops.attention import global_local_dense
+from etc_jax.ops.attention.checks import check_implementation
+from etc_jax.ops.attention.dropout import Dropout
 from etc_jax.ops.attention.global_rows import global_rows
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
 from etc_jax.ops.attention.sizes import block_sizes
-from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
+from etc_jax.ops.attention.softmax import Options
 from etc_jax.types import LabelTable, Pieces, Rows
 
 
@@ -29,6 +30,7 @@ def attend(
     structure: st.Structure | st.ExplicitStructure,
     rules: st.Rules,
     *,
+    scale: float | None = None,
     implementation: str = "auto",
     dropout_rate: float = 0.0,
     dropout_rng: jax.Array | None = None,
@@ -39,9 +41,9 @@ def attend(
 ) -> Rows:
     """Global-local attention of a long and a global input.
 
-    Logits are (query . key + query . label embedding + label bias) / sqrt(head_dim),
-    softmax is in float32 (float64 for float64 inputs). Rows that may see nothing are
-    exactly zero, where the official code averages over masked keys.
+    Logits are (query . key + query . label embedding + label bias) * scale, softmax is
+    in float32 (float64 for float64 inputs). Rows that may see nothing are exactly zero,
+    where the official code averages over masked keys.
 
     Args:
       query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`; n or g may be 0.
@@ -50,6 +52,7 @@ def attend(
       tables: `Rows` of `LabelTable` for the two softmaxes, or None without labels.
       structure: of the batch: vectors read by `rules`, or explicit tensors.
       rules: radius, clipping distance and hard masks.
+      scale: None: 1 / sqrt(d).
       implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
@@ -68,48 +71,32 @@ def attend(
       ValueError: if shapes, structure, labels or options do not fit together.
     """
     _check(query, key, value, tables, structure, rules, implementation)
-    if dropout_rng is None:
-        dropout_rate = 0.0
-    check_dropout_rate(dropout_rate)
-    if not dropout_rate:
-        dropout_rng = None
+    dropout = Dropout.make(dropout_rate, dropout_rng)
+    if scale is None:
+        scale = query.long.shape[-1] ** -0.5
     if implementation == "dense":
-        return _dense(
-            query, key, value, tables, structure, rules, dropout_rate, dropout_rng
-        )
-    inputs = (query, key, value, tables, structure, rules)
-    dropout, sizes = (dropout_rate, dropout_rng), (block_size, chunk_blocks, shards)
+        n, g = query.long.shape[1], query.global_.shape[1]
+        pairs = global_local_dense.pair_matrices(structure, rules, n, g)
+        dropouts = Rows(*dropout.split())
+        arrays = (query, key, value, tables, pairs)
+        return global_local_dense.attend(*arrays, scale=scale, dropouts=dropouts)
+    inputs = (query, key, value, tables, structure, rules, scale)
+    sizes = (block_size, chunk_blocks, shards)
     if sequence_axis is None or not query.long.shape[1]:
         return _blocked(*inputs, dropout, sizes, Place())
     return _split(sequence_axis, *inputs, dropout, sizes)
 
 
-def _dense(query, key, value, tables, structure, rules, rate, rng) -> Rows:
-    n, g = query.long.shape[1], query.global_.shape[1]
-    pairs = dense.pair_matrices(structure, rules, n, g)
-    drop = None
-    if rng is not None:
-        keys = iter(jax.random.split(rng))
-
-        def drop(p):
-            return p * dropout_factors(next(keys), rate, p.shape, p.dtype)
-
-    return Rows(*dense.attend(query, key, value, tables, pairs, drop))
-
-
 def _blocked(
-    query, key, value, tables, structure, rules, dropout, sizes, place
+    query, key, value, tables, structure, rules, scale, dropout, sizes, place
 ) -> Rows:
-    b, n, h, d = query.long.shape
+    b, n, h, _ = query.long.shape
     g = query.global_.shape[1]
     radius = max(1, min(rules.radius, place.total(n) - 1))
-    rate, rng = dropout
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
-    options = Options(d**-0.5, block_size, chunk_blocks, rate)
-    draws = Rows(None, None)
-    if rng is not None:
-        first = jnp.asarray(place.first(-(-n // block_size)), jnp.int32)
-        draws = Rows(*(Draws(key, first) for key in jax.random.split(rng)))
+    options = Options(scale, block_size, chunk_blocks, dropout.rate)
+    first = place.first(-(-n // block_size))
+    draws = Rows(*(x.draws(first) for x in dropout.split()))
     chunk = block_size * chunk_blocks
     padded = max(1, -(-n // chunk)) * chunk
     if isinstance(structure, st.ExplicitStructure):
@@ -139,6 +126,7 @@ def _blocked(
             heads(key.l2g),
             heads(value.l2g),
             long_table,
+            None,
             pairs,
             draws.long,
         )
@@ -153,6 +141,7 @@ def _blocked(
             heads(value.g2g),
             *(blocks_of(x) for x in own),
             global_table,
+            None,
             pairs,
             draws.global_,
         )
@@ -162,7 +151,9 @@ def _blocked(
     return Rows(long, glob)
 
 
-def _split(axis_name, query, key, value, tables, structure, rules, dropout, sizes):
+def _split(
+    axis_name, query, key, value, tables, structure, rules, scale, dropout, sizes
+):
     """`_blocked` on each device's part of the long sequence."""
     n = query.long.shape[1]
     ways = sequence.size(axis_name)
@@ -180,16 +171,15 @@ def _split(axis_name, query, key, value, tables, structure, rules, dropout, size
 
     arrays = jax.tree.map(pad, axes, arrays)
     specs = jax.tree.map(spec, axes)
-    rate, rng = dropout
 
     def body(query, key, value, structure, tables, rng):
-        return _blocked(
-            query, key, value, tables, structure, rules, (rate, rng), sizes, place
-        )
+        drop = dropout._replace(rng=rng)
+        inputs = (query, key, value, tables, structure, rules, scale)
+        return _blocked(*inputs, drop, sizes, place)
 
     out = jax.tree.map(spec, long_rows_axis)
     body = sequence.split(body, axis_name, (*specs, jax.P(), jax.P()), out)
-    long, glob = body(*arrays, tables, rng)
+    long, glob = body(*arrays, tables, dropout.rng)
     return Rows(long[:, :n], glob)
 
 

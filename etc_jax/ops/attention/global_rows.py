@@ -12,12 +12,13 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.ops import blocking
+from etc_jax.ops.attention.bias import OffsetBias, PairBias, summed_to
+from etc_jax.ops.attention.dropout import dropout_factors
 from etc_jax.ops.attention.softmax import (
     MASKED,
     Options,
     accumulation_dtype,
     dot,
-    dropout_factors,
     finish,
     masked_logits,
     row_deltas,
@@ -39,14 +40,15 @@ def _label_logits(query: Array, table, dtype) -> Array | None:
     return dot("vhd,bhqd->bhvq", embedding, query, dtype) + bias
 
 
-def _block(options, query, key, t, block_fn, witness, dtype):
+def _block(options, query, key, t, block_fn, witness, dtype, bias=None):
     """(masked logits, labels) of one block of keys."""
     scores = dot("bhkd,bhqd->bhkq", key, query, dtype)
     mask, labels = blocking.materialised(block_fn, witness, witness)
-    return masked_logits(scores, t, mask, labels, options.scale, witness), labels
+    logits = masked_logits(scores, t, mask, labels, options.scale, witness, bias)
+    return logits, labels
 
 
-def _long_block(options, query, key, t, pairs, draws, index, dtype):
+def _long_block(options, query, key, t, bias, pairs, draws, index, dtype):
     """(start, keys, (logits, factors or None, labels)) of one chunk of long keys."""
     size = options.chunk_blocks * options.block_size
     start = index * size
@@ -55,13 +57,17 @@ def _long_block(options, query, key, t, pairs, draws, index, dtype):
     def block_fn(index):
         return pairs.g2l(index * size, size)
 
-    logits, labels = _block(options, query, k, t, block_fn, index, dtype)
+    if bias is not None:
+        bias = bias.block(start, size, query.shape[2])
+    logits, labels = _block(options, query, k, t, block_fn, index, dtype, bias)
     factors = None
     if draws is not None:
         b, h, _, g = logits.shape
         blocks = (b, h, options.chunk_blocks, options.block_size, g)
         first = index * options.chunk_blocks
-        factors = draws.stream(_G2L).factors(options, first, blocks, 2, dtype)
+        factors = draws.stream(_G2L).factors(
+            options.dropout_rate, first, blocks, 2, dtype
+        )
         factors = blocking.unblock(factors, 2)
     return start, k, (logits, factors, labels)
 
@@ -98,7 +104,7 @@ def _chunks(options: Options, key: Array, pairs) -> Array:
     return jnp.arange(count, dtype=jnp.int32)
 
 
-def _forward(options, query, g_key, g_value, key, value, table, pairs, draws):
+def _forward(options, query, g_key, g_value, key, value, table, bias, pairs, draws):
     dtype = accumulation_dtype(query.dtype)
     t = _label_logits(query, table, dtype)
     size = options.chunk_blocks * options.block_size
@@ -113,7 +119,7 @@ def _forward(options, query, g_key, g_value, key, value, table, pairs, draws):
 
     def body(state, index):
         start, _, (logits, factors, _) = _long_block(
-            options, query, key, t, pairs, draws, index, dtype
+            options, query, key, t, bias, pairs, draws, index, dtype
         )
         v = blocking.slice_axis(value, start + pairs.radius, size, 2)
         return _absorb(state, logits, factors, v, dtype), None
@@ -124,7 +130,18 @@ def _forward(options, query, g_key, g_value, key, value, table, pairs, draws):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def global_rows(options, query, g_key, g_value, key, value, table, pairs, draws):
+def global_rows(
+    options,
+    query,
+    g_key,
+    g_value,
+    key,
+    value,
+    table,
+    bias: PairBias | OffsetBias | None,
+    pairs,
+    draws,
+):
     """Attention of global queries over all global and all long tokens.
 
     Args:
@@ -136,6 +153,7 @@ def global_rows(options, query, g_key, g_value, key, value, table, pairs, draws)
         `long_rows` needs them, n a whole number of chunks.
       value: likewise.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
+      bias: of the long keys, padded as these, without `pairs.radius`; or None.
       pairs: masks and labels of the blocks.
       draws: of attention dropout, or None.
 
@@ -143,21 +161,21 @@ def global_rows(options, query, g_key, g_value, key, value, table, pairs, draws)
       (`[b, h, g, d]` in the dtype of `query`, rows that see nothing are zero; `[b, h,
       g]` log-sum-exp of the logits, 1e30 in these rows).
     """
-    return _forward(options, query, g_key, g_value, key, value, table, pairs, draws)
-
-
-def _vjp_forward(options, query, g_key, g_value, key, value, table, pairs, draws):
-    output, lse = _forward(
-        options, query, g_key, g_value, key, value, table, pairs, draws
+    return _forward(
+        options, query, g_key, g_value, key, value, table, bias, pairs, draws
     )
+
+
+def _vjp_forward(options, *inputs):
+    output, lse = _forward(options, *inputs)
     output = checkpoint_name(output, "attention")
     lse = checkpoint_name(lse, "attention")
-    saved = (query, g_key, g_value, key, value, table, pairs, draws, output, lse)
-    return (output, lse), saved
+    return (output, lse), (inputs, output, lse)
 
 
 def _vjp_backward(options, saved, cotangents):
-    query, g_key, g_value, key, value, table, pairs, draws, output, lse = saved
+    inputs, output, lse = saved
+    query, g_key, g_value, key, value, table, bias, pairs, draws = inputs
     d_output, d_lse = cotangents
     dtype = accumulation_dtype(query.dtype)
     size = options.chunk_blocks * options.block_size
@@ -166,7 +184,7 @@ def _vjp_backward(options, saved, cotangents):
     delta = row_deltas(output, d_output, dtype) - d_lse[..., None, :]
 
     def gradients(block, k, v):
-        """Gradients of one block of keys: (dq, dt or 0, dk, dv)."""
+        """Gradients of one block of keys: (dq, dt or 0, dk, dv, of the scores)."""
         logits, factors, labels = block
         dp = dot("bhkd,bhqd->bhkq", v, d_output, dtype)
         dropped, ds = score_gradients(
@@ -180,20 +198,30 @@ def _vjp_backward(options, saved, cotangents):
             dt,
             dot("bhkq,bhqd->bhkd", ds, query, dtype).astype(k.dtype),
             dot("bhkq,bhqd->bhkd", dropped, d_output, dtype).astype(v.dtype),
+            ds,
         )
 
     block = _global_block(options, query, g_key, t, pairs, draws, dtype)
-    dq, dt, d_g_key, d_g_value = gradients(block, g_key, g_value)
+    dq, dt, d_g_key, d_g_value, _ = gradients(block, g_key, g_value)
 
     def body(carry, index):
         start, k, block = _long_block(
-            options, query, key, t, pairs, draws, index, dtype
+            options, query, key, t, bias, pairs, draws, index, dtype
         )
         v = blocking.slice_axis(value, start + pairs.radius, size, 2)
-        part_dq, part_dt, dk, dv = gradients(block, k, v)
-        return (carry[0] + part_dq, carry[1] + part_dt), (dk, dv)
+        part_dq, part_dt, dk, dv, ds = gradients(block, k, v)
+        dq, dt, d_bias = carry
+        if bias is not None:
+            d_bias = bias.add_gradient(d_bias, ds, start)
+        return (dq + part_dq, dt + part_dt, d_bias), (dk, dv)
 
-    (dq, dt), (dk, dv) = jax.lax.scan(body, (dq, dt), _chunks(options, key, pairs))
+    d_bias = None if bias is None else bias.no_gradient(query.shape[:2], dtype)
+    (dq, dt, d_bias), (dk, dv) = jax.lax.scan(
+        body, (dq, dt, d_bias), _chunks(options, key, pairs)
+    )
+    if bias is not None:
+        values = summed_to(d_bias, bias.values.shape) / options.scale
+        d_bias = bias._replace(values=values.astype(bias.values.dtype))
     d_table = None
     if table is not None:
         dq += dot("bhvq,vhd->bhqd", dt, table.embedding.astype(query.dtype), dtype)
@@ -214,6 +242,7 @@ def _vjp_backward(options, saved, cotangents):
         join(dk),
         join(dv),
         d_table,
+        d_bias,
         None,
         None,
     )

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.ops import blocking
+from etc_jax.ops.attention.bias import RowBias, summed_to
 from etc_jax.ops.attention.softmax import (
     Options,
     accumulation_dtype,
@@ -57,21 +58,36 @@ def _label_logits(q: Array, table, dtype) -> Array | None:
     return dot("vhd,bhcqd->bhcvq", table.embedding.astype(q.dtype), q, dtype) + bias
 
 
-def _logits(options, pairs, start, q, k_window, side_key, table, dtype):
+def _biases(options, bias, start) -> tuple[Array | None, Array | None]:
+    """Of the windows `[1, h or 1, 1, w, q]` and of the globals of one chunk."""
+    if bias is None:
+        return None, None
+    side = bias.side
+    if side is not None:
+        size = options.chunk_blocks * options.block_size
+        side = blocking.slice_axis(side, start, size, 3)
+        side = jnp.moveaxis(blocking.blocks(side, options.chunk_blocks, 3), 3, 2)
+    return bias.of_windows(options.block_size)[None, :, None], side
+
+
+def _logits(options, pairs, start, q, k_window, side_key, table, bias, dtype):
     """Masked logits of the window `[b, h, C, w, q]` and of the globals, with labels."""
     blocks = (options.chunk_blocks, options.block_size)
     t = _label_logits(q, table, dtype)
 
-    def part(scores, block_fn):
+    def part(scores, block_fn, bias):
         mask, labels = blocking.materialised(
             lambda start: block_fn(start, *blocks), start, start
         )
-        logits = masked_logits(scores, t, mask, labels, options.scale, start)
+        logits = masked_logits(scores, t, mask, labels, options.scale, start, bias)
         return logits, labels
 
-    parts = [part(dot("bhcwd,bhcqd->bhcwq", k_window, q, dtype), pairs.l2l)]
+    of_window, of_side = _biases(options, bias, start)
+    scores = dot("bhcwd,bhcqd->bhcwq", k_window, q, dtype)
+    parts = [part(scores, pairs.l2l, of_window)]
     if side_key.shape[2]:
-        parts.append(part(dot("bhgd,bhcqd->bhcgq", side_key, q, dtype), pairs.l2g))
+        scores = dot("bhgd,bhcqd->bhcgq", side_key, q, dtype)
+        parts.append(part(scores, pairs.l2g, of_side))
     return parts
 
 
@@ -81,7 +97,7 @@ def _factors(options, draws, index, parts, dtype):
         return [None] * len(parts)
     start = index * options.chunk_blocks
     return [
-        draws.stream(i).factors(options, start, logits.shape, 2, dtype)
+        draws.stream(i).factors(options.dropout_rate, start, logits.shape, 2, dtype)
         for i, (logits, _) in enumerate(parts)
     ]
 
@@ -90,12 +106,14 @@ def _count(options: Options, query: Array) -> int:
     return query.shape[2] // (options.chunk_blocks * options.block_size)
 
 
-def _forward(options, query, key, value, side_key, side_value, table, pairs, draws):
+def _forward(
+    options, query, key, value, side_key, side_value, table, bias, pairs, draws
+):
     dtype = accumulation_dtype(query.dtype)
 
     def body(carry, index):
         start, q, k, v = _chunk(options, pairs, index, (query, key, value))
-        parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
+        parts = _logits(options, pairs, start, q, k, side_key, table, bias, dtype)
         top = functools.reduce(jnp.maximum, [s.max(-2) for s, _ in parts])
         weights = [jnp.exp(s - top[..., None, :]) for s, _ in parts]
         total = sum(w.sum(-2) for w in weights)
@@ -114,7 +132,18 @@ def _forward(options, query, key, value, side_key, side_value, table, pairs, dra
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def long_rows(options, query, key, value, side_key, side_value, table, pairs, draws):
+def long_rows(
+    options,
+    query,
+    key,
+    value,
+    side_key,
+    side_value,
+    table,
+    bias: RowBias | None,
+    pairs,
+    draws,
+):
     """Attention of long queries over their windows and all global tokens.
 
     Args:
@@ -125,6 +154,7 @@ def long_rows(options, query, key, value, side_key, side_value, table, pairs, dr
       side_key: `[b, h, g, d]` of the global tokens; g may be 0.
       side_value: likewise.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
+      bias: of windows and global tokens, or None.
       pairs: masks and labels of the blocks.
       draws: of attention dropout, or None.
 
@@ -132,22 +162,20 @@ def long_rows(options, query, key, value, side_key, side_value, table, pairs, dr
       `[b, h, n, d]` in the dtype of `query`; rows that see nothing are zero.
     """
     return _forward(
-        options, query, key, value, side_key, side_value, table, pairs, draws
+        options, query, key, value, side_key, side_value, table, bias, pairs, draws
     )[0]
 
 
-def _vjp_forward(options, query, key, value, side_key, side_value, table, pairs, draws):
-    output, lse = _forward(
-        options, query, key, value, side_key, side_value, table, pairs, draws
-    )
+def _vjp_forward(options, *inputs):
+    output, lse = _forward(options, *inputs)
     output = checkpoint_name(output, "attention")
     lse = checkpoint_name(lse, "attention")
-    saved = (query, key, value, side_key, side_value, table, pairs, draws, output, lse)
-    return output, saved
+    return output, (inputs, output, lse)
 
 
 def _vjp_backward(options, saved, d_output):
-    query, key, value, side_key, side_value, table, pairs, draws, output, lse = saved
+    inputs, output, lse = saved
+    query, key, value, side_key, side_value, table, bias, pairs, draws = inputs
     dtype = accumulation_dtype(query.dtype)
     has_side = side_key.shape[2] > 0
     size = options.chunk_blocks * options.block_size
@@ -161,7 +189,7 @@ def _vjp_backward(options, saved, d_output):
 
     def body(carry, index):
         start, q, k, v = _chunk(options, pairs, index, (query, key, value))
-        parts = _logits(options, pairs, start, q, k, side_key, table, dtype)
+        parts = _logits(options, pairs, start, q, k, side_key, table, bias, dtype)
         factors = _factors(options, draws, index, parts, dtype)
         do = rows(d_output, start)
         row_lse = rows(lse, start)[..., None, :]
@@ -198,9 +226,15 @@ def _vjp_backward(options, saved, d_output):
                 if labels is not None
             )
             carry["embedding"] += dot("bhcvq,bhcqd->vhd", dt, q, dtype)
-            carry["bias"] += jnp.sum(dt, axis=(0, 2, 4)).T
+            carry["label_bias"] += jnp.sum(dt, axis=(0, 2, 4)).T
             dq += dot("bhcvq,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
-        return carry, dq.astype(query.dtype)
+        side = None
+        if bias is not None:
+            carry["bias"] += bias.window_gradient(blocks_ds[0].sum(axis=2))
+            if bias.side is not None:
+                side = jnp.moveaxis(blocks_ds[1], 3, 2)
+                side = summed_to(side, (*bias.side.shape[:2], *side.shape[2:]))
+        return carry, (dq.astype(query.dtype), side)
 
     zeros = {
         "key": jnp.zeros(key.shape, dtype),
@@ -210,14 +244,24 @@ def _vjp_backward(options, saved, d_output):
     }
     if table is not None:
         zeros["embedding"] = jnp.zeros(table.embedding.shape, dtype)
-        zeros["bias"] = jnp.zeros(table.bias.shape, dtype)
-    total, dq = blocking.each_step(body, zeros, _count(options, query))
+        zeros["label_bias"] = jnp.zeros(table.bias.shape, dtype)
+    if bias is not None:
+        # The batch is summed at last, so that its devices do it once.
+        zeros["bias"] = jnp.zeros((*query.shape[:2], bias.window.shape[-1]), dtype)
+    total, (dq, side) = blocking.each_step(body, zeros, _count(options, query))
     d_table = None
     if table is not None:
         d_table = type(table)(
             total["embedding"].astype(table.embedding.dtype),
-            total["bias"].astype(table.bias.dtype),
+            total["label_bias"].astype(table.bias.dtype),
         )
+    d_bias = None
+    if bias is not None:
+        if side is not None:
+            side = blocking.join_steps(side, 3) / options.scale
+            side = side.astype(bias.side.dtype)
+        window = summed_to(total["bias"].sum(axis=0), bias.window.shape) / options.scale
+        d_bias = RowBias(window.astype(bias.window.dtype), side)
     return (
         blocking.join_steps(dq, 2),
         total["key"].astype(key.dtype),
@@ -225,6 +269,7 @@ def _vjp_backward(options, saved, d_output):
         total["side_key"].astype(side_key.dtype),
         total["side_value"].astype(side_value.dtype),
         d_table,
+        d_bias,
         None,
         None,
     )

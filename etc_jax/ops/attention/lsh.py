@@ -19,15 +19,15 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention import chunk_dense
+from etc_jax.ops.attention import chunk_dense, dense
 from etc_jax.ops.attention.checks import (
-    check_dropout_rate,
     check_implementation,
+    check_one_length,
     check_rows,
 )
 from etc_jax.ops.attention.chunk_rows import ChunkOptions, Order, chunk_rows
+from etc_jax.ops.attention.dropout import Dropout
 from etc_jax.ops.attention.sizes import even_chunk
-from etc_jax.ops.attention.softmax import Draws, dropout_factors
 
 # A key that a query meets in several rounds counts so often (trax from 2020-04 on,
 # transformers), or once (the paper's own code).
@@ -185,6 +185,7 @@ def local(
     look: Look,
     causal: bool = False,
     example_ids: jax.Array | None = None,
+    scale: float | None = None,
     implementation: str = "auto",
     dropout_rate: float = 0.0,
     dropout_rng: jax.Array | None = None,
@@ -198,11 +199,12 @@ def local(
 
     Args:
       query: `[b, n, h, d]`.
-      key: likewise; scores are divided by sqrt(d).
+      key: likewise.
       value: likewise.
       look: chunks of the sequence.
       causal: no key behind the query.
       example_ids: as for `attend`.
+      scale: of the products; None: 1 / sqrt(d).
       implementation: as for `attend`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
@@ -223,7 +225,7 @@ def local(
         look,
         buckets=None,
         num_buckets=0,
-        scale=query.shape[-1] ** -0.5,
+        scale=query.shape[-1] ** -0.5 if scale is None else scale,
         causal=causal,
         mask_self=False,
         count_once=False,
@@ -257,25 +259,18 @@ def sort_by_bucket(
 def inverse(order: jax.Array) -> jax.Array:
     """The place of each token: the inverse of permutations along the last axis."""
     place = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
-
-    def by_scatter(order, place):
-        def one(order, place):
-            empty = jnp.zeros_like(order)
-            return empty.at[order].set(
-                place, unique_indices=True, mode="promise_in_bounds"
-            )
-
-        # Axes that a scatter is mapped over stay split over devices. With indices into
-        # them, as `put_along_axis` has, each device gathers the whole batch.
-        for _ in order.shape[:-1]:
-            one = jax.vmap(one)
-        return one(order, place)
-
-    def by_sort(order, place):
+    if blocking.platform() == "tpu":  # which scatters one number after the other
         return jax.lax.sort((order, place), num_keys=1)[1]
 
-    # TPUs scatter one number after the other.
-    return jax.lax.platform_dependent(order, place, tpu=by_sort, default=by_scatter)
+    def one(order, place):
+        empty = jnp.zeros_like(order)
+        return empty.at[order].set(place, unique_indices=True, mode="promise_in_bounds")
+
+    # Axes that a scatter is mapped over stay split over devices. With indices into
+    # them, as `put_along_axis` has, each device gathers the whole batch.
+    for _ in order.shape[:-1]:
+        one = jax.vmap(one)
+    return one(order, place)
 
 
 def _attend(
@@ -299,15 +294,13 @@ def _attend(
 ):
     check_implementation(implementation)
     check_rows(query, key, value, example_ids)
+    check_one_length(query, key)
     b, n, h, _ = query.shape
     if not n:
         return query
     if example_ids is None:
         example_ids = jnp.ones((b, n), jnp.int32)
-    rate, rng = dropout
-    check_dropout_rate(rate)
-    rng = rng if rate else None
-
+    dropout = Dropout.make(*dropout)
     extra = look.padded(n) - n
     example_ids = blocking.pad_axis(example_ids.astype(jnp.int32), 1, 0, extra)
     if buckets is not None:
@@ -324,30 +317,22 @@ def _attend(
         met = _met(order, look)
         if count_once:
             met = jnp.minimum(met, 1)
-        drop = None
-        if rng is not None:
-
-            def drop(p):
-                return p * dropout_factors(rng, rate, p.shape, p.dtype)
-
-        out = chunk_dense.attend(
-            *rows, met, example_ids, scale=scale, dropout=drop, **masks
-        )
+        pairs = chunk_dense.mask_and_bias(met, example_ids, query.dtype, **masks)
+        out = dense.attend(*rows, *pairs, scale=scale, dropout=dropout.dense())
         return out[:, :n]
     options = ChunkOptions(
         scale,
         look.chunk_length,
         _chunks_at_once(order, look, b * h, chunks_at_once, shards),
-        rate if rng is not None else 0.0,
+        dropout.rate,
         before=look.before,
         after=look.after,
         count_once=count_once,
         rounded=rounded,
         **masks,
     )
-    draws = None if rng is None else Draws(rng, jnp.zeros((), jnp.int32))
     heads = [jnp.swapaxes(x, 1, 2) for x in rows]
-    out = chunk_rows(options, *heads, order, draws)
+    out = chunk_rows(options, *heads, order, dropout.draws(0))
     return jnp.swapaxes(out, 1, 2)[:, :n]
 
 

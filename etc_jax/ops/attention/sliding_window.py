@@ -17,8 +17,13 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full, inline_dense
-from etc_jax.ops.attention.checks import check_implementation, check_rows
-from etc_jax.ops.attention.full import Dropout
+from etc_jax.ops.attention.bias import BiasFn, RowBias
+from etc_jax.ops.attention.checks import (
+    check_implementation,
+    check_one_length,
+    check_rows,
+)
+from etc_jax.ops.attention.dropout import Dropout
 from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
 from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import Place
@@ -44,6 +49,32 @@ class Globals(NamedTuple):
     value: Array
 
 
+class _Biases(NamedTuple):
+    """What a bias gives to each kind of pair.
+
+    Attributes:
+      windows: `[h or 1, 2 * reach + 1]` for each dilation, by offset in steps.
+      to_globals: `[b, n, h or 1, g]`, tokens that look at global ones; None: none.
+      of_globals: `[b, n, h or 1, g]`, tokens that global ones look at; likewise.
+    """
+
+    windows: tuple[Array, ...]
+    to_globals: Array | None
+    of_globals: Array | None
+
+    @classmethod
+    def make(cls, bias: BiasFn, reach: int, dilation, n: int, index) -> _Biases:
+        """Of `n` tokens, global ones at `index` int `[b, g]` or None."""
+        steps = jnp.arange(-reach, reach + 1, dtype=jnp.int32)
+        windows = tuple(bias(steps * step) for step in dict.fromkeys(dilation))
+        if index is None:
+            return cls(windows, None, None)
+        place = jnp.arange(n, dtype=jnp.int32)
+        offset = index[:, None].astype(jnp.int32) - place[None, :, None]
+        pairs = (jnp.moveaxis(bias(x), 0, 2) for x in (offset, -offset))
+        return cls(windows, *pairs)
+
+
 class _Sizes(NamedTuple):
     block_size: int | None
     chunk_blocks: int | None
@@ -60,6 +91,8 @@ def attend(
     causal: bool = False,
     example_ids: Array | None = None,
     globals_: Globals | None = None,
+    bias: BiasFn | None = None,
+    scale: float | None = None,
     implementation: str = "auto",
     dropout_rate: float = 0.0,
     dropout_rng: Array | None = None,
@@ -70,8 +103,8 @@ def attend(
 ) -> Array:
     """Attention over windows and global tokens (section 3.1), in one softmax.
 
-    Scores are divided by sqrt(head_dim); softmax is in float32 (float64 for float64
-    inputs). Padding, which sees nothing, is exactly zero.
+    Softmax is in float32 (float64 for float64 inputs). Padding, which sees nothing, is
+    exactly zero.
 
     Args:
       query: `[b, n, h, d]`, any n.
@@ -84,6 +117,8 @@ def attend(
       example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
         other; None: one example.
       globals_: global tokens; a padding token is never one.
+      bias: function of offsets, see `bias.BiasFn`, added to every logit as it is.
+      scale: of the products; None: 1 / sqrt(head_dim).
       implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
@@ -103,11 +138,14 @@ def attend(
     dilation = tuple(dilation)
     check_implementation(implementation)
     check_rows(query, key, value, example_ids)
+    check_one_length(query, key)
     _check(query.shape, radius, dilation, globals_)
     if globals_ is not None and not globals_.index.shape[1]:
         globals_ = None
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    b, n = query.shape[:2]
+    b, n, h, d = query.shape
+    if scale is None:
+        scale = d**-0.5
     if not n:
         return query
     if example_ids is None:
@@ -122,7 +160,9 @@ def attend(
             causal=causal,
             example_ids=example_ids,
             globals_=globals_,
-            dropout=dropout.dense(),
+            bias=bias,
+            scale=scale,
+            dropout=dropout,
         )
     tokens, side = _tokens(example_ids, globals_)
     side_rows = ()
@@ -130,9 +170,13 @@ def attend(
         side_rows = tuple(
             _rows_at(x, globals_.index, sequence_axis) for x in (key, value)
         )
+    biases = None
+    if bias is not None:
+        index = None if globals_ is None else globals_.index
+        biases = _Biases.make(bias, min(radius, n - 1), dilation, n, index)
     sizes = _Sizes(block_size, chunk_blocks, shards)
-    options = (radius, dilation, causal, dropout, sizes)
-    arrays = (query, key, value, globals_, tokens, side, side_rows)
+    options = (radius, dilation, causal, scale, dropout, sizes)
+    arrays = (query, key, value, globals_, tokens, side, side_rows, biases)
     if sequence_axis is None:
         return _attend(*arrays, *options, Place())
     return _split(sequence_axis, arrays, options)
@@ -177,9 +221,11 @@ def _attend(
     tokens,
     side,
     side_rows,
+    biases,
     radius,
     dilation,
     causal,
+    scale,
     dropout,
     sizes,
     place,
@@ -200,14 +246,23 @@ def _attend(
             # axes.
             return _joined([x[:, :, start:stop] for start, stop in own])
 
+        bias = None
+        if biases is not None:
+            windows = biases.windows[stream][None, None]
+            bias = [
+                x if x is None or x.shape[2] == 1 else of_heads(x)
+                for x in (windows, biases.to_globals)
+            ]
         out = _windows(
             *map(of_heads, (query, key, value)),
             tuple(map(of_heads, side_rows)),
             tokens,
             side,
+            bias,
             step,
             radius,
             causal,
+            scale,
             dropout.stream(stream + 1),
             sizes,
             place,
@@ -219,11 +274,16 @@ def _attend(
     out = _joined([parts[start] for _, start, _ in runs])
     if globals_ is None:
         return out
+    bias = None
+    if biases is not None:
+        bias = jnp.transpose(biases.of_globals, (0, 2, 3, 1))
     found = full.some_rows(
         *globals_[1:],
         side,
         tokens,
         causal=causal,
+        bias=bias,
+        scale=scale,
         dropout=dropout,
         shards=sizes.shards,
         place=place,
@@ -271,9 +331,11 @@ def _windows(
     side_rows,
     tokens,
     side,
+    bias,
     step,
     radius,
     causal,
+    scale,
     dropout,
     sizes,
     place,
@@ -290,7 +352,7 @@ def _windows(
     radius = min(radius, total - 1)
     g = side.example.shape[1]
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
-    options = Options(d**-0.5, block_size, chunk_blocks, dropout.rate)
+    options = Options(scale, block_size, chunk_blocks, dropout.rate)
     draws = dropout.draws(place.first(-(-n // block_size)))
     padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
     pairs = InlinePairs.make(tokens, side, radius, padded, causal, place)
@@ -302,14 +364,25 @@ def _windows(
     if not side_rows:
         side_rows = (jnp.zeros((b, 0, h, d), query.dtype),) * 2
     sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
-    out = long_rows(options, blocks_of(query), *around, *sides, None, pairs, draws)
+    if bias is not None:
+        windows, to_globals = bias
+        reach = windows.shape[-1] // 2
+        windows = windows[0, 0, :, reach - radius : reach + radius + 1]
+        if to_globals is not None:
+            to_globals = blocking.pad_axis(_fold(to_globals, step), 1, 0, padded - n)
+            to_globals = jnp.transpose(to_globals, (0, 2, 3, 1))
+        bias = RowBias(windows, to_globals)
+    out = long_rows(
+        options, blocks_of(query), *around, *sides, None, bias, pairs, draws
+    )
     return _unfold(jnp.swapaxes(out, 1, 2)[:, :n], step, whole)
 
 
 def _split(axis_name: str, arrays, options) -> Array:
     """`_attend` on each device's part of the sequence."""
-    query, key, value, globals_, tokens, side, side_rows = arrays
-    n, steps = query.shape[1], options[1]
+    query, key, value, globals_, tokens, side, side_rows, biases = arrays
+    radius, steps, causal, scale, dropout, sizes = options
+    n = query.shape[1]
     ways = sequence.size(axis_name)
     multiple = ways
     for step in set(steps):
@@ -328,13 +401,19 @@ def _split(axis_name: str, arrays, options) -> Array:
         )
         global_specs = Globals(everywhere, everywhere, long, long)
     in_specs = (long, long, long, global_specs, long, everywhere, everywhere)
-    radius, steps, causal, dropout, sizes = options
+    bias_specs = None
+    if biases is not None:
+        biases = biases._replace(
+            to_globals=jax.tree.map(padded, biases.to_globals),
+            of_globals=jax.tree.map(padded, biases.of_globals),
+        )
+        bias_specs = _Biases(everywhere, long, long)
 
     if globals_ is None:
         # Made inside: XLA of jax 0.11 ends the process at arrays without elements here.
         side = None
 
-    def body(query, key, value, globals_, tokens, side, side_rows, rng):
+    def body(query, key, value, globals_, tokens, side, side_rows, biases, rng):
         return _attend(
             query,
             key,
@@ -343,15 +422,17 @@ def _split(axis_name: str, arrays, options) -> Array:
             tokens,
             _no_tokens(len(query)) if side is None else side,
             side_rows,
+            biases,
             radius,
             steps,
             causal,
+            scale,
             dropout._replace(rng=rng),
             sizes,
             place,
         )
 
-    body = sequence.split(body, axis_name, (*in_specs, everywhere), long)
+    body = sequence.split(body, axis_name, (*in_specs, bias_specs, everywhere), long)
     tokens = jax.tree.map(padded, tokens)
     out = body(
         *map(padded, (query, key, value)),
@@ -359,6 +440,7 @@ def _split(axis_name: str, arrays, options) -> Array:
         tokens,
         side,
         side_rows,
+        biases,
         dropout.rng,
     )
     return out[:, :n]

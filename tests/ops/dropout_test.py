@@ -10,7 +10,7 @@ import pytest
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
 from etc_jax.ops.attention.checks import DROPOUT_RATE_LIMIT
-from etc_jax.ops.attention.softmax import Draws, Options, dropout_factors
+from etc_jax.ops.attention.dropout import Draws, dropout_factors
 from etc_jax.structure import Rules, Structure
 from etc_jax.types import Pieces, Rows
 
@@ -43,12 +43,11 @@ def test_no_array_of_bits_has_a_last_axis_of_two():
 
 
 def test_factors_of_a_block_hang_on_its_place_alone():
-    options = Options(1.0, 4, 1, 0.5)
     draws = Draws(jax.random.key(3), jnp.asarray(0))
 
     def factors(start, count, first=0):
         here = draws._replace(first_block=jnp.asarray(first))
-        return here.factors(options, start, (2, count, 7, 4), 1, jnp.float32)
+        return here.factors(0.5, start, (2, count, 7, 4), 1, jnp.float32)
 
     whole = factors(0, 6)
     parts = [factors(0, 2), factors(2, 1), factors(1, 3, first=2)]

@@ -1,0 +1,200 @@
+"""What is added to the logits, and its gradient, for blocks of keys.
+
+A bias is a function of offsets (place of the key minus place of the query), as T5's
+buckets (Raffel et al. 2020, section 2.1) or slopes are, or an array of all pairs. Of a
+function a blocked form needs one number an offset: the bias of a block is a Toeplitz
+matrix of them, so that all pairs never exist at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.ops import blocking
+
+Array = jax.Array
+
+# int32 offsets `[...]` -> float `[h or 1, ...]`.
+BiasFn = Callable[[Array], Array]
+
+
+def bucket_bias(table: Array, max_distance: int, *, causal: bool) -> BiasFn:
+    """T5's relative positions: one number for each bucket of offsets and each head.
+
+    Args:
+      table: float `[buckets, h]`.
+      max_distance: see `bucket`.
+      causal: likewise.
+    """
+
+    def bias(offset: Array) -> Array:
+        found = bucket(offset, table.shape[0], max_distance, causal=causal)
+        return jnp.moveaxis(jnp.take(table, found, axis=0), -1, 0)
+
+    return bias
+
+
+def bucket(
+    offset: Array, num_buckets: int, max_distance: int, *, causal: bool
+) -> Array:
+    """The bucket of each offset (Raffel et al. 2020, section 2.1).
+
+    Short distances have a bucket each, longer ones share buckets that grow with the
+    logarithm of the distance up to `max_distance`; all beyond share the last one.
+
+    Args:
+      offset: int, place of the key minus place of the query.
+      num_buckets: how many there are, an even number.
+      max_distance: from which on there is one bucket.
+      causal: all keys before the query have the buckets; else those behind it have
+        half of them.
+
+    Returns:
+      int32 of the shape of `offset`.
+    """
+    sided = num_buckets if causal else num_buckets // 2
+    exact = sided // 2
+    distance = jnp.maximum(-offset, 0) if causal else jnp.abs(offset)
+    found = jnp.minimum(distance, exact)
+    for first in _first_distances(exact, sided - exact, max_distance):
+        found += distance >= first
+    if not causal:
+        found += sided * (offset > 0)
+    return found.astype(jnp.int32)
+
+
+def _first_distances(exact: int, large: int, max_distance: int) -> list[int]:
+    """Of each bucket behind the first of the `large` ones, the least distance in it.
+
+    In whole numbers: at the border of two buckets a logarithm may round either way.
+    """
+    first, n = [], exact
+    for i in range(1, large):
+        while n**large * exact**i < max_distance**i * exact**large:
+            n += 1
+        first.append(n)
+    return first
+
+
+def toeplitz(values: Array, keys: int, queries: int) -> Array:
+    """Pairs from what is there by offset.
+
+    Args:
+      values: `[..., keys + queries - 1]`, that of the last query and first key first.
+      keys: how many there are.
+      queries: likewise.
+
+    Returns:
+      `[..., keys, queries]`.
+    """
+    lead, size = values.shape[:-1], keys + queries - 1
+    # Each row of a matrix that is one wider starts one place later.
+    tiled = jnp.broadcast_to(values[..., None, :], (*lead, keys + 1, size))
+    flat = tiled.reshape(*lead, (keys + 1) * size)
+    flat = blocking.pad_axis(flat, -1, 0, max(0, keys * (size + 1) - flat.shape[-1]))
+    wide = flat[..., : keys * (size + 1)].reshape(*lead, keys, size + 1)
+    return jnp.flip(wide[..., :queries], axis=-1)
+
+
+def by_offset(pairs: Array) -> Array:
+    """The transpose of `toeplitz`: `[..., keys, queries]` -> `[..., offsets]`."""
+    *lead, keys, queries = pairs.shape
+    values = jax.ShapeDtypeStruct((*lead, keys + queries - 1), pairs.dtype)
+    back = jax.linear_transpose(lambda x: toeplitz(x, keys, queries), values)
+    return back(pairs)[0]
+
+
+class RowBias(NamedTuple):
+    """Of long rows, which see a window and the keys that stand beside.
+
+    Attributes:
+      window: `[h or 1, 2 * radius + 1]`, by offset from the first to the last.
+      side: `[b or 1, h or 1, g, n]` of the keys beside; None if there are none.
+    """
+
+    window: Array
+    side: Array | None
+
+    def of_windows(self, block_size: int) -> Array:
+        """Of a block of queries and its window: `[h or 1, w, block_size]`."""
+        # Places of the window that are too far from a query are never seen.
+        far = block_size - 1
+        around = blocking.pad_axis(self.window, -1, far, far)
+        return toeplitz(around, self.window.shape[-1] + far, block_size)
+
+    def window_gradient(self, ds: Array) -> Array:
+        """The transpose of `of_windows`: `[b, h, w, q]` -> `[b, h, 2 * radius + 1]`."""
+        far = ds.shape[-1] - 1
+        return by_offset(ds)[..., far:][..., : self.window.shape[-1]]
+
+
+class PairBias(NamedTuple):
+    """Of all pairs.
+
+    Attributes:
+      values: `[b or 1, h or 1, keys, q]`.
+    """
+
+    values: Array
+
+    @classmethod
+    def make(cls, bias: Array, padded: int) -> PairBias:
+        """Of `[b or 1, h or 1, q, keys]`, padded to so many keys."""
+        keys = jnp.swapaxes(bias, 2, 3)
+        return cls(blocking.pad_axis(keys, 2, 0, padded - keys.shape[2]))
+
+    def block(self, start, size: int, queries: int) -> Array:
+        """Of the keys from `start`: `[b or 1, h or 1, size, q]`."""
+        del queries
+        return blocking.slice_axis(self.values, start, size, 2)
+
+    def no_gradient(self, batch: tuple[int, int], dtype) -> Array:
+        """Zeros that `add_gradient` adds to; `batch` and heads are (b, h)."""
+        del batch
+        return jnp.zeros(self.values.shape, dtype)
+
+    def add_gradient(self, total: Array, ds: Array, start) -> Array:
+        """With that of the block from `start`, `[b, h, size, q]`."""
+        part = summed_to(ds, (*self.values.shape[:2], *ds.shape[2:]))
+        return jax.lax.dynamic_update_slice_in_dim(total, part, start, 2)
+
+
+class OffsetBias(NamedTuple):
+    """By offset alone, of queries 0, 1, ... and keys 0, 1, ....
+
+    Attributes:
+      values: `[1, h or 1, keys + q - 1]`, that of the last query and first key first.
+    """
+
+    values: Array
+
+    @classmethod
+    def make(cls, bias: BiasFn, queries: int, padded: int) -> OffsetBias:
+        """Of so many queries, and keys with padding."""
+        offsets = jnp.arange(1 - queries, padded, dtype=jnp.int32)
+        return cls(bias(offsets)[None])
+
+    def block(self, start, size: int, queries: int) -> Array:
+        """See `PairBias`."""
+        part = blocking.slice_axis(self.values, start, size + queries - 1, 2)
+        return toeplitz(part, size, queries)
+
+    def no_gradient(self, batch: tuple[int, int], dtype) -> Array:
+        """See `PairBias`; batch and heads are summed at last, by their devices once."""
+        return jnp.zeros((*batch, self.values.shape[2]), dtype)
+
+    def add_gradient(self, total: Array, ds: Array, start) -> Array:
+        """See `PairBias`."""
+        found = by_offset(ds)
+        old = blocking.slice_axis(total, start, found.shape[2], 2)
+        return jax.lax.dynamic_update_slice_in_dim(total, old + found, start, 2)
+
+
+def summed_to(x: Array, shape: tuple[int, ...]) -> Array:
+    """The transpose of broadcasting `shape` to that of `x`."""
+    axes = [i for i, size in enumerate(shape) if size == 1 and x.shape[i] != 1]
+    return jnp.sum(x, axis=axes, keepdims=True) if axes else x
