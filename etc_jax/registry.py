@@ -19,6 +19,7 @@ _TABLES: dict[str, dict[str, Any]] = {}
 _PROVIDERS = {
     "causal_lm_model": "etc_jax.models",
     "data_set": "tasks.every",
+    "decoder": "etc_jax.models",
     "format": "etc_jax.formats",
     "held_back_score": "etc_jax.prediction.held_back",
     "learner": "etc_jax.objectives",

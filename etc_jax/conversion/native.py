@@ -139,7 +139,7 @@ def _write(part: pathlib.Path, params, config, report, files) -> None:
     write(part / PARAMS, flat, {"format": FORMAT})
     about = {
         "format": FORMAT,
-        "model": {"family": _family(config), **dataclasses.asdict(config)},
+        "model": {"family": family_of(config), **dataclasses.asdict(config)},
         "params": {
             "arrays": len(flat),
             "numbers": sum(a.size for a in flat.values()),
@@ -169,7 +169,7 @@ def _replace(part: pathlib.Path, folder: pathlib.Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _family(config: Any) -> str:
+def family_of(config: Any) -> str:
     for name in registry.names("model_config"):
         if registry.lookup("model_config", name) is type(config):
             return name

@@ -25,15 +25,14 @@ from etc_jax.layers.chunked_attention import (
 from etc_jax.layers.reversible import AttentionHalf, LayerKind
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.lsh_decoding import (
-    LocalCache,
     LshCache,
-    Newest,
     local_cache,
     local_step,
     lsh_cache,
     lsh_step,
 )
 from etc_jax.ops.attention.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.row_cache import Newest, RowCache
 
 
 class HashedCache(NamedTuple):
@@ -58,7 +57,7 @@ class CachedLocalAttention(LocalAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(self, x, shared: Sequence | Newest, kept: LocalCache | None = None):
+    def __call__(self, x, shared: Sequence | Newest, kept: RowCache | None = None):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         if isinstance(shared, Newest):

@@ -8,5 +8,6 @@ from etc_jax.models import (  # noqa: F401
     etc,
     etc_flops,
     reformer,
+    reformer_decoding,
     reformer_flops,
 )

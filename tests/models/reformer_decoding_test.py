@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tiny_model
 
+from etc_jax import decoding
 from etc_jax.models import reformer
-from etc_jax.models import reformer_decoding as decoding
+from etc_jax.models.reformer_decoding import ReformerDecoder
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.lsh_hashing import hash_vectors
 
@@ -37,10 +38,14 @@ def model_logits(config, params, tokens, example_ids=None):
 def decoded(config, tokens, start, length):
     """Logits `[b, n - start + 1, vocabulary]`: of a prompt, and of each token more."""
     params = params_of(config)
-    logits, cache = decoding.prefill(params, config, tokens[:, :start], length)
+    logits, cache = decoding.prefill(
+        ReformerDecoder(config), params, tokens[:, :start], length
+    )
     found = [logits]
     for position in range(start, tokens.shape[1]):
-        logits, cache = decoding.step(params, config, cache, tokens[:, position])
+        logits, cache = decoding.step(
+            ReformerDecoder(config), params, cache, tokens[:, position]
+        )
         found.append(logits)
     return np.stack(found, axis=1)
 
@@ -80,7 +85,7 @@ def test_behind_one_lsh_layer_logits_are_those_of_the_text_so_far():
 
 def test_a_prompt_leaves_the_logits_and_buckets_of_the_model():
     tokens, params = tokens_of(N), params_of(LSH)
-    logits, cache = decoding.prefill(params, LSH, tokens, 40)
+    logits, cache = decoding.prefill(ReformerDecoder(LSH), params, tokens, 40)
 
     def run(model, tokens):
         outputs, _, buckets = model.encoder.with_hidden(tokens)
@@ -173,11 +178,13 @@ def test_steps_through_several_lsh_layers_are_those_of_a_slow_loop():
         LSH, local_chunk_length=2, lsh_chunk_length=4, duplicates="once"
     )
     params, tokens = params_of(config), tokens_of(N)
-    cache = decoding.init_cache(params, config, 2, N)
+    cache = decoding.init_cache(ReformerDecoder(config), params, 2, N)
     slow = SlowLoop(config, np.asarray(cache.layers[1].rotations))
     found = []
     for position in range(12):
-        logits, cache = decoding.step(params, config, cache, tokens[:, position])
+        logits, cache = decoding.step(
+            ReformerDecoder(config), params, cache, tokens[:, position]
+        )
         found.append(logits)
         np.testing.assert_allclose(logits, slow.step(tokens[:, position]), atol=1e-5)
     # It is another thing than one forward pass: later tokens move chunks there.
@@ -191,24 +198,28 @@ def test_steps_through_several_lsh_layers_are_those_of_a_slow_loop():
 def test_prompts_of_different_lengths_go_on_side_by_side():
     tokens, params = tokens_of(N), params_of(LOCAL)
     lengths = np.array([11, 3], np.int32)
-    logits, cache = decoding.prefill(params, LOCAL, tokens[:, :13], N, lengths)
+    logits, cache = decoding.prefill(
+        ReformerDecoder(LOCAL), params, tokens[:, :13], N, lengths
+    )
     want = np.asarray(model_logits(LOCAL, params, tokens))
     both = np.arange(2)
     for more in range(4):
         np.testing.assert_allclose(logits, want[both, lengths + more - 1], atol=1e-5)
         token = tokens[both, lengths + more]
-        logits, cache = decoding.step(params, LOCAL, cache, token)
+        logits, cache = decoding.step(ReformerDecoder(LOCAL), params, cache, token)
 
 
 def test_steps_are_compiled_once_for_a_length_and_end_with_it():
     params, tokens = params_of(LOCAL), tokens_of(N)
-    cache = decoding.init_cache(params, LOCAL, 2, 6)
+    cache = decoding.init_cache(ReformerDecoder(LOCAL), params, 2, 6)
     before = decoding.step._cache_size()
     for position in range(6):
-        logits, cache = decoding.step(params, LOCAL, cache, tokens[:, position])
+        logits, cache = decoding.step(
+            ReformerDecoder(LOCAL), params, cache, tokens[:, position]
+        )
         assert np.isfinite(logits).all()
     assert decoding.step._cache_size() <= before + 1
-    logits, _ = decoding.step(params, LOCAL, cache, tokens[:, 6])
+    logits, _ = decoding.step(ReformerDecoder(LOCAL), params, cache, tokens[:, 6])
     assert np.isnan(logits).all()
 
 
@@ -218,13 +229,13 @@ def test_a_step_writes_into_the_cache_and_gathers_one_window():
     config = dataclasses.replace(
         LSH, max_length=length, axial_shape=(128, 128), dtype="bfloat16", head_dim=64
     )
-    params, step = params_of(config), decoding.step
-    cache = jax.eval_shape(lambda: decoding.init_cache(params, config, 2, length))
+    params, step, decoder = params_of(config), decoding.step, ReformerDecoder(config)
+    cache = jax.eval_shape(lambda: decoding.init_cache(decoder, params, 2, length))
     token = jnp.zeros((2,), jnp.int32)
-    traced = jax.make_jaxpr(step, static_argnums=1)(params, config, cache, token)
+    traced = jax.make_jaxpr(step, static_argnums=0)(decoder, params, cache, token)
     rows, heads, rounds, chunks = 2, 2, 2, 2
     assert largest_product(traced) == rows * heads * rounds * chunks * 8 * 64
-    compiled = step.lower(params, config, cache, token).compile().memory_analysis()
+    compiled = step.lower(decoder, params, cache, token).compile().memory_analysis()
     rows = cache.layers[1].rows
     one = rows.key.size * rows.key.dtype.itemsize
     assert compiled.alias_size_in_bytes > 2 * one
@@ -250,7 +261,9 @@ def test_without_a_number_of_buckets_the_length_of_the_cache_decides():
 
     def half(length):
         cache = jax.eval_shape(
-            lambda: decoding.init_cache(params_of(config), config, 2, length)
+            lambda: decoding.init_cache(
+                ReformerDecoder(config), params_of(config), 2, length
+            )
         )
         return cache.layers[1].rotations.shape[-1]
 
@@ -263,7 +276,9 @@ def test_without_a_number_of_buckets_the_length_of_the_cache_decides():
 
 def test_without_temperature_each_token_is_the_likeliest():
     params, prompt = params_of(LOCAL), tokens_of(7)
-    got = decoding.generate(params, LOCAL, prompt, N - 6, temperature=0)
+    got = decoding.generate(
+        ReformerDecoder(LOCAL), params, prompt, N - 6, temperature=0
+    )
     text = np.concatenate([prompt, got], axis=1)[:, :N]
     want = np.argmax(model_logits(LOCAL, params, text), axis=-1)[:, 6:]
     np.testing.assert_array_equal(got, want)
@@ -275,7 +290,9 @@ def test_draws_are_a_function_of_the_key_among_the_ids_that_are_allowed():
     def draw(seed, **options):
         options = {"temperature": 5.0} | options
         rng = jax.random.key(seed)
-        found = decoding.generate(params, LOCAL, prompt, N - 6, rng, **options)
+        found = decoding.generate(
+            ReformerDecoder(LOCAL), params, prompt, N - 6, rng, **options
+        )
         assert found.shape == (2, N - 6) and found.dtype == jnp.int32
         return np.asarray(found)
 
@@ -283,7 +300,9 @@ def test_draws_are_a_function_of_the_key_among_the_ids_that_are_allowed():
     np.testing.assert_array_equal(first, draw(0))
     assert (first != draw(1)).any()
     assert set(draw(0, allowed=(3, 6)).ravel()) == {3, 4, 5}
-    likeliest = decoding.generate(params, LOCAL, prompt, N - 6, temperature=0)
+    likeliest = decoding.generate(
+        ReformerDecoder(LOCAL), params, prompt, N - 6, temperature=0
+    )
     for options in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-6}):
         np.testing.assert_array_equal(draw(0, **options), likeliest)
 
@@ -291,7 +310,10 @@ def test_draws_are_a_function_of_the_key_among_the_ids_that_are_allowed():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"config": dataclasses.replace(LSH, causal=False)}, "cannot continue a text"),
+        (
+            {"decoder": ReformerDecoder(dataclasses.replace(LSH, causal=False))},
+            "cannot continue a text",
+        ),
         ({"prompt": tokens_of(40)}, "40 tokens and 10 that follow need 49 positions"),
         ({"prompt": tokens_of(0)}, r"shape \(2, 0\), expected \[batch, n\]"),
         ({"num_tokens": 0}, "num_tokens is 0; expected 1 or more"),
@@ -306,8 +328,8 @@ def test_texts_that_cannot_be_are_refused_before_compiling(
     change, message, monkeypatch
 ):
     monkeypatch.setattr(decoding, "prefill", None)
-    given = {"params": None, "config": LSH, "prompt": tokens_of(5), "num_tokens": 10}
-    given |= {"rng": jax.random.key(0)} | change
+    given = {"params": None, "prompt": tokens_of(5), "num_tokens": 10}
+    given |= {"decoder": ReformerDecoder(LSH), "rng": jax.random.key(0)} | change
     with pytest.raises(ValueError, match=message):
         decoding.generate(**given)
 
@@ -321,10 +343,14 @@ def test_texts_that_cannot_be_are_refused_before_compiling(
             {"prompt_lengths": jnp.ones((3,), int)},
             r"have shape \(3,\), expected \(2,\)",
         ),
-        ({"config": dataclasses.replace(LSH, causal=False)}, "causal=False"),
+        (
+            {"decoder": ReformerDecoder(dataclasses.replace(LSH, causal=False))},
+            "causal=False",
+        ),
     ],
 )
 def test_prompts_that_do_not_fit_are_refused(change, message):
-    given = {"params": params_of(LSH), "config": LSH, "tokens": tokens_of(5)}
+    given = {"decoder": ReformerDecoder(LSH), "params": params_of(LSH)}
+    given |= {"tokens": tokens_of(5)}
     with pytest.raises(ValueError, match=message):
         decoding.prefill(**(given | {"length": 10} | change))

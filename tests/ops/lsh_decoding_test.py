@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from etc_jax.ops.attention import lsh, lsh_decoding
+from etc_jax.ops.attention.row_cache import Newest
 
 BATCH, HEADS, SIZE, BUCKETS = 2, 2, 3, 6
 
@@ -78,7 +79,7 @@ step = jax.jit(one_step, static_argnums=0)
 
 def now_at(position):
     position = jnp.asarray(position, jnp.int32)
-    return lsh_decoding.Newest(position, position + 1, 1)
+    return Newest(position, 1, position + 1)
 
 
 @functools.cache

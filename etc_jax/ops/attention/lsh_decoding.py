@@ -24,8 +24,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from etc_jax.ops.attention import row_cache
 from etc_jax.ops.attention.chunk_dense import SELF
 from etc_jax.ops.attention.lsh import Look, check_choices, unit_keys
+from etc_jax.ops.attention.row_cache import (
+    Newest,
+    RowCache,
+    bits,
+    check_newest,
+    last_rows,
+    put,
+    take,
+)
 from etc_jax.ops.attention.softmax import MASKED, accumulation_dtype, dot
 
 Array = jax.Array
@@ -34,25 +44,11 @@ Array = jax.Array
 FREE = np.iinfo(np.int32).max
 
 
-class LocalCache(NamedTuple):
-    """Keys and values of local attention, of several layers.
-
-    Token p lies in row p % rows: of a long sequence only the end is kept, if it is all
-    that will be looked at.
-
-    Attributes:
-      key, value: `[layers, b, rows, h, d]`; bfloat16 as uint16 of the same bits.
-    """
-
-    key: Array
-    value: Array
-
-
 class LshCache(NamedTuple):
     """Keys, values and sorted places of LSH attention, of several layers.
 
     Attributes:
-      key: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `LocalCache`.
+      key: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `RowCache`.
       value: likewise.
       numbers: int32 `[layers, b, h, rounds, length]`: bucket * length + token at each
         place of a round, in order; `FREE` behind the last token.
@@ -63,28 +59,12 @@ class LshCache(NamedTuple):
     numbers: Array
 
 
-class Newest(NamedTuple):
-    """Where a step is.
-
-    Attributes:
-      position: int32 `[b]`, of the newest token, which is the last one.
-      length: int32 `[b]`, of the array that `lsh.attend` would get, with padding behind
-        the newest token: what is longer than a chunk is cut into chunks, and how many
-        these are makes the circle. Without padding it is position + 1.
-      layer: int32 scalar, of the cache.
-    """
-
-    position: Array
-    length: Array
-    layer: Array | int
-
-
 # --- what a prompt leaves behind ------------------------------------------------------
 
 
 def local_cache(
     key: Array, value: Array, lengths: Array, *, look: Look, length: int
-) -> LocalCache:
+) -> RowCache:
     """The cache of one layer, without the axis of layers.
 
     Args:
@@ -97,7 +77,7 @@ def local_cache(
     # In a circle, the last chunk looks ahead at the first one.
     kept = look.chunk_length * (look.before + 1)
     rows = length if look.after else min(length, kept)
-    return LocalCache(*(_bits(_last_rows(x, lengths, rows)) for x in (key, value)))
+    return row_cache.fill(key, value, lengths, rows)
 
 
 def lsh_cache(
@@ -138,17 +118,8 @@ def lsh_cache(
     numbers = jnp.sort(jnp.where(known, buckets * length + token, FREE))[..., :length]
     missing = [(0, 0)] * 3 + [(0, length - numbers.shape[3])]
     numbers = jnp.pad(numbers, missing, constant_values=FREE)
-    rows = (_last_rows(x, lengths, length) for x in (unit_keys(query_key), value))
-    return LshCache(*map(_bits, rows), numbers)
-
-
-def _last_rows(x: Array, lengths: Array, rows: int) -> Array:
-    """`[b, n, ...]` -> `[b, rows, ...]`, the last tokens of each, p in row p % rows."""
-    last = lengths[:, None] - 1
-    row = jnp.arange(rows, dtype=jnp.int32)[None]
-    token = jnp.maximum(last - (last - row) % rows, 0)  # rows without one: any
-    token = token.reshape(*token.shape, *(1,) * (x.ndim - 2))
-    return jnp.take_along_axis(x, token, axis=1, mode="promise_in_bounds")
+    rows = (last_rows(x, lengths, length) for x in (unit_keys(query_key), value))
+    return LshCache(*map(bits, rows), numbers)
 
 
 # --- one token more -------------------------------------------------------------------
@@ -158,11 +129,11 @@ def local_step(
     query: Array,
     key: Array,
     value: Array,
-    cache: LocalCache,
+    cache: RowCache,
     now: Newest,
     *,
     look: Look,
-) -> tuple[Array, LocalCache]:
+) -> tuple[Array, RowCache]:
     """Local attention of the newest token.
 
     Args:
@@ -176,15 +147,15 @@ def local_step(
     Returns:
       (`[b, 1, h, d]`, the cache with the newest token).
     """
-    _check_rows(query, key, value)
-    cache = LocalCache(_put(cache.key, key, now), _put(cache.value, value, now))
+    check_newest(query, key, value)
+    cache = RowCache(put(cache.key, key, now), put(cache.value, value, now))
     position = now.position[:, None, None]
     _, token, looked = _window(position, now.length, look)
     seen = looked & (token <= position[..., None, None])
     token, seen = (x.reshape(x.shape[0], -1) for x in (token, seen))
     batch = jnp.arange(len(token), dtype=jnp.int32)[:, None]
     at = (now.layer, batch, token % cache.key.shape[2])
-    keys, values = (_take(x, at, query.dtype) for x in cache)
+    keys, values = (take(x, at, query.dtype) for x in cache)
     dtype = accumulation_dtype(query.dtype)
     logits = dot("bqhd,bwhd->bhqw", query, keys, dtype) * query.shape[-1] ** -0.5
     weights = jax.nn.softmax(jnp.where(seen[:, None, None], logits, MASKED))
@@ -222,15 +193,15 @@ def lsh_step(
       ValueError: if shapes or options do not fit together.
     """
     check_choices(duplicates, rounding)
-    _check_rows(query_key, value)
+    check_newest(query_key, value)
     want = (*cache.numbers.shape[1:4], 1)
     if buckets.shape != want:
         raise ValueError(f"buckets have shape {buckets.shape}, expected {want}")
     numbers = jax.lax.dynamic_index_in_dim(cache.numbers, now.layer, keepdims=False)
     numbers, place = _sorted_in(numbers, buckets, now.position)
     cache = LshCache(
-        _put(cache.key, unit_keys(query_key), now),
-        _put(cache.value, value, now),
+        put(cache.key, unit_keys(query_key), now),
+        put(cache.value, value, now),
         jax.lax.dynamic_update_index_in_dim(cache.numbers, numbers, now.layer, 0),
     )
     token, seen = _tokens_in_window(numbers, place, now, look)
@@ -246,40 +217,6 @@ def lsh_step(
     weights = _rounded(logits) if rounding == "transformers" else _softmax(logits)
     out = dot("bhrw,bhrwd->bhd", weights, values, dtype)[:, None]
     return out.astype(query_key.dtype), cache
-
-
-def _check_rows(*rows: Array) -> None:
-    shapes = [x.shape for x in rows]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 4 or shapes[0][1] != 1:
-        listed = ", ".join(map(str, shapes))
-        raise ValueError(
-            f"the newest token's rows have shapes {listed}; expected one shape "
-            "[batch, 1, heads, head_dim]"
-        )
-
-
-def _put(x: Array, row: Array, now: Newest) -> Array:
-    """The cache `[layers, b, rows, h, d]` with the row of the newest token."""
-    batch = jnp.arange(x.shape[1], dtype=jnp.int32)
-    at = x.at[now.layer, batch, now.position % x.shape[2]]
-    return at.set(_bits(row[:, 0]), mode="promise_in_bounds", unique_indices=True)
-
-
-def _take(x: Array, at: tuple[Array | int, ...], dtype) -> Array:
-    """Rows of the cache, as numbers of the dtype that they had."""
-    rows = x.at[at].get(mode="promise_in_bounds")
-    return rows if rows.dtype == dtype else jax.lax.bitcast_convert_type(rows, dtype)
-
-
-def _bits(x: Array) -> Array:
-    """What a cache holds of rows: of numbers of 16 bits, an integer of the same bits.
-
-    XLA on CPU has no such numbers, and to write one row would turn the whole cache into
-    float32 and back.
-    """
-    if jnp.finfo(x.dtype).bits > 16:
-        return x
-    return jax.lax.bitcast_convert_type(x, jnp.uint16)
 
 
 def _sorted_in(numbers: Array, buckets: Array, position: Array) -> tuple[Array, Array]:
@@ -348,7 +285,7 @@ def _of_heads(x: Array, token: Array, layer: Array | int, dtype) -> Array:
     b, h = token.shape[:2]
     batch = jnp.arange(b, dtype=jnp.int32)[:, None, None, None]
     head = jnp.arange(h, dtype=jnp.int32)[None, :, None, None]
-    return _take(x, (layer, batch, token, head), dtype)
+    return take(x, (layer, batch, token, head), dtype)
 
 
 def _copies(token: Array, seen: Array) -> Array:

@@ -1,0 +1,173 @@
+"""Keys and values of the tokens so far, for attention of one token more.
+
+    cache = fill(key, value, lengths, rows=1024)  # of a prompt
+    cache = jax.tree.map(lambda x: x[None], cache)  # of one layer
+    output, cache = step(query, key, value, cache, Newest(position, 0), radius=256)
+
+Token p lies in row p % rows: a cache of a window has no more rows than the window, and
+holds its last tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.ops.attention.bias import BiasFn
+from etc_jax.ops.attention.softmax import MASKED, accumulation_dtype, dot
+
+Array = jax.Array
+
+
+class RowCache(NamedTuple):
+    """Keys and values of several layers.
+
+    Attributes:
+      key, value: `[layers, b, rows, h, d]`; bfloat16 as uint16 of the same bits.
+    """
+
+    key: Array
+    value: Array
+
+
+class Newest(NamedTuple):
+    """Where a step is.
+
+    Attributes:
+      position: int32 `[b]`, of the newest token, which is the last one.
+      layer: int32 scalar, of the cache.
+      length: int32 `[b]`, which attention over chunks reads: of the array that it would
+        get, with padding behind the newest token. What is longer than a chunk is cut
+        into chunks, and how many these are makes their circle. Without padding it is
+        position + 1.
+    """
+
+    position: Array
+    layer: Array | int
+    length: Array | None = None
+
+
+def window_rows(radius: int, dilation: int | Sequence[int], length: int) -> int:
+    """Rows that a causal window needs, of at most `length` tokens."""
+    steps = (dilation,) if isinstance(dilation, int) else dilation
+    return min(radius * max(steps) + 1, length)
+
+
+def fill(key: Array, value: Array, lengths: Array, rows: int) -> RowCache:
+    """The cache of one layer, without the axis of layers.
+
+    Args:
+      key: `[b, n, h, d]` of a prompt.
+      value: likewise.
+      lengths: int `[b]`, tokens of each row; what is behind is padding.
+      rows: of the cache.
+    """
+    return RowCache(*(bits(last_rows(x, lengths, rows)) for x in (key, value)))
+
+
+def last_rows(x: Array, lengths: Array, rows: int) -> Array:
+    """`[b, n, ...]` -> `[b, rows, ...]`, the last tokens of each, p in row p % rows."""
+    token = jnp.maximum(tokens_of(rows, lengths - 1), 0)  # rows without one: any
+    token = token.reshape(*token.shape, *(1,) * (x.ndim - 2))
+    return jnp.take_along_axis(x, token, axis=1, mode="promise_in_bounds")
+
+
+def tokens_of(rows: int, position: Array) -> Array:
+    """The token that stands in each row: int32 `[b, rows]`, below 0 for none.
+
+    Args:
+      rows: of the cache.
+      position: int `[b]`, of the newest token in it.
+    """
+    row = jnp.arange(rows, dtype=jnp.int32)[None]
+    return position[:, None] - (position[:, None] - row) % rows
+
+
+def put(x: Array, row: Array, now: Newest) -> Array:
+    """A part of a cache `[layers, b, rows, ...]` with the newest row `[b, 1, ...]`."""
+    batch = jnp.arange(x.shape[1], dtype=jnp.int32)
+    at = x.at[now.layer, batch, now.position % x.shape[2]]
+    return at.set(bits(row[:, 0]), mode="promise_in_bounds", unique_indices=True)
+
+
+def take(x: Array, at: tuple[Array | int, ...], dtype) -> Array:
+    """Rows of a cache, as numbers of the dtype that they had."""
+    rows = x.at[at].get(mode="promise_in_bounds")
+    return rows if rows.dtype == dtype else jax.lax.bitcast_convert_type(rows, dtype)
+
+
+def bits(x: Array) -> Array:
+    """What a cache holds of rows: of numbers of 16 bits, an integer of the same bits.
+
+    XLA on CPU has no such numbers, and to write one row would turn the whole cache into
+    float32 and back.
+    """
+    if jnp.finfo(x.dtype).bits > 16:
+        return x
+    return jax.lax.bitcast_convert_type(x, jnp.uint16)
+
+
+def step(
+    query: Array,
+    key: Array,
+    value: Array,
+    cache: RowCache,
+    now: Newest,
+    *,
+    radius: int | None = None,
+    dilation: int | Sequence[int] = 1,
+    bias: BiasFn | None = None,
+    scale: float | None = None,
+) -> tuple[Array, RowCache]:
+    """Causal attention of the newest token, of a window or of everything.
+
+    Args:
+      query: `[b, 1, h, d]`, of the newest token.
+      key: likewise.
+      value: likewise.
+      cache: of the tokens before it.
+      now: where it stands.
+      radius: keys before it, in steps; None: all.
+      dilation: places of a step, of all heads or of each.
+      bias: function of offsets, or None.
+      scale: of the products; None: 1 / sqrt(d).
+
+    Returns:
+      (`[b, 1, h, d]`, the cache with the newest token).
+
+    Raises:
+      ValueError: if the rows are not those of one token, or the cache has too few.
+    """
+    check_newest(query, key, value)
+    h, rows = query.shape[2], cache.key.shape[2]
+    cache = RowCache(put(cache.key, key, now), put(cache.value, value, now))
+    token = tokens_of(rows, now.position)
+    offset = token - now.position[:, None]
+    steps = (dilation,) * h if isinstance(dilation, int) else dilation
+    steps = jnp.asarray(steps, jnp.int32)[None, :, None]
+    seen = (token >= 0)[:, None] & (offset[:, None] % steps == 0)
+    if radius is not None:
+        seen &= offset[:, None] >= -radius * steps
+    keys, values = (take(x, (now.layer,), query.dtype) for x in cache)
+    dtype = accumulation_dtype(query.dtype)
+    logits = dot("bqhd,bwhd->bhqw", query, keys, dtype)
+    logits *= query.shape[-1] ** -0.5 if scale is None else scale
+    if bias is not None:
+        logits += jnp.moveaxis(bias(offset), 0, 1)[:, :, None].astype(dtype)
+    weights = jax.nn.softmax(jnp.where(seen[:, :, None], logits, MASKED))
+    out = dot("bhqw,bwhd->bqhd", weights, values, dtype)
+    return out.astype(query.dtype), cache
+
+
+def check_newest(*rows: Array) -> None:
+    """Raises ValueError if these are not rows `[b, 1, h, d]` of one shape."""
+    shapes = [x.shape for x in rows]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 4 or shapes[0][1] != 1:
+        listed = ", ".join(map(str, shapes))
+        raise ValueError(
+            f"the newest token's rows have shapes {listed}; expected one shape "
+            "[batch, 1, heads, head_dim]"
+        )
