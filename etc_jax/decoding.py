@@ -87,7 +87,7 @@ def decoder_of(family: str, config: Any) -> Decoder:
         made = registry.lookup("decoder", family)
     except KeyError as error:
         raise ValueError(
-            f"models of family {family!r} cannot continue a text: {error}"
+            f"models of family {family!r} cannot continue a text: {error.args[0]}"
         ) from error
     return made(config)
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax import generate
+from etc_jax import decoding, generate
 from etc_jax.conversion import native
-from etc_jax.models import reformer, reformer_decoding
+from etc_jax.models import reformer
 from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.reformer_decoding import ReformerDecoder
 from etc_jax.training.checkpoint import Checkpointer
 from etc_jax.training.state import TrainState
 
@@ -80,18 +81,19 @@ def ask(capsysbinary):
 
 @pytest.fixture
 def nothing_compiled(monkeypatch):
-    monkeypatch.setattr(reformer_decoding, "prefill", None)
+    monkeypatch.setattr(decoding, "prefill", None)
 
 
 def test_bytes_follow_as_the_model_draws_them(params, converted, run, ask, tmp_path):
     tokens = np.array([[0, *b"caf\xe9"]], np.int32)
-    want = reformer_decoding.generate(
-        params, CONFIG, tokens, 28, jax.random.key(3), temperature=0.7, top_k=200
+    decoder, rng = ReformerDecoder(CONFIG), jax.random.key(3)
+    want = decoding.generate(
+        decoder, params, tokens, 28, rng, temperature=0.7, top_k=200
     )
     want = bytes(np.asarray(want[0]).tolist())
     assert max(want) > 127  # no text of any encoding
     (tmp_path / "prompt").write_bytes(b"caf\xe9")
-    options = [f"--prompt_file={tmp_path / 'prompt'}", "--num_bytes=28", "--seed=3"]
+    options = [f"--prompt_file={tmp_path / 'prompt'}", "--num_tokens=28", "--seed=3"]
     options += ["--temperature=0.7", "--top_k=200"]
     for model in (converted, run, run / "checkpoints" / str(STEP)):
         assert ask(model, *options) == (0, want, "")
@@ -104,12 +106,12 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
     native.save(tmp_path / "model", params, config, {})
     given = {}
 
-    def generated(params, config, prompt, num_tokens, rng, **options):
+    def generated(decoder, params, prompt, num_tokens, rng, **options):
         given.update(options, prompt=prompt.tolist())
         return jnp.asarray([[2, 257, 67 + 2][:num_tokens]])
 
-    monkeypatch.setattr(reformer_decoding, "generate", generated)
-    argv = ["--prompt=ab", "--num_bytes=3", "--first_id=2"]
+    monkeypatch.setattr(decoding, "generate", generated)
+    argv = ["--prompt=ab", "--num_tokens=3", "--first_id=2"]
     assert ask(tmp_path / "model", *argv) == (0, b"\x00\xffC", "")
     assert given["prompt"] == [[0, 99, 100]] and given["allowed"] == (2, 258)
 
@@ -120,13 +122,17 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
         (
             {"causal": False},
             [],
-            "ReformerConfig with causal=False; expected a Reformer",
+            "has causal=False: its tokens see those behind them",
         ),
-        ({"vocab_size": 258}, [], "has 258 ids, so that they are not just bytes"),
+        (
+            {"vocab_size": 258},
+            [],
+            "has 258 ids and no tokenizer.json, so that they are not just",
+        ),
         ({}, ["--first_id=1"], "--first_id is 1, but .* has 256 ids"),
         ({}, ["--step=3"], "is a converted model: leave --step out"),
-        ({}, ["--num_bytes=28"], "6 tokens and 28 that follow need 33 positions"),
-        ({}, ["--num_bytes=0"], "num_tokens is 0; expected 1 or more"),
+        ({}, ["--num_tokens=28"], "6 tokens and 28 that follow need 33 positions"),
+        ({}, ["--num_tokens=0"], "num_tokens is 0; expected 1 or more"),
         ({}, ["--temperature=-1"], "temperature is -1.0; expected 0 or more"),
         ({}, ["--top_p=2"], "top_p is 2.0; expected more than 0, at most 1"),
     ],
@@ -149,8 +155,12 @@ def test_folders_without_a_model_of_bytes_are_told(
     (tmp_path / "empty").mkdir()
     for model, argv, message in (
         (tmp_path / "empty", [], "no finished checkpoint at"),
-        (tmp_path / "etc", [], "EtcConfig with causal=None; expected a Reformer"),
-        (copies, [], "data.source='duplication'; expected a run on 'bytes'"),
+        (
+            tmp_path / "etc",
+            [],
+            "models of family 'etc' cannot continue a text: no decoder",
+        ),
+        (copies, [], "data.source='duplication', which gives symbols; expected a run"),
         (run, ["--first_id=0"], "is a run, whose ids are known"),
         (run, ["--step=3"], "no finished checkpoint of step 3"),
     ):
@@ -161,8 +171,8 @@ def test_folders_without_a_model_of_bytes_are_told(
 
 
 def test_bytes_that_the_model_does_not_know_are_told(params, run, ask, monkeypatch):
-    small = dataclasses.replace(CONFIG, vocab_size=128)
-    model = generate.ByteModel(params, small, 0)
+    codec = generate.ByteCodec(0, vocab_size=128)
+    model = generate.LanguageModel(params, ReformerDecoder(CONFIG), codec)
     monkeypatch.setattr(generate, "open_model", lambda *args: model)
     code, _, err = ask(run, "--prompt=\udce9")
     assert code == 2 and "has byte 233, but the model knows 128 ids only" in err

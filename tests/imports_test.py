@@ -142,6 +142,8 @@ ALLOWED = {
     "prepare": BASE | {"data", "datasets", "formats"},
     "objectives": OBJECTIVES,
     "drawing": OPS | {"ops"},
+    # It finds the decoders of models by their names.
+    "decoding": OPS | {"ops"},
     # Plain Python values in, plain Python values out.
     "scoring": {"strict_json"},
     # Tables name the config of the family that they convert to.
@@ -159,7 +161,7 @@ ALLOWED = {
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
     "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "generate": OBJECTIVES | {"conversion"},
+    "generate": OBJECTIVES | {"conversion", "decoding"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},
