@@ -14,7 +14,7 @@ from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding
 from etc_jax.ops.attention.bias import bucket, bucket_bias
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
-from etc_jax.types import Pieces, Rows
+from etc_jax.types import LabelTable, Pieces, Rows
 
 B, H, D = 2, 3, 4
 BUCKETS, FAR = 8, 12
@@ -285,3 +285,61 @@ def test_what_does_not_fit_is_named(change, message):
 def test_attention_of_a_sequence_to_itself_refuses_two_lengths(op):
     with pytest.raises(ValueError, match="5 queries and 7 keys"):
         SCALED[op]("xla", *rows(5, 7))
+
+
+@pytest.mark.parametrize(
+    "n, radius, dilation, causal, axes",
+    [
+        (1, 2, 1, False, None),
+        (19, 0, 1, False, None),
+        (19, 3, 1, True, None),
+        (23, 2, (1, 3, 3), False, None),
+        (17, 40, (5, 1, 2), True, None),
+        (37, 3, (1, 2, 1), True, {"data": 2, "sequence": 4}),
+    ],
+)
+def test_windows_with_products_of_offsets(n, radius, dilation, causal, axes):
+    count = 2 * radius + 1
+    table = (normal(count, H, D, seed=5), normal(count, H, seed=6))
+
+    def attend(form, query, key, value, *table, axis=None):
+        return sliding_window.attend(
+            *(query, key, value),
+            radius=radius,
+            dilation=dilation,
+            causal=causal,
+            example_ids=packed(n),
+            offsets=LabelTable(*table),
+            bias=of_slopes(np.array([0.5, 0.25, 0.125])),
+            implementation=form,
+            block_size=4,
+            sequence_axis=axis,
+        )
+
+    arrays = (*rows(n, n), *table)
+    if axes is None:
+        compare(attend, *arrays)
+        return
+    want = gradients(functools.partial(attend, "dense"), *arrays)
+    with jax.set_mesh(sharding.make_mesh(sharding.MeshConfig(**axes))):
+        split = functools.partial(attend, "xla", axis="sequence")
+        got = gradients(split, *arrays)
+    check_equal(got, want)
+
+
+def test_products_of_offsets_by_hand():
+    n, radius = 5, 2
+    query, key, value = rows(n, n)
+    embedding, bias = normal(5, H, D, seed=5), normal(5, H, seed=6)
+    got = sliding_window.attend(
+        query, key, value, radius=radius, offsets=LabelTable(embedding, bias)
+    )
+    for b, h, i in np.ndindex(B, H, n):
+        near = np.arange(max(0, i - radius), min(n, i + radius + 1))
+        label = near - i + radius
+        logits = query[b, i, h] @ (key[b, near, h] + embedding[label, h]).T
+        weights = np.exp((logits + bias[label, h]) / D**0.5)
+        weights /= weights.sum()
+        np.testing.assert_allclose(
+            got[b, i, h], weights @ value[b, near, h], atol=1e-12
+        )

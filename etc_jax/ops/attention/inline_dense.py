@@ -38,6 +38,7 @@ def attend(
     causal,
     example_ids,
     globals_,
+    offsets,
     bias,
     scale,
     dropout,
@@ -53,6 +54,7 @@ def attend(
       causal: no key behind the query.
       example_ids: int `[b, n]`.
       globals_: `sliding_window.Globals` or None.
+      offsets: `LabelTable` by offset, or None.
       bias: function of offsets, or None.
       scale: of the products.
       dropout: `Dropout`.
@@ -74,6 +76,14 @@ def attend(
         is_global &= example_ids > 0
     mask = allowed[:, None] & (near[None] | is_global[:, None, None])
     pairs = None if bias is None else bias(offset)[None]
+    if offsets is not None:
+        # Products with every offset, of which each pair takes its own.
+        t = jnp.einsum("bqhd,vhd->bhqv", query, offsets.embedding)
+        t = t + offsets.bias.T[None, :, None]
+        label = jnp.clip(offset[None] // step + radius, 0, 2 * radius)
+        label = jnp.broadcast_to(label[None], (*t.shape[:-1], n))
+        found = jnp.take_along_axis(t, label, axis=-1) * scale
+        pairs = found if pairs is None else found + pairs
     own, of_globals = dropout.split()
     out = dense.attend(query, key, value, mask, pairs, scale=scale, dropout=own.dense())
     if globals_ is None:

@@ -1,6 +1,7 @@
 """Who sees whom in one sequence, some of whose tokens are global (Longformer).
 
-The same four kinds of blocks as `attention.pairs`, without labels. Global tokens stand
+The same four kinds of blocks as `attention.pairs`; labels are offsets in the window, if
+there are any. Global tokens stand
 in the sequence themselves, so a key that is global is left out of the windows, and all
 that a global query sees are the tokens of the sequence.
 """
@@ -14,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention.pairs import Place
+from etc_jax.ops import labels as label_ops
+from etc_jax.ops.attention.pairs import ChosenLabels, Place
 
 Array = jax.Array
 
@@ -62,6 +64,8 @@ class InlinePairs:
       side: of the global tokens, `[b, g]`; example 0 where there is none.
       radius: how far a window reaches to each side.
       causal: no key behind the query.
+      labelled: whether each offset has a label: 0, 1, ... of the query's own place and
+        those behind it, then those before it, the nearest first.
     """
 
     keys: Tokens
@@ -69,6 +73,7 @@ class InlinePairs:
     side: Tokens
     radius: int = dataclasses.field(metadata=_STATIC)
     causal: bool = dataclasses.field(metadata=_STATIC)
+    labelled: bool = dataclasses.field(default=False, metadata=_STATIC)
 
     @classmethod
     def make(
@@ -79,6 +84,7 @@ class InlinePairs:
         padded: int,
         causal: bool,
         place: Place,
+        labelled: bool = False,
     ) -> InlinePairs:
         """Pads the vectors of the sequence to `radius + padded + radius` places."""
         tail = padded - tokens.example.shape[-1]
@@ -95,6 +101,7 @@ class InlinePairs:
             side=side,
             radius=radius,
             causal=causal,
+            labelled=labelled,
         )
 
     def _queries(self, start, num_blocks: int, block_size: int) -> Tokens:
@@ -121,7 +128,11 @@ class InlinePairs:
         )
         near = (slot >= row) & (slot <= row + 2 * self.radius)
         mask = same_example(queries, keys, self.causal) & ~keys.is_global
-        return (near[None, None] & mask)[:, None], None
+        labels = None
+        if self.labelled:
+            base = label_ops.Distance(self.radius, -self.radius, width)
+            labels = ChosenLabels(base=base)
+        return (near[None, None] & mask)[:, None], labels
 
     def l2g(self, start, num_blocks: int, block_size: int):
         """Global keys and the rows of the blocks from `start`: `[b, 1, C, g, q]`."""

@@ -29,6 +29,7 @@ from etc_jax.ops.attention.long_rows import long_rows
 from etc_jax.ops.attention.pairs import Place
 from etc_jax.ops.attention.sizes import block_sizes
 from etc_jax.ops.attention.softmax import Options
+from etc_jax.types import LabelTable
 
 Array = jax.Array
 
@@ -91,6 +92,7 @@ def attend(
     causal: bool = False,
     example_ids: Array | None = None,
     globals_: Globals | None = None,
+    offsets: LabelTable | None = None,
     bias: BiasFn | None = None,
     scale: float | None = None,
     implementation: str = "auto",
@@ -117,6 +119,10 @@ def attend(
       example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
         other; None: one example.
       globals_: global tokens; a padding token is never one.
+      offsets: of `[2 * radius + 1, h, d]` and `[2 * radius + 1, h]`, by offset in
+        steps from -radius on: query . embedding + bias is added to the product of query
+        and key, before it is scaled (Shaw et al. 2018; Dai et al. 2019, section 3.3).
+        Not with `globals_`, which are at any offset.
       bias: function of offsets, see `bias.BiasFn`, added to every logit as it is.
       scale: of the products; None: 1 / sqrt(head_dim).
       implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
@@ -139,7 +145,7 @@ def attend(
     check_implementation(implementation)
     check_rows(query, key, value, example_ids)
     check_one_length(query, key)
-    _check(query.shape, radius, dilation, globals_)
+    _check(query.shape, radius, dilation, globals_, offsets)
     if globals_ is not None and not globals_.index.shape[1]:
         globals_ = None
     dropout = Dropout.make(dropout_rate, dropout_rng)
@@ -160,6 +166,7 @@ def attend(
             causal=causal,
             example_ids=example_ids,
             globals_=globals_,
+            offsets=offsets,
             bias=bias,
             scale=scale,
             dropout=dropout,
@@ -175,8 +182,13 @@ def attend(
         index = None if globals_ is None else globals_.index
         biases = _Biases.make(bias, min(radius, n - 1), dilation, n, index)
     sizes = _Sizes(block_size, chunk_blocks, shards)
+    if offsets is not None:
+        # By label: see `InlinePairs.labelled`.
+        offsets = jax.tree.map(
+            lambda x: jnp.concatenate([x[radius:], x[:radius][::-1]]), offsets
+        )
     options = (radius, dilation, causal, scale, dropout, sizes)
-    arrays = (query, key, value, globals_, tokens, side, side_rows, biases)
+    arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
         return _attend(*arrays, *options, Place())
     return _split(sequence_axis, arrays, options)
@@ -221,6 +233,7 @@ def _attend(
     tokens,
     side,
     side_rows,
+    offsets,
     biases,
     radius,
     dilation,
@@ -246,6 +259,14 @@ def _attend(
             # axes.
             return _joined([x[:, :, start:stop] for start, stop in own])
 
+        table = offsets
+        if offsets is not None:
+            table = jax.tree.map(
+                lambda x, own=own: _joined(
+                    [x[None, :, start:stop] for start, stop in own]
+                )[0],
+                offsets,
+            )
         bias = None
         if biases is not None:
             windows = biases.windows[stream][None, None]
@@ -258,6 +279,7 @@ def _attend(
             tuple(map(of_heads, side_rows)),
             tokens,
             side,
+            table,
             bias,
             step,
             radius,
@@ -331,6 +353,7 @@ def _windows(
     side_rows,
     tokens,
     side,
+    table,
     bias,
     step,
     radius,
@@ -355,7 +378,15 @@ def _windows(
     options = Options(scale, block_size, chunk_blocks, dropout.rate)
     draws = dropout.draws(place.first(-(-n // block_size)))
     padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
-    pairs = InlinePairs.make(tokens, side, radius, padded, causal, place)
+    labelled = table is not None
+    pairs = InlinePairs.make(tokens, side, radius, padded, causal, place, labelled)
+    if labelled:
+        # Labels of what is near enough, behind the query and before it.
+        before = table.bias.shape[0] // 2 + 1
+        table = jax.tree.map(
+            lambda x: jnp.concatenate([x[: radius + 1], x[before : before + radius]]),
+            table,
+        )
 
     def blocks_of(x):
         return jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2)
@@ -373,14 +404,14 @@ def _windows(
             to_globals = jnp.transpose(to_globals, (0, 2, 3, 1))
         bias = RowBias(windows, to_globals)
     out = long_rows(
-        options, blocks_of(query), *around, *sides, None, bias, pairs, draws
+        options, blocks_of(query), *around, *sides, table, bias, pairs, draws
     )
     return _unfold(jnp.swapaxes(out, 1, 2)[:, :n], step, whole)
 
 
 def _split(axis_name: str, arrays, options) -> Array:
     """`_attend` on each device's part of the sequence."""
-    query, key, value, globals_, tokens, side, side_rows, biases = arrays
+    query, key, value, globals_, tokens, side, side_rows, offsets, biases = arrays
     radius, steps, causal, scale, dropout, sizes = options
     n = query.shape[1]
     ways = sequence.size(axis_name)
@@ -413,7 +444,9 @@ def _split(axis_name: str, arrays, options) -> Array:
         # Made inside: XLA of jax 0.11 ends the process at arrays without elements here.
         side = None
 
-    def body(query, key, value, globals_, tokens, side, side_rows, biases, rng):
+    def body(
+        query, key, value, globals_, tokens, side, side_rows, offsets, biases, rng
+    ):
         return _attend(
             query,
             key,
@@ -422,6 +455,7 @@ def _split(axis_name: str, arrays, options) -> Array:
             tokens,
             _no_tokens(len(query)) if side is None else side,
             side_rows,
+            offsets,
             biases,
             radius,
             steps,
@@ -432,7 +466,9 @@ def _split(axis_name: str, arrays, options) -> Array:
             place,
         )
 
-    body = sequence.split(body, axis_name, (*in_specs, bias_specs, everywhere), long)
+    body = sequence.split(
+        body, axis_name, (*in_specs, everywhere, bias_specs, everywhere), long
+    )
     tokens = jax.tree.map(padded, tokens)
     out = body(
         *map(padded, (query, key, value)),
@@ -440,13 +476,14 @@ def _split(axis_name: str, arrays, options) -> Array:
         tokens,
         side,
         side_rows,
+        offsets,
         biases,
         dropout.rng,
     )
     return out[:, :n]
 
 
-def _check(shape, radius, dilation, globals_):
+def _check(shape, radius, dilation, globals_, offsets):
     b, n, h, d = shape
     if radius < 0:
         raise ValueError(f"radius is {radius}; expected 0 or more")
@@ -455,6 +492,14 @@ def _check(shape, radius, dilation, globals_):
             f"dilation is {dilation}; expected a number of 1 or more, or one for each "
             f"of the {h} heads"
         )
+    if offsets is not None:
+        want = ((2 * radius + 1, h, d), (2 * radius + 1, h))
+        if tuple(x.shape for x in offsets) != want or globals_ is not None:
+            raise ValueError(
+                f"offsets have shapes {offsets.embedding.shape} and "
+                f"{offsets.bias.shape}, expected {want[0]} and {want[1]}, and no "
+                "globals_ with them"
+            )
     if globals_ is None:
         return
     g = globals_.index.shape[-1]
