@@ -24,9 +24,9 @@ class FullAttention(ChunkedAttention):
     """Every earlier token, by jax.nn, with the parameters of `LshAttention`."""
 
     @nn.compact
-    def __call__(self, x: jax.Array, sequence: Sequence, kept: None = None):
+    def __call__(self, x: jax.Array, sequence: Sequence, own=None, kept: None = None):
         """`[b, n, e]` -> (the same shape, nothing to keep)."""
-        del sequence, kept
+        del sequence, own, kept
         query_key, value = self.project("query_key")(x), self.project("value")(x)
         out = jax.nn.dot_product_attention(
             query_key,

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from benchmarks import problem
 from benchmarks.problem import Sizes
+from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
-from etc_jax.layers.encoder import EncoderLayer
 from etc_jax.layers.self_attention import (
     SelfAttention,
     SequenceInputs,
@@ -22,7 +22,7 @@ ORACLE = "big_bird_dense"
 
 
 def params_of(weights: Mapping[str, Any], num_heads: int, *, with_globals: bool):
-    """The weights of the problem as parameters of `EncoderLayer`.
+    """The weights of the problem as parameters of `Block`.
 
     Args:
       weights: of `problem.weights`.
@@ -84,10 +84,10 @@ def layer(
     def norm(name):
         return LayerNorm(problem.NORM_EPSILON, float32, name=name)
 
-    module = EncoderLayer(attention=attention, mlp=mlp, norm=norm, dropout_rate=0.0)
+    module = Block(attention=attention, mlp=mlp, norm=norm, dropout_rate=0.0)
     index = None
     if name == "longformer":
         index = jnp.arange(sizes.global_length)[None]
     inputs = SequenceInputs(jnp.ones(x.shape[:2], jnp.int32), index)
     params = params_of(weights, sizes.num_heads, with_globals=name == "longformer")
-    return module.apply({"params": params}, x, inputs)
+    return module.apply({"params": params}, x, inputs)[0]

@@ -13,8 +13,9 @@ from benchmarks import problem, sides_encoder
 from benchmarks.problem import Sizes
 from etc_jax import builders
 from etc_jax.layers.attention import GlobalLocalAttention
-from etc_jax.layers.blocks import EtcLayer
+from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
+from etc_jax.models.etc import STREAMS
 from etc_jax.structure import Rules, Structure, as_columns, as_rows, g2g, g2l, l2g, l2l
 from etc_jax.types import LabelTable, Rows
 
@@ -150,7 +151,7 @@ def layer(weights: Mapping[str, Array], streams: Any, num_heads: int, attend: Ca
 
 
 def layer_params(weights: Mapping[str, Array], num_heads: int) -> dict[str, Any]:
-    """The weights as parameters of `EtcLayer` with every projection shared."""
+    """The weights as parameters of ETC's `Block` with every projection shared."""
 
     def pair(name, kernel, bias):
         return {
@@ -208,9 +209,9 @@ def etc_layer(weights, streams: Rows, structure, *, rules, num_heads, implementa
     def norm(name):
         return LayerNorm(problem.NORM_EPSILON, jnp.dtype(jnp.float32), name=name)
 
-    module = EtcLayer(attention=attention, mlp=mlp, norm=norm, dropout_rate=0.0)
+    module = Block(attention, mlp, norm, **STREAMS)
     params = layer_params(weights, num_heads)
-    return module.apply({"params": params}, streams, structure)
+    return module.apply({"params": params}, streams, structure)[0]
 
 
 def dpa_layer(weights, x: Array, structure, *, rules, num_heads):

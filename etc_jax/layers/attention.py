@@ -106,15 +106,18 @@ class GlobalLocalAttention(nn.Module):
         return Pieces(*out)
 
     @nn.compact
-    def __call__(self, x: Rows, structure, layer: jax.Array | None = None) -> Rows:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes.
+    def __call__(
+        self, x: Rows, structure, layer: jax.Array | None = None, kept: None = None
+    ) -> tuple[Rows, None]:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> (the same shapes, nothing to keep).
 
         Args:
           x: the layer's input.
           structure: `Structure` or `ExplicitStructure` of the batch.
           layer: not read.
+          kept: not read.
         """
-        del layer
+        del layer, kept
         project = self._project("long_query")
         other = project if self.share_qkv else self._project("global_query")
         query = Rows(project(x.long), other(x.global_))
@@ -154,4 +157,4 @@ class GlobalLocalAttention(nn.Module):
 
         long_out = output("long_out")
         global_out = long_out if self.share_out else output("global_out")
-        return jax.tree.map(lambda f, y: f(y), Rows(long_out, global_out), out)
+        return jax.tree.map(lambda f, y: f(y), Rows(long_out, global_out), out), None

@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax.layers.block import AttentionHalf
 from etc_jax.layers.chunked_attention import (
     ChunkedAttention,
     LocalAttention,
     LshAttention,
     Sequence,
 )
-from etc_jax.layers.reversible import AttentionHalf, LayerKind
+from etc_jax.layers.reversible import LayerKind
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.lsh_decoding import (
     LshCache,
@@ -57,8 +58,11 @@ class CachedLocalAttention(LocalAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(self, x, shared: Sequence | Newest, kept: RowCache | None = None):
+    def __call__(
+        self, x, shared: Sequence | Newest, own=None, kept: RowCache | None = None
+    ):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
+        del own
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         if isinstance(shared, Newest):
             out, kept = local_step(*rows, kept, shared, look=self.look)
@@ -80,8 +84,11 @@ class CachedLshAttention(LshAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(self, x, shared: Sequence | Newest, kept: HashedCache | None = None):
+    def __call__(
+        self, x, shared: Sequence | Newest, own=None, kept: HashedCache | None = None
+    ):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
+        del own
         rows = [self.project(name)(x) for name in ("query_key", "value")]
         attend = self._step if isinstance(shared, Newest) else self._prompt
         out, kept = attend(rows, shared, kept)

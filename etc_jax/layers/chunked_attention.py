@@ -119,9 +119,9 @@ class LocalAttention(ChunkedAttention):
     """Attention over the chunks around one's own."""
 
     @nn.compact
-    def __call__(self, x: jax.Array, sequence: Sequence, kept: None = None):
+    def __call__(self, x: jax.Array, sequence: Sequence, own=None, kept: None = None):
         """`[b, n, e]` -> (the same shape, nothing to keep)."""
-        del kept
+        del own, kept
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         out = lsh.local(*rows, **self.options(sequence))
         return self.output(x.shape[-1])(out), None
@@ -148,14 +148,22 @@ class LshAttention(ChunkedAttention):
     hash_seed: int = 0
 
     @nn.compact
-    def __call__(self, x: jax.Array, sequence: Sequence, kept: jax.Array | None = None):
+    def __call__(
+        self,
+        x: jax.Array,
+        sequence: Sequence,
+        own: None = None,
+        kept: jax.Array | None = None,
+    ):
         """`[b, n, e]` -> (the same shape, unsigned buckets `[b, h, rounds, n]`).
 
         Args:
           x: the layer's input.
           sequence: of the batch.
+          own: not read.
           kept: buckets to take in place of hashing.
         """
+        del own
         rows = [self.project(name)(x) for name in ("query_key", "value")]
         factors, buckets = self.factors(x.shape[1]), kept
         if buckets is None and x.shape[1] > self.look.chunk_length:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import sharding
-from etc_jax.ops import chunked_loss
+from etc_jax.ops import blocking, chunked_loss
 
 # Computed again in the backward pass: their intermediate values are as large as the
 # widest activation of a layer and cheap to have back.
@@ -92,17 +92,21 @@ class Dense(nn.Module):
 
 @functools.partial(jax.checkpoint, static_argnums=(3, 4))
 def _normalise(rows, scale, bias, epsilon: float, dtype):
-    """Rows with mean 0 and variance 1, scaled and shifted: `[..., e]`."""
+    """Rows with mean 0 and variance 1, scaled and shifted: `[..., e]`.
+
+    Without a bias the mean stays: rows of mean square 1, scaled.
+    """
     y = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
-    # Two passes: the one-pass variance loses digits where the mean is large.
-    y = y - jnp.mean(y, axis=-1, keepdims=True)
+    if bias is not None:
+        # Two passes: the one-pass variance loses digits where the mean is large.
+        y = y - jnp.mean(y, axis=-1, keepdims=True)
     variance = jnp.mean(jnp.square(y), axis=-1, keepdims=True)
-    y = y * jax.lax.rsqrt(variance + epsilon)
-    return (y * _for_rows(scale, y) + _for_rows(bias, y)).astype(dtype)
+    y = y * jax.lax.rsqrt(variance + epsilon) * _for_rows(scale, y)
+    return (y if bias is None else y + _for_rows(bias, y)).astype(dtype)
 
 
-class LayerNorm(nn.Module):
-    """Layer normalisation over the last axis with float32 statistics.
+class _Norm(nn.Module):
+    """A norm over the last axis with float32 statistics.
 
     Attributes:
       epsilon: added to the variance.
@@ -113,23 +117,45 @@ class LayerNorm(nn.Module):
     dtype: jnp.dtype
     param_dtype: jnp.dtype = jnp.float32
 
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        width = x.shape[-1]
-        scale = self.param("scale", nn.initializers.ones, (width,), self.param_dtype)
-        bias = self.param("bias", nn.initializers.zeros, (width,), self.param_dtype)
+    def _normed(self, x: jax.Array, bias: jax.Array | None) -> jax.Array:
+        ones = nn.initializers.ones
+        scale = self.param("scale", ones, (x.shape[-1],), self.param_dtype)
         rows = as_rows(x)
         y = _normalise(rows, scale, bias, self.epsilon, jnp.dtype(self.dtype))
         return y.reshape(x.shape)
 
 
+class LayerNorm(_Norm):
+    """Layer normalisation (Ba et al. 2016); attributes as of every norm here."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """`[..., e]` -> the same shape."""
+        zeros = nn.initializers.zeros
+        return self._normed(
+            x, self.param("bias", zeros, (x.shape[-1],), self.param_dtype)
+        )
+
+
+class RmsNorm(_Norm):
+    """Root mean square normalisation (Zhang and Sennrich 2019), as T5's; likewise."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """`[..., e]` -> the same shape."""
+        return self._normed(x, None)
+
+
 class Mlp(nn.Module):
-    """Feed-forward block: Dense, activation, Dense.
+    """Feed-forward block: Dense, activation, Dense, or a gated one (Shazeer 2020).
 
     Attributes:
       mlp_dim: hidden width.
       activation: a name of `ACTIVATIONS`.
       stddev: of the kernels' truncated normal.
+      gated: what the activation makes of one map is multiplied with another map.
+      use_bias: of all maps.
+      hidden_dropout_rate: before the activation (trax).
     """
 
     mlp_dim: int
@@ -137,10 +163,70 @@ class Mlp(nn.Module):
     stddev: float
     dtype: jnp.dtype
     param_dtype: jnp.dtype = jnp.float32
+    gated: bool = False
+    use_bias: bool = True
+    hidden_dropout_rate: float = 0.0
+    deterministic: bool = True
+
+    def _dense(self, features: int, name: str) -> Dense:
+        return Dense(
+            (features,),
+            self.stddev,
+            self.dtype,
+            param_dtype=self.param_dtype,
+            use_bias=self.use_bias,
+            name=name,
+        )
+
+    def _map(self, x: jax.Array) -> jax.Array:
+        rows = as_rows(x)
+        hidden = self._dense(self.mlp_dim, "wi")(rows)
+        drop = nn.Dropout(self.hidden_dropout_rate, name="hidden_dropout")
+        gate = self._dense(self.mlp_dim, "wi_gate")(rows) if self.gated else hidden
+        gate = drop(gate, deterministic=self.deterministic)
+        gate = ACTIVATIONS[self.activation](gate)
+        hidden = gate * hidden if self.gated else gate
+        return self._dense(x.shape[-1], "wo")(hidden).reshape(x.shape)
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        sizes = (self.stddev, self.dtype, 1, self.param_dtype)
-        hidden = Dense((self.mlp_dim,), *sizes, name="wi")(as_rows(x))
-        hidden = ACTIVATIONS[self.activation](hidden)
-        return Dense((x.shape[-1],), *sizes, name="wo")(hidden).reshape(x.shape)
+        """`[..., e]` -> the same shape."""
+        return self._map(x)
+
+
+class _MlpStep(Mlp):
+    """The body of a scan over chunks."""
+
+    @nn.compact
+    def __call__(self, carry, x):
+        return carry, self._map(x)
+
+
+def chunked_mlp(size: int, **options) -> Callable[[jax.Array], jax.Array]:
+    """`Mlp` of some tokens at a time, whose hidden layer is computed again.
+
+    Args:
+      size: tokens whose hidden layer exists at once; 0: all. Dropout draws otherwise
+        with another one.
+      **options: of `Mlp`.
+
+    Returns:
+      A function of `[b, n, e]`, to be called in a compact method.
+    """
+
+    def apply(x: jax.Array) -> jax.Array:
+        n = x.shape[1]
+        if not size or n <= size:
+            return Mlp(**options)(x)
+        step = nn.scan(
+            nn.remat(_MlpStep, prevent_cse=False),
+            variable_broadcast="params",
+            split_rngs={"params": False, "dropout": True},
+            in_axes=1,
+            out_axes=1,
+        )
+        chunks = blocking.pad_axis(x, 1, 0, -n % size)
+        chunks = blocking.blocks(chunks, chunks.shape[1] // size, 1)
+        return blocking.unblock(step(**options)(None, chunks)[1], 1)[:, :n]
+
+    return apply

@@ -1,16 +1,12 @@
-"""Embeddings and layers of encoders with one sequence: BERT and what grew from it."""
-
-from collections.abc import Callable
+"""Embeddings of encoders with one sequence: BERT and what grew from it."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from etc_jax.layers.common import LayerNorm, Mlp, truncated_normal
-from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
+from etc_jax.layers.common import LayerNorm, truncated_normal
 from etc_jax.ops import chunked_loss
-from etc_jax.sharding import constrain
 
 
 def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
@@ -130,41 +126,3 @@ class TokenEmbeddings(nn.Module):
         """`[..., e]` -> float32 logits over the vocabulary by the token table."""
         table = self.token_embedder.embedding
         return chunked_loss.logits(x.astype(self.dtype), table.T)
-
-
-class EncoderLayer(nn.Module):
-    """norm(x + attention(x)), then norm(x + mlp(x)) (Vaswani et al. 2017).
-
-    What comes out is told to `intermediates` as "output" where that is asked for.
-
-    Attributes:
-      attention, mlp, norm: make the parts, given their names.
-      dropout_rate: of each residual branch.
-    """
-
-    attention: Callable[[str], SelfAttention]
-    mlp: Callable[[str], Mlp]
-    norm: Callable[[str], LayerNorm]
-    dropout_rate: float
-    deterministic: bool = True
-
-    @nn.compact
-    def __call__(
-        self,
-        x: jax.Array,
-        inputs: SequenceInputs,
-        random_blocks: jax.Array | None = None,
-    ) -> jax.Array:
-        """`[b, n, e]` -> the same shape; see `SelfAttention`."""
-
-        def residual(x, y, name):
-            y = nn.Dropout(self.dropout_rate)(y, deterministic=self.deterministic)
-            x = self.norm(name)(x + y)
-            return constrain(x, "batch", "length", "activation_embed")
-
-        x = constrain(x, "batch", "length", "activation_embed")
-        y = self.attention("attention")(x, inputs, random_blocks)
-        x = residual(x, y, "attention_norm")
-        x = residual(x, self.mlp("mlp")(x), "mlp_norm")
-        self.sow("intermediates", "output", x)
-        return x

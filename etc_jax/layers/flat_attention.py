@@ -20,36 +20,26 @@ class FlatAttention(nn.Module):
     names LSH in this place as future work (section 5).
 
     Attributes:
-      attention: makes it, given its name; called with (`[b, n, e]`, `Sequence`, kept)
-        and giving (the same shape, what it must be given when it is computed anew).
+      attention: makes it, given its name; see `block.Branches`.
     """
 
     attention: Callable[[str], nn.Module]
 
-    def __call__(
-        self, x: Rows, structure: st.Structure, layer: jax.Array | None = None
-    ) -> Rows:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> the same shapes; see `replayed`."""
-        return self.replayed(x, structure, None, layer)[0]
-
     @nn.compact
-    def replayed(
+    def __call__(
         self,
         x: Rows,
         structure: st.Structure,
-        kept: Any,
         layer: jax.Array | None = None,
+        kept: Any = None,
     ) -> tuple[Rows, Any]:
-        """The same, with what decides who sees whom.
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> (the same shapes, kept).
 
         Args:
           x: the layer's input.
           structure: of the batch.
-          kept: what an earlier call on the same input gave, or None.
           layer: see `Sequence`.
-
-        Returns:
-          (`Rows` of the shapes of `x`, what is to be kept).
+          kept: what an earlier call on the same input gave, or None.
 
         Raises:
           ValueError: if the structure is given as masks.
@@ -63,5 +53,6 @@ class FlatAttention(nn.Module):
         rows = jnp.concatenate([x.global_, x.long], axis=1)
         ids = [structure.global_example_ids, structure.long_example_ids]
         ids = jnp.concatenate([i.astype(jnp.int32) for i in ids], axis=1)
-        y, kept = self.attention("flat")(rows, Sequence(ids, layer=layer), kept)
+        flat = self.attention("flat")
+        y, kept = flat(rows, Sequence(ids, layer=layer), None, kept)
         return Rows(y[:, count:], y[:, :count]), kept

@@ -6,118 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, as_rows
-from etc_jax.ops import blocking, reversible
+from etc_jax.ops import reversible
 
 # Makes a module called as (x, shared, kept), giving (y, kept); see `reversible.Half`.
 MakeHalf = Callable[[], nn.Module]
-
-
-class AttentionHalf(nn.Module):
-    """f of a layer: attention of the norm, with dropout; the residual is the stack's.
-
-    Attributes:
-      norm: makes the norm, given its name.
-      attention: makes the attention, given its name; called as (x, shared, kept) and
-        giving (y, what is to be kept).
-      dropout_rate: of the result.
-    """
-
-    norm: Callable[[str], LayerNorm]
-    attention: Callable[[str], nn.Module]
-    dropout_rate: float = 0.0
-    deterministic: bool = True
-
-    @nn.compact
-    def __call__(self, x, shared, kept=None):
-        y = self.norm("attention_norm")(x)
-        y, kept = self.attention("attention")(y, shared, kept)
-        drop = nn.Dropout(self.dropout_rate, name="dropout")
-        return drop(y, deterministic=self.deterministic), kept
-
-
-class _Mlp(nn.Module):
-    """Dense, dropout, activation, dense, dropout; the order of trax."""
-
-    mlp_dim: int
-    activation: str
-    stddev: float
-    dropout_rate: float
-    deterministic: bool
-    dtype: jnp.dtype
-    param_dtype: jnp.dtype
-
-    @nn.compact
-    def __call__(self, carry, x):
-        """(nothing, `[b, n, e]`) -> the same; a body of `nn.scan`."""
-        sizes = (self.stddev, self.dtype, 1, self.param_dtype)
-
-        def drop(y, name):
-            dropout = nn.Dropout(self.dropout_rate, name=name)
-            return dropout(y, deterministic=self.deterministic)
-
-        y = Dense((self.mlp_dim,), *sizes, name="wi")(as_rows(x))
-        y = ACTIVATIONS[self.activation](drop(y, "hidden_dropout"))
-        y = Dense((x.shape[-1],), *sizes, name="wo")(y)
-        return carry, drop(y, "dropout").reshape(x.shape)
-
-
-class MlpHalf(nn.Module):
-    """g of a layer: feed-forward of the norm, some tokens at a time.
-
-    Attributes:
-      norm: makes the norm, given its name.
-      mlp_dim: hidden width.
-      activation: a name of `ACTIVATIONS`.
-      stddev: of the kernels' truncated normal.
-      dropout_rate: behind each of the two maps.
-      chunk_length: tokens whose hidden layer exists at once; 0: all. Dropout draws
-        otherwise with another one.
-    """
-
-    norm: Callable[[str], LayerNorm]
-    mlp_dim: int
-    activation: str = "relu"
-    stddev: float = 0.02
-    dropout_rate: float = 0.0
-    chunk_length: int = 0
-    deterministic: bool = True
-    dtype: jnp.dtype = jnp.float32
-    param_dtype: jnp.dtype = jnp.float32
-
-    @nn.compact
-    def __call__(self, x, shared, kept=None):
-        del shared
-        n, size = x.shape[1], self.chunk_length
-        whole = not size or n <= size
-        mlp = _Mlp
-        if not whole:
-            mlp = nn.scan(
-                nn.remat(_Mlp, prevent_cse=False),
-                variable_broadcast="params",
-                split_rngs={"params": False, "dropout": True},
-                in_axes=1,
-                out_axes=1,
-            )
-        mlp = mlp(
-            self.mlp_dim,
-            self.activation,
-            self.stddev,
-            self.dropout_rate,
-            self.deterministic,
-            self.dtype,
-            self.param_dtype,
-            name="mlp",
-        )
-        y = self.norm("mlp_norm")(x)
-        if whole:
-            return mlp(None, y)[1], kept
-        y = blocking.pad_axis(y, 1, 0, -n % size)
-        y = blocking.blocks(y, y.shape[1] // size, 1)
-        return blocking.unblock(mlp(None, y)[1], 1)[:, :n], kept
 
 
 class LayerKind(NamedTuple):

@@ -171,18 +171,21 @@ class SelfAttention(nn.Module):
         x: jax.Array,
         inputs: SequenceInputs,
         random_blocks: jax.Array | None = None,
-    ) -> jax.Array:
-        """`[b, n, e]` -> the same shape.
+        kept: None = None,
+    ) -> tuple[jax.Array, None]:
+        """`[b, n, e]` -> (the same shape, nothing to keep).
 
         Args:
           x: the layer's input.
           inputs: of the batch.
           random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: see
             `Sparse.undrawn`.
+          kept: not read.
 
         Raises:
           ValueError: if a sequence is split over devices that must be whole.
         """
+        del kept
         rows = [self._project(name, x) for name in ("query", "key", "value")]
         drop = self.dropout_rate > 0 and not self.deterministic
         options = {
@@ -211,4 +214,4 @@ class SelfAttention(nn.Module):
             param_dtype=self.param_dtype,
             name="out",
         )
-        return output(out)
+        return output(out), None

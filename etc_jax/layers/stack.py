@@ -32,11 +32,11 @@ class Several(NamedTuple):
 
 
 def _applied(layer: nn.Module, carry, shared, own: tuple):
-    """`layer(carry, shared, *own)`, of each of several inputs."""
+    """What `layer(carry, shared, *own)` gives, of each of several inputs."""
     if not isinstance(carry, Several):
-        return layer(carry, shared, *own)
+        return layer(carry, shared, *own)[0]
     pairs = zip(carry.inputs, shared.inputs, strict=True)
-    return Several(tuple(layer(x, s, *own) for x, s in pairs))
+    return Several(tuple(layer(x, s, *own)[0] for x, s in pairs))
 
 
 class Period(nn.Module):
@@ -52,8 +52,8 @@ class Period(nn.Module):
     def __call__(self, carry, shared, own=None):
         """Applies the layers; see `Stack`, with `[layers, ...]` for `own`."""
         for i, make in enumerate(self.layers):
-            carry = make()(carry, shared, *_of_layer(own, i))
-        return carry
+            carry, _ = make()(carry, shared, *_of_layer(own, i))
+        return carry, None
 
 
 def _of_layer(own, i: int) -> tuple:
@@ -79,7 +79,8 @@ class Stack(nn.Module):
     on a leading axis; unrolled ones under "layers_0", "layers_1", ....
 
     Attributes:
-      make_layer: makes one layer, named "layer", called with (carry, shared).
+      make_layer: makes one layer, named "layer", called with (carry, shared) and, if
+        there is something of its own, with that; it gives (carry, what it keeps).
       num_layers: how many.
       scan: scanned or unrolled.
       remat_policy: a name of `REMAT_POLICIES`.

@@ -11,8 +11,9 @@ import numpy as np
 from flax import linen as nn
 
 from etc_jax import registry, sharding
+from etc_jax.layers.block import Block
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
-from etc_jax.layers.encoder import EncoderLayer, TokenEmbeddings
+from etc_jax.layers.encoder import TokenEmbeddings
 from etc_jax.layers.self_attention import (
     SelfAttention,
     SequenceInputs,
@@ -69,12 +70,12 @@ def _layer(config: EncoderConfig, deterministic: bool, i: int, pattern):
         return Mlp(*sizes, name=name)
 
     return functools.partial(
-        EncoderLayer,
+        Block,
         attention,
         mlp,
         functools.partial(_norm, c),
         c.dropout_rate,
-        deterministic,
+        deterministic=deterministic,
         name=f"layer_{i}",
     )
 

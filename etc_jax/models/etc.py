@@ -10,11 +10,7 @@ from flax import linen as nn
 from etc_jax import sharding
 from etc_jax import structure as st
 from etc_jax.layers.attention import GlobalLocalAttention
-from etc_jax.layers.blocks import (
-    EtcAttentionHalf,
-    EtcLayer,
-    EtcMlpHalf,
-)
+from etc_jax.layers.block import AttentionHalf, Block, MlpHalf
 from etc_jax.layers.chunked_attention import LshAttention, hash_key
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
@@ -90,14 +86,38 @@ def _lsh(config: EtcConfig, deterministic: bool, name: str):
 _ATTENTIONS = {"global_local": _global_local, "lsh": _lsh}
 
 
+def _laid_out(x: Rows) -> Rows:
+    # Global rows are few: every device of a split sequence has them all.
+    return Rows(
+        sharding.constrain(x.long, "batch", "length", "activation_embed"),
+        sharding.constrain(x.global_, "batch", None, "activation_embed"),
+    )
+
+
+# The streams of a block: attention norms are two, feed-forward and its norm are one for
+# both (paper, section 3.2).
+STREAMS = {
+    "attention_norm": Rows("long_attention_norm", "global_attention_norm"),
+    "mlp_norm": Rows("mlp_norm", "mlp_norm"),
+    "mlp_name": Rows("mlp", "mlp"),
+    "laid_out": _laid_out,
+}
+_OWN_MLPS = {
+    "mlp_norm": Rows("long_mlp_norm", "global_mlp_norm"),
+    "mlp_name": Rows("long_mlp", "global_mlp"),
+}
+
+
 def _parts(config: EtcConfig, deterministic: bool, kind: str) -> dict[str, Any]:
     """What layers, and halves of reversible ones, are made of."""
+    own = {} if config.share_mlp else _OWN_MLPS
     return {
+        **STREAMS,
+        **own,
         "attention": functools.partial(_ATTENTIONS[kind], config, deterministic),
         "mlp": functools.partial(_mlp, config),
         "norm": functools.partial(_norm, config),
         "dropout_rate": config.dropout_rate,
-        "share_mlp": config.share_mlp,
         "deterministic": deterministic,
     }
 
@@ -113,8 +133,8 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
             tuple(
                 LayerKind(
                     name,
-                    functools.partial(EtcAttentionHalf, **parts, parent=None),
-                    functools.partial(EtcMlpHalf, **parts, parent=None),
+                    functools.partial(AttentionHalf, **parts, parent=None),
+                    functools.partial(MlpHalf, **parts, parent=None),
                 )
                 for name, parts in kinds
             ),
@@ -123,7 +143,7 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
     if len(kinds) == 1:
         kinds = [("layer", kinds[0][1])]
     layers = [
-        functools.partial(EtcLayer, **parts, pre_norm=config.pre_norm, name=name)
+        functools.partial(Block, **parts, pre_norm=config.pre_norm, name=name)
         for name, parts in kinds
     ]
     make = layers[0]

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import registry
+from etc_jax.layers.block import AttentionHalf, MlpHalf
 from etc_jax.layers.chunked_attention import (
     LocalAttention,
     LshAttention,
     Sequence,
     hash_key,
 )
-from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
-from etc_jax.layers.reversible import AttentionHalf, LayerKind, MlpHalf, TwoStreamStack
+from etc_jax.layers.common import Dense, LayerNorm, chunked_mlp, truncated_normal
+from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.reformer_config import (
     AXIAL_TABLES,
@@ -163,24 +164,30 @@ def _kind(config: ReformerConfig, deterministic: bool, i: int, kind: str) -> Lay
             **options,
         )
 
-    def f() -> AttentionHalf:
-        return AttentionHalf(
-            norm, attention, c.dropout_rate, deterministic, parent=None
+    def mlp(name: str):
+        return chunked_mlp(
+            c.mlp_chunk_length,
+            mlp_dim=c.mlp_dim,
+            activation=c.activation,
+            stddev=c.initializer_range,
+            dtype=c.compute_dtype,
+            hidden_dropout_rate=c.dropout_rate,
+            deterministic=deterministic,
+            name=name,
         )
 
-    def g() -> MlpHalf:
-        return MlpHalf(
+    f, g = (
+        functools.partial(
+            half,
+            attention,
+            mlp,
             norm,
-            c.mlp_dim,
-            c.activation,
-            c.initializer_range,
             c.dropout_rate,
-            c.mlp_chunk_length,
-            deterministic,
-            c.compute_dtype,
+            deterministic=deterministic,
             parent=None,
         )
-
+        for half in (AttentionHalf, MlpHalf)
+    )
     return LayerKind(f"{kind}_{i}", f, g)
 
 

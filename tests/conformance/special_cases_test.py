@@ -99,7 +99,7 @@ def test_a_wide_radius_and_shared_projections_are_full_attention(implementation)
     )
     structure = one_example(n, g)
     params = jax.jit(layer.init)(jax.random.key(0), x, structure)["params"]
-    out = jax.jit(layer.apply)({"params": params}, x, structure)
+    out, _ = jax.jit(layer.apply)({"params": params}, x, structure)
 
     together = np.concatenate(x, axis=1)
     params = jax.tree.map(np.asarray, params)

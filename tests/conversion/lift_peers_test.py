@@ -33,7 +33,7 @@ def hidden_states(config, params, ids, mask, types) -> list[np.ndarray]:
     """The embeddings and the output of every layer, of unrolled layers."""
     none = np.zeros((len(ids), 0), np.int32)
     structure = Structure(mask, none, np.zeros((*ids.shape, 0), np.int16))
-    wanted = ("EtcEmbeddings", "EtcLayer")
+    wanted = ("EtcEmbeddings", "Block")
     _, state = EtcForPretraining(config).apply(
         {"params": params},
         ids,
@@ -45,7 +45,8 @@ def hidden_states(config, params, ids, mask, types) -> list[np.ndarray]:
     )
     found = state["intermediates"]["encoder"]
     layers = [found["stack"][f"layers_{i}"]["layer"] for i in range(config.num_layers)]
-    return [x["__call__"][0].long for x in (found["embeddings"], *layers)]
+    outputs = [x["__call__"][0][0] for x in layers]  # and what is kept
+    return [x.long for x in (found["embeddings"]["__call__"][0], *outputs)]
 
 
 def worst(got, want, mask) -> float:

@@ -109,7 +109,7 @@ def test_an_lsh_layer_sees_global_and_long_tokens_as_one_sequence():
     x = Rows(
         *(jax.random.normal(jax.random.key(i), (2, k, 8)) for i, k in ((0, N), (1, G)))
     )
-    got = jax.jit(etc._lsh(config, True, "attention").apply)(
+    got, _ = jax.jit(etc._lsh(config, True, "attention").apply)(
         {"params": layer["attention"]}, x, structure
     )
     flat = LshAttention(2, 4, lsh.Look(4), num_hashes=2, implementation="dense")

@@ -119,7 +119,7 @@ def _run(sidecar: dict, arrays, implementation: str) -> float:
     params, _ = import_params(table, weights, abstract)
 
     def apply(params, x) -> Rows:
-        return layer.apply({"params": params}, x, structure)
+        return layer.apply({"params": params}, x, structure)[0]
 
     got = jax.jit(apply)(params, x)
     worst = _compare_outputs(sidecar, group(arrays, "out"), got, params, layer)

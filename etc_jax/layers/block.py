@@ -1,0 +1,140 @@
+"""The transformer block: attention, cross-attention if there is one, feed-forward.
+
+Each is a branch with a norm, dropout and a residual. A block works on one stream of
+rows, or on several (`Rows` of ETC), whose norms are their own or shared, by names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+from etc_jax.sharding import constrain
+
+
+def one_stream(x: jax.Array) -> jax.Array:
+    """`[b, n, e]`, laid out over devices as batch and sequence are."""
+    return constrain(x, "batch", "length", "activation_embed")
+
+
+class Branches(nn.Module):
+    """What a block, or a half of a reversible one, is made of.
+
+    Every attention is called as (rows, shared, own, kept) and gives (rows, kept):
+    `shared` is what all layers are given of a batch, `own` what this layer alone is
+    given (random blocks, its number) and `kept` what an earlier call gave (buckets of
+    the same input; a cache). A branch over several streams takes them as one pytree.
+
+    Attributes:
+      attention: makes it, given its name.
+      mlp: makes a feed-forward function of one stream, given its name.
+      norm: makes a norm of one stream, given its name.
+      dropout_rate: of each branch.
+      cross_attention: makes attention to what another sequence became, given its name;
+        None: there is none. It finds that in `shared`.
+      attention_norm, cross_attention_norm, mlp_norm, mlp_name: names, one for each
+        stream; of one name there is one module.
+      laid_out: the streams with their layout over devices.
+    """
+
+    attention: Callable[[str], nn.Module]
+    mlp: Callable[[str], Callable[[jax.Array], jax.Array]]
+    norm: Callable[[str], nn.Module]
+    dropout_rate: float = 0.0
+    cross_attention: Callable[[str], nn.Module] | None = None
+    attention_norm: Any = "attention_norm"
+    cross_attention_norm: Any = "cross_attention_norm"
+    mlp_norm: Any = "mlp_norm"
+    mlp_name: Any = "mlp"
+    laid_out: Callable[[Any], Any] = one_stream
+    deterministic: bool = True
+
+    def of_streams(
+        self, make: Callable[[str], Any], names: Any
+    ) -> Callable[[Any], Any]:
+        """A function of all streams from a maker of functions of one."""
+        flat = jax.tree.leaves(names)
+        made = {name: make(name) for name in dict.fromkeys(flat)}
+        return lambda x: jax.tree.map(lambda name, a: made[name](a), names, x)
+
+    def dropped(self, y: Any) -> Any:
+        """With dropout, drawn for each stream apart."""
+
+        def drop(a):
+            dropout = nn.Dropout(self.dropout_rate)
+            return dropout(a, deterministic=self.deterministic)
+
+        return jax.tree.map(drop, y)
+
+
+class Block(Branches):
+    """norm(x + f(x)) (Vaswani et al. 2017), or x + f(norm(x)), of each branch f.
+
+    What comes out is told to `intermediates` as "output" where that is asked for.
+
+    Attributes:
+      pre_norm: the second.
+    """
+
+    pre_norm: bool = False
+
+    @nn.compact
+    def __call__(self, x: Any, shared: Any, own: Any = None, kept: Any = None):
+        """(streams `[b, n, e]`, see `Branches`) -> (the same shapes, what is kept)."""
+
+        def residual(x, norm, branch):
+            y, kept = branch(norm(x) if self.pre_norm else x)
+            x = jax.tree.map(lambda a, b: a + b, x, self.dropped(y))
+            return self.laid_out(x if self.pre_norm else norm(x)), kept
+
+        x = self.laid_out(x)
+        norm = self.of_streams(self.norm, self.attention_norm)
+        attention = self.attention("attention")
+        x, kept = residual(x, norm, lambda y: attention(y, shared, own, kept))
+        if self.cross_attention is not None:
+            norm = self.of_streams(self.norm, self.cross_attention_norm)
+            cross = self.cross_attention("cross_attention")
+            x, _ = residual(x, norm, lambda y: cross(y, shared))
+        norm = self.of_streams(self.norm, self.mlp_norm)
+        mlp = self.of_streams(self.mlp, self.mlp_name)
+        x, _ = residual(x, norm, lambda y: (mlp(y), None))
+        self.sow("intermediates", "output", x)
+        return x, kept
+
+
+class AttentionHalf(Branches):
+    """f of a reversible layer: attention of the norm; the residual is the stack's.
+
+    Cross-attention follows on what attention added to its input.
+    """
+
+    @nn.compact
+    def __call__(self, x: Any, shared: Any, kept: Any = None):
+        """(streams, shared, kept) -> (streams, kept)."""
+        norm = self.of_streams(self.norm, self.attention_norm)
+        y, kept = self.attention("attention")(
+            self.laid_out(norm(x)), shared, None, kept
+        )
+        y = self.dropped(y)
+        if self.cross_attention is not None:
+            norm = self.of_streams(self.norm, self.cross_attention_norm)
+            both = jax.tree.map(lambda a, b: a + b.astype(a.dtype), x, y)
+            cross = self.cross_attention("cross_attention")
+            more, _ = cross(self.laid_out(norm(both)), shared)
+            y = jax.tree.map(lambda a, b: a + b, y, self.dropped(more))
+        return y, kept
+
+
+class MlpHalf(Branches):
+    """g of a reversible layer: feed-forward of the norm."""
+
+    @nn.compact
+    def __call__(self, x: Any, shared: Any, kept: Any = None):
+        """(streams, not read, not read) -> (streams, nothing to keep)."""
+        del shared, kept
+        norm = self.of_streams(self.norm, self.mlp_norm)
+        mlp = self.of_streams(self.mlp, self.mlp_name)
+        return self.dropped(mlp(self.laid_out(norm(x)))), None
