@@ -9,7 +9,8 @@ from flax import linen as nn
 from etc_jax import sharding
 from etc_jax.layers.common import Dense
 from etc_jax.ops import sequence
-from etc_jax.ops.attention import block_sparse, full, sliding_window
+from etc_jax.ops.attention import block_sparse, full, row_cache, sliding_window
+from etc_jax.ops.attention.row_cache import Newest, RowCache
 from etc_jax.ops.attention.sliding_window import Globals
 
 
@@ -91,6 +92,8 @@ class SelfAttention(nn.Module):
       projection_bias: queries, keys and values have one; what comes out always has.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.sliding_window.attend`.
+      cache_length: longest sequence that will be decoded, in causal windows: a prompt
+        then leaves a cache, and a step reads it; None: neither.
     """
 
     num_heads: int
@@ -100,6 +103,7 @@ class SelfAttention(nn.Module):
     projection_bias: bool = True
     dropout_rate: float = 0.0
     implementation: str = "auto"
+    cache_length: int | None = None
     deterministic: bool = True
     dtype: jnp.dtype = jnp.float32
     param_dtype: jnp.dtype = jnp.float32
@@ -169,24 +173,48 @@ class SelfAttention(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        inputs: SequenceInputs,
+        inputs: SequenceInputs | Newest,
         random_blocks: jax.Array | None = None,
-        kept: None = None,
-    ) -> tuple[jax.Array, None]:
-        """`[b, n, e]` -> (the same shape, nothing to keep).
+        kept: RowCache | None = None,
+    ) -> tuple[jax.Array, RowCache | None]:
+        """`[b, n, e]` -> (the same shape, cache or None); n is 1 in a step.
 
         Args:
           x: the layer's input.
-          inputs: of the batch.
+          inputs: of the batch, or where a step is.
           random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: see
             `Sparse.undrawn`.
-          kept: not read.
+          kept: in a step, the caches of all repeats of this layer.
 
         Raises:
           ValueError: if a sequence is split over devices that must be whole.
         """
-        del kept
         rows = [self._project(name, x) for name in ("query", "key", "value")]
+        if isinstance(inputs, Newest):
+            reach = {"radius": self.pattern.radius, "dilation": self.pattern.dilation}
+            out, kept = row_cache.step(*rows, kept, inputs, **reach)
+        else:
+            out = self._attend(x, rows, inputs, random_blocks)
+            kept = self._cache(rows, inputs)
+        output = Dense(
+            (x.shape[-1],),
+            self.stddev,
+            self.dtype,
+            axes=2,
+            param_dtype=self.param_dtype,
+            name="out",
+        )
+        return output(out), kept
+
+    def _cache(self, rows, inputs: SequenceInputs) -> RowCache | None:
+        if self.cache_length is None:
+            return None
+        lengths = jnp.sum(inputs.example_ids > 0, axis=1, dtype=jnp.int32)
+        size = row_cache.window_rows(*self.pattern[:2], self.cache_length)
+        return row_cache.fill(*rows[1:], lengths, size)
+
+    def _attend(self, x, rows, inputs: SequenceInputs, random_blocks) -> jax.Array:
+        """`[b, n, h, d]` of the layer's input and of its queries, keys and values."""
         drop = self.dropout_rate > 0 and not self.deterministic
         options = {
             "example_ids": inputs.example_ids,
@@ -197,21 +225,11 @@ class SelfAttention(nn.Module):
         }
         if isinstance(self.pattern, Window):
             self._check_mesh(inputs)
-            out = sliding_window.attend(
+            return sliding_window.attend(
                 *rows,
                 **self.pattern._asdict(),
                 globals_=self._globals(x, inputs.global_index),
                 sequence_axis=sharding.sequence_axis(),
                 **options,
             )
-        else:
-            out = self._of_whole(rows, random_blocks, options)
-        output = Dense(
-            (x.shape[-1],),
-            self.stddev,
-            self.dtype,
-            axes=2,
-            param_dtype=self.param_dtype,
-            name="out",
-        )
-        return output(out), None
+        return self._of_whole(rows, random_blocks, options)

@@ -4,6 +4,7 @@ Their other heads are in `models.encoder_heads`.
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,14 @@ def _norm(config: EncoderConfig, name: str | None = None) -> LayerNorm:
     return LayerNorm(config.layer_norm_epsilon, config.compute_dtype, name=name)
 
 
-def _layer(config: EncoderConfig, deterministic: bool, i: int, pattern):
+def make_layer(
+    config: EncoderConfig,
+    deterministic: bool,
+    i: int,
+    pattern: Window | Sparse | None,
+    cache_length: int | None = None,
+) -> Callable[[], Block]:
+    """Makes layer `i` of a run; `cache_length` as of `SelfAttention`."""
     c = config
 
     def attention(name: str) -> SelfAttention:
@@ -60,6 +68,7 @@ def _layer(config: EncoderConfig, deterministic: bool, i: int, pattern):
             projection_bias=c.projection_bias,
             dropout_rate=c.attention_dropout_rate,
             implementation=c.attention,
+            cache_length=cache_length,
             deterministic=deterministic,
             dtype=c.compute_dtype,
             name=name,
@@ -112,7 +121,7 @@ class Encoder(nn.Module):
             dtype=c.compute_dtype,
         )
         layers = [
-            _layer(c, self.deterministic, i, pattern)
+            make_layer(c, self.deterministic, i, pattern)
             for i, pattern in enumerate(c.patterns)
         ]
         self.stack = Stack(

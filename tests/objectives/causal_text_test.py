@@ -8,8 +8,10 @@ import pytest
 import tiny_text
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax import generate, registry
+from etc_jax.conversion import native
 from etc_jax.training.loop import train_and_evaluate
+from etc_jax.training.saved_params import read_params
 
 LENGTH, ROWS = 128, 8
 MODELS = {
@@ -70,14 +72,38 @@ def config_of(family, data, **model):
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_a_text_is_learnt(of_text, family, tmp_path):
+def test_a_text_is_learnt_and_continued(of_text, family, tmp_path, capsys):
     config = config_of(family, of_text)
     assert train_and_evaluate(config, tmp_path / "run").exit_code == 0
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     found = [x for x in map(json.loads, lines) if x["kind"] == "eval"]
     first, last = found[0], found[-1]
     assert last["bits"] < min(first["bits"], 0.9 * np.log2(tiny_text.VOCAB_SIZE))
-    assert (tmp_path / "run/tokenizer.json").exists()
+    check_continued(tmp_path / "run", tmp_path / "model", capsys)
+
+
+def check_continued(run, model, capsys):
+    """By the run and by its model with the tokenizer beside it, in words."""
+    saved = read_params(run)
+    tokenizer = (run / "tokenizer.json").read_bytes()
+    files = {"tokenizer.json": tokenizer}
+    native.save(model, saved.params, saved.config.model, {}, files=files)
+    prompt = " ".join(tiny_text.LEXICON[:3])
+    texts = []
+    for folder in (run, model):
+        argv = [f"--model={folder}", f"--prompt={prompt}", "--num_tokens=30"]
+        assert generate.main(argv) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and texts[0].strip() and "[" not in texts[0]
+    for change, message in (
+        ("--prompt=", "the prompt has no token"),
+        ("--prompt=\udce9", "is not UTF-8"),
+        (f"--num_tokens={LENGTH}", f"expected 1..{LENGTH}"),
+        ("--first_id=2", "whose ids are known"),
+    ):
+        assert generate.main([f"--model={run}", f"--prompt={prompt}", change]) == 2
+        told = capsys.readouterr().err
+        assert message in told and told.count("\n") == 1
 
 
 def job_of(family, data, folder, **model):

@@ -1,0 +1,146 @@
+"""A causal Longformer as a language model, one token after the other from a cache.
+
+A layer's cache has no more rows than its window reaches, whatever the length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax import registry
+from etc_jax.layers.block import Block
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.layers.stack import stack_layers
+from etc_jax.models.encoder import make_layer
+from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.encoder_lm import EncoderForCausalLm
+from etc_jax.ops.attention.row_cache import Newest, RowCache
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["layers", "position"],
+    meta_fields=["length"],
+)
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """What is kept of a batch of sequences.
+
+    Attributes:
+      layers: of each layer of a run that is repeated, with a leading axis of repeats.
+      position: int32 `[b]`, where the next token of each sequence stands.
+      length: longest sequence that there is room for.
+    """
+
+    layers: tuple[RowCache, ...]
+    position: jax.Array
+    length: int
+
+
+@registry.register("decoder", "longformer")
+@dataclasses.dataclass(frozen=True)
+class LongformerDecoder:
+    """A causal Longformer token by token; see `decoding.Decoder`.
+
+    Attributes:
+      config: of the model.
+    """
+
+    config: LongformerConfig
+
+    def check(self, length: int) -> None:
+        """Raises ValueError if the model is not causal, or not so long."""
+        if not self.config.causal:
+            raise ValueError(
+                "the model has causal=False: its tokens see those behind them, so that "
+                "it cannot continue a text; take a language model"
+            )
+        if not 1 <= length <= self.config.max_length:
+            raise ValueError(
+                f"length is {length}, expected 1..{self.config.max_length}: the "
+                "model's max_length is how many positions it has"
+            )
+
+    def init_cache(self, params: Any, batch: int, length: int) -> Cache:
+        """See `decoding.Decoder`."""
+        none = jnp.zeros((batch, 1), jnp.int32)
+        _, layers = self._prompt(params, none, jnp.zeros((batch,), jnp.int32), length)
+        return Cache(layers, jnp.zeros((batch,), jnp.int32), length)
+
+    def prefill(
+        self, params: Any, tokens: jax.Array, lengths: jax.Array, length: int
+    ) -> tuple[jax.Array, Cache]:
+        """See `decoding.Decoder`."""
+        x, layers = self._prompt(params, tokens, lengths, length)
+        last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], axis=1)
+        logits = self._model(params).logits(last)[:, 0]
+        return logits, Cache(layers, lengths, length)
+
+    def step(
+        self, params: Any, cache: Cache, token: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        """See `decoding.Decoder`."""
+        model = self._model(params)
+        position = jnp.minimum(cache.position, cache.length - 1)
+        one = jnp.ones_like(token)[:, None]
+        x = model.encoder.embeddings(token[:, None], one, None, position[:, None])
+        blocks, stacked = self._layers(params, cache.length)
+
+        def body(carry, inputs):
+            x, layers = carry
+            layer, params = inputs
+            now = Newest(position, layer)
+            for i, block in enumerate(blocks):
+                x, mine = _apply(block, params, x, now, layers[i])
+                layers = (*layers[:i], mine, *layers[i + 1 :])
+            return (x, layers), None
+
+        repeats = jnp.arange(self._repeats, dtype=jnp.int32)
+        # Caches are carried, so that each layer writes its row where it is.
+        (x, layers), _ = jax.lax.scan(body, (x, cache.layers), (repeats, stacked))
+        fits = (cache.position < cache.length)[:, None]
+        logits = jnp.where(fits, model.logits(x)[:, 0], jnp.nan)
+        return logits, Cache(layers, cache.position + 1, cache.length)
+
+    @property
+    def _repeats(self) -> int:
+        return self.config.num_layers // len(self.config.patterns)
+
+    def _model(self, params: Any) -> EncoderForCausalLm:
+        return EncoderForCausalLm(self.config).bind({"params": params})
+
+    def _layers(self, params: Any, length: int) -> tuple[list[Block], Any]:
+        """(the layers of a run, with caches; their parameters, stacked by repeats)."""
+        stack = params["encoder"]["stack"]
+        if not self.config.scan_layers:
+            stack = stack_layers(stack)
+        blocks = [
+            make_layer(self.config, True, i, pattern, cache_length=length)()
+            for i, pattern in enumerate(self.config.patterns)
+        ]
+        return blocks, stack["layers"]["period"]
+
+    def _prompt(self, params: Any, tokens, lengths, length: int):
+        """(rows behind the layers, caches) of prompts."""
+        place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
+        ids = (place < lengths[:, None]).astype(jnp.int32)
+        x = self._model(params).encoder.embeddings(tokens, ids)
+        blocks, stacked = self._layers(params, length)
+
+        def body(x, params):
+            caches = []
+            for block in blocks:
+                x, mine = _apply(block, params, x, SequenceInputs(ids))
+                caches.append(mine)
+            return x, tuple(caches)
+
+        return jax.lax.scan(body, x, stacked)
+
+
+def _apply(block: Block, params: Any, x, shared, kept=None):
+    return block.apply({"params": params[block.name]}, x, shared, None, kept)
