@@ -172,7 +172,10 @@ def whole():
 
 @pytest.mark.parametrize(
     "axes",
-    [SPLIT, {"fsdp": 2, "tensor": 2, "sequence": 2}],
+    [
+        pytest.param(SPLIT, marks=pytest.mark.slow),
+        {"fsdp": 2, "tensor": 2, "sequence": 2},
+    ],
     ids=str,
 )
 def test_pretraining_equals_that_on_one_device(axes):

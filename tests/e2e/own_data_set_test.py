@@ -37,7 +37,10 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "family, form, global_length",
-    [("longformer", "sequence", 1), ("etc", "structured", 8)],
+    [
+        ("longformer", "sequence", 1),
+        pytest.param("etc", "structured", 8, marks=pytest.mark.slow),
+    ],
 )
 def test_it_goes_through_all_commands(run, family, form, global_length):
     text_field = {"structured": "long_length", "sequence": "input_length"}[form]

@@ -59,7 +59,11 @@ def hyperpartisan(folder):
 
 @pytest.mark.parametrize(
     "make, measure",
-    [(triviaqa, "f1"), (imdb, "accuracy"), (hyperpartisan, "f1")],
+    [
+        pytest.param(triviaqa, "f1", marks=pytest.mark.slow),
+        pytest.param(imdb, "accuracy", marks=pytest.mark.slow),
+        (hyperpartisan, "f1"),
+    ],
     ids=["triviaqa", "imdb", "hyperpartisan"],
 )
 def test_it_learns_what_the_raw_files_say(make, measure, tmp_path, capsys):
