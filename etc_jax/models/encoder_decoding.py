@@ -6,7 +6,6 @@ A layer's cache has no more rows than its window reaches, whatever the length.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -16,55 +15,16 @@ from etc_jax import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.layers.stack import stack_layers
+from etc_jax.models.causal_decoder import Cache, CausalDecoder
 from etc_jax.models.encoder import make_layer
-from etc_jax.models.encoder_config import LongformerConfig
 from etc_jax.models.encoder_lm import EncoderForCausalLm
-from etc_jax.ops.attention.row_cache import Newest, RowCache
-
-
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["layers", "position"],
-    meta_fields=["length"],
-)
-@dataclasses.dataclass(frozen=True)
-class Cache:
-    """What is kept of a batch of sequences.
-
-    Attributes:
-      layers: of each layer of a run that is repeated, with a leading axis of repeats.
-      position: int32 `[b]`, where the next token of each sequence stands.
-      length: longest sequence that there is room for.
-    """
-
-    layers: tuple[RowCache, ...]
-    position: jax.Array
-    length: int
+from etc_jax.ops.attention.row_cache import Newest
 
 
 @registry.register("decoder", "longformer")
 @dataclasses.dataclass(frozen=True)
-class LongformerDecoder:
-    """A causal Longformer token by token; see `decoding.Decoder`.
-
-    Attributes:
-      config: of the model.
-    """
-
-    config: LongformerConfig
-
-    def check(self, length: int) -> None:
-        """Raises ValueError if the model is not causal, or not so long."""
-        if not self.config.causal:
-            raise ValueError(
-                "the model has causal=False: its tokens see those behind them, so that "
-                "it cannot continue a text; take a language model"
-            )
-        if not 1 <= length <= self.config.max_length:
-            raise ValueError(
-                f"length is {length}, expected 1..{self.config.max_length}: the "
-                "model's max_length is how many positions it has"
-            )
+class LongformerDecoder(CausalDecoder):
+    """A causal Longformer token by token; see `decoding.Decoder`."""
 
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
         """See `decoding.Decoder`."""
@@ -86,7 +46,7 @@ class LongformerDecoder:
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`."""
         model = self._model(params)
-        position = jnp.minimum(cache.position, cache.length - 1)
+        position = cache.newest
         one = jnp.ones_like(token)[:, None]
         x = model.encoder.embeddings(token[:, None], one, None, position[:, None])
         blocks, stacked = self._layers(params, cache.length)
@@ -103,9 +63,7 @@ class LongformerDecoder:
         repeats = jnp.arange(self._repeats, dtype=jnp.int32)
         # Caches are carried, so that each layer writes its row where it is.
         (x, layers), _ = jax.lax.scan(body, (x, cache.layers), (repeats, stacked))
-        fits = (cache.position < cache.length)[:, None]
-        logits = jnp.where(fits, model.logits(x)[:, 0], jnp.nan)
-        return logits, Cache(layers, cache.position + 1, cache.length)
+        return cache.with_token(layers, model.logits(x)[:, 0])
 
     @property
     def _repeats(self) -> int:

@@ -15,7 +15,6 @@ follows from the length that the cache is made for.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -23,36 +22,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import registry
-from etc_jax.layers.cached_attention import HashedCache, with_cache
+from etc_jax.layers.cached_attention import with_cache
 from etc_jax.layers.chunked_attention import Sequence
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
+from etc_jax.models.causal_decoder import Cache, CausalDecoder
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.ops import blocking, reversible
 from etc_jax.ops.attention.lsh_hashing import buckets_for
-from etc_jax.ops.attention.row_cache import Newest, RowCache
-
-
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["layers", "position"],
-    meta_fields=["length"],
-)
-@dataclasses.dataclass(frozen=True)
-class Cache:
-    """What is kept of a batch of sequences.
-
-    Attributes:
-      layers: a `RowCache` or a `HashedCache` for each layer of `config.pattern`, with
-        a leading axis of repeats.
-      position: int32 `[b]`, where the next token of each sequence stands.
-      length: longest sequence that there is room for.
-    """
-
-    layers: tuple[RowCache | HashedCache, ...]
-    position: jax.Array
-    length: int
-
+from etc_jax.ops.attention.row_cache import Newest
 
 # --- the model ------------------------------------------------------------------------
 
@@ -93,27 +71,8 @@ def _for_length(config: ReformerConfig, length: int) -> ReformerConfig:
 
 @registry.register("decoder", "reformer")
 @dataclasses.dataclass(frozen=True)
-class ReformerDecoder:
-    """A Reformer token by token; see `decoding.Decoder`.
-
-    Attributes:
-      config: of the model.
-    """
-
-    config: ReformerConfig
-
-    def check(self, length: int) -> None:
-        """Raises ValueError if the model is not causal, or not so long."""
-        if not self.config.causal:
-            raise ValueError(
-                "the model has causal=False: its tokens see those behind them, so that "
-                "it cannot continue a text; take a language model"
-            )
-        if not 1 <= length <= self.config.max_length:
-            raise ValueError(
-                f"length is {length}, expected 1..{self.config.max_length}: the "
-                "model's max_length is how many positions it has"
-            )
+class ReformerDecoder(CausalDecoder):
+    """A Reformer token by token; see `decoding.Decoder`."""
 
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
         """See `decoding.Decoder`."""
@@ -144,7 +103,7 @@ class ReformerDecoder:
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`."""
         parts = _parts(params, self.config, cache.length)
-        position = jnp.minimum(cache.position, cache.length - 1)
+        position = cache.newest
         x = parts.start(parts.model.encoder.embeddings.at(token, position))[:, None]
         halves = [(_as_half(kind.f()), _as_half(kind.g())) for kind in parts.kinds]
         layers = parts.params["stack"]["layers"]
@@ -171,9 +130,7 @@ class ReformerDecoder:
         start = ((x, x), cache.layers)
         # Caches are carried, so that each layer writes its rows where they are.
         (streams, kept), _ = jax.lax.scan(body, start, (repeats, stacked))
-        fits = (cache.position < cache.length)[:, None]
-        logits = jnp.where(fits, parts.logits(*streams), jnp.nan)
-        return logits, Cache(kept, cache.position + 1, cache.length)
+        return cache.with_token(kept, parts.logits(*streams))
 
 
 def _fill(parts: _Parts, x: jax.Array, lengths: jax.Array, length: int):

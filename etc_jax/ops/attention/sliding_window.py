@@ -259,14 +259,7 @@ def _attend(
             # axes.
             return _joined([x[:, :, start:stop] for start, stop in own])
 
-        table = offsets
-        if offsets is not None:
-            table = jax.tree.map(
-                lambda x, own=own: _joined(
-                    [x[None, :, start:stop] for start, stop in own]
-                )[0],
-                offsets,
-            )
+        table = jax.tree.map(lambda x, f=of_heads: f(x[None])[0], offsets)
         bias = None
         if biases is not None:
             windows = biases.windows[stream][None, None]
