@@ -72,7 +72,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(long|global)_out/kernel", ("heads", "head_dim", "embed")),
     (r"attention(/flat)?/out/kernel", ("heads", "head_dim", "embed")),
     (r"(long|global)_labels/embedding", ("labels", "heads", "head_dim")),
-    (r"(long_|global_|answer_)?mlp/wi/kernel", ("embed", "mlp")),
+    (r"(long_|global_|answer_)?mlp/wi(_gate)?/kernel", ("embed", "mlp")),
     (r"(long_|global_|answer_)?mlp/wo/kernel", ("mlp", "embed")),
     (r"((mlm|label|paragraph|sentence|type)_dense|pooler)/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),

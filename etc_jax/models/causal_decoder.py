@@ -32,7 +32,7 @@ class Cache:
 
     @property
     def newest(self) -> jax.Array:
-        """int32 `[b]`: where the next token stands, or the last place if it has none."""
+        """int32 `[b]`: the place of the next token, or the last one if it has none."""
         return jnp.minimum(self.position, self.length - 1)
 
     def with_token(
