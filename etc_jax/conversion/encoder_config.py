@@ -227,6 +227,11 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
                 f"positions are {config.positions!r}, but transformers' Longformer has "
                 "a table of them; keep this model here"
             )
+        if config.pre_norm:
+            raise ValueError(
+                "pre_norm is True, but transformers' Longformer has its norms behind "
+                "the residuals; keep this model here"
+            )
         if config.causal or any(w.dilation != 1 for w in config.patterns):
             raise ValueError(
                 "attention is causal or dilated, which transformers' Longformer cannot "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
@@ -26,6 +27,25 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 def truncated_normal(stddev: float) -> nn.initializers.Initializer:
     """Normal with `stddev`, cut at two standard deviations, as BERT initialises."""
     return nn.initializers.truncated_normal(stddev)
+
+
+def sinusoids(positions: jax.Array, width: int) -> jax.Array:
+    """Positions as sines and cosines of growing wavelengths.
+
+    Vaswani et al. 2017, section 3.5, but all sines before all cosines: only the order
+    of the features differs.
+
+    Args:
+      positions: int `[b, n]`.
+      width: features, an even number.
+
+    Returns:
+      float32 `[b, n, width]`.
+    """
+    half = width // 2
+    rates = np.float32(10_000.0 ** (-np.arange(half) / half))
+    angles = positions[..., None].astype(jnp.float32) * rates[None, None]
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 
 def as_rows(x: jax.Array, axes: int = 1) -> jax.Array:

@@ -2,10 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
-from etc_jax.layers.common import LayerNorm, truncated_normal
+from etc_jax.layers.common import LayerNorm, sinusoids, truncated_normal
 from etc_jax.ops import chunked_loss
 
 
@@ -35,25 +34,6 @@ def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
     return jnp.where(real, count - first, -1) if real_only else count - first
 
 
-def sinusoids(positions: jax.Array, width: int) -> jax.Array:
-    """Positions as sines and cosines of growing wavelengths.
-
-    Vaswani et al. 2017, section 3.5, but all sines before all cosines: only the order
-    of the features differs.
-
-    Args:
-      positions: int `[b, n]`.
-      width: features, an even number.
-
-    Returns:
-      float32 `[b, n, width]`.
-    """
-    half = width // 2
-    rates = np.float32(10_000.0 ** (-np.arange(half) / half))
-    angles = positions[..., None].astype(jnp.float32) * rates[None, None]
-    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-
-
 class TokenEmbeddings(nn.Module):
     """Tokens + types + absolute positions, with dropout and norm.
 
@@ -66,7 +46,8 @@ class TokenEmbeddings(nn.Module):
       epsilon: of the norm.
       dropout_first: before the norm (BigBird).
       scale: of the tokens' rows.
-      position_kind: "learnt", by their table; "sinusoidal", see `sinusoids`; "none".
+      position_kind: "learnt", by their table; "sinusoidal", see `sinusoids`; others
+        are not told here.
     """
 
     vocab_size: int

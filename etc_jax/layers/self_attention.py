@@ -4,14 +4,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
-from etc_jax.layers.common import Dense
+from etc_jax.layers.common import Dense, sinusoids, truncated_normal
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import block_sparse, full, row_cache, sliding_window
 from etc_jax.ops.attention.row_cache import Newest, RowCache
 from etc_jax.ops.attention.sliding_window import Globals
+from etc_jax.types import LabelTable
 
 
 class Window(NamedTuple):
@@ -92,6 +94,8 @@ class SelfAttention(nn.Module):
       projection_bias: queries, keys and values have one; what comes out always has.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.sliding_window.attend`.
+      relative: causal windows tell how far a key is by products of queries and maps of
+        sines of offsets (Dai et al. 2019, section 3.3).
       cache_length: longest sequence that will be decoded, in causal windows: a prompt
         then leaves a cache, and a step reads it; None: neither.
     """
@@ -103,6 +107,7 @@ class SelfAttention(nn.Module):
     projection_bias: bool = True
     dropout_rate: float = 0.0
     implementation: str = "auto"
+    relative: bool = False
     cache_length: int | None = None
     deterministic: bool = True
     dtype: jnp.dtype = jnp.float32
@@ -121,7 +126,7 @@ class SelfAttention(nn.Module):
         return dense(x)
 
     def _globals(self, x: jax.Array, index: jax.Array | None) -> Globals | None:
-        if index is None and self.is_initializing():
+        if index is None and self.is_initializing() and not self.relative:
             # The projections are there whether a batch has global tokens or not.
             index = jnp.zeros((x.shape[0], 1), jnp.int32)
         if index is None:
@@ -190,11 +195,14 @@ class SelfAttention(nn.Module):
           ValueError: if a sequence is split over devices that must be whole.
         """
         rows = [self._project(name, x) for name in ("query", "key", "value")]
+        offsets = None
+        if self.relative:
+            rows[0], offsets = self._of_offsets(rows[0], x.shape[-1])
         if isinstance(inputs, Newest):
             reach = {"radius": self.pattern.radius, "dilation": self.pattern.dilation}
-            out, kept = row_cache.step(*rows, kept, inputs, **reach)
+            out, kept = row_cache.step(*rows, kept, inputs, offsets=offsets, **reach)
         else:
-            out = self._attend(x, rows, inputs, random_blocks)
+            out = self._attend(x, rows, offsets, inputs, random_blocks)
             kept = self._cache(rows, inputs)
         output = Dense(
             (x.shape[-1],),
@@ -213,7 +221,41 @@ class SelfAttention(nn.Module):
         size = row_cache.window_rows(*self.pattern[:2], self.cache_length)
         return row_cache.fill(*rows[1:], lengths, size)
 
-    def _attend(self, x, rows, inputs: SequenceInputs, random_blocks) -> jax.Array:
+    def _of_offsets(self, query: jax.Array, width: int):
+        """(queries with what they ask of any key, products of offsets).
+
+        The logit is (q + u) . key + (q + v) . E, with E of the offset: of q + u in
+        place of q it is that query's product with the key and E, and (v - u) . E.
+        """
+        radius, steps = self.pattern.radius, self.pattern.dilation
+        steps = (steps,) * self.num_heads if isinstance(steps, int) else steps
+        shape = (self.num_heads, self.head_dim)
+        u, v = (
+            self.param(name, truncated_normal(self.stddev), shape, self.param_dtype)
+            for name in ("key_bias", "offset_bias")
+        )
+        dense = Dense(
+            shape,
+            self.stddev,
+            self.dtype,
+            param_dtype=self.param_dtype,
+            use_bias=False,
+            name="offset",
+        )
+        offset = jnp.arange(-radius, radius + 1, dtype=jnp.int32)[None]
+        embedding = jnp.zeros((2 * radius + 1, *shape), self.dtype)
+        for step in dict.fromkeys(steps):
+            mine = np.array([s == step for s in steps])[None, :, None]
+            found = dense(sinusoids(offset * step, width)[0])
+            embedding = jnp.where(mine, found, embedding)
+        wide = embedding.astype(jnp.promote_types(self.dtype, jnp.float32))
+        bias = jnp.einsum("vhd,hd->vh", wide, (v - u).astype(wide.dtype))
+        query = query + u.astype(query.dtype)[None, None]
+        return query, LabelTable(embedding, bias)
+
+    def _attend(
+        self, x, rows, offsets, inputs: SequenceInputs, random_blocks
+    ) -> jax.Array:
         """`[b, n, h, d]` of the layer's input and of its queries, keys and values."""
         drop = self.dropout_rate > 0 and not self.deterministic
         options = {
@@ -229,6 +271,7 @@ class SelfAttention(nn.Module):
                 *rows,
                 **self.pattern._asdict(),
                 globals_=self._globals(x, inputs.global_index),
+                offsets=offsets,
                 sequence_axis=sharding.sequence_axis(),
                 **options,
             )

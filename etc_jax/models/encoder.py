@@ -69,6 +69,7 @@ def make_layer(
             dropout_rate=c.attention_dropout_rate,
             implementation=c.attention,
             cache_length=cache_length,
+            relative=c.positions == "relative",
             deterministic=deterministic,
             dtype=c.compute_dtype,
             name=name,
@@ -85,6 +86,7 @@ def make_layer(
         functools.partial(_norm, c),
         c.dropout_rate,
         deterministic=deterministic,
+        pre_norm=c.pre_norm,
         name=f"layer_{i}",
     )
 
@@ -130,6 +132,8 @@ class Encoder(nn.Module):
             c.scan_layers,
             c.remat_policy,
         )
+        if c.pre_norm:
+            self.final_norm = _norm(c)
         if self.with_pooler:
             self.pooler = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
 
@@ -194,10 +198,14 @@ class Encoder(nn.Module):
         if random_blocks is not None:
             runs = self.config.num_layers // len(self.config.patterns)
             own = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
-        x = self.stack(x, SequenceInputs(example_ids, global_index), own)
+        x = self.finish(self.stack(x, SequenceInputs(example_ids, global_index), own))
         if self.with_pooler and self.is_initializing():
             self.pooled(x)
         return x
+
+    def finish(self, x: jax.Array) -> jax.Array:
+        """What comes behind the last layer: `[b, n, e]` -> the same shape."""
+        return self.final_norm(x) if self.config.pre_norm else x
 
     def _drawn(self, length: int) -> np.ndarray | None:
         """The random blocks of a BigBird; None where none are drawn."""

@@ -72,6 +72,7 @@ class EncoderConfig:
     answer_mlp: ClassVar[bool] = False
     # Whether queries, keys and values have one.
     projection_bias: ClassVar[bool] = True
+    pre_norm: ClassVar[bool] = False
 
     @property
     def label_activation(self) -> str | None:
@@ -146,7 +147,7 @@ class RobertaConfig(EncoderConfig):
         yield from too_small(self, ("pad_id",), 0)
 
 
-POSITIONS = ("learnt", "sinusoidal", "none")
+POSITIONS = ("learnt", "sinusoidal", "relative", "none")
 
 
 @registry.register("model_config", "longformer")
@@ -163,8 +164,11 @@ class LongformerConfig(RobertaConfig):
       causal: no key behind the query.
       positions: "learnt", max_length rows of a table; "sinusoidal", sines that are
         added to the tokens, whose rows are multiplied by sqrt(embed_dim) then (Vaswani
-        et al. 2017); "none", causal windows alone tell the order. Without a table
-        max_length is a limit and no size: parameters fit any length.
+        et al. 2017); "relative", causal windows with products of queries and maps of
+        sines of offsets (Dai et al. 2019, section 3.3); "none", causal windows alone
+        tell the order. Without a table max_length is a limit and no size: parameters
+        fit any length.
+      pre_norm: norms before the branches of a layer, and one behind the last layer.
     """
 
     max_length: int = 4096
@@ -172,6 +176,7 @@ class LongformerConfig(RobertaConfig):
     attention_dilation: tuple[int | tuple[int, ...], ...] = ()
     causal: bool = False
     positions: str = "learnt"
+    pre_norm: bool = sized(False)
 
     @property
     def token_scale(self) -> float:
@@ -219,11 +224,17 @@ class LongformerConfig(RobertaConfig):
 
     def _position_problems(self) -> Iterator[tuple[str, str]]:
         yield from choice_problems(self, {"positions": POSITIONS})
-        if self.positions == "sinusoidal" and self.embed_dim % 2:
+        if self.positions in ("sinusoidal", "relative") and self.embed_dim % 2:
             yield (
                 "embed_dim",
-                f"is {self.embed_dim}; expected an even number: sinusoidal positions "
-                "are pairs of a sine and a cosine",
+                f"is {self.embed_dim}; expected an even number: positions are "
+                "pairs of a sine and a cosine",
+            )
+        if self.positions == "relative" and not self.causal:
+            yield (
+                "positions",
+                "is 'relative', which causal windows alone have; set causal=True, or "
+                "choose other positions",
             )
         if self.positions == "none" and not self.causal:
             yield (

@@ -38,7 +38,8 @@ class LongformerDecoder(CausalDecoder):
         """See `decoding.Decoder`."""
         x, layers = self._prompt(params, tokens, lengths, length)
         last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], axis=1)
-        logits = self._model(params).logits(last)[:, 0]
+        model = self._model(params)
+        logits = model.logits(model.encoder.finish(last))[:, 0]
         return logits, Cache(layers, lengths, length)
 
     def step(
@@ -63,7 +64,7 @@ class LongformerDecoder(CausalDecoder):
         repeats = jnp.arange(self._repeats, dtype=jnp.int32)
         # Caches are carried, so that each layer writes its row where it is.
         (x, layers), _ = jax.lax.scan(body, (x, cache.layers), (repeats, stacked))
-        return cache.with_token(layers, model.logits(x)[:, 0])
+        return cache.with_token(layers, model.logits(model.encoder.finish(x))[:, 0])
 
     @property
     def _repeats(self) -> int:

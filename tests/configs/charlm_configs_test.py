@@ -40,7 +40,8 @@ def with_windows_of(model, other):
 def test_every_variant_is_whole(size, windows, dilation):
     config = load(size, windows, dilation)
     model = config.model
-    assert model.causal and model.positions == "sinusoidal"
+    of_paper = (model.positions, model.pre_norm) == ("relative", True)
+    assert model.causal and of_paper == (size != "short")
     assert len(model.patterns) == model.num_layers
     assert model.vocab_size == config.data.vocab_size == 256
     assert config.data.scored_length == 512 < config.data.input_length

@@ -35,6 +35,9 @@ CONFIGS = {
     "learnt, unrolled": dataclasses.replace(
         CONFIG, positions="learnt", scan_layers=False
     ),
+    "relative, pre-norm": dataclasses.replace(
+        CONFIG, positions="relative", pre_norm=True
+    ),
     "none, wide": dataclasses.replace(
         CONFIG, positions="none", attention_window=(200,), attention_dilation=()
     ),

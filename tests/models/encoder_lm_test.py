@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from etc_jax import sharding
-from etc_jax.layers.encoder import sinusoids
+from etc_jax.layers.common import sinusoids
+from etc_jax.layers.self_attention import SelfAttention, SequenceInputs, Window
 from etc_jax.models.encoder_config import LongformerConfig
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 
@@ -260,6 +261,7 @@ def test_a_mesh_changes_nothing():
     [
         ({"causal": False}, "causal is False, .* set model.causal=True"),
         ({"positions": "sinusoidol"}, "did you mean 'sinusoidal'"),
+        ({"positions": "relative", "causal": False}, "set model.causal=True"),
         ({"embed_dim": 9, "num_heads": 3}, "embed_dim is 9; expected an even number"),
         (
             {"positions": "none", "causal": False},
@@ -271,6 +273,63 @@ def test_configs_that_cannot_be_are_told(change, message):
     config = dataclasses.replace(CONFIG, attention_dilation=(), **change)
     with pytest.raises(ValueError, match=message):
         shapes(config)
+
+
+def test_relative_positions_are_those_of_transformer_xl():
+    """Dai et al. 2019, section 3.3, pair by pair in float64."""
+    heads, size, width, n, radius = 2, 3, 8, 9, 4
+    steps = (1, 2)
+    with jax.enable_x64(True):
+        layer = SelfAttention(
+            heads,
+            size,
+            Window(radius, steps, causal=True),
+            relative=True,
+            dtype=jnp.float64,
+            param_dtype=jnp.float64,
+        )
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(1, n, width))
+        inputs = SequenceInputs(np.ones((1, n), np.int32))
+        made = jax.eval_shape(layer.init, jax.random.key(0), x, inputs)["params"]
+        params = jax.tree.map(lambda a: rng.normal(size=a.shape), made)
+        got, _ = jax.jit(layer.apply)({"params": params}, x, inputs)
+    p = {k: a["kernel"] if "kernel" in a else a for k, a in params.items()}
+    query, key, value = (
+        np.einsum("ne,ehd->nhd", x[0], p[name]) + params[name]["bias"]
+        for name in ("query", "key", "value")
+    )
+    out = np.zeros((n, heads, size))
+    for i, h in np.ndindex(n, heads):
+        seen = [j for j in range(i, -1, -steps[h]) if (i - j) // steps[h] <= radius]
+        logits = []
+        for j in seen:
+            wave = (j - i) / 10_000.0 ** (np.arange(width // 2) / (width // 2))
+            sines = np.concatenate([np.sin(wave), np.cos(wave)])
+            of_offset = np.einsum("e,ed->d", sines, p["offset"][:, h])
+            logits.append(
+                (query[i, h] + p["key_bias"][h]) @ key[j, h]
+                + (query[i, h] + p["offset_bias"][h]) @ of_offset
+            )
+        weights = np.exp(np.array(logits) / math.sqrt(size))
+        out[i, h] = weights @ value[seen, h] / weights.sum()
+    want = np.einsum("nhd,hde->ne", out, p["out"]) + params["out"]["bias"]
+    # The sines are of float32.
+    np.testing.assert_allclose(got[0], want, atol=2e-6)
+
+
+def test_norms_before_the_branches_leave_the_residuals_alone():
+    config = dataclasses.replace(CONFIG, pre_norm=True, initializer_range=1e-30)
+    model, tokens = EncoderForCausalLm(config), random_tokens(1, 9)
+    params = jax.jit(model.init)(jax.random.key(0), tokens)["params"]
+    assert set(params["encoder"]) - set(shapes(CONFIG)["encoder"]) == {"final_norm"}
+    table = np.random.default_rng(0).normal(size=(24, 12)).astype(np.float32)
+    params["encoder"]["embeddings"]["token_embedder"]["embedding"] = table
+    # Maps are of nothing: what is embedded goes through all layers as it is.
+    _, state = model.apply({"params": params}, tokens, mutable=["intermediates"])
+    found = state["intermediates"]["encoder"]
+    layers = found["stack"]["layers"]["period"]["layer_1"]["output"][0]
+    np.testing.assert_array_equal(layers[-1], found["embedded"][0])
 
 
 def test_windows_that_look_both_ways_need_positions():

@@ -126,7 +126,7 @@ def test_dropout_needs_and_follows_its_key(text):
 
 
 def test_a_model_that_sees_both_sides_is_refused(text):
-    config = stage(1, text, model__causal=False)
+    config = stage(1, text, model__causal=False, model__positions="learnt")
     message = "with model.causal=True, got family 'longformer'"
     with pytest.raises(ValueError, match=message):
         make_job(config)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.softmax import MASKED, accumulation_dtype, dot
+from etc_jax.types import LabelTable
 
 Array = jax.Array
 
@@ -119,6 +120,7 @@ def step(
     *,
     radius: int | None = None,
     dilation: int | Sequence[int] = 1,
+    offsets: LabelTable | None = None,
     bias: BiasFn | None = None,
     scale: float | None = None,
 ) -> tuple[Array, RowCache]:
@@ -132,6 +134,7 @@ def step(
       now: where it stands.
       radius: keys before it, in steps; None: all.
       dilation: places of a step, of all heads or of each.
+      offsets: products of offsets, see `sliding_window.attend`; needs `radius`.
       bias: function of offsets, or None.
       scale: of the products; None: 1 / sqrt(d).
 
@@ -154,6 +157,12 @@ def step(
     keys, values = (take(x, (now.layer,), query.dtype) for x in cache)
     dtype = accumulation_dtype(query.dtype)
     logits = dot("bqhd,bwhd->bhqw", query, keys, dtype)
+    if offsets is not None:
+        t = dot("bqhd,vhd->bhqv", query, offsets.embedding, dtype)
+        t += offsets.bias.T[None, :, None].astype(dtype)
+        label = jnp.clip(offset[:, None] // steps + radius, 0, 2 * radius)
+        label = jnp.broadcast_to(label, (*t.shape[:2], rows))[:, :, None]
+        logits += jnp.take_along_axis(t, label, axis=-1)
     logits *= query.shape[-1] ** -0.5 if scale is None else scale
     if bias is not None:
         logits += jnp.moveaxis(bias(offset), 0, 1)[:, :, None].astype(dtype)
