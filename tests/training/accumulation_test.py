@@ -157,7 +157,7 @@ class Feedforward(nn.Module):
     @nn.compact
     def __call__(self, x, shared):
         del shared
-        return x + Mlp(self.width, "relu", 0.1, x.dtype, name="mlp")(x)
+        return x + Mlp(self.width, "relu", 0.1, x.dtype, name="mlp")(x), None
 
 
 def stack_of(dtype, width=32):

@@ -148,7 +148,8 @@ def test_an_update_of_zero_changes_nothing():
 class Layer(nn.Module):
     @nn.compact
     def __call__(self, x, shared):
-        return nn.LayerNorm(name="mlp_norm")(x + nn.Dense(4, name="mlm_dense")(x))
+        x = x + nn.Dense(4, name="mlm_dense")(x)
+        return nn.LayerNorm(name="mlp_norm")(x), None
 
 
 def stacks():
