@@ -21,21 +21,18 @@ def materialised(fn, witness: jax.Array, *args):
       *args: of `fn`.
     """
 
-    if platform() != "cpu":
-        return fn(*args)
-
     def empty(*args):
         shapes = jax.eval_shape(fn, *args)
         return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
-    return jax.lax.cond(witness < 2**31 - 1, fn, empty, *args)
+    def on_cpu(witness, *args):
+        return jax.lax.cond(witness < 2**31 - 1, fn, empty, *args)
 
+    def elsewhere(witness, *args):
+        del witness
+        return fn(*args)
 
-def platform() -> str:
-    """Kind of device that is compiled for: "cpu", "gpu" or "tpu"."""
-    # The mesh may be of devices that are not here, to compile for.
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    return device.platform if device else jax.default_backend()
+    return jax.lax.platform_dependent(witness, *args, cpu=on_cpu, default=elsewhere)
 
 
 def pad_axis(x: jax.Array, axis: int, before: int, after: int, value=0) -> jax.Array:
@@ -115,9 +112,16 @@ def add_windows(
     return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, axis)
 
 
+# Bytes of logits that one step works on.
+_STEP_BYTES = {"cpu": 2**22, "other": 2**28}
+
+
 def step_bytes() -> int:
     """Bytes of logits that one step should have, on the device compiled for."""
-    return 2**22 if platform() == "cpu" else 2**28
+    # The mesh may be of devices that are not here, to compile for.
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    platform = device.platform if device else jax.default_backend()
+    return _STEP_BYTES["cpu" if platform == "cpu" else "other"]
 
 
 def each_step(body, carry, count: int):

@@ -259,18 +259,25 @@ def sort_by_bucket(
 def inverse(order: jax.Array) -> jax.Array:
     """The place of each token: the inverse of permutations along the last axis."""
     place = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
-    if blocking.platform() == "tpu":  # which scatters one number after the other
+
+    def by_scatter(order, place):
+        def one(order, place):
+            empty = jnp.zeros_like(order)
+            return empty.at[order].set(
+                place, unique_indices=True, mode="promise_in_bounds"
+            )
+
+        # Axes that a scatter is mapped over stay split over devices. With indices into
+        # them, as `put_along_axis` has, each device gathers the whole batch.
+        for _ in order.shape[:-1]:
+            one = jax.vmap(one)
+        return one(order, place)
+
+    def by_sort(order, place):
         return jax.lax.sort((order, place), num_keys=1)[1]
 
-    def one(order, place):
-        empty = jnp.zeros_like(order)
-        return empty.at[order].set(place, unique_indices=True, mode="promise_in_bounds")
-
-    # Axes that a scatter is mapped over stay split over devices. With indices into
-    # them, as `put_along_axis` has, each device gathers the whole batch.
-    for _ in order.shape[:-1]:
-        one = jax.vmap(one)
-    return one(order, place)
+    # TPUs scatter one number after the other.
+    return jax.lax.platform_dependent(order, place, tpu=by_sort, default=by_scatter)
 
 
 def _attend(
