@@ -38,6 +38,13 @@ def caches_of_the_user(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def float64():
+    """Numbers of 64 bits, for tests that use this."""
+    with jax.enable_x64(True):
+        yield
+
+
 def pytest_addoption(parser):
     parser.addoption("--goldens", help="folder of golden cases for tests/scoring")
 

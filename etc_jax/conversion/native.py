@@ -170,6 +170,11 @@ def _replace(part: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def family_of(config: Any) -> str:
+    """The name that the config's class is registered under.
+
+    Raises:
+      ValueError: if there is none.
+    """
     for name in registry.names("model_config"):
         if registry.lookup("model_config", name) is type(config):
             return name

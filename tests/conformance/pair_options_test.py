@@ -20,10 +20,7 @@ B, H, D = 2, 3, 4
 BUCKETS, FAR = 8, 12
 
 
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def normal(*shape, seed=0):

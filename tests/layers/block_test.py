@@ -18,10 +18,7 @@ EPSILON = 1e-6
 DTYPE = jnp.dtype("float64")
 
 
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def normal(*shape, seed=0):

@@ -15,10 +15,7 @@ B, H, D, N = 3, 4, 2, 29
 LENGTHS = np.array([1, 7, 12], np.int32)
 
 
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def rows(dtype=np.float64):

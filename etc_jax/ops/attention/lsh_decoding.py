@@ -33,6 +33,7 @@ from etc_jax.ops.attention.row_cache import (
     bits,
     check_newest,
     last_rows,
+    over_rows,
     put,
     take,
 )
@@ -155,12 +156,9 @@ def local_step(
     token, seen = (x.reshape(x.shape[0], -1) for x in (token, seen))
     batch = jnp.arange(len(token), dtype=jnp.int32)[:, None]
     at = (now.layer, batch, token % cache.key.shape[2])
-    keys, values = (take(x, at, query.dtype) for x in cache)
-    dtype = accumulation_dtype(query.dtype)
-    logits = dot("bqhd,bwhd->bhqw", query, keys, dtype) * query.shape[-1] ** -0.5
-    weights = jax.nn.softmax(jnp.where(seen[:, None, None], logits, MASKED))
-    out = dot("bhqw,bwhd->bqhd", weights, values, dtype)
-    return out.astype(query.dtype), cache
+    rows = (take(x, at, query.dtype) for x in cache)
+    scale = query.shape[-1] ** -0.5
+    return over_rows(query, *rows, seen[:, None, None], scale), cache
 
 
 def lsh_step(

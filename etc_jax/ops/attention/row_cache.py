@@ -154,21 +154,46 @@ def step(
     seen = (token >= 0)[:, None] & (offset[:, None] % steps == 0)
     if radius is not None:
         seen &= offset[:, None] >= -radius * steps
-    keys, values = (take(x, (now.layer,), query.dtype) for x in cache)
-    dtype = accumulation_dtype(query.dtype)
-    logits = dot("bqhd,bwhd->bhqw", query, keys, dtype)
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    dtype, more = accumulation_dtype(query.dtype), 0.0
     if offsets is not None:
         t = dot("bqhd,vhd->bhqv", query, offsets.embedding, dtype)
         t += offsets.bias.T[None, :, None].astype(dtype)
         label = jnp.clip(offset[:, None] // steps + radius, 0, 2 * radius)
         label = jnp.broadcast_to(label, (*t.shape[:2], rows))[:, :, None]
-        logits += jnp.take_along_axis(t, label, axis=-1)
-    logits *= query.shape[-1] ** -0.5 if scale is None else scale
+        more += jnp.take_along_axis(t, label, axis=-1) * scale
     if bias is not None:
-        logits += jnp.moveaxis(bias(offset), 0, 1)[:, :, None].astype(dtype)
-    weights = jax.nn.softmax(jnp.where(seen[:, :, None], logits, MASKED))
-    out = dot("bhqw,bwhd->bqhd", weights, values, dtype)
-    return out.astype(query.dtype), cache
+        more += jnp.moveaxis(bias(offset), 0, 1)[:, :, None].astype(dtype)
+    rows_of = (take(x, (now.layer,), query.dtype) for x in cache)
+    return over_rows(query, *rows_of, seen[:, :, None], scale, more), cache
+
+
+def over_rows(
+    query: Array,
+    key: Array,
+    value: Array,
+    seen: Array,
+    scale: float,
+    more: Array | float = 0.0,
+) -> Array:
+    """Attention of the newest token over some rows.
+
+    Args:
+      query: `[b, 1, h, d]`.
+      key: `[b, w, h, d]`.
+      value: likewise.
+      seen: bool `[b, h or 1, 1, w]`.
+      scale: of the products.
+      more: what is added to them then, broadcastable to `[b, h, 1, w]`.
+
+    Returns:
+      `[b, 1, h, d]`.
+    """
+    dtype = accumulation_dtype(query.dtype)
+    logits = dot("bqhd,bwhd->bhqw", query, key, dtype) * scale + more
+    weights = jax.nn.softmax(jnp.where(seen, logits, MASKED))
+    return dot("bhqw,bwhd->bqhd", weights, value, dtype).astype(query.dtype)
 
 
 def check_newest(*rows: Array) -> None:

@@ -82,6 +82,17 @@ class _Sizes(NamedTuple):
     shards: int
 
 
+class _Choices(NamedTuple):
+    """What was asked for, the same on every device; see `attend`."""
+
+    radius: int
+    dilation: tuple[int, ...]
+    causal: bool
+    scale: float
+    dropout: Dropout
+    sizes: _Sizes
+
+
 def attend(
     query: Array,
     key: Array,
@@ -182,16 +193,11 @@ def attend(
         index = None if globals_ is None else globals_.index
         biases = _Biases.make(bias, min(radius, n - 1), dilation, n, index)
     sizes = _Sizes(block_size, chunk_blocks, shards)
-    if offsets is not None:
-        # By label: see `InlinePairs.labelled`.
-        offsets = jax.tree.map(
-            lambda x: jnp.concatenate([x[radius:], x[:radius][::-1]]), offsets
-        )
-    options = (radius, dilation, causal, scale, dropout, sizes)
+    choices = _Choices(radius, dilation, causal, scale, dropout, sizes)
     arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
-        return _attend(*arrays, *options, Place())
-    return _split(sequence_axis, arrays, options)
+        return _attend(*arrays, choices, Place())
+    return _split(sequence_axis, arrays, choices)
 
 
 def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Tokens]:
@@ -235,15 +241,11 @@ def _attend(
     side_rows,
     offsets,
     biases,
-    radius,
-    dilation,
-    causal,
-    scale,
-    dropout,
-    sizes,
-    place,
+    choices: _Choices,
+    place: Place,
 ) -> Array:
     """The tokens here, which are all or a device's part."""
+    dilation, dropout = choices.dilation, choices.dropout
     # Heads side by side with windows of one dilation: (dilation, first, end).
     runs, start = [], 0
     for step, same in itertools.groupby(dilation):
@@ -275,11 +277,7 @@ def _attend(
             table,
             bias,
             step,
-            radius,
-            causal,
-            scale,
-            dropout.stream(stream + 1),
-            sizes,
+            choices._replace(dropout=dropout.stream(stream + 1)),
             place,
         )
         done = 0
@@ -296,11 +294,11 @@ def _attend(
         *globals_[1:],
         side,
         tokens,
-        causal=causal,
+        causal=choices.causal,
         bias=bias,
-        scale=scale,
+        scale=choices.scale,
         dropout=dropout,
-        shards=sizes.shards,
+        shards=choices.sizes.shards,
         place=place,
     )
     n = query.shape[1]
@@ -348,15 +346,12 @@ def _windows(
     side,
     table,
     bias,
-    step,
-    radius,
-    causal,
-    scale,
-    dropout,
-    sizes,
-    place,
+    step: int,
+    choices: _Choices,
+    place: Place,
 ) -> Array:
     """Windows of one dilation and the global keys."""
+    dropout = choices.dropout
     total = -(-place.total(query.shape[1]) // step)
     whole = query.shape[1]
     query, key, value = (_fold(x, step) for x in (query, key, value))
@@ -365,21 +360,17 @@ def _windows(
         lambda x: jnp.repeat(x, step, axis=0), (side, side_rows)
     )
     b, n, h, d = query.shape
-    radius = min(radius, total - 1)
+    radius = min(choices.radius, total - 1)
     g = side.example.shape[1]
-    block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
-    options = Options(scale, block_size, chunk_blocks, dropout.rate)
+    block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *choices.sizes)
+    options = Options(choices.scale, block_size, chunk_blocks, dropout.rate)
     draws = dropout.draws(place.first(-(-n // block_size)))
     padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
     labelled = table is not None
-    pairs = InlinePairs.make(tokens, side, radius, padded, causal, place, labelled)
-    if labelled:
-        # Labels of what is near enough, behind the query and before it.
-        before = table.bias.shape[0] // 2 + 1
-        table = jax.tree.map(
-            lambda x: jnp.concatenate([x[: radius + 1], x[before : before + radius]]),
-            table,
-        )
+    pairs = InlinePairs.make(
+        tokens, side, radius, padded, choices.causal, place, labelled
+    )
+    table = jax.tree.map(lambda x: _by_label(_near(x, radius), radius), table)
 
     def blocks_of(x):
         return jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2)
@@ -390,8 +381,7 @@ def _windows(
     sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
     if bias is not None:
         windows, to_globals = bias
-        reach = windows.shape[-1] // 2
-        windows = windows[0, 0, :, reach - radius : reach + radius + 1]
+        windows = _near(windows[0, 0].T, radius).T
         if to_globals is not None:
             to_globals = blocking.pad_axis(_fold(to_globals, step), 1, 0, padded - n)
             to_globals = jnp.transpose(to_globals, (0, 2, 3, 1))
@@ -402,14 +392,24 @@ def _windows(
     return _unfold(jnp.swapaxes(out, 1, 2)[:, :n], step, whole)
 
 
-def _split(axis_name: str, arrays, options) -> Array:
+def _near(x: Array, radius: int) -> Array:
+    """`[2 * reach + 1, ...]` by offset -> `[2 * radius + 1, ...]`, the middle."""
+    reach = x.shape[0] // 2
+    return x[reach - radius : reach + radius + 1]
+
+
+def _by_label(x: Array, radius: int) -> Array:
+    """`[2 * radius + 1, ...]` by offset -> by label; see `InlinePairs.labelled`."""
+    return jnp.concatenate([x[radius:], x[:radius][::-1]])
+
+
+def _split(axis_name: str, arrays, choices: _Choices) -> Array:
     """`_attend` on each device's part of the sequence."""
     query, key, value, globals_, tokens, side, side_rows, offsets, biases = arrays
-    radius, steps, causal, scale, dropout, sizes = options
     n = query.shape[1]
     ways = sequence.size(axis_name)
     multiple = ways
-    for step in set(steps):
+    for step in set(choices.dilation):
         # Each device has whole steps, so that places a step apart stay so.
         multiple *= step
     place = Place(axis_name, n)
@@ -450,12 +450,7 @@ def _split(axis_name: str, arrays, options) -> Array:
             side_rows,
             offsets,
             biases,
-            radius,
-            steps,
-            causal,
-            scale,
-            dropout._replace(rng=rng),
-            sizes,
+            choices._replace(dropout=choices.dropout._replace(rng=rng)),
             place,
         )
 
@@ -471,7 +466,7 @@ def _split(axis_name: str, arrays, options) -> Array:
         side_rows,
         offsets,
         biases,
-        dropout.rng,
+        choices.dropout.rng,
     )
     return out[:, :n]
 
