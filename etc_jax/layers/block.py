@@ -73,7 +73,7 @@ class Branches(nn.Module):
 class Block(Branches):
     """norm(x + f(x)) (Vaswani et al. 2017), or x + f(norm(x)), of each branch f.
 
-    What comes out is told to `intermediates` as "output" where that is asked for.
+    What comes out is sown into `intermediates` as "output", where that is collected.
 
     Attributes:
       pre_norm: the second.

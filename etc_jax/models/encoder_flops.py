@@ -46,14 +46,20 @@ def _of_windows(window: Window, config, ids: np.ndarray, global_index) -> float:
     return total
 
 
-def _offsets(pattern, config: EncoderConfig, inputs: SequenceInputs) -> float:
-    """Products of queries with offsets, as many as with keys, and what these are of."""
+def _offsets(pattern, config: EncoderConfig, products: float) -> float:
+    """Products of queries with offsets, as many as with keys, and the map of offsets.
+
+    Args:
+      pattern: what tokens see.
+      config: of the model.
+      products: see `attention`, of which half are with keys.
+    """
     if config.positions != "relative":
         return 0.0
     width, steps = config.embed_dim, pattern.dilation
     kinds = 1 if isinstance(steps, int) else len(set(steps))
     table = projection(kinds * (pattern.radius + 1), width, width)
-    return table + attention(visible_pairs(pattern, config, inputs), config) / 2
+    return table + products / 2
 
 
 def _global_ids(ids: np.ndarray, global_index) -> np.ndarray:
@@ -84,10 +90,10 @@ def body(config: EncoderConfig, inputs: SequenceInputs) -> float:
     if num_globals:
         # Keys and values of their own for all tokens, queries for the global ones.
         dense += projection(2 * tokens + num_globals, width, width)
-    layers = [
-        dense + attention(visible_pairs(p, c, inputs), c) + _offsets(p, c, inputs)
-        for p in c.patterns
-    ]
+    layers = []
+    for pattern in c.patterns:
+        products = attention(visible_pairs(pattern, c, inputs), c)
+        layers.append(dense + products + _offsets(pattern, c, products))
     return c.num_layers // len(layers) * sum(layers)
 
 

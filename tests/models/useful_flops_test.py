@@ -177,6 +177,19 @@ def test_pairs_of_windows_are_those_of_a_plain_loop():
     assert encoder_flops.visible_pairs(pattern, config, inputs) == expected / 4
 
 
+def test_positions_of_offsets_cost_a_map_and_a_product_for_each_pair():
+    config = encoder.LongformerConfig(
+        **SIZES, attention_window=(8,), attention_dilation=(1,), causal=True
+    )
+    relative = dataclasses.replace(config, positions="relative")
+    inputs = SequenceInputs(np.ones((2, 30), np.int32))
+    pairs = 2 * sum(min(i, 4) + 1 for i in range(30))
+    width = config.embed_dim
+    more = 2 * (4 + 1) * width * width + 2 * pairs * width
+    got = encoder_flops.body(relative, inputs) - encoder_flops.body(config, inputs)
+    assert got == config.num_layers * more
+
+
 def test_blocks_of_a_big_bird_hold_the_pairs_that_it_computes():
     config = encoder.BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1)
     [pattern] = config.patterns
