@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -45,7 +46,8 @@ from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import KINDS, ReformerConfig
 
 _HEAD_BIAS = "lm_head.bias"
-# The same array as `_HEAD_BIAS`, which some versions of transformers save besides.
+# The same array as `_HEAD_BIAS`, which some versions of transformers save besides. From
+# 5.24 on it is this one that is added, and the other one is zeros that nothing reads.
 _HEAD_BIAS_AGAIN = "lm_head.decoder.bias"
 _LAYERS = "reformer.encoder.layers"
 
@@ -304,16 +306,25 @@ def import_hf(
     Raises:
       ConversionError: naming everything that does not fit.
     """
-    weights, again = Renamed(source, _runs(config).split), ()
-    if _HEAD_BIAS_AGAIN in weights:
-        again = (re.escape(_HEAD_BIAS_AGAIN),)
-        both = (weights.get(name) for name in (_HEAD_BIAS, _HEAD_BIAS_AGAIN))
-        if not np.array_equal(*both):
-            raise ValueError(
-                f"{_HEAD_BIAS} and {_HEAD_BIAS_AGAIN} differ, but transformers takes "
-                "them for one array; remove one of them"
-            )
-    return import_params(names(config), weights, abstract, allow_unused=again)
+    split = _runs(config).split
+    weights = Renamed(source, split)
+    if _HEAD_BIAS_AGAIN not in weights:
+        return import_params(names(config), weights, abstract)
+    first, other = (weights.get(name) for name in (_HEAD_BIAS, _HEAD_BIAS_AGAIN))
+    if not np.any(first):
+        swapped = {_HEAD_BIAS: _HEAD_BIAS_AGAIN, _HEAD_BIAS_AGAIN: _HEAD_BIAS}
+        weights = Renamed(source, lambda name: swapped.get(name, split(name)))
+    elif not np.array_equal(first, other):
+        raise ValueError(
+            f"{_HEAD_BIAS} and {_HEAD_BIAS_AGAIN} differ, but transformers takes "
+            "them for one array; remove one of them"
+        )
+    params, report = import_params(
+        names(config), weights, abstract, allow_unused=(re.escape(_HEAD_BIAS_AGAIN),)
+    )
+    # It was read: to be compared, or in the other's place.
+    unused = tuple(name for name in report.unused if name != _HEAD_BIAS_AGAIN)
+    return params, dataclasses.replace(report, unused=unused)
 
 
 def shapes(config: ReformerConfig) -> Any:
@@ -342,6 +353,7 @@ def export_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, An
     """The inverse of `import_hf`."""
     join = _runs(config).join
     exported = export_params(names(config), params)
+    exported[_HEAD_BIAS_AGAIN] = exported[_HEAD_BIAS]
     return {join(name): array for name, array in exported.items()}
 
 
