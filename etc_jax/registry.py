@@ -85,6 +85,18 @@ def names(kind: str) -> Iterator[str]:
     return iter(sorted(_TABLES.get(kind, {})))
 
 
+def name_of(kind: str, obj: Any) -> str:
+    """The name under which an object is filed.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    for name in names(kind):
+        if _TABLES[kind][name] is obj:
+            return name
+    raise ValueError(f"{obj!r} is no registered {kind.replace('_', ' ')}")
+
+
 def _import(module: str | None) -> None:
     """Imports a module if there is one of that path; an error inside it is raised."""
     if module is None:

@@ -111,7 +111,7 @@ OBJECTIVES = (
     MODELS
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
-    | {"formats"}
+    | {"formats", "decoding"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
@@ -161,7 +161,7 @@ ALLOWED = {
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
     "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "generate": OBJECTIVES | {"conversion", "decoding"},
+    "generate": OBJECTIVES | {"conversion"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},

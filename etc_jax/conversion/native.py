@@ -175,10 +175,7 @@ def family_of(config: Any) -> str:
     Raises:
       ValueError: if there is none.
     """
-    for name in registry.names("model_config"):
-        if registry.lookup("model_config", name) is type(config):
-            return name
-    raise ValueError(f"{type(config).__name__} is the config of no registered family")
+    return registry.name_of("model_config", type(config))
 
 
 def _digest(path: pathlib.Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,18 +20,16 @@ class InputSizes:
 
     Attributes:
       text_field: the name of the length of the text.
-      global_length: g, tokens that are global.
     """
 
     text_field: ClassVar[str]
 
     def __post_init__(self):
-        most = MAX_GLOBALS
-        if self.text_length < 1 or not 0 < self.global_length <= most:
-            raise ValueError(
-                f"{self}: expected at least 1 token of the text and from 1 to {most} "
-                "global tokens"
-            )
+        for name, length in vars(self).items():
+            most = MAX_GLOBALS if name == "global_length" else math.inf
+            if not 1 <= length <= most:
+                end = "" if most == math.inf else f" and at most {most}"
+                raise ValueError(f"{self}: {name} must be at least 1{end}")
 
     @property
     def text_length(self) -> int:

@@ -171,6 +171,8 @@ class LongformerConfig(RobertaConfig):
       pre_norm: norms before the branches of a layer, and one behind the last layer.
     """
 
+    formats: ClassVar[tuple[str, ...]] = ("sequence", "text_to_text")
+
     max_length: int = 4096
     attention_window: tuple[int, ...] = (512,)
     attention_dilation: tuple[int | tuple[int, ...], ...] = ()

@@ -69,7 +69,7 @@ class ReformerConfig:
       attention: "auto", "xla" or "dense".
     """
 
-    formats: ClassVar[tuple[str, ...]] = ("sequence",)
+    formats: ClassVar[tuple[str, ...]] = ("sequence", "text_to_text")
 
     vocab_size: int = sized(320)
     embed_dim: int = sized(768)

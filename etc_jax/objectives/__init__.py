@@ -2,6 +2,7 @@
 
 from etc_jax.objectives import (  # noqa: F401  (they register)
     causal_lm_job,
+    causal_text_to_text,
     encoder_finetuning,
     encoder_multihop,
     finetuning_job,

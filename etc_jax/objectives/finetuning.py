@@ -15,8 +15,9 @@ from etc_jax.config import Config
 from etc_jax.config_fields import Problem
 from etc_jax.config_sections import FinetuningConfig, ObjectiveConfig
 from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
-from etc_jax.data.schema import Schema, at
+from etc_jax.data.schema import LABELS, WEIGHTS, Schema, at
 from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import Task
@@ -47,16 +48,17 @@ _SUPPORT_THRESHOLD = 0.4
 
 
 @dataclasses.dataclass(frozen=True)
-class Finetuning(abc.ABC):
+class Learner(abc.ABC):
     """Parameters, outputs and loss of one task.
 
     Outputs need no labels and no weights.
 
     Attributes:
-      models: configs of the encoders that there may be.
+      models: configs of the models that there may be.
       section: of the objective in a config.
       schema: what it reads of a batch besides labels and weights.
-      model: config of the encoder, of one of `models`.
+      learns_from: what a batch to learn from has besides the schema.
+      model: config of the model, of one of `models`.
       objective: choices of the head and the loss, a `section`.
       classes: names of the classes, where one of them is chosen; see `Form`.
       options: how inputs are made.
@@ -65,11 +67,55 @@ class Finetuning(abc.ABC):
     models: ClassVar[tuple[type, ...]]
     section: ClassVar[type] = FinetuningConfig
     schema: ClassVar[Schema]
+    learns_from: ClassVar[tuple[str, ...]] = (LABELS, WEIGHTS)
 
     model: Any
     objective: ObjectiveConfig
     classes: tuple[str, ...] = ()
     options: InputOptions = InputOptions()
+
+    @abc.abstractmethod
+    def init(self, rng: jax.Array) -> Any:
+        """Parameters by part; their sizes do not depend on the input's lengths."""
+
+    @abc.abstractmethod
+    def outputs(self, params: Any, batch: Any) -> Any:
+        """What the model makes of a batch, without dropout: arrays of `[b, ...]`."""
+
+    @abc.abstractmethod
+    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
+        """(mean loss, figures as (sum, weight)), in float32."""
+
+    @abc.abstractmethod
+    def flops_inputs(self, batch: Any) -> Any:
+        """What the encoder reads of a batch, for `models.useful_flops`; None where that
+        leaves out too much."""
+
+    def readable(self, outputs: Any, tokenizer: Tokenizer) -> Any:
+        """Outputs as numpy arrays, as the data set takes them.
+
+        Args:
+          outputs: of `outputs`, fetched.
+          tokenizer: of the model.
+        """
+        del tokenizer
+        return outputs
+
+    def smallest_batch(self) -> dict[str, Any]:
+        """One row, enough for `inputs`."""
+        return self.schema.smallest()
+
+    def is_token(self, batch: Any) -> jax.Array:
+        """bool `[b, n]`, where a batch has a token of the text and no padding."""
+        return at(batch, self.schema.marks[self.schema.text[0]]) > 0
+
+    def problems(self, batch: Any) -> list[str]:
+        """What is wrong with a batch of numpy arrays; see `Schema.problems`."""
+        return self.schema.problems(batch, self.model)
+
+
+class Finetuning(Learner):
+    """A task of a module with a head, of whose outputs the loss is."""
 
     @abc.abstractmethod
     def module(self, deterministic: bool) -> Any:
@@ -88,25 +134,7 @@ class Finetuning(abc.ABC):
         del batch
         return {}
 
-    @abc.abstractmethod
-    def flops_inputs(self, batch: Any) -> Any:
-        """What the encoder reads of a batch, for `models.useful_flops`; None where the
-        head takes too much for it to be left out, as it is elsewhere."""
-
-    def smallest_batch(self) -> dict[str, Any]:
-        """One row, enough for `inputs`."""
-        return self.schema.smallest()
-
-    def is_token(self, batch: Any) -> jax.Array:
-        """bool `[b, n]`, where a batch has a token of the text and no padding."""
-        return at(batch, self.schema.marks[self.schema.text[0]]) > 0
-
-    def problems(self, batch: Any) -> list[str]:
-        """What is wrong with a batch of numpy arrays; see `Schema.problems`."""
-        return self.schema.problems(batch, self.model)
-
     def init(self, rng: jax.Array) -> Any:
-        """Parameters by part; their sizes do not depend on the input's lengths."""
         batch = self.smallest_batch()
         inputs, named = self.inputs(batch), self.named_inputs(batch)
         return self.module(True).init(rng, *inputs, **named)["params"]
@@ -335,7 +363,7 @@ class Wikihop(HeadFinetuning):
         return total, {"accuracy": (hits, examples)}
 
 
-def learner_of(task: Task) -> type[Finetuning]:
+def learner_of(task: Task) -> type[Learner]:
     """What learns a data set in one format.
 
     Raises:
@@ -352,7 +380,7 @@ def find(
     objective: ObjectiveConfig,
     format: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Finetuning:
+) -> Learner:
     """What learns the data set that the objective names.
 
     Args:
@@ -368,7 +396,7 @@ def find(
     return _learner_for(model, objective, task.with_options(options or {}))
 
 
-def _learner_for(model: Any, objective: ObjectiveConfig, task: Task) -> Finetuning:
+def _learner_for(model: Any, objective: ObjectiveConfig, task: Task) -> Learner:
     given = _family(type(model))
     if task.format not in model.formats:
         raise ValueError(
@@ -388,7 +416,7 @@ def _family(model: type) -> str:
     return model.__name__.removesuffix("Config")
 
 
-def of_config(config: Config) -> Finetuning:
+def of_config(config: Config) -> Learner:
     """What learns the data set that the config of a run names.
 
     Raises:

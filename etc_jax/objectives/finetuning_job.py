@@ -7,7 +7,6 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.data.schema import LABELS, WEIGHTS
 from etc_jax.data.windows import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.datasets import of_config
@@ -65,7 +64,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     )
 
 
-def _useful_flops(config: Config, task: finetuning.Finetuning, batch) -> float | None:
+def _useful_flops(config: Config, task: finetuning.Learner, batch) -> float | None:
     inputs = task.flops_inputs(batch)
     if inputs is None:
         return None
@@ -151,8 +150,8 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
         )
 
 
-def check_batch(batch: dict[str, Any], task: finetuning.Finetuning) -> list[str]:
+def check_batch(batch: dict[str, Any], task: finetuning.Learner) -> list[str]:
     """What is wrong with a batch, one message each."""
-    if missing := [name for name in (LABELS, WEIGHTS) if name not in batch]:
+    if missing := [name for name in task.learns_from if name not in batch]:
         return [f"the batch lacks {', '.join(missing)}; it has {', '.join(batch)}"]
     return task.problems(batch)

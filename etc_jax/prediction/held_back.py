@@ -59,7 +59,7 @@ class OfficialScore:
           UserError: if the records have no gold answers.
           ValueError, OSError: if a file cannot be read.
         """
-        self._config, self._tokenizer_json = config, tokenizer.saved()
+        self._config, self._tokenizer = config, tokenizer
         self._task = task_of(config)
         self._files = config.data.held_back_files
         self._survey = survey(self._task, self._files)
@@ -100,7 +100,7 @@ class OfficialScore:
         reader = RecordReader(
             self._task,
             self._files,
-            tokenizer_json=self._tokenizer_json,
+            tokenizer_json=self._tokenizer.saved(),
             lengths=lengths_of(self._config),
             batches=steps,
             official_quirks=self._config.data.official_quirks,
@@ -133,6 +133,7 @@ class OfficialScore:
             _mesh_of(params),
             self._config.train.batch_size,
             self._outputs,
+            self._tokenizer,
         )
 
     def _decode(self, outputs: Any, windows: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from etc_jax import registry, structure
 from etc_jax.config import Config, batch_problem
+from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.objectives import finetuning
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import (
@@ -29,7 +30,7 @@ ROWS_PER_DEVICE = 4
 
 
 class Pending(NamedTuple):
-    """Logits that a device is working on.
+    """Outputs that a device is working on.
 
     Attributes:
       outputs: of the model, with rows of padding at the end.
@@ -70,12 +71,12 @@ def check(model: TrainedModel) -> None:
     check_same_leaves(saved, wanted, model.folder)
 
 
-def _finetuning(model: TrainedModel) -> finetuning.Finetuning:
+def _finetuning(model: TrainedModel) -> finetuning.Learner:
     return finetuning.of_config(model.config)
 
 
 @functools.cache
-def _compiled(task: finetuning.Finetuning) -> Callable[[Any, Any], Any]:
+def _compiled(task: finetuning.Learner) -> Callable[[Any, Any], Any]:
     # One function for models of one config: jax compiles it once.
     return jax.jit(task.outputs)
 
@@ -92,11 +93,12 @@ class BatchRunner:
     def __init__(
         self,
         config: Config,
-        task: finetuning.Finetuning,
+        task: finetuning.Learner,
         params: Any,
         mesh: jax.sharding.Mesh,
         batch_size: int,
         outputs: Callable[[Any, Any], Any],
+        tokenizer: Tokenizer,
     ):
         """See the class.
 
@@ -107,10 +109,12 @@ class BatchRunner:
           mesh: of all processes that work together.
           batch_size: a multiple of what the mesh splits rows into.
           outputs: `task.outputs`, compiled, whose results this process can fetch.
+          tokenizer: of the model.
         """
         self.batch_size = batch_size
         self._config, self._task, self._mesh = config, task, mesh
         self._params, self._outputs = params, outputs
+        self._tokenizer = tokenizer
         self._rows = local_rows(batch_size, mesh)
         self._is_checked = False
 
@@ -145,9 +149,10 @@ class BatchRunner:
         self._is_checked = True
 
     def fetch(self, pending: Pending) -> Any:
-        """The outputs as numpy arrays, without padding; waits for them."""
+        """The outputs as data sets take them, without padding; waits for them."""
         got = jax.device_get(pending.outputs)
-        return jax.tree.map(lambda x: x[: pending.count], got)
+        got = jax.tree.map(lambda x: x[: pending.count], got)
+        return self._task.readable(got, self._tokenizer)
 
 
 class Runner(BatchRunner):
@@ -173,7 +178,10 @@ class Runner(BatchRunner):
             )
         mesh, task = make_mesh(MeshConfig(), devices), _finetuning(model)
         params = jax.device_put(model.params, replicated(mesh))
-        super().__init__(model.config, task, params, mesh, batch_size, _compiled(task))
+        outputs = _compiled(task)
+        super().__init__(
+            model.config, task, params, mesh, batch_size, outputs, model.tokenizer
+        )
 
 
 def rows_for(count: int, asked: int | None) -> int:

@@ -4,6 +4,7 @@
     python -m tasks.synthetic --task=wikihop --count=1000 --candidates=8 --out=w.json
     python -m tasks.synthetic --task=natural_questions --count=1000 --out=nq.jsonl.gz
     python -m tasks.synthetic --task=teachers --count=1000 --out=teachers.json
+    python -m tasks.synthetic --task=text_to_text --count=1000 --out=pairs.jsonl
 
 Records are written as they are made, so that any number fits in memory: in one array,
 or one a line where the data set has them so; gzipped if --out ends in .gz. The same
@@ -36,7 +37,14 @@ import tqdm
 from etc_jax.data.whole_files import whole
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
-from tasks.synthetic import hotpotqa, natural_questions, openkp, teachers, wikihop
+from tasks.synthetic import (
+    hotpotqa,
+    natural_questions,
+    openkp,
+    teachers,
+    text_to_text,
+    wikihop,
+)
 from tasks.synthetic.schema import KINDS
 
 
@@ -55,6 +63,7 @@ TASKS = {
     ),
     "openkp": Task(openkp, openkp.OpenkpSizes, lines=True),
     "teachers": Task(teachers, teachers.TeachersSizes),
+    "text_to_text": Task(text_to_text, hotpotqa.HotpotQaSizes, lines=True),
     "wikihop": Task(wikihop, wikihop.WikiHopSizes),
 }
 
@@ -158,7 +167,7 @@ def _add_worlds(parser: argparse.ArgumentParser) -> None:
 
 def _add_own(parser: argparse.ArgumentParser) -> None:
     """Sizes of one task each."""
-    add = parser.add_argument_group("hotpotqa alone").add_argument
+    add = parser.add_argument_group("hotpotqa and text_to_text").add_argument
     add("--comparisons", type=float, help="share of the questions")
     add = parser.add_argument_group("wikihop and teachers").add_argument
     add("--candidates", type=int)

@@ -33,6 +33,7 @@ from tasks.synthetic import coreference as synthetic_coreference
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import openkp as synthetic_openkp
+from tasks.synthetic import text_to_text as synthetic_text_to_text
 from tasks.synthetic import triviaqa as synthetic_triviaqa
 from tasks.synthetic import wikihop as synthetic_wikihop
 
@@ -67,6 +68,7 @@ def made_up(tmp_path_factory):
     values = {
         "natural_questions": values,
         "openkp": synthetic_openkp.records(40, seed=1),
+        "text_to_text": synthetic_text_to_text.records(40, seed=1),
         "imdb": reviews,
         "hyperpartisan": [{**r, "label": sides[r["label"]]} for r in reviews],
     }
@@ -159,7 +161,7 @@ def test_the_cache_holds_the_features_of_the_records(
     for key, value in stacked(windows).items():
         assert_equal(batch[key], value)
     labels = stacked_labels(windows)
-    assert batch["labels"].keys() == labels.keys()
+    assert batch.get("labels", {}).keys() == labels.keys()
     for key, value in labels.items():
         assert_equal(batch["labels"][key], value)
 
@@ -474,8 +476,12 @@ def test_no_usable_window_is_an_error_that_leaves_nothing(
     "files, more, message",
     [
         (["/none/there.json"], [], "/none/there.json"),
-        ([], ["--long_length=0"], "expected at least 1 token of the text"),
-        ([], ["--global_length=40000"], "from 1 to 32767 global tokens"),
+        ([], ["--long_length=0"], "long_length must be at least 1"),
+        (
+            [],
+            ["--global_length=40000"],
+            "global_length must be at least 1 and at most 32767",
+        ),
         ([], ["--workers=-1"], "workers is -1, expected 0"),
         ([], ["--stride=9"], "hotpotqa has no option stride; there are: none at all"),
         ([], ["--tokenizer=/none/vocab.txt"], "no tokenizer at /none/vocab.txt"),

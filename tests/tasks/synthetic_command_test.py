@@ -5,7 +5,12 @@ import json
 
 import pytest
 
-from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
+from tasks.synthetic import (
+    hotpotqa,
+    natural_questions,
+    openkp,
+    wikihop,
+)
 from tasks.synthetic.__main__ import main, write_records
 
 # Made of two letters each, so that none is in another.
@@ -143,3 +148,14 @@ def test_no_records_are_an_empty_array(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text()) == []
     write_records(tmp_path / "x.jsonl", iter(()), lines=True)
     assert (tmp_path / "x.jsonl").read_bytes() == b""
+
+
+def test_pairs_of_texts_are_questions_with_documents_and_their_answers(tmp_path):
+    assert run("text_to_text", tmp_path / "t.jsonl", "--contexts=3") == 0
+    items = list(hotpotqa.records(7, seed=3, sizes=hotpotqa.HotpotQaSizes(contexts=3)))
+    pairs = lines_of((tmp_path / "t.jsonl").read_bytes())
+    for item, pair in zip(items, pairs, strict=True):
+        question, *documents = pair["input"].split("\n")
+        assert (question, pair["target"]) == (item["question"], item["answer"])
+        titles = [title for title, _ in item["context"]]
+        assert [d.partition(": ")[0] for d in documents] == titles

@@ -1,0 +1,196 @@
+"""One's own pairs of texts: a model reads the first and writes the second.
+
+    python -m etc_jax.prepare --task=text_to_text --tokenizer=tokenizer.json \\
+        --input_length=512 --target_length=32 --out=prepared/train train.jsonl
+
+A file has a JSON object a line, with `input` and `target`, both text, and `id` if there
+is one; without, records are named by the beginning of their SHA-256. Records to be
+answered need no `target`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax import registry
+from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.fields import STRING, Fields
+from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
+from etc_jax.datasets.task import DataSet, Form
+from etc_jax.formats.sequence import refuse_quirks
+from etc_jax.formats.text_to_text import Sizes, TextToTextWindow, parts_of
+from etc_jax.scoring.answers import exact_match, token_overlap
+from etc_jax.scoring.result import Scores
+
+SIZES = Sizes(input_length=1024, target_length=128)
+WORDING = Wording(question="Input", answer="Output", places="")
+_ID_DIGITS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A pair.
+
+    Attributes:
+      id: of the record.
+      input: text to be read.
+      target: text to be written; None without one.
+    """
+
+    id: str
+    input: str
+    target: str | None
+
+
+def read(
+    paths: Sequence[str | os.PathLike], problems: Problems | None = None
+) -> Iterator[Record]:
+    """The records of JSON lines; see `records.read_records`."""
+    return read_records(paths, parse, problems, read_lines)
+
+
+def parse(value: Any, note: Note) -> Record:
+    """A record from a JSON value; see the module.
+
+    Raises:
+      BadRecordError: if it cannot be used.
+    """
+    del note
+    fields = Fields(value)
+    text = fields.get("input", STRING)
+    target = fields.get("target", STRING, None)
+    if not text.strip():
+        raise BadRecordError("no text", "the input is blank, expected text")
+    if "id" in value:
+        return Record(fields.text("id"), text, target)
+    digest = hashlib.sha256(json.dumps([text, target]).encode()).hexdigest()
+    return Record(digest[:_ID_DIGITS], text, target)
+
+
+def features(
+    record: Record,
+    tokenizer: Tokenizer,
+    sizes: Sizes = SIZES,
+    *,
+    official_quirks: bool = False,
+) -> list[TextToTextWindow]:
+    """The one window of a record.
+
+    Raises:
+      BadRecordError: if the input has no token.
+      ValueError: if the tokenizer has no separator, or quirks are asked for.
+    """
+    refuse_quirks("text_to_text", official_quirks)
+    has_target = record.target is not None
+    source, target = encode(tokenizer, [record.input, record.target or ""])
+    if not len(source):
+        raise BadRecordError("no text", f"the input of {record.id!r} has no token")
+    ids = target.ids if has_target else None
+    return [
+        TextToTextWindow(
+            record=record,
+            labels={},
+            unusable=None if has_target else "no target",
+            **parts_of(sizes, source.ids, ids, tokenizer),
+        )
+    ]
+
+
+def decode(
+    texts: np.ndarray,
+    windows: Sequence[TextToTextWindow],
+    settings: Sequence[None] = (None,),
+) -> list[list[str]]:
+    """The written text of each window, without space around it."""
+    del windows
+    return [[text.strip()] * len(settings) for text in texts]
+
+
+def explain(
+    texts: np.ndarray, windows: Sequence[TextToTextWindow], setting: None = None
+) -> list[Explained]:
+    """For each window what was written, and the input."""
+    found = decode(texts, windows, (setting,))
+    return [
+        Explained(w.record.id, "", text, (_document(w.record.input),), wording=WORDING)
+        for w, [text] in zip(windows, found, strict=True)
+    ]
+
+
+def _document(text: str) -> Document:
+    lines = (line.strip() for line in text.splitlines())
+    passages = tuple(Passage(line) for line in lines if line)
+    return Document(Passage("Input"), passages, paragraphs=True)
+
+
+def gold_outputs(windows: Sequence[TextToTextWindow]) -> np.ndarray:
+    """The targets, str `[b]`.
+
+    Raises:
+      ValueError: if a record has none.
+    """
+    if lacking := [w.record.id for w in windows if w.record.target is None]:
+        raise ValueError(f"{lacking[0]!r} has no target")
+    return np.array([w.record.target for w in windows], dtype=object)
+
+
+def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+    """Tokens of an input if nothing of it is cut off, with its separator."""
+    [pieces] = encode(tokenizer, [record.input])
+    return len(pieces) + 1
+
+
+# --- score ----------------------------------------------------------------------------
+
+
+def gold(record: Record) -> dict[str, str] | None:
+    """What `score` needs of a record; None without a target."""
+    if record.target is None:
+        return None
+    return {"id": record.id, "target": record.target}
+
+
+def score(gold: Sequence[Mapping[str, str]], predictions: Mapping[str, str]) -> Scores:
+    """`exact_match` and `f1` of the words, both as in SQuAD, means over all records."""
+    pairs = [(predictions.get(x["id"], ""), x["target"]) for x in gold]
+    metrics = {
+        "exact_match": np.mean([exact_match(*pair) for pair in pairs]).item(),
+        "f1": np.mean([token_overlap(*pair).f1 for pair in pairs]).item(),
+    }
+    return Scores.of(metrics, [x["id"] for x in gold], {"text": predictions})
+
+
+FORM = Form(
+    learner="text",
+    sizes=SIZES,
+    features=features,
+    decode=decode,
+    explain=explain,
+    gold_outputs=gold_outputs,
+    whole_length=whole_length,
+)
+_WRITES = "a text is to be written, and models that read inputs so only choose"
+DATA_SET = registry.register("data_set", "text_to_text")(
+    DataSet(
+        name="text_to_text",
+        read=read,
+        parse=parse,
+        measure="f1",
+        no_answer="",
+        official=dict,
+        gold=gold,
+        score=score,
+        forms={"text_to_text": FORM},
+        absent={"structured": _WRITES, "sequence": _WRITES},
+    )
+)
