@@ -28,10 +28,10 @@ import numpy as np
 from benchmarks import finetuning_runs, report
 from configs import reformer_duplication
 from etc_jax import config as config_lib
-from etc_jax.data.duplication import DuplicationReader
+from etc_jax.data.bytes.duplication import DuplicationReader
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
-from etc_jax.training.saved_params import read_params
+from etc_jax.training.checkpoints.saved_params import read_params
 
 # Of the paper, in percent: trained -> evaluated.
 PAPER = {

@@ -18,10 +18,10 @@ import ml_collections
 
 from etc_jax import config as config_lib
 from etc_jax import evaluate
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.training import metrics, workdir
 from etc_jax.training.errors import PREEMPTED, RunError
-from etc_jax.training.loop import train_and_evaluate
+from etc_jax.training.run import train_and_evaluate
 
 SPENT = "spent.json"
 # Lengths of an input are rounded up to multiples of these.

@@ -26,11 +26,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness, report
-from etc_jax.data import masking, packing
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import Batch, PretrainingSizes
-from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.examples import Batch, PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text import packing
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.data.workers import WorkerReader
 from etc_jax.structure import Structure
 

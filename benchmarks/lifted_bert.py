@@ -45,7 +45,7 @@ from benchmarks.lifted_bert_items import SETS, Amount, Items, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Kind, Source, Text
 from benchmarks.rows import Comparison, Run
 from etc_jax.config import Config
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.windows.cache import WindowCache
 
 Caches = tuple[WindowCache, WindowCache]
 

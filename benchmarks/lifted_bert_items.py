@@ -17,9 +17,9 @@ from typing import Any
 
 from benchmarks.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
 from etc_jax import prepare
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.whole_files import write_whole
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import Sizes
 from tasks import ceiling, hotpotqa, wikihop

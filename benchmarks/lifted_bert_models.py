@@ -14,10 +14,11 @@ from benchmarks.structure_pretraining import NO_CPC
 from configs import bert_base_nq, etc_base_pretrain
 from etc_jax import config as config_lib
 from etc_jax.config import Config
-from etc_jax.conversion import bert, native
-from etc_jax.conversion.lift import PAPER, LiftOptions, lifted_config
-from etc_jax.data.sources import read_documents
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.conversion.families import bert
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.surgery.lift import PAPER, LiftOptions, lifted_config
+from etc_jax.data.text.sources import read_documents
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.models.etc_config import EtcConfig
 
 # All that a BERT has, so that the model computes what it does.

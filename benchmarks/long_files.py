@@ -24,8 +24,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from etc_jax.data.tokenizer import Tokenizer, train
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, train
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from tasks.synthetic import hotpotqa, natural_questions
 
 DIFFERENT = 100

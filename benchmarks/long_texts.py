@@ -34,9 +34,9 @@ from benchmarks import finetuning_runs, report, rows
 from benchmarks.rows import Run
 from etc_jax import config as config_lib
 from etc_jax import prepare, recipes
-from etc_jax.conversion import native
-from etc_jax.data.tokenizer import open_tokenizer
-from etc_jax.data.windows import WindowCache
+from etc_jax.conversion.formats import native
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.sequence import Sizes
 

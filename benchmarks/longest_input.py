@@ -5,7 +5,8 @@
 Batch 1 in bfloat16, rematerialised, float32 parameters updated in place by plain
 gradient descent: no moments. The paper's longest, with another set-up of that kind on
 16 GB (appendix E), were 22,656 long tokens for base and 8,448 for large, with 512
-global ones. No TPU is needed, libtpu compiles; see `etc_jax.training.topology`.
+global ones. No TPU is needed, libtpu compiles; see
+`etc_jax.training.preflight.topology`.
 """
 
 import argparse
@@ -19,9 +20,9 @@ import jax
 
 from benchmarks.tpu_compile import compile_encoder, float32_shapes
 from etc_jax.models import etc
-from etc_jax.training import device_memory, hardware
-from etc_jax.training import topology as topology_lib
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import device_memory, hardware
+from etc_jax.training.preflight import topology as topology_lib
 
 PAPER = {"base": 22_656, "large": 8_448}
 _SHOWN = 5

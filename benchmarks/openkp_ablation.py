@@ -37,9 +37,9 @@ from benchmarks import rows
 from benchmarks.rows import Comparison, Run
 from etc_jax import prepare as windows
 from etc_jax.config import Config
-from etc_jax.data import wordpiece_training
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.tokenizers import wordpiece_training
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from tasks.ceiling import ceiling_of

@@ -34,8 +34,8 @@ from benchmarks import finetuning_runs, rows
 from benchmarks.finetuning_runs import Spent
 from etc_jax import config as config_lib
 from etc_jax import prepare
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import Task

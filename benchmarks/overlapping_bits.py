@@ -33,10 +33,10 @@ import numpy as np
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
-from etc_jax.data import byte_stream
+from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.scoring.bits import bits_per_symbol
+from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 from etc_jax.training.errors import RunError, UserError
-from etc_jax.training.saved_params import SavedParams, read_params
 
 MODELS = "causal_lm_model"
 PARTS = ("valid", "test")

@@ -36,10 +36,10 @@ from etils import epath
 from benchmarks import finetuning_runs, report
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.conversion import native
-from etc_jax.conversion.extend import Extension, extend
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.training.saved_params import read_params
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.surgery.extend import Extension, extend
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.training.checkpoints.saved_params import read_params
 
 SHORT_LENGTH, TIMES = 128, 8
 WINDOW = 128

@@ -27,11 +27,11 @@ from benchmarks import long_files, machine, process_memory, report
 from benchmarks.long_files import LongFile
 from benchmarks.memory import MIB
 from etc_jax import config as config_lib
-from etc_jax.conversion import native
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.conversion.formats import native
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets import task as task_lib
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.prediction.model_files import CONFIG
 

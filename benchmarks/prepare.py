@@ -32,8 +32,8 @@ import tokenizers
 
 from benchmarks import harness, report
 from etc_jax import prepare
-from etc_jax.data.sentences import split_sentences
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer, train
+from etc_jax.data.text.sentences import split_sentences
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import long_files, machine, process_memory, report
 from benchmarks.memory import MIB
 from etc_jax import prepare
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets import task as task_lib
 
 

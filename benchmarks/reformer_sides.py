@@ -20,9 +20,9 @@ from benchmarks import machine, memory
 from benchmarks.reformer_parts import lm_loss, random_params, random_tokens
 from benchmarks.sides_jax import Compiled
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.reformer import import_hf
+from etc_jax.conversion.families.reformer import import_hf
 from etc_jax.models.reformer import ReformerConfig
-from etc_jax.ops.attention.lsh_hashing import buckets_for
+from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
 
 SIDES = ("etc_jax", "transformers")
 REFERENCE = "etc_jax"

@@ -19,7 +19,7 @@ from benchmarks import finetuning_runs, report
 from benchmarks.finetuning_runs import Spent
 from configs import quickstart_wikihop
 from etc_jax.config import Config
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.training.errors import RunError
 
 MODEL = quickstart_wikihop.MODEL

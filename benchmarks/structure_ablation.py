@@ -31,7 +31,7 @@ from benchmarks import finetuning_runs, rows, structure_pretraining
 from benchmarks.rows import Comparison, Run
 from benchmarks.structure_items import SETS, ItemSet
 from etc_jax import config as config_lib
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.windows.cache import WindowCache
 
 # What each row changes in the config.
 ROWS: dict[str, dict[str, Any]] = {

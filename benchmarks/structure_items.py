@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from etc_jax import prepare
-from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer
-from etc_jax.data.windows import WindowCache
-from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa, wikihop

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 
 from etc_jax import structure as st
 from etc_jax.models import etc
-from etc_jax.training import topology as topology_lib
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import topology as topology_lib
 
 LEARNING_RATE = 1e-3
 

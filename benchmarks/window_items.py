@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.structure_items import frequent_words
-from etc_jax.data.special_tokens import WORDPIECE
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizers.special_tokens import WORDPIECE
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from tasks.natural_questions import Record as NaturalQuestionsRecord
 from tasks.natural_questions import read
 from tasks.synthetic import natural_questions as invented

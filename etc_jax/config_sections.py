@@ -23,7 +23,7 @@ class ObjectiveConfig:
     """What is learnt. An objective with options has a class of its own.
 
     It is registered as `registry.register("objective_config", NAME)`; of a data set, it
-    is the `section` of the learner (`objectives.finetuning`).
+    is the `section` of the learner (`objectives.learners.finetuning`).
 
     Attributes:
       name: of the objective, or of the data set: a name that is registered, or the path
@@ -134,7 +134,7 @@ class OptimizerConfig:
     """How gradients become updates.
 
     Attributes:
-      name: of the optimizer; see `training/optimizer.py`.
+      name: of the optimizer; see `training/optimizers/optimizer.py`.
       learning_rate: the peak of the schedule.
       b1, b2, eps: decay of the two moments and what is added to the root, of all but
         Adafactor.
@@ -142,7 +142,7 @@ class OptimizerConfig:
       clip_norm: largest global norm of the gradient of all that is learnt.
       groups: (pattern, factor) rows: the learning rate of the parameters whose path
         ends so is the factor times that of the run; 0 freezes them. The first row that
-        matches counts; see `training/optimizer_groups.py`.
+        matches counts; see `training/optimizers/groups.py`.
       shard_state: split the optimizer's arrays over mesh axis data too (ZeRO, stage 1):
         less memory, the same updates. May change between a run and its continuation.
       adafactor: fields of that optimizer alone.
@@ -205,7 +205,7 @@ _POLYNOMIALS = ("polynomial", "polynomial_bert")
 
 @dataclasses.dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rate moves; see `training/schedule.py` for the names.
+    """How the learning rate moves; see `training/optimizers/schedule.py` for the names.
 
     Attributes:
       name: of the schedule.

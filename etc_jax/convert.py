@@ -70,19 +70,18 @@ from ml_collections import config_flags
 
 from etc_jax import config_flag, encoder_source, extend, grow
 from etc_jax.config_kinds import section_of
-from etc_jax.conversion import (
-    bert,
-    etc_heads,
-    hugging_face,
-    native,
-    trax_reformer,
-)
-from etc_jax.conversion.config_file import read_config_file
+from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.etc_official import config_from_official, import_official
-from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
-from etc_jax.conversion.tf_checkpoint import TfCheckpoint
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.conversion.families import bert, etc_heads, trax_reformer
+from etc_jax.conversion.families.etc_official import (
+    config_from_official,
+    import_official,
+)
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats.config_file import read_config_file
+from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
+from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
@@ -95,7 +94,7 @@ from etc_jax.model_commands import (
 )
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.prediction.export import export_run

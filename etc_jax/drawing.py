@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.ops.attention import global_local_dense
+from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.structure import ExplicitStructure, Rules, Structure
 
 UNSEEN = -1

@@ -7,13 +7,14 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from etc_jax.conversion import hugging_face, native
-from etc_jax.conversion.config_file import HF_CONFIG
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats.config_file import HF_CONFIG
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.model_commands import check_ids, home_path, tokenizer_in
 from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.training.saved_params import read_params
+from etc_jax.training.checkpoints.saved_params import read_params
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,8 +25,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from etc_jax import encoder_source
-from etc_jax.conversion import hugging_face, native
-from etc_jax.conversion.extend import TARGETS, Extended, Extension, extend
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
 from etc_jax.encoder_source import EncoderSource
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (

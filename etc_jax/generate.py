@@ -33,14 +33,14 @@ import jax
 import numpy as np
 
 from etc_jax import decoding
-from etc_jax.conversion import native
-from etc_jax.data.byte_stream import BYTES, START
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.conversion.formats import native
+from etc_jax.data.bytes.stream import BYTES, START
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
+from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 from etc_jax.training.errors import RunError, UserError
-from etc_jax.training.saved_params import SavedParams, read_params
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -16,9 +16,9 @@ import argparse
 from collections.abc import Sequence
 
 from etc_jax import encoder_source
-from etc_jax.conversion import native
-from etc_jax.conversion.grow import grow
-from etc_jax.data.tokenizer import GrownTokenizer, grown
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.surgery.grow import grow
+from etc_jax.data.tokenizers.tokenizer import GrownTokenizer, grown
 from etc_jax.encoder_source import EncoderSource
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import carry_out, saved

@@ -63,7 +63,7 @@ def load_tokenizer(path: str) -> Tokenize:
     Raises:
       ValueError, OSError: if there is none, or it is not a tokenizer.
     """
-    from etc_jax.data.tokenizer import open_tokenizer
+    from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(path)
     return lambda text: tokenizer.pieces(tokenizer.encode_batch([text])[0][0])
@@ -76,7 +76,7 @@ def from_text(text: str, tokenize: Tokenize = words) -> TextInput:
       ImportError: if nupunkt is not installed.
       ValueError: if the text has no tokens.
     """
-    from etc_jax.data.sentences import split_sentences
+    from etc_jax.data.text.sentences import split_sentences
 
     cut = [tuple(tokenize(s)) for s in split_sentences(_BLANK_LINES.split(text))]
     sentences = tuple(s for s in cut if s)
@@ -87,7 +87,7 @@ def from_text(text: str, tokenize: Tokenize = words) -> TextInput:
 
 
 def from_document(document, tokenize: Tokenize) -> TextInput:
-    """A document of `data.sources`, whole."""
+    """A document of `data.text.sources`, whole."""
     return from_text("\n\n".join(document.paragraphs), tokenize)
 
 
@@ -103,7 +103,7 @@ def first_sentences(cache, tokenizer, limit: int) -> TextInput:
 
 
 def from_batch(batch, tokenizer) -> TextInput:
-    """The first row of a pre-training batch (see `data.examples`), as it is masked."""
+    """The first row of a pre-training batch as it is masked."""
     padded = batch["structure"]
     n = int(np.sum(padded.long_example_ids[0] > 0))
     g = int(np.sum(padded.global_example_ids[0] > 0))
@@ -133,10 +133,10 @@ def example_of_cache(
     Raises:
       ValueError: if the cache is damaged or has no example of that number.
     """
-    from etc_jax.data.cache import TokenCache
-    from etc_jax.data.examples import PretrainingSizes
-    from etc_jax.data.packing import pack
-    from etc_jax.data.pretraining import PretrainingReader
+    from etc_jax.data.pretraining.examples import PretrainingSizes
+    from etc_jax.data.pretraining.readers import PretrainingReader
+    from etc_jax.data.text.cache import TokenCache
+    from etc_jax.data.text.packing import pack
 
     cache = TokenCache.open(folder)
     tokenizer = cache.load_tokenizer()
@@ -230,7 +230,7 @@ def _read(path: str) -> str:
 
 
 def _document(args: argparse.Namespace):
-    from etc_jax.data.sources import read_documents
+    from etc_jax.data.text.sources import read_documents
 
     found = read_documents([args.corpus], text_field=args.text_field)
     picked = next(itertools.islice(found, args.index, None), None)

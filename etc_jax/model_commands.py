@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import jax
 
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.hub_writing import files_of
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.hub_writing import files_of
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 

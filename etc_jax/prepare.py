@@ -29,16 +29,16 @@ from typing import Any
 from etc_jax import registry
 from etc_jax.data import parts
 from etc_jax.data.digests import digest
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.data.window import InputSizes
-from etc_jax.data.window_writing import (
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.windows.cache import FORMAT, WindowCache
+from etc_jax.data.windows.window import InputSizes
+from etc_jax.data.windows.writing import (
     LeftOut,
     ProgressFn,
     WindowSource,
     build_windows,
     part_of,
 )
-from etc_jax.data.windows import FORMAT, WindowCache
 from etc_jax.datasets import options as input_options
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems

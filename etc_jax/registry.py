@@ -27,9 +27,9 @@ _PROVIDERS = {
     "model_config": "etc_jax.models",
     "objective": "etc_jax.objectives",
     "objective_config": "etc_jax.objectives",
-    "optimizer": "etc_jax.training.optimizer",
+    "optimizer": "etc_jax.training.optimizers.optimizer",
     "reader": "etc_jax.objectives",
-    "schedule": "etc_jax.training.schedule",
+    "schedule": "etc_jax.training.optimizers.schedule",
     "source_config": "etc_jax.data.source_configs",
 }
 
@@ -94,7 +94,8 @@ def name_of(kind: str, obj: Any) -> str:
     for name in names(kind):
         if _TABLES[kind][name] is obj:
             return name
-    raise ValueError(f"{obj!r} is no registered {kind.replace('_', ' ')}")
+    said = getattr(obj, "__name__", repr(obj))
+    raise ValueError(f"{said} is no registered {kind.replace('_', ' ')}")
 
 
 def _import(module: str | None) -> None:

@@ -53,8 +53,10 @@ from ml_collections import config_flags
 from etc_jax import config as config_lib
 from etc_jax import config_flag
 from etc_jax.terminal import say
-from etc_jax.training import distributed, errors, loop
-from etc_jax.training import dry_run as dry_run_lib
+from etc_jax.training import errors
+from etc_jax.training.hosts import distributed
+from etc_jax.training.preflight import dry_run as dry_run_lib
+from etc_jax.training.run import train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Python file with get_config().", lock_config=True
@@ -97,7 +99,7 @@ def main(argv: list[str]) -> int:
         if _DRY_RUN.value:
             say(_report(config))
             return errors.DONE
-        return loop.train_and_evaluate(config, _WORKDIR.value).exit_code
+        return train_and_evaluate(config, _WORKDIR.value).exit_code
     except (config_lib.ConfigError, errors.RunError) as error:
         say(f"etc_jax.train: {error}", sys.stderr)
         return error.exit_code

@@ -23,7 +23,7 @@ from configs import quickstart_wikihop
 from etc_jax import config as config_lib
 from etc_jax.config import flat_items
 from etc_jax.data.array_folder import TOKENIZER
-from etc_jax.data.windows import FORMAT, WindowCache, WindowReader
+from etc_jax.data.windows.cache import FORMAT, WindowCache, WindowReader
 from etc_jax.structure import Rules
 from launch.quickstart_runs import LOG, Workdir, finish, say, train
 

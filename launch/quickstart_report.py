@@ -122,8 +122,8 @@ def facts(workdir: Workdir) -> dict[str, Any]:
     import jax  # not before: on an accelerator it would take memory from the run
 
     from etc_jax import config as config_lib
+    from etc_jax.objectives.jobs.pretraining_data import prepare
     from etc_jax.objectives.pretraining import Pretraining
-    from etc_jax.objectives.pretraining_data import prepare
 
     config = config_lib.from_config_dict(workdir.config())
     shapes = jax.eval_shape(

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.data.window import InputSizes
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task, find
 from etc_jax.local_paths import ArgumentParser

@@ -1,9 +1,9 @@
 """Pre-training batches packed on the fly from a stream of documents.
 
 Documents are taken from the stream until they fill some dozens of windows; this block
-of text is packed as a token cache is (`etc_jax.data.packing`), its windows are put in
-random order and masked anew (`etc_jax.data.examples`). The batches are those of
-`etc_jax.data.pretraining` in every respect but the order of the text.
+of text is packed as a token cache is (`text.packing`), its windows are put in
+random order and masked anew (`pretraining.examples`). The batches are those of
+`etc_jax.data.pretraining.readers` in every respect but the order of the text.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data import masking, packing
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import (
+from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.examples import (
     Batch,
     PretrainingSizes,
     build_row,
     check_together,
     empty_batch,
 )
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.text import packing
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 from tasks.seqio_streaming import DocumentStream, TokenizedDocument, stream_documents
 
 _POSITION = "position.json"
@@ -56,7 +57,7 @@ class Position:
 
 
 class BatchStream(Iterator[Batch]):
-    """An iterator of batches; keys and shapes are in `etc_jax.data.examples`.
+    """An iterator of batches; keys and shapes are in `data.pretraining.examples`.
 
     After the end of a finite stream, the last batch is filled up with padding.
     """

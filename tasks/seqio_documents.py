@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data.corpus import Document
-from etc_jax.data.export import encode
-from etc_jax.data.sentences import split_sentences
-from etc_jax.data.sources import TextSource, read_documents
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.text.export import encode
+from etc_jax.data.text.sentences import split_sentences
+from etc_jax.data.text.sources import TextSource, read_documents
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from tasks.seqio_tensorflow import ExampleIterator, seqio, tf
 from tasks.seqio_vocabulary import TokenizerVocabulary
 
@@ -78,7 +78,7 @@ class TokenizeDocument:
 
 
 class DocumentFiles(seqio.FileDataSource):
-    """Text and JSONL files, plain or gzip, read by `etc_jax.data.sources`.
+    """Text and JSONL files, plain or gzip, read by `etc_jax.data.text.sources`.
 
     A file is a shard; it is read whole, so large corpora should be many files.
     """

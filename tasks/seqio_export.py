@@ -7,8 +7,8 @@ import os
 import pathlib
 from typing import Any
 
-from etc_jax.data.cache import TokenCache, build_cache
-from etc_jax.data.sentences import splitter_version
+from etc_jax.data.text.cache import TokenCache, build_cache
+from etc_jax.data.text.sentences import splitter_version
 from tasks.seqio_documents import DocumentFiles, documents, find, tokenization
 from tasks.seqio_tensorflow import seqio
 

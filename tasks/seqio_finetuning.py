@@ -39,9 +39,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.window import InputSizes
-from etc_jax.data.window_arrays import NAME_CODEC
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.windows.arrays import NAME_CODEC
+from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from tasks.seqio_documents import check_free
@@ -158,7 +158,7 @@ def model_fns(
 
     Args:
       outputs_fn: batch (see `seqio_windows.model_batch`) -> the outputs of the model
-        of this data set in `etc_jax.objectives.finetuning`.
+        of this data set in `etc_jax.objectives.learners.finetuning`.
       batch_size: examples of a batch; the last one may have fewer.
     """
 

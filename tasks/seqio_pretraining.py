@@ -20,8 +20,8 @@ from types import MappingProxyType
 import numpy as np
 
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.sources import read_documents
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.text.sources import read_documents
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from tasks import paragraphs
 from tasks.seqio_documents import (
     DocumentFiles,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from tasks.seqio_tensorflow import seqio, tf
 
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.schema import WEIGHTS, Schema, arrays_of
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.window import InputSizes, Window
-from etc_jax.data.window_arrays import NAME_CODEC
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.windows.arrays import NAME_CODEC
+from etc_jax.data.windows.window import InputSizes, Window
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task
 from tasks.seqio_tensorflow import seqio, tf
@@ -220,7 +220,7 @@ def schema_of(names: Collection[str]) -> Schema:
 
 
 def model_batch(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What a model of `etc_jax.objectives.finetuning` takes of some examples.
+    """What a model of `etc_jax.objectives.learners.finetuning` takes of some examples.
 
     Args:
       examples: the arrays of a Task or Mixture, with a first axis for b examples.

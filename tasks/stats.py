@@ -34,10 +34,10 @@ from typing import Any
 
 from etc_jax import prepare
 from etc_jax.data.array_folder import HEADER
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.data.window_arrays import offsets_of
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.windows.arrays import offsets_of
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task

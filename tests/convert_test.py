@@ -13,10 +13,10 @@ import pytest
 from conftest import ROOT, require_shared
 
 from etc_jax import convert
-from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
-from etc_jax.conversion.tf_checkpoint import TfCheckpoint
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
 # ml_collections loads config files in a way that Python announces to give up.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")

@@ -17,7 +17,7 @@ from conftest import ROOT
 from etc_jax import evaluate
 from etc_jax.data.schema import stacked
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import openkp as openkp_scoring

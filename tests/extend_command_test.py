@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from etc_jax import convert
-from etc_jax.conversion import encoder as conversion
-from etc_jax.conversion import hugging_face, native
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.families import encoder as conversion
+from etc_jax.conversion.formats import native
 from etc_jax.models.encoder import BertConfig, EncoderForMaskedLm, RobertaConfig
 from etc_jax.models.encoder_config import BigBirdConfig, LongformerConfig
 from etc_jax.models.etc import EtcConfig

@@ -8,12 +8,12 @@ import numpy as np
 from etils import epath
 
 from etc_jax import config as config_lib
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.wordpiece import WordPieceTokenizer
-from etc_jax.objectives import finetuning
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.objectives.learners import finetuning
 from etc_jax.sharding import path_of
 from etc_jax.training import workdir
-from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
 from tasks.synthetic.hotpotqa import HotpotQaSizes

@@ -10,11 +10,11 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax import decoding, generate
-from etc_jax.conversion import native
+from etc_jax.conversion.formats import native
 from etc_jax.models import reformer
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.reformer_decoding import ReformerDecoder
-from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 
 CONFIG = reformer.ReformerConfig(

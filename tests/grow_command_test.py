@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from etc_jax import convert
-from etc_jax.conversion import encoder as conversion
-from etc_jax.conversion import hugging_face, native
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.families import encoder as conversion
+from etc_jax.conversion.formats import native
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.models.encoder import BertConfig, EncoderForMaskedLm
 from etc_jax.models.encoder_config import LongformerConfig
 from etc_jax.models.reformer import ReformerConfig

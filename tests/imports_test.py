@@ -169,7 +169,7 @@ ALLOWED = {
 # Package -> the only parts (or files) that may import it.
 OWNERS = {
     "flax": ("layers/", "models/"),
-    "orbax": ("training/checkpoint_orbax.py",),
+    "orbax": ("training/checkpoints/orbax_io.py",),
     "optax": ("training/",),
 }
 NEVER = ("tasks", "launch", "benchmarks", "tests", "configs")
@@ -226,7 +226,7 @@ def test_imports_go_one_way(source):
         ("data/new.py", "from etc_jax.objectives import cpc", "data may not import"),
         ("training/new.py", "def f():\n  import etc_jax.models", "may not import"),
         ("ops/new.py", "from flax import linen", "may import flax"),
-        ("training/loop.py", "import orbax.checkpoint", "may import orbax"),
+        ("training/run.py", "import orbax.checkpoint", "may import orbax"),
         ("conversion/new.py", "import tasks.nq", "etc_jax may not import tasks.nq"),
         ("novelty/new.py", "", "add 'novelty' to ALLOWED"),
     ],

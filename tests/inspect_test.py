@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from etc_jax import builders, drawing, inspect
-from etc_jax.data.cache import TokenCache, build_cache
-from etc_jax.data.corpus import Document
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.text.cache import TokenCache, build_cache
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.structure import MENTION, PARAGRAPH, SENTENCE, Link, Rules, Structure
 
 pytest.importorskip("nupunkt")

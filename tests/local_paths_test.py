@@ -8,10 +8,12 @@ import toy_job
 
 from etc_jax import config as config_lib
 from etc_jax import local_paths
-from etc_jax.objectives import run_tokenizer
+from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.prediction.model_files import open_model
-from etc_jax.training import dry_run, loop, parameter_source
+from etc_jax.training.checkpoints import parameter_source
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import dry_run
+from etc_jax.training.run import train_and_evaluate
 
 ADDRESS = "gs://bucket/run"
 TOKENS = ("--task=wikihop", "--tokenizer=x")
@@ -74,7 +76,7 @@ def test_every_path_of_a_config_is_looked_at(field):
 
 
 CALLS = {
-    "train": lambda: loop.train_and_evaluate(toy_job.config(), ADDRESS),
+    "train": lambda: train_and_evaluate(toy_job.config(), ADDRESS),
     "dry_run": lambda: dry_run.dry_run(toy_job.config(), ADDRESS, compiles=False),
     "init_from": lambda: parameter_source.find(ADDRESS, named="checkpoint.init_from"),
     "model": lambda: open_model(ADDRESS),

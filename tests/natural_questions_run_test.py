@@ -18,10 +18,10 @@ from conftest import ROOT
 
 from etc_jax import convert, evaluate, predict, prepare
 from etc_jax.data.schema import stacked
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning
-from etc_jax.objectives.finetuning_job import make_job
+from etc_jax.objectives.jobs.finetuning import make_job
+from etc_jax.objectives.learners import finetuning
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.scoring.files import read_json
 from tasks import natural_questions as nq

@@ -8,7 +8,7 @@ import toy_job
 from ml_collections import config_dict
 
 from etc_jax import config as config_lib
-from etc_jax.training import loop
+from etc_jax.training.run import train_and_evaluate
 
 MODULE = '''
 """Counts upwards, by a step and with noise of one's own."""
@@ -94,7 +94,7 @@ def test_its_options_are_in_the_config_and_reach_the_job(tmp_path):
     assert (config.objective.stride, config.objective.noise) == (5, 0.0)
     assert config.data.first == 7
     assert config_lib.from_json(config_lib.to_json(config)) == config
-    loop.train_and_evaluate(config, tmp_path / "run")
+    train_and_evaluate(config, tmp_path / "run")
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert len(lines) == 14
 

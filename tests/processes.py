@@ -201,7 +201,7 @@ def metrics(workdir: pathlib.Path, kind: str) -> list[dict]:
 
 
 def _stop_after(process: str, step: str) -> None:
-    from etc_jax.training.run import Run
+    from etc_jax.training.loop import Run
 
     if process != os.environ["JAX_PROCESS_ID"]:
         return

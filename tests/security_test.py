@@ -16,14 +16,15 @@ from caches_before import without_checksums
 from etils import epath
 
 from etc_jax import config as config_lib
-from etc_jax.conversion.trax_reformer import read_weights
-from etc_jax.data import prepare as prepare_lib
-from etc_jax.data.cache import TokenCache, build_cache
-from etc_jax.data.corpus import Document
-from etc_jax.data.tokenizer import Tokenizer, open_tokenizer, train
-from etc_jax.training import distributed, loop
-from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.conversion.families.trax_reformer import read_weights
+from etc_jax.data.text import prepare as prepare_lib
+from etc_jax.data.text.cache import TokenCache, build_cache
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
+from etc_jax.training.checkpoints.folder import CheckpointFolder
 from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.hosts import distributed
+from etc_jax.training.run import train_and_evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ("etc_jax", "tasks", "launch", "benchmarks", "configs")
@@ -253,7 +254,7 @@ def test_a_tokenizer_cannot_name_a_class_to_be_made(tmp_path):
 
 
 def test_a_pickle_in_place_of_weights_is_refused(tmp_path):
-    safetensors_io = pytest.importorskip("etc_jax.conversion.safetensors_io")
+    safetensors_io = pytest.importorskip("etc_jax.conversion.formats.safetensors_io")
     for name in ("pytorch_model.bin", "model.safetensors"):
         folder = tmp_path / name
         folder.mkdir()
@@ -267,7 +268,7 @@ def test_the_record_of_a_run_is_data(tmp_path):
     code = f"__import__('pathlib').Path({str(tmp_path / 'ran')!r}).touch()"
     (tmp_path / "run.json").write_text(code)
     with pytest.raises(UserError, match="is not the record of a run"):
-        loop.train_and_evaluate(toy_job.config(), tmp_path)
+        train_and_evaluate(toy_job.config(), tmp_path)
     values = json.loads(config_lib.to_json(toy_job.config()))
     values["train"]["num_steps"] = code
     with pytest.raises(config_lib.ConfigError, match="expected an int"):
@@ -286,7 +287,7 @@ def test_the_folder_of_a_corpus_stays_inside(tmp_path, name):
 def finished(tmp_path, monkeypatch):
     """The workdir of a run of two steps, in an environment with a secret."""
     monkeypatch.setenv("ETC_JAX_TEST_TOKEN", SECRET)
-    loop.train_and_evaluate(
+    train_and_evaluate(
         toy_job.config(train__num_steps=2, checkpoint__every_steps=2), tmp_path / "run"
     )
     return tmp_path / "run"
@@ -325,7 +326,7 @@ def test_a_list_of_files_cannot_point_out_of_its_checkpoint(finished):
     listed.pop("crc32", None)
     (step / "manifest.json").write_text(json.dumps(listed))
     with pytest.raises(CorruptCheckpointError, match="secret is missing"):
-        loop.train_and_evaluate(
+        train_and_evaluate(
             toy_job.config(train__num_steps=2, checkpoint__every_steps=2), finished
         )
 

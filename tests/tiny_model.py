@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
 

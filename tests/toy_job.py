@@ -12,8 +12,8 @@ import numpy as np
 from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.model_fields import free, sized
-from etc_jax.training import loop
 from etc_jax.training.job import Job
+from etc_jax.training.run import train_and_evaluate
 
 NAME = "toy_bigram"
 EVAL_BATCHES = 2
@@ -144,7 +144,7 @@ def digest(state) -> str:
 
 def main(workdir: str, cache: str) -> None:
     """A run that saves at every step, for tests that kill it."""
-    loop.train_and_evaluate(long_config(train__compile_cache_dir=cache), workdir)
+    train_and_evaluate(long_config(train__compile_cache_dir=cache), workdir)
 
 
 def long_config(**changes):

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.conversion import encoder, encoder_config, native, reformer
-from etc_jax.conversion.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.config_rules import shown
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.safetensors_io import FILE, write
-from etc_jax.conversion.weight_files import open_weights
+from etc_jax.conversion.families import encoder, encoder_config, reformer
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
+from etc_jax.conversion.formats.safetensors_io import FILE, write
+from etc_jax.conversion.formats.weight_files import open_weights
 from etc_jax.models.reformer_config import ReformerConfig
 
 

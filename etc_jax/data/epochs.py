@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from etc_jax.data import masking
+from etc_jax.data.pretraining import masking
 
 # Rows of a batch that one process builds; None: all.
 BatchRows = slice | Sequence[int] | np.ndarray | None

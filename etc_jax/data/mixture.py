@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from etc_jax.data import masking
+from etc_jax.data.pretraining import masking
 
 MIN_BLOCK_SIZE = 1000
 # A rarer source would need blocks that take long to permute.

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least, between
 from etc_jax.config_sections import DataConfig
-from etc_jax.data.cache import HEADER
-from etc_jax.data.corpus import BuiltInSource
-from etc_jax.data.prepare import Source
-from etc_jax.data.sources import read_documents
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.text.cache import HEADER
+from etc_jax.data.text.corpus import BuiltInSource
+from etc_jax.data.text.prepare import Source
+from etc_jax.data.text.sources import read_documents
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 
 
 def added_ids(tokenizer: Tokenizer, tokens: Sequence[str], task: str) -> dict[str, int]:

@@ -7,8 +7,8 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from etc_jax.data.sentence_pieces import SentencePieceTokenizer
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from etc_jax.datasets.records import BadRecordError
 
 

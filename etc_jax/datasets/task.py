@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax import registry
-from etc_jax.data.tokenizer import Tokenizer
-from etc_jax.data.window import InputSizes, Window
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.windows.window import InputSizes, Window
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.options import InputOptions, parsed
@@ -118,7 +118,7 @@ class Form:
 
     Attributes:
       learner: what learns it: head and loss, registered as "learner" under this name
-        and the format; see `etc_jax.objectives.finetuning`.
+        and the format; see `etc_jax.objectives.learners.finetuning`.
       classes: names of the classes, where the learner chooses one of them.
       tokens: that inputs have and a vocabulary must have grown by; see
         `etc_jax.convert grow`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
-from etc_jax.data.window import InputSizes, Window
+from etc_jax.data.windows.window import InputSizes, Window
 
 TOKENS, TYPES, EXAMPLE_IDS = "tokens", "types", "example_ids"
 GLOBAL_INDEX = "global_index"

@@ -13,8 +13,8 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
-from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window import InputSizes, Window
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import InputSizes, Window
 
 SCHEMA = Schema(
     "text_to_text",

@@ -32,7 +32,7 @@ from etc_jax.ops.attention.lsh_decoding import (
     lsh_cache,
     lsh_step,
 )
-from etc_jax.ops.attention.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
 from etc_jax.ops.attention.row_cache import Newest, RowCache
 
 

@@ -11,7 +11,7 @@ from flax import linen as nn
 from etc_jax import sharding
 from etc_jax.layers.common import Dense
 from etc_jax.ops.attention import lsh
-from etc_jax.ops.attention.lsh_hashing import (
+from etc_jax.ops.attention.parts.lsh_hashing import (
     Buckets,
     buckets_for,
     draw_rotations,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.layers.common import ACTIVATIONS
-from etc_jax.ops.attention.checks import IMPLEMENTATIONS, dropout_rate_problem
-from etc_jax.ops.attention.lsh_hashing import factors_of
+from etc_jax.ops.attention.parts.checks import IMPLEMENTATIONS, dropout_rate_problem
+from etc_jax.ops.attention.parts.lsh_hashing import factors_of
 
 Problems = Iterator[tuple[str, str]]
 

@@ -31,7 +31,7 @@ from etc_jax.models.encoder_config import (
     RobertaConfig,
 )
 from etc_jax.ops import sequence
-from etc_jax.ops.attention import random_blocks as random_blocks_of
+from etc_jax.ops.attention.parts import random_blocks as random_blocks_of
 from etc_jax.ops.chunked_loss import cross_entropy
 
 __all__ = [

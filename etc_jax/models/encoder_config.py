@@ -261,7 +261,7 @@ class BigBirdConfig(EncoderConfig):
         global. With num_globals = 0, sequences of 5 blocks and twice as many are
         attended whole.
       random_blocks: when they are those drawn, as for the released models or behind
-        global tokens (`ops.attention.random_blocks`): in "training", as transformers
+        global tokens (`parts.random_blocks`): in "training", as transformers
         does, "always", as Google's code does, or "never"; else they are the first
         block, so many times, and with num_globals none. Where they are given with an
         input, they are those.

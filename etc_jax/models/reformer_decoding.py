@@ -29,7 +29,7 @@ from etc_jax.models.causal_decoder import Cache, CausalDecoder
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.ops import blocking, reversible
-from etc_jax.ops.attention.lsh_hashing import buckets_for
+from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
 from etc_jax.ops.attention.row_cache import Newest
 
 # --- the model ------------------------------------------------------------------------

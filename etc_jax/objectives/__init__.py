@@ -1,13 +1,15 @@
 """What a model learns: losses on arrays, and the jobs that the training loop runs."""
 
-from etc_jax.objectives import (  # noqa: F401  (they register)
-    causal_lm_job,
+from etc_jax.objectives import sections  # noqa: F401  (they register)
+from etc_jax.objectives.jobs import (  # noqa: F401
+    causal_lm,
+    finetuning,
+    masked_lm,
+    pretraining,
+)
+from etc_jax.objectives.learners import (  # noqa: F401
     causal_text_to_text,
     encoder_finetuning,
     encoder_multihop,
-    finetuning_job,
-    masked_lm_job,
     openkp,
-    pretraining_job,
-    sections,
 )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from etc_jax.objectives.token_loss import mean_and_sums, streams
+from etc_jax.objectives.losses.tokens import mean_and_sums, streams
 from etc_jax.training.job import Sums
 
 
@@ -64,7 +64,7 @@ class CausalLm:
 
         Args:
           params: of `init`.
-          batch: see `data.packed_text`.
+          batch: see `data.text.packed`.
           rng: of dropout and hashing.
           deterministic: no dropout, and rotations by the model's hash_seed.
 

@@ -1,6 +1,6 @@
 """What the summary tokens know, measured on a fixed pool of held-back sentences.
 
-The pool comes from `data.pretraining.cpc_pool`: each of its sentences is masked in one
+The pool comes from `readers.cpc_pool`: each of its sentences is masked in one
 example, and encoded alone by the same weights.
 """
 
@@ -86,7 +86,7 @@ def pool_figures(
     Args:
       summaries: (params, batch) -> (predictions, targets), `[rows * s, e]` each.
       params: of the model.
-      pool: batches of `data.pretraining.cpc_pool`.
+      pool: batches of `data.pretraining.readers.cpc_pool`.
 
     Returns:
       `cpc_pool_top1`, the share of masked sentences whose own target is the nearest;

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from etc_jax.objectives.token_loss import mean_and_sums, streams
+from etc_jax.objectives.losses.tokens import mean_and_sums, streams
 from etc_jax.training.job import Sums
 
 
@@ -69,7 +69,7 @@ class MaskedLm:
 
         Args:
           params: of `init`.
-          batch: see `data.packed_text`.
+          batch: see `data.text.packed`.
           rng: of dropout and hashing.
           deterministic: neither of both is drawn.
 

@@ -11,8 +11,8 @@ from etc_jax import structure
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models import useful_flops
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
-from etc_jax.objectives.cpc import contrastive, similarities
-from etc_jax.objectives.token_loss import mean_and_sums
+from etc_jax.objectives.losses.cpc import contrastive, similarities
+from etc_jax.objectives.losses.tokens import mean_and_sums
 from etc_jax.types import Rows
 
 
@@ -95,7 +95,7 @@ class Pretraining:
 
         Args:
           params: of `init`.
-          batch: see `data.examples`; without CPC entries there is MLM alone.
+          batch: see `pretraining.examples`; without CPC entries there is MLM alone.
           rng: key of dropout.
           deterministic: no dropout.
 

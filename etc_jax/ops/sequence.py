@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention.softmax import MASKED
+from etc_jax.ops.attention.parts.softmax import MASKED
 
 Array = jax.Array
 

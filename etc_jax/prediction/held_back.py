@@ -15,10 +15,10 @@ import jax
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.of_config import lengths_of, task_of
 from etc_jax.datasets.survey import survey
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import Answer
 from etc_jax.prediction.inputs import RecordReader
@@ -26,8 +26,8 @@ from etc_jax.prediction.record_stream import through_model
 from etc_jax.prediction.runner import BatchRunner
 from etc_jax.prediction.scoreboard import settle
 from etc_jax.sharding import replicated
-from etc_jax.training import distributed
 from etc_jax.training.errors import UserError
+from etc_jax.training.hosts import distributed
 
 PREFIX = "official_"
 

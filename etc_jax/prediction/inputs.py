@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task, find
 from etc_jax.training.errors import UserError

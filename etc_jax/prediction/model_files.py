@@ -14,15 +14,15 @@ from etils import epath
 
 from etc_jax.config import Config, ConfigError, from_json, to_dict
 from etc_jax.config_sections import LENGTHS
-from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
-from etc_jax.data.cache import TOKENIZER
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.conversion.formats import native
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.of_config import lengths_of
 from etc_jax.prediction.inputs import tokenizer_of
+from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import UserError
 from etc_jax.training.local_folder import local_folder
-from etc_jax.training.saved_params import read_params
 
 CONFIG = "config.json"
 # Fields of the section data that decide how a record becomes an input. Its options are

@@ -11,8 +11,8 @@ import numpy as np
 
 from etc_jax import registry, structure
 from etc_jax.config import Config, batch_problem
-from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.objectives import finetuning
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import (
     MeshConfig,
@@ -22,9 +22,9 @@ from etc_jax.sharding import (
     replicated,
     to_global,
 )
-from etc_jax.training.checkpoint_layout import check_same_leaves, leaves_of
+from etc_jax.training.checkpoints.layout import check_same_leaves, leaves_of
 from etc_jax.training.errors import UserError
-from etc_jax.training.plan import on_mesh
+from etc_jax.training.preflight.plan import on_mesh
 
 ROWS_PER_DEVICE = 4
 

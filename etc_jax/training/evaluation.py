@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 from etc_jax.sharding import local_rows, to_global
-from etc_jax.training import distributed
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.errors import UserError
+from etc_jax.training.hosts import distributed
 from etc_jax.training.job import Job, Params, Sums
 from etc_jax.training.prefetch import Prefetcher
 

@@ -1,248 +1,350 @@
-"""A run, station by station: `train_and_evaluate(config, workdir)`.
+"""The loop itself: step, log, evaluate, save, until the end or a signal."""
 
-validate -> data -> mesh -> abstract state -> restore -> compile -> loop -> close.
-What is trained is a `Job`, found by the name of the objective; this file knows no
-model and no task. What comes before restoring is in plan.py.
-"""
-
-import contextlib
-import hashlib
-import importlib.metadata
+import dataclasses
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 from etils import epath
 
-from etc_jax.config import Config, config_hash, flat_items, to_dict
-from etc_jax.sharding import make_mesh, replicated
-from etc_jax.training import compile_cache, distributed, fingerprints, warm_start
-from etc_jax.training import workdir as workdir_lib
-from etc_jax.training.checkpoint import Checkpointer, Restored
-from etc_jax.training.checkpoint_retention import check_best_metric
-from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.config import Config, config_hash, identity, to_dict
+from etc_jax.sharding import local_rows, to_global
+from etc_jax.training import metrics as metrics_lib
+from etc_jax.training.checkpoints import fingerprints
+from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
+from etc_jax.training.checkpoints.manifest import write_atomically
+from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError
+from etc_jax.training.evaluation import Evaluator
+from etc_jax.training.hosts import distributed
+from etc_jax.training.hosts.preemption import StopVote
 from etc_jax.training.job import Job
-from etc_jax.training.plan import (
-    Plan,
-    all_of,
-    check_extras,
-    make_job,
-    make_plan,
-    mesh_for,
-    on_mesh,
-    state_bytes,
-    step_flops,
-    trace_step,
-)
-from etc_jax.training.preemption import PreemptionGuard, StopVote
-from etc_jax.training.run import Result, Run, Steps
-from etc_jax.training.state import init_state
-from etc_jax.training.step import make_eval_step
+from etc_jax.training.prefetch import Prefetcher
+from etc_jax.training.preflight import hardware
+from etc_jax.training.preflight.plan import StepFlops
+from etc_jax.training.profiling import ProfileWindow
+from etc_jax.training.state import TrainState
+from etc_jax.training.tensorboard import TensorBoard
 
 _LOG = logging.getLogger(__name__)
 
-_PACKAGES = ("etc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
-# Fields that may be others on each machine.
-_OWN_FIELDS = (
-    "data.cache_dir",
-    "data.export_workers",
-    "data.read_workers",
-    "train.compile_cache_dir",
-    "train.prefetch_batches",
-)
 
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a run ended.
 
-def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
-    """Trains until `train.num_steps`, from the newest checkpoint if there is one.
-
-    With several processes (see `distributed`) each calls this with the same config, and
-    a workdir on a file system that they share.
-
-    Raises:
-      UserError: if data, mesh or workdir do not fit the config, processes differ, or
-        another run has the workdir.
-      NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
-      CorruptCheckpointError: if checkpoints were finished and none is whole.
-      PeerError: if one of these came up on another process.
+    Attributes:
+      exit_code: `DONE` or `PREEMPTED`; other ends are exceptions.
+      step: batches consumed.
+      state: the train state at the end, on the devices.
+      evaluation: figures of the last evaluation; {} if there was none.
+      report: of `Job.final_report`; {} if there is none.
     """
-    with contextlib.ExitStack() as stack:
-        guard = stack.enter_context(PreemptionGuard())
-        _check_processes(config, workdir)
-        folder, mesh, *_ = distributed.together(
-            lambda: all_of(
-                lambda: workdir_lib.check(config, workdir),
-                lambda: mesh_for(config, make_mesh),
-                lambda: check_extras(config),
-                lambda: warm_start.check(config, workdir),
-            )
-        )
-        check_owner = distributed.together(
-            lambda: stack.enter_context(workdir_lib.claim(config, folder))
-        )
-        workdir_lib.check_shared(folder)
-        stack.enter_context(compile_cache.use(config.train.compile_cache_dir))
-        # Where a run has begun, its batches have been looked at.
-        again = workdir_lib.is_recorded(folder)
-        look_at = 1 if again else config.train.check_batches
-        # What process 0 prepares, the others find.
-        job = distributed.in_turn(lambda: make_job(config, folder))
-        _check_same_data(job)
-        plan = distributed.together(
-            lambda: make_plan(config, job, mesh, check_batches=look_at)
-        )
-        stack.enter_context(on_mesh(mesh))
-        checkpointer = stack.enter_context(
-            Checkpointer.from_config(config.checkpoint, folder)
-        )
-        distributed.together(lambda: _check_space(plan, folder, checkpointer))
-        restored = _restore_or_init(plan, checkpointer, folder)
-        _check_best_metric(plan)
-        # Together: over gloo a collective gives up when a process comes 30 s later.
-        steps = distributed.together(lambda: _compile(plan))
-        if distributed.is_first():
-            workdir_lib.record(config, folder)
-        vote = StopVote(guard, mesh)
-        run = Run(
-            config,
-            folder,
+
+    exit_code: int
+    step: int
+    state: TrainState
+    evaluation: dict[str, float]
+    report: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """The compiled functions of a run, and what its steps need.
+
+    Attributes:
+      train: (state, batch, rng) -> (state, metrics).
+      evaluate: (params, batch) -> sums.
+      rng: key of all steps.
+      flops: of one training step.
+    """
+
+    train: Callable
+    evaluate: Callable
+    rng: jax.Array
+    flops: StepFlops
+
+
+class Run:
+    """What the loop carries from step to step; use it with `with`.
+
+    Args:
+      config: of the run.
+      folder: the workdir.
+      job: what is trained.
+      mesh: where.
+      steps: compiled for the state and the mesh.
+      checkpointer: open on `folder`.
+      vote: says when to stop early.
+      restored: where to begin; `data` has `step`, the counts of skipped steps and,
+        once saved, the window of the metrics.
+      check_owner: raises once the workdir belongs to another run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        folder: epath.Path,
+        job: Job,
+        mesh: jax.sharding.Mesh,
+        steps: Steps,
+        checkpointer: Checkpointer,
+        vote: StopVote,
+        restored: Restored,
+        *,
+        check_owner: Callable[[], None],
+    ):
+        self._config, self._folder, self._job, self._mesh = config, folder, job, mesh
+        self._steps, self._checkpointer, self._vote = steps, checkpointer, vote
+        self._check_owner = check_owner
+        self._state: TrainState = restored.state
+        self._step = int(restored.data["step"])
+        self._saved_step = self._step or None
+        self._evaluation = restored.evaluation
+        self._evaluated_step = self._step if restored.evaluation else None
+        self._evaluator = Evaluator(
             job,
             mesh,
-            steps,
-            checkpointer,
-            vote,
-            restored,
-            check_owner=check_owner,
+            steps.evaluate,
+            batch_size=config.train.batch_size,
+            max_batches=config.train.eval_steps,
+            ahead=config.train.prefetch_batches,
         )
-        with run:
-            return run.to_the_end()
+        self._began = time.perf_counter()
+        self._waited = (0.0, 0.0)  # for data, for checkpoints; at the last report
+        self._meter = metrics_lib.StepMetrics(
+            skipped_steps=restored.data["skipped_steps"],
+            skipped_in_row=restored.data["skipped_in_row"],
+            window=restored.data.get("window"),
+        )
+        total = config.train.num_steps
+        self._writer = metrics_lib.MetricsWriter(
+            folder,
+            resume_step=self._step,
+            is_evaluated=self._evaluated_step == self._step,
+        )
+        self._progress = metrics_lib.Progress(start=self._step, total=total)
+        self._tensorboard = None
+        if config.train.tensorboard:
+            self._tensorboard = TensorBoard(folder, resume_step=self._step)
+        self._profile = ProfileWindow(
+            folder,
+            start=config.train.profile_start_step,
+            steps=config.train.profile_steps,
+        )
+        self._batches = Prefetcher(
+            self._make_batch,
+            start=self._step,
+            stop=total,
+            ahead=config.train.prefetch_batches,
+        )
 
+    def __enter__(self) -> "Run":
+        return self
 
-def _check_processes(config: Config, workdir: epath.PathLike) -> None:
-    """Refuses to train where the processes would do different things."""
-    fields = flat_items(to_dict(config))
-    distributed.check_same(
-        "packages",
-        {name: _version(name) for name in _PACKAGES},
-        advice="install the same on all machines",
-    )
-    distributed.check_same(
-        "their config",
-        {
-            **{k: v for k, v in fields.items() if k not in _OWN_FIELDS},
-            "config hash": config_hash(config),
-            "--workdir": str(workdir),
-        },
-        advice="start all processes with the same command",
-    )
+    def __exit__(self, *exc) -> None:
+        self._batches.close()
+        self._progress.close()
+        self._profile.close()
+        self._writer.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
+    def to_the_end(self) -> Result:
+        """Trains until the last step or a signal, which also cuts an evaluation off.
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # etc_jax itself can be used where it lies
+        Raises:
+          NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
+        """
+        total = self._config.train.num_steps
+        if self._lacks_evaluation():  # it was cut off
+            self._evaluate()
+        while self._step < total:
+            if self._vote.stop:
+                return self._preempted()
+            self._one_step()
+            self._do_what_is_due(last=self._step == total)
+        if self._lacks_evaluation():
+            return self._preempted()
+        self._checkpointer.close()
+        return Result(
+            DONE, self._step, self._state, self._evaluation, self._final_report()
+        )
 
+    def _make_batch(self, step: int) -> Any:
+        size = self._config.train.batch_size
+        rows = self._job.train_batch(step, local_rows(size, self._mesh))
+        return to_global(rows, self._mesh, size)
 
-def _check_same_data(job: Job) -> None:
-    """Refuses to train on other data in each process: one row is looked at."""
+    def _one_step(self) -> None:
+        self._check_owner()
+        batch = self._batches.get(self._step)
+        self._profile.before(self._step, self._state)
+        self._state, metrics = self._steps.train(self._state, batch, self._steps.rng)
+        self._step += 1
+        self._profile.after(self._step, self._state)
+        self._meter.add(self._step, metrics)
+        self._vote.after_step()
+        self._stop_if_not_finite()
+        self._checkpointer.poll()
+        self._progress.advance()
 
-    def look() -> str:
+    def _do_what_is_due(self, *, last: bool) -> None:
+        def due(every: int) -> bool:
+            return last or self._step % every == 0
+
+        config = self._config
+        if due(config.train.log_every_steps):
+            self._log()
+        # Saved first: an evaluation may be long, and whoever ends the run impatient.
+        if due(config.checkpoint.every_steps):
+            self._save(last=last)
+        if self._lacks_evaluation():
+            self._evaluate()
+
+    def _lacks_evaluation(self) -> bool:
+        """Whether the evaluation that is due at this step is not finished."""
+        section = self._config.train
+        due = self._step == section.num_steps or (
+            self._step and self._step % section.eval_every_steps == 0
+        )
+        return bool(due) and self._evaluated_step != self._step
+
+    def _stop_if_not_finite(self) -> None:
+        in_row = self._meter.skipped_in_row
+        if in_row < self._config.train.max_nonfinite_steps:
+            return
+        bad = self._meter.last_step  # before the report, which looks at a later one
+        where = "all of them before this start"
+        if bad is not None:
+            where = (
+                f"the last at step {bad} (batch {bad - 1}, counted from 0); the last "
+                f"good step is {bad - in_row}"
+            )
+        self._log()
+        self._checkpointer.wait()  # all processes are here: the same steps are bad
+        saved = "there is no checkpoint yet"
+        if (good := self._checkpointer.last_step) is not None:
+            folder = self._folder / "checkpoints" / str(good)
+            saved = f"the last good checkpoint is {folder}"
+        raise NotFiniteError(
+            f"{in_row} updates in a row were not finite, {where}; {saved}. Look at the "
+            "data of these steps, lower "
+            "optimizer.learning_rate, or raise train.max_nonfinite_steps"
+        )
+
+    def _log(self) -> None:
+        self._meter.flush()
+        waited = (self._batches.waited_secs, self._checkpointer.blocked_secs)
+        values = self._meter.take(tokens_per_step=self._job.tokens_per_step)
+        secs = values.pop("secs")
+        data, saves = (
+            now - before for now, before in zip(waited, self._waited, strict=True)
+        )
+        self._waited = waited
+        self._report(
+            "train",
+            {
+                **values,
+                "data_wait_share": data / secs,
+                "checkpoint_share": saves / secs,
+                "failed_saves": self._checkpointer.failed_saves,
+                **self._device_figures(values["tokens_per_s"]),
+            },
+        )
+
+    def _device_figures(self, tokens_per_s: float) -> dict[str, float]:
+        """Shares of the peak FLOPs, and the memory; what is not known is left out.
+
+        `mfu` is the share of what the model asks for, `hfu` of all that is computed
+        (Chowdhery et al. 2022, appendix B). The peak is of dense bfloat16 products,
+        whatever the dtype of the run.
+        """
+        devices = list(self._mesh.devices.flat)
+        figures = {}
+        if peak := hardware.peak_flops(devices):
+            steps_per_s = tokens_per_s / self._job.tokens_per_step
+            for name, flops in zip(("mfu", "hfu"), self._steps.flops, strict=True):
+                if flops is not None:
+                    figures[name] = flops * steps_per_s / peak
+        if (used := hardware.peak_memory(devices)) is not None:
+            figures["peak_memory_bytes"] = used
+        return figures
+
+    def _report(self, kind: str, values: dict[str, Any]) -> None:
+        values = {**values, "wall_secs": time.perf_counter() - self._began}
+        self._writer.write(kind, self._step, values)
+        if self._tensorboard is not None:
+            self._tensorboard.write(kind, self._step, values)
+        self._progress.report(kind, self._step, values)
+
+    def _evaluate(self) -> None:
+        self._meter.flush()
+        began = time.perf_counter()
+        evaluation = self._evaluator(
+            self._state.params, should_stop=self._voted_to_stop
+        )
+        if evaluation is None:
+            _LOG.warning("the evaluation of step %d is cut off", self._step)
+            return
+        self._evaluation, self._evaluated_step = evaluation, self._step
+        secs = time.perf_counter() - began
+        self._report("eval", {**evaluation, "eval_secs": secs})
+        if self._saved_step == self._step:
+            self._checkpointer.add_evaluation(self._step, evaluation)
+        self._meter.exclude(secs)
+
+    def _voted_to_stop(self) -> bool:
+        """Asked before each batch of an evaluation, on every process."""
+        self._vote.after_step()
+        return self._vote.stop
+
+    def _save(self, *, last: bool) -> None:
+        self._meter.flush()
+        self._stop_if_not_finite()
+        # Of this step alone: it ranks the checkpoint. It may also come later.
+        evaluated = self._evaluated_step == self._step
+        evaluation = self._evaluation if evaluated else {}
+        data = {
+            "step": self._step,
+            "data": {"next_step": self._step},
+            "skipped_steps": self._meter.skipped_steps,
+            "skipped_in_row": self._meter.skipped_in_row,
+            "window": self._meter.window(),
+            "config_hash": config_hash(self._config),
+            "config": to_dict(self._config),
+            "identity": identity(self._config),
+            "evaluation": evaluation,
+            fingerprints.FIELD: dict(self._job.inputs),
+        }
+        self._checkpointer.save(self._state, data, step=self._step, last=last)
+        self._saved_step = self._step
+
+    def _preempted(self) -> Result:
+        saved = self._saved_step == self._step and self._checkpointer.wait()
+        if not saved:
+            self._save(last=True)
+        self._checkpointer.close()
+        _LOG.warning(
+            "%s: saved step %d; the same command continues from there",
+            self._vote.signal_name,
+            self._step,
+        )
+        return Result(PREEMPTED, self._step, self._state, self._evaluation, {})
+
+    def _final_report(self) -> dict[str, Any]:
+        if self._job.final_report is None:
+            return {}
+        report = self._job.final_report(self._state.params)
+        if distributed.is_first():
+            self._write_report(metrics_lib.to_json(report, indent=2))
+        return report
+
+    def _write_report(self, text: str) -> None:
+        path = self._folder / "final_report.json"
         try:
-            batch = job.train_batch(0, np.arange(1))
-        except (ValueError, OSError) as error:
-            raise UserError(f"the first row cannot be made: {error}") from error
-        sha = hashlib.sha256()
-        for leaf in jax.tree.leaves(batch):
-            sha.update(np.asarray(leaf).tobytes())
-        return sha.hexdigest()[:16]
-
-    if distributed.several():
-        distributed.check_same(
-            "their data",
-            {**job.inputs, "digest of the first row": distributed.together(look)},
-            advice="give all of them the same files, or one data.cache_dir",
-        )
-
-
-def _check_space(plan: Plan, folder: epath.Path, checkpointer: Checkpointer) -> None:
-    if checkpointer.last_step == plan.config.train.num_steps:
-        return  # nothing more will be saved
-    workdir_lib.check_space(
-        folder,
-        checkpoint_bytes=state_bytes(plan.state),
-        section=plan.config.checkpoint,
-        num_steps=plan.config.train.num_steps,
-    )
-
-
-def _rngs(config: Config) -> tuple[jax.Array, jax.Array]:
-    """The keys of initialisation and of the steps."""
-    init_rng, step_rng = jax.random.split(jax.random.key(config.train.seed))
-    return init_rng, step_rng
-
-
-def _check_saved(config: Config, folder: epath.Path, data: dict[str, Any]) -> None:
-    """Refuses the checkpoint of another run, where run.json has not done so."""
-    step, total = data["step"], config.train.num_steps
-    if step > total:
-        raise UserError(
-            f"the checkpoint in {folder} is of step {step}, beyond train.num_steps = "
-            f"{total}; raise train.num_steps or choose another --workdir"
-        )
-    if not workdir_lib.is_same_run(data, config):
-        raise UserError(
-            f"the checkpoint of step {step} in {folder} is of a run with another "
-            "config; choose another --workdir, or undo the "
-            f"{workdir_lib.changes(data, config)}"
-        )
-
-
-def _restore_or_init(
-    plan: Plan, checkpointer: Checkpointer, folder: epath.Path
-) -> Restored:
-    def check(data: dict[str, Any]) -> None:
-        _check_saved(plan.config, folder, data)
-        fingerprints.check_same(data, plan.job.inputs)
-
-    restored = checkpointer.restore(plan.state, check_fn=check)
-    if restored is None:
-        rng, _ = _rngs(plan.config)
-        state = init_state(plan.job.init_params, plan.tx, plan.state, rng)
-        if plan.config.checkpoint.init_from is not None:
-            state = warm_start.start_from(plan, state)
-        data = {"step": 0, "skipped_steps": 0, "skipped_in_row": 0}
-        return Restored(state, data, evaluation={})
-    if (inner := int(restored.state.step)) != restored.data["step"]:
-        raise CorruptCheckpointError(
-            f"the checkpoint of step {restored.data['step']} in {folder} has the state "
-            f"of step {inner}; move it away: the one before it is used then"
-        )
-    _LOG.info("continuing from step %d", restored.data["step"])
-    return restored
-
-
-def _check_best_metric(plan: Plan) -> None:
-    if plan.config.checkpoint.keep_best:
-        evaluate = make_eval_step(plan.job.loss_fn)
-        figures = jax.eval_shape(evaluate, plan.state.params, plan.batch)
-        score = plan.job.held_back_score
-        more = () if score is None else score.figures
-        check_best_metric(plan.config.checkpoint, [*figures, *more])
-
-
-def _compile(plan: Plan) -> Steps:
-    began = time.perf_counter()
-    traced = trace_step(plan)
-    compiled = traced.lower().compile()
-    evaluate = jax.jit(
-        make_eval_step(plan.job.loss_fn),
-        in_shardings=(jax.tree.map(lambda a: a.sharding, plan.state.params), None),
-        out_shardings=replicated(plan.mesh),
-    )
-    _LOG.info("compiled in %.1f s", time.perf_counter() - began)
-    flops = step_flops(plan, traced)
-    _LOG.info("%.3g FLOPs computed a step, useful: %s", flops.computed, flops.useful)
-    rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
-    return Steps(compiled, evaluate, rng, flops)
+            write_atomically(path, text)
+        except OSError as error:
+            # All that the run is for is saved; the same command writes the report.
+            _LOG.error("%s IS NOT WRITTEN: %s. It would be:\n%s", path, error, text)

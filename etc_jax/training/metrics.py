@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import tqdm
 
-from etc_jax.training.manifest import write_atomically
+from etc_jax.training.checkpoints.manifest import write_atomically
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import optax
 
 from etc_jax.training.accumulation import LossFn, loss_and_gradient
 from etc_jax.training.job import Batch, Params, Sums
-from etc_jax.training.optimizer import learning_rate_of
+from etc_jax.training.optimizers.optimizer import learning_rate_of
 from etc_jax.training.state import TrainState
 
 

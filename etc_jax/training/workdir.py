@@ -28,12 +28,12 @@ from etc_jax.config import (
     identity,
     to_dict,
 )
-from etc_jax.training import distributed
 from etc_jax.training import owner as owner_lib
-from etc_jax.training.checkpoint_folder import is_step
+from etc_jax.training.checkpoints.folder import is_step
+from etc_jax.training.checkpoints.manifest import write_atomically
 from etc_jax.training.errors import UserError
+from etc_jax.training.hosts import distributed
 from etc_jax.training.local_folder import local_folder
-from etc_jax.training.manifest import write_atomically
 
 _RECORD = "run.json"
 _SHOWN = 5

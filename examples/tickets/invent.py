@@ -11,7 +11,7 @@ import json
 import pathlib
 import random
 
-from etc_jax.data.wordpiece_training import train
+from etc_jax.data.tokenizers.wordpiece_training import train
 
 _NAMES = "Ann Ben Cora Dan Eva Finn Gus Hana".split()
 _THINGS = "printer network door screen account heating".split()

@@ -13,9 +13,9 @@ import dataclasses
 
 import numpy as np
 
-from etc_jax.data.sentences import SplitFn, split_sentences
-from etc_jax.data.token_types import SENTENCE_TYPE
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.text.sentences import SplitFn, split_sentences
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.token_types import SENTENCE_TYPE
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import refuse_quirks

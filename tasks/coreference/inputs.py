@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import Pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import Sizes

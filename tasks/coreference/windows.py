@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from etc_jax.data.schema import Placed
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from etc_jax.data.window import Window
+from etc_jax.data.windows.window import Window
 from etc_jax.scoring.answers import exact_match
 from tasks.hotpotqa.decoding import Prediction
 from tasks.hotpotqa.records import existing_support

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.data.window import Window
+from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
+from etc_jax.data.windows.window import Window
 from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa.inputs import NO, SPAN, YES, HotpotWindow
 from tasks.hotpotqa.records import Record

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, Sizes, StructuredWindow

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 
-from etc_jax.data.tokenizer_base import PackageTokenizer, Tokenizer
+from etc_jax.data.tokenizers.base import PackageTokenizer, Tokenizer
 from etc_jax.datasets.offsets import Pieces, surfaces
 
 WHITE_SPACE = " \t\r\n\u202f"

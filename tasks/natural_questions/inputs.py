@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax import structure as st
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats import fixed_blocks

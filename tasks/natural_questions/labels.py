@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from etc_jax.data.label_names import NATURAL_QUESTIONS_PLACES
+from etc_jax.data.windows.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.scoring.natural_questions import ENOUGH_ANNOTATORS
 from tasks.natural_questions.records import Annotation, Span
 

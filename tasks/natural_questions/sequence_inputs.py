@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.formats.sequence import (
     SequenceWindow,

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window import InputSizes, Window
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import InputSizes, Window
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError

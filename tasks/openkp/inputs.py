@@ -14,8 +14,8 @@ import numpy as np
 
 from etc_jax.builders import plain_text
 from etc_jax.data.schema import Placed
-from etc_jax.data.token_types import GLOBAL_TYPE, SENTENCE_TYPE
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.token_types import GLOBAL_TYPE, SENTENCE_TYPE
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.options import InputOptions
 from etc_jax.formats import fixed_blocks

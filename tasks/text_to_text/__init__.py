@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax import registry
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.explained import Document, Explained, Passage, Wording
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_lines

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from etc_jax.data.schema import Placed
-from etc_jax.data.tokenizer_base import Tokenizer
-from etc_jax.data.window import Window
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import Window
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (

@@ -16,9 +16,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from etc_jax.data.sentences import SplitFn, sentence_numbers, split_sentences
-from etc_jax.data.token_types import QUESTION_TYPE, SENTENCE_TYPE
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.text.sentences import SplitFn, sentence_numbers, split_sentences
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
 from tasks.paragraphs import by_lines

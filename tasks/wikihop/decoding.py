@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.data.window import Window
+from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.data.windows.window import Window
 from tasks.wikihop.inputs import WikihopWindow
 from tasks.wikihop.records import Record
 

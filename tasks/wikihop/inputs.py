@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from etc_jax.data.sentences import split_sentences
-from etc_jax.data.token_types import (
+from etc_jax.data.text.sentences import split_sentences
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.token_types import (
     CANDIDATE_TYPE,
     GLOBAL_CANDIDATE_TYPE,
     GLOBAL_PARAGRAPH_TYPE,
@@ -18,7 +19,6 @@ from etc_jax.data.token_types import (
     QUESTION_TYPE,
     SENTENCE_TYPE,
 )
-from etc_jax.data.tokenizer_base import Tokenizer
 from etc_jax.datasets.offsets import Pieces, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, Sizes, StructuredWindow

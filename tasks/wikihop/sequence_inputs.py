@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from etc_jax.data.schema import Placed
-from etc_jax.data.tokenizer_base import Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError

@@ -17,8 +17,8 @@ from benchmarks.lifted_bert_models import BERT, ETC, Source
 from configs import bert_base_nq
 from etc_jax import config as config_lib
 from etc_jax import convert
-from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
+from etc_jax.conversion.formats import native
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.errors import RunError
 from tasks.hotpotqa import gold_outputs, official_gold, read

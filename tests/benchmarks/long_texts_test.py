@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import finetuning_runs, long_texts
 from etc_jax import convert
-from etc_jax.conversion import native
 from etc_jax.conversion.engine import flatten
+from etc_jax.conversion.formats import native
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.training.errors import RunError
 from tasks.synthetic import coreference as invented_stories

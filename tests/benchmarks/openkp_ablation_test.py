@@ -11,7 +11,7 @@ from benchmarks.finetuning_runs import Spent
 from benchmarks.openkp_ablation import PAGES, ROWS, TRAIN_SERIES
 from benchmarks.rows import Run
 from etc_jax import config as config_lib
-from etc_jax.data.windows import WindowReader
+from etc_jax.data.windows.cache import WindowReader
 from tasks.synthetic import openkp as invented
 
 COUNT = 60

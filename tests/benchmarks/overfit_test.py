@@ -9,8 +9,8 @@ from benchmarks import finetuning_runs, overfit
 from benchmarks.finetuning_runs import Spent
 from benchmarks.overfit import Outcome
 from etc_jax import config as config_lib
-from etc_jax.data.wordpiece import WordPieceTokenizer
-from etc_jax.data.wordpiece_training import SPECIAL_TOKENS
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.datasets import task as task_lib
 from tasks.synthetic import hotpotqa, wikihop
 from tasks.synthetic.hotpotqa import HotpotQaSizes

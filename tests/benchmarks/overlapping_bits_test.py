@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks import overlapping_bits
 from etc_jax import config as config_lib
-from etc_jax.data.byte_stream import Part
+from etc_jax.data.bytes.stream import Part
 from etc_jax.models.encoder_lm import EncoderForCausalLm
-from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 
 LENGTH, SCORED = 16, 5

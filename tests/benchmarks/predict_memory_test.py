@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from benchmarks import long_files, predict_memory
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.prediction import answer_parts, runner
 from etc_jax.prediction.model_files import open_model
 from tasks import hotpotqa

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.structure_items import SETS
-from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.data.windows import WindowReader
+from etc_jax.data.windows.cache import WindowReader
+from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.datasets.task import find_task
 
 HOTPOTQA = find_task("hotpotqa")

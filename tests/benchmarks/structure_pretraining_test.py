@@ -9,11 +9,11 @@ import pytest
 from benchmarks import structure_pretraining
 from benchmarks.structure_ablation import Ablation
 from benchmarks.structure_items import SETS
-from etc_jax.data import pool
-from etc_jax.objectives import finetuning
+from etc_jax.data.pretraining import pool
+from etc_jax.objectives.jobs.pretraining import POOL_SENTENCES
+from etc_jax.objectives.jobs.pretraining_data import Examples, prepare
+from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining
-from etc_jax.objectives.pretraining_data import Examples, prepare
-from etc_jax.objectives.pretraining_job import POOL_SENTENCES
 
 ROWS = ("pretrained", "pretrained_no_cpc")
 

@@ -12,12 +12,12 @@ from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.conversion.engine import flatten
 from etc_jax.models.etc_config import EtcConfig
-from etc_jax.objectives import finetuning
 from etc_jax.objectives.causal_lm import CausalLm
+from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training import plan
+from etc_jax.training.preflight import plan
 from etc_jax.training.state import abstract_state
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"

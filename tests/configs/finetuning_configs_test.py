@@ -9,7 +9,7 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax import structure
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"

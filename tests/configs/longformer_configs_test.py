@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from tasks.hotpotqa import sequence as hotpotqa_sequence
 from tasks.wikihop import sequence as wikihop_sequence
 

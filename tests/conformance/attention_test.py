@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.ops.attention import global_local, global_local_dense
+from etc_jax.ops.attention import global_local
+from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.structure import Link, Rules
 from etc_jax.types import Rows
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from etc_jax.ops.attention import lsh
-from etc_jax.ops.attention.chunk_dense import meetings
-from etc_jax.ops.attention.lsh_hashing import draw_rotations, hash_vectors
+from etc_jax.ops.attention.parts.chunk_dense import meetings
+from etc_jax.ops.attention.parts.lsh_hashing import draw_rotations, hash_vectors
 
 BATCH, HEADS, SIZE, BUCKETS = 2, 2, 3, (2, 4)
 

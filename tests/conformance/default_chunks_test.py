@@ -7,8 +7,9 @@ import op_collectives_test as ops
 import pytest
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention import block_sparse, lsh, sizes
-from etc_jax.ops.attention.sizes import even_chunk
+from etc_jax.ops.attention import block_sparse, lsh
+from etc_jax.ops.attention.parts import sizes
+from etc_jax.ops.attention.parts.sizes import even_chunk
 
 CASES = (
     "global-local, labels",

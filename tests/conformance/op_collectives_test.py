@@ -17,10 +17,10 @@ from etc_jax import sharding
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
 from etc_jax.ops.attention.bias import bucket_bias
-from etc_jax.ops.attention.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
-from etc_jax.training.collectives import count
+from etc_jax.training.preflight.collectives import count
 
 B, H, D, N, G, BLOCK = 8, 8, 4, 42, 3, 4
 LABELS = 8

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from etc_jax.conversion import bert
-from etc_jax.conversion.safetensors_io import INDEX, SafetensorsFiles, write
+from etc_jax.conversion.families import bert
+from etc_jax.conversion.formats.safetensors_io import INDEX, SafetensorsFiles, write
 
 
 def test_sizes_come_from_the_config():

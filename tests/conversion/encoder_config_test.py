@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from etc_jax.conversion.encoder_config import config_from_hf, config_to_hf
+from etc_jax.conversion.families.encoder_config import config_from_hf, config_to_hf
 from etc_jax.models.encoder_config import LongformerConfig
 
 CONFIG = LongformerConfig(num_layers=2, attention_window=(8,))

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.conversion import encoder as conversion
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.bert import BertWeights
-from etc_jax.conversion.safetensors_io import SafetensorsFiles
+from etc_jax.conversion.families import encoder as conversion
+from etc_jax.conversion.families.bert import BertWeights
+from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.conversion import encoder as conversion
-from etc_jax.conversion import encoder_config, hugging_face
+from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.data.global_tokens import global_index
+from etc_jax.conversion.families import encoder as conversion
+from etc_jax.conversion.families import encoder_config
+from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,

@@ -6,7 +6,7 @@ import pytest
 from official_reference import Reference, variable_shapes
 
 from etc_jax.conversion.engine import ConversionError, export_params
-from etc_jax.conversion.etc_official import (
+from etc_jax.conversion.families.etc_official import (
     config_from_official,
     import_official,
     official_names,

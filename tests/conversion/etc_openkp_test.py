@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import export_params, import_params
+from etc_jax.conversion.families import etc_openkp
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import EtcForKeyphrases, VisualEmbedding

@@ -5,7 +5,7 @@ import pytest
 from real_bert import encoded, package_folder, torch_hidden
 
 from etc_jax import convert
-from etc_jax.conversion import native
+from etc_jax.conversion.formats import native
 
 TOLERANCE = 1e-4
 

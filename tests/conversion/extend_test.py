@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.conversion import encoder as conversion
-from etc_jax.conversion.extend import Extension, extend
-from etc_jax.conversion.extend_parts import long_positions
+from etc_jax.conversion.families import encoder as conversion
+from etc_jax.conversion.surgery.extend import Extension, extend
+from etc_jax.conversion.surgery.extend_parts import long_positions
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,

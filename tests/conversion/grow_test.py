@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.conversion import encoder as conversion
 from etc_jax.conversion.engine import flatten
-from etc_jax.conversion.grow import grow
+from etc_jax.conversion.families import encoder as conversion
+from etc_jax.conversion.surgery.grow import grow
 from etc_jax.models.encoder import (
     BertConfig,
     EncoderForMaskedLm,

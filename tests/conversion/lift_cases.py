@@ -5,8 +5,8 @@ import functools
 import jax
 import numpy as np
 
-from etc_jax.conversion import bert
-from etc_jax.conversion.lift import LiftOptions, lift, lifted_config
+from etc_jax.conversion.families import bert
+from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.models.etc import NOTHING, EtcConfig, EtcForPretraining
 from etc_jax.structure import Structure
 from etc_jax.types import Rows

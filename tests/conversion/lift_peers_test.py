@@ -8,8 +8,8 @@ from conftest import require_shared
 from lift_cases import lifted, mlm_logits, run_long
 from real_bert import encoded, package_folder, torch_hidden
 
-from etc_jax.conversion import bert
-from etc_jax.conversion.lift import PAPER, LiftOptions
+from etc_jax.conversion.families import bert
+from etc_jax.conversion.surgery.lift import PAPER, LiftOptions
 from etc_jax.models.etc import EtcForPretraining
 from etc_jax.structure import Structure
 from etc_jax.types import Rows

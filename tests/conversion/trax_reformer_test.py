@@ -12,11 +12,11 @@ import pytest
 import tiny_model
 
 from etc_jax import convert
-from etc_jax.conversion import native
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.reformer import config_to_hf
-from etc_jax.conversion.trax_pickle import Unread, read_pickle
-from etc_jax.conversion.trax_reformer import import_trax, read_weights
+from etc_jax.conversion.families.reformer import config_to_hf
+from etc_jax.conversion.families.trax_reformer import import_trax, read_weights
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats.trax_pickle import Unread, read_pickle
 from etc_jax.models.reformer import ReformerLm
 
 CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS

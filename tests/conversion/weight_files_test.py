@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from etc_jax.conversion import safetensors_io
-from etc_jax.conversion.weight_files import BIN, BIN_INDEX, open_weights
+from etc_jax.conversion.formats import safetensors_io
+from etc_jax.conversion.formats.weight_files import BIN, BIN_INDEX, open_weights
 
 
 def test_without_torch_the_file_is_named(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizer_samples import BPE_PIECES, MERGES, byte_bpe
 
-from etc_jax.data.byte_bpe import ByteBpeTokenizer
+from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer
 
 SMALL = byte_bpe()
 ASCII = "the cats'12 .,;\n\t"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from etc_jax.data import byte_images
+from etc_jax.data.bytes import images as byte_images
 
 IMAGES = np.arange(5 * 2 * 2 * 3).reshape(5, 2, 2, 3).astype(np.uint8)
 

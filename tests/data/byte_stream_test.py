@@ -5,7 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from etc_jax.data import byte_stream
+from etc_jax.data.bytes import stream as byte_stream
 
 
 def part_of(size, start=0, stop=None):

@@ -8,10 +8,10 @@ from caches_before import window_cache_of_version_2, without_checksums
 from window_samples import SOURCE, make_rich_window, make_tokenizer, make_windows
 
 from etc_jax.data import parts
-from etc_jax.data.cache import TokenCache, build_cache
-from etc_jax.data.corpus import Document
-from etc_jax.data.window_writing import write_windows
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.text.cache import TokenCache, build_cache
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.windows.cache import WindowCache
+from etc_jax.data.windows.writing import write_windows
 
 
 def _lines(paragraphs):

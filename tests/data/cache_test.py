@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from caches_before import without_checksums
 
-from etc_jax.data import cache, statistics, tokenizer
-from etc_jax.data.corpus import Document
+from etc_jax.data.text import cache, statistics
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.tokenizers import tokenizer
 
 MADE_BY = {"corpus": "test"}
 

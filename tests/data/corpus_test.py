@@ -3,7 +3,7 @@ import textwrap
 
 import pytest
 
-from etc_jax.data import corpus
+from etc_jax.data.text import corpus
 
 LONG = (
     "A paragraph that is repeated in many places and is longer than eighty characters."

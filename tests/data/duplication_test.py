@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from etc_jax.data.duplication import DuplicationReader
+from etc_jax.data.bytes.duplication import DuplicationReader
 
 
 def reader(**changes):

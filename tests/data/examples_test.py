@@ -5,15 +5,16 @@ import pytest
 from toy_text import AMPLE, G, N, ids_of, make_cache, make_plan, original, take
 
 from etc_jax.builders import fixed_blocks, packed_documents
-from etc_jax.data import masking, packing
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import (
+from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.examples import (
     PretrainingSizes,
     build_row,
     empty_batch,
     fitting_sentences,
 )
-from etc_jax.data.packing import read_window
+from etc_jax.data.text import packing
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import read_window
 
 NO_CPC = masking.MaskingShares(cpc=0.0)
 

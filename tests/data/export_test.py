@@ -10,8 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from etc_jax.data import cache, export, parts, tokenizer
-from etc_jax.data.corpus import Document
+from etc_jax.data import parts
+from etc_jax.data.text import cache, export
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.tokenizers import tokenizer
 
 MADE_BY = {"corpus": "test"}
 PART_CHARS = 600
@@ -126,7 +128,8 @@ EXPORT = """
 import sys
 sys.path[:0] = {paths!r}
 import export_test
-from etc_jax.data import cache, tokenizer
+from etc_jax.data.text import cache
+from etc_jax.data.tokenizers import tokenizer
 
 def main():
     folder, workers = sys.argv[1], int(sys.argv[2])

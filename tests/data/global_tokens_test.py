@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from etc_jax.data.global_tokens import global_index
+from etc_jax.data.pretraining.global_tokens import global_index
 
 MASK = np.array([[1, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]])
 

@@ -4,7 +4,11 @@ import functools
 
 from conftest import require_shared
 
-from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import (
+    Tokenizer,
+    WordPieceTokenizer,
+    open_tokenizer,
+)
 
 # Kind in a case -> folder of the vocabulary.
 FOLDERS = {

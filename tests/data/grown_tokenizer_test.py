@@ -10,7 +10,7 @@ from tokenizer_samples import (
     wordpiece,
 )
 
-from etc_jax.data.tokenizer import Tokenizer, grown
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, grown
 
 KINDS = {
     "wordpiece": wordpiece(),

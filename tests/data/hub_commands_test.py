@@ -10,8 +10,10 @@ import pytest
 from hub_samples import BERT_PIECES, TEXTS, bert_json, roberta_json, spiece
 
 from etc_jax import convert
-from etc_jax.conversion import encoder, hugging_face, native, reformer
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.families import encoder, reformer
+from etc_jax.conversion.formats import native
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.encoder_config import BertConfig, RobertaConfig
 from etc_jax.models.reformer_config import ReformerConfig

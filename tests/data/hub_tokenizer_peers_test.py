@@ -8,8 +8,8 @@ import pytest
 from hub_samples import FOLDERS, TEXTS, WITH_SPECIAL
 from tokenizer_samples import byte_bpe, wordpiece
 
-from etc_jax.data.hub_writing import files_of
-from etc_jax.data.tokenizer import Tokenizer, grown, open_tokenizer
+from etc_jax.data.tokenizers.hub_writing import files_of
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, grown, open_tokenizer
 
 pytestmark = pytest.mark.torch
 # transformers 5 leaves out what sentencepiece does at the ends of a text and between

@@ -10,9 +10,9 @@ import tokenizers
 from hub_samples import FOLDERS, TEXTS, WITH_SPECIAL, bert_json, bert_txt, unigram_json
 from tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
 
-from etc_jax.data import hub_tokenizer
-from etc_jax.data.hub_writing import files_of
-from etc_jax.data.tokenizer import Tokenizer, grown, open_tokenizer
+from etc_jax.data.tokenizers import hub as hub_tokenizer
+from etc_jax.data.tokenizers.hub_writing import files_of
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, grown, open_tokenizer
 
 JSON = [name for name in FOLDERS if "tokenizer.json" in name]
 # What the package finds in texts, as transformers has it search for special tokens.

@@ -10,7 +10,8 @@ import zipfile
 
 import pytest
 
-from etc_jax.data import byte_stream, input_files
+from etc_jax.data import input_files
+from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.input_files import (
     BadRecordError,
     lines,
@@ -18,7 +19,7 @@ from etc_jax.data.input_files import (
     open_input,
     read_whole,
 )
-from etc_jax.data.sources import read_documents
+from etc_jax.data.text.sources import read_documents
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.json_objects import read_members
 from etc_jax.datasets.records import read_array

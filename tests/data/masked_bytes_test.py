@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from toy_text import restored
 
-from etc_jax.data import byte_stream, masking
-from etc_jax.data.masked_bytes import BYTE_MASK, MaskedBytes
+from etc_jax.data.bytes import stream as byte_stream
+from etc_jax.data.bytes.masked import BYTE_MASK, MaskedBytes
+from etc_jax.data.pretraining import masking
 from etc_jax.data.workers import dumps
 
 STREAM = np.random.default_rng(0).integers(0, 256, 5000).astype(np.uint8)

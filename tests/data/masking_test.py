@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etc_jax.data import masking
+from etc_jax.data.pretraining import masking
 
 
 def _rng(seed=0):

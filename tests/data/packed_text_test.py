@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from toy_text import ids_of, make_cache, restored
 
-from etc_jax.data import masking
-from etc_jax.data.cache import TokenCache
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.packed_text import CAUSAL, MASKED, CausalRows, MaskedRows
-from etc_jax.data.packing import pack
-from etc_jax.data.text_reader import TextReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.pretraining import masking
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packed import CAUSAL, MASKED, CausalRows, MaskedRows
+from etc_jax.data.text.packing import pack
+from etc_jax.data.text.reader import TextReader
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 IDS = TokenIds(0, 1, 2, 3, (10, 90), 90)
 WORDS = (3, 6, 9, 12, 30, 3, 6)  # of each document

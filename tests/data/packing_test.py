@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etc_jax.data import packing
-from etc_jax.data.cache import TokenCache
+from etc_jax.data.text import packing
+from etc_jax.data.text.cache import TokenCache
 
 
 def _cache(documents, word_share=0.7, seed=0):

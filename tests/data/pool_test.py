@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from toy_text import AMPLE, N, assert_equal, ids_of, make_cache, make_plan, original
 
-from etc_jax.data import pool
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.masking import MaskingShares
-from etc_jax.data.pool import cpc_pool
+from etc_jax.data.pretraining import pool
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.masking import MaskingShares
+from etc_jax.data.pretraining.pool import cpc_pool
+from etc_jax.data.text.cache import TokenCache
 
 
 @pytest.fixture(scope="module")

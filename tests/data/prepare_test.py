@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from conftest import require_shared
 
-from etc_jax.data import corpus, packing, prepare, sources, tokenizer
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text import corpus, packing, prepare, sources
+from etc_jax.data.tokenizers import tokenizer
 
 pytest.importorskip("nupunkt")
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from toy_text import restored
 
-from etc_jax.data import masking, packing
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text import packing
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 FIRST, FIRST_INNER, VOCAB_SIZE, MASK = 10, 300, 500, 3
 IDS = TokenIds(

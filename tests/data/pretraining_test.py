@@ -19,12 +19,12 @@ from toy_text import (
 )
 
 from etc_jax.builders import packed_documents
-from etc_jax.data import masking
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.packing import read_window
-from etc_jax.data.pretraining import MixtureReader, PretrainingReader
+from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import MixtureReader, PretrainingReader
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import read_window
 from etc_jax.structure import Rules, validate
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from etc_jax.data.questions import before_separator
+from etc_jax.data.windows.questions import before_separator
 
 
 def test_tokens_before_the_first_separator():

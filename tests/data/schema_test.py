@@ -9,9 +9,9 @@ import pytest
 from window_samples import make_tokenizer
 
 from etc_jax.data.schema import Field, Placed, Schema, arrays_of, at, flat, stacked
-from etc_jax.data.window import Window
-from etc_jax.data.window_writing import WindowSource, write_windows
-from etc_jax.data.windows import WindowReader
+from etc_jax.data.windows.cache import WindowReader
+from etc_jax.data.windows.window import Window
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.formats import sequence, structured, text_to_text
 from etc_jax.structure import Structure
 

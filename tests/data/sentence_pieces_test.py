@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizer_samples import official_model, sentence_pieces, t5_model, train_model
 
-from etc_jax.data.sentence_pieces import SentencePieceTokenizer
-from etc_jax.data.special_tokens import SENTENCEPIECE
+from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizers.special_tokens import SENTENCEPIECE
 
 SPACE = "\u2581"
 MODEL = official_model()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etc_jax.data import sentences
+from etc_jax.data.text import sentences
 
 pytest.importorskip("nupunkt")
 

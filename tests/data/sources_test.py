@@ -9,8 +9,8 @@ from conftest import require_shared
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from etc_jax.data import sources
-from etc_jax.data.corpus import Document
+from etc_jax.data.text import sources
+from etc_jax.data.text.corpus import Document
 
 POEM = "First line\n  second line \n\n\nSecond  paragraph.\r\n\r\nThird.\n"
 POEM_PARAGRAPHS = ("First line second line", "Second  paragraph.", "Third.")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etc_jax.data import special_tokens as sp
+from etc_jax.data.tokenizers import special_tokens as sp
 
 # Specification of official ETC, tokenisation: uncased BERT, in which [unused<n>] has
 # the id n + 1 up to 99, then [UNK] [CLS] [SEP] [MASK], then [unused99] and on.

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from toy_text import AMPLE, G, N, ids_of, make_cache, make_plan, make_reader
 
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.masking import MaskingShares
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.pretraining import MixtureReader
-from etc_jax.data.statistics import (
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.masking import MaskingShares
+from etc_jax.data.pretraining.readers import MixtureReader
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.statistics import (
     describe_batches,
     log_frequencies,
     unigram_entropy,

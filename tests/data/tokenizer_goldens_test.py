@@ -7,7 +7,7 @@ import pytest
 from conftest import require_shared
 from golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
-from etc_jax.data.tokenizer import SentencePieceTokenizer, open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import SentencePieceTokenizer, open_tokenizer
 
 CASES = "data/metric_goldens/tokenizers/cases.json"
 T5_UNKNOWN = 2

@@ -5,9 +5,9 @@ import io
 import sentencepiece
 from tokenizers import pre_tokenizers
 
-from etc_jax.data.byte_bpe import ByteBpeTokenizer
-from etc_jax.data.sentence_pieces import SentencePieceTokenizer
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer
+from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
 

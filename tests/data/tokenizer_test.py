@@ -18,8 +18,8 @@ from tokenizer_samples import (
 )
 from tokenizers import models
 
-from etc_jax.data import tokenizer
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers import tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
 ADDED = ("[q]", "[/q]")
 SAMPLES = {

@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 
-from etc_jax.data import packing
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text import packing
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 N, G = 256, 40
 # Room for everything that can be masked.

@@ -7,8 +7,8 @@ import types
 import numpy as np
 
 from etc_jax.data.schema import Placed
-from etc_jax.data.window_writing import WindowSource
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.formats.structured import StructuredWindow
 from etc_jax.structure import Structure
 from etc_jax.types import Rows

@@ -16,16 +16,16 @@ from window_samples import (
     make_windows,
 )
 
-from etc_jax.data import window_arrays
 from etc_jax.data.schema import Placed
-from etc_jax.data.window_writing import (
+from etc_jax.data.windows import arrays as window_arrays
+from etc_jax.data.windows.cache import WindowCache
+from etc_jax.data.windows.writing import (
     LeftOut,
     NoWindowError,
     build_windows,
     part_of,
     write_windows,
 )
-from etc_jax.data.windows import WindowCache
 
 
 @pytest.fixture(scope="module")

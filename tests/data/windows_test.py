@@ -21,9 +21,10 @@ from window_samples import (
     stacked,
 )
 
-from etc_jax.data import masking, window_arrays
-from etc_jax.data.window_writing import write_windows
-from etc_jax.data.windows import FORMAT, WindowCache, WindowReader
+from etc_jax.data.pretraining import masking
+from etc_jax.data.windows import arrays as window_arrays
+from etc_jax.data.windows.cache import FORMAT, WindowCache, WindowReader
+from etc_jax.data.windows.writing import write_windows
 from etc_jax.data.workers import WorkerReader, dumps
 from etc_jax.structure import Structure, flat
 from etc_jax.types import Rows

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizer_samples import WORDPIECES, wordpiece
 
-from etc_jax.data.tokenizer import WordPieceTokenizer, open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer, open_tokenizer
 
 SMALL = wordpiece()
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from etc_jax.data import tokenizer
+from etc_jax.data.tokenizers import tokenizer
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog, again and again.",
@@ -59,7 +59,8 @@ def test_unknown_characters_are_unknown_and_empty_text_is_empty(trained):
 def test_training_gives_the_same_vocabulary_in_every_process(trained):
     # Hash seeds differ between processes, which the trainer alone does not survive.
     code = (
-        "import json, sys; from etc_jax.data import tokenizer; size = int(sys.argv[1]);"
+        "import json, sys; from etc_jax.data.tokenizers import tokenizer;"
+        "size = int(sys.argv[1]);"
         "print(tokenizer.train(json.load(sys.stdin), vocab_size=size).fingerprint())"
     )
     fingerprints = {

@@ -14,9 +14,9 @@ import pytest
 from toy_text import assert_equal, ids_of, make_cache, make_plan, make_reader
 
 from etc_jax.data import workers
-from etc_jax.data.examples import PretrainingSizes
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.pretraining import MixtureReader
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import MixtureReader
 from etc_jax.data.workers import WorkerReader, dumps
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.task import DataSet, Form, Task
 from etc_jax.models.encoder import BertConfig
 from etc_jax.models.etc_config import EtcConfig
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from tasks import coreference, hotpotqa
 
 MODELS = {"structured": EtcConfig(), "sequence": BertConfig()}

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multihop_samples import tokenizer
 
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.offsets import encode
 
 TOKENIZERS = {

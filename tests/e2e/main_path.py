@@ -11,7 +11,7 @@ import pytest
 from small_text import SMALL, make_cache
 
 from etc_jax import config as config_lib
-from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.pretraining.readers import PretrainingReader
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DROPOUT = {"model.dropout_rate": 0.1, "model.attention_dropout_rate": 0.1}

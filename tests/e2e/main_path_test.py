@@ -23,11 +23,12 @@ from main_path import (  # noqa: F401
 from etc_jax import config as config_lib
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import make_mesh
-from etc_jax.training import errors, loop
+from etc_jax.training import errors
+from etc_jax.training.loop import Result
 from etc_jax.training.metrics import MetricsWriter
-from etc_jax.training.optimizer import make_optimizer
-from etc_jax.training.run import Result
-from etc_jax.training.schedule import make_schedule
+from etc_jax.training.optimizers.optimizer import make_optimizer
+from etc_jax.training.optimizers.schedule import make_schedule
+from etc_jax.training.run import train_and_evaluate
 from etc_jax.training.state import abstract_state
 
 pytest.importorskip("nupunkt")
@@ -64,7 +65,7 @@ def reference(cache_dir, compile_cache, tmp_path_factory):
     config = small_config(DROPOUT, MESH, compile_cache, **{"data.cache_dir": cache_dir})
     errors_file = tmp_path_factory.mktemp("stderr") / "file"
     with noted_batches() as batches, standard_error(errors_file):
-        result = loop.train_and_evaluate(config, workdir)
+        result = train_and_evaluate(config, workdir)
     assert result.exit_code == errors.DONE
     return Reference(workdir, result, batches, errors_file.read_text())
 
@@ -99,10 +100,10 @@ def test_a_stopped_run_goes_on_bit_by_bit(
 
     with monkeypatch.context() as patch:
         patch.setattr(MetricsWriter, "write", write_and_signal)
-        stopped = loop.train_and_evaluate(config, tmp_path)
+        stopped = train_and_evaluate(config, tmp_path)
     assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, 2)
     with noted_batches() as batches:
-        resumed = loop.train_and_evaluate(config, tmp_path)
+        resumed = train_and_evaluate(config, tmp_path)
     # Step 0 is read at every start, to be checked.
     assert sorted(batches) == [0, 2, 3, 4, 5]
     assert batches == {step: reference.batches[step] for step in batches}

@@ -10,15 +10,15 @@ import tiny_model
 
 from etc_jax import sharding
 from etc_jax.config_sections import OptimizerConfig, ScheduleConfig
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.packing import pack
-from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import pack
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
-from etc_jax.training.optimizer import make_optimizer
-from etc_jax.training.plan import on_mesh
-from etc_jax.training.schedule import make_schedule
+from etc_jax.training.optimizers.optimizer import make_optimizer
+from etc_jax.training.optimizers.schedule import make_schedule
+from etc_jax.training.preflight.plan import on_mesh
 from etc_jax.training.state import abstract_state, init_state
 from etc_jax.training.step import make_train_step
 

@@ -20,8 +20,9 @@ from main_path import (  # noqa: F401
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.training import errors, loop
-from etc_jax.training.run import Run
+from etc_jax.training import errors
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
 # Quicker: tests/training/resume_test.py, on a toy; main_path_test.py, one stop.
@@ -63,7 +64,7 @@ def microbatches(cache_dir, compile_cache, tmp_path_factory):
     config = small_config(DROPOUT, MESH, compile_cache, changes)
     workdir = tmp_path_factory.mktemp("microbatches")
     with noted_batches() as batches:
-        result = loop.train_and_evaluate(config, workdir)
+        result = train_and_evaluate(config, workdir)
     return Microbatches(config, workdir, bits(result.state), batches)
 
 
@@ -85,10 +86,10 @@ def test_stops_of_microbatches_change_no_bit(microbatches, tmp_path, monkeypatch
 
         with monkeypatch.context() as patch:
             patch.setattr(Run, "_one_step", step_and_signal)
-            stopped = loop.train_and_evaluate(microbatches.config, tmp_path)
+            stopped = train_and_evaluate(microbatches.config, tmp_path)
         assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
     with noted_batches() as batches:
-        result = loop.train_and_evaluate(microbatches.config, tmp_path)
+        result = train_and_evaluate(microbatches.config, tmp_path)
     assert sorted(batches) == [0, *range(STOPS[-1], STEPS)]
     assert all(microbatches.batches[step] == x for step, x in batches.items())
     assert bits(result.state) == microbatches.state

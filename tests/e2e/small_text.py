@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_text import LEXICON
 
-from etc_jax.data import corpus, prepare
+from etc_jax.data.text import corpus, prepare
 
 VOCAB_SIZE = 256
 HELD_BACK = 0.4

@@ -17,7 +17,8 @@ import pytest
 import small_text
 import toy_job
 
-from etc_jax.training import errors, loop
+from etc_jax.training import errors
+from etc_jax.training.run import train_and_evaluate
 
 TIMES = ("tokens_per_s", "data_wait_share", "checkpoint_share", "wall_secs")
 LONG = ("--config.train.num_steps=100000", "--config.checkpoint.every_steps=99999")
@@ -51,7 +52,7 @@ def start(tmp_path, toy, cache):
 def digest(workdir: pathlib.Path, copy: pathlib.Path, **changes) -> str:
     """Of the state that a finished run of the toy job saved, read by one process."""
     shutil.copytree(workdir, copy)
-    result = loop.train_and_evaluate(toy_job.config(**changes), copy)
+    result = train_and_evaluate(toy_job.config(**changes), copy)
     assert result.exit_code == errors.DONE and result.step == 12
     return toy_job.digest(result.state)
 
@@ -85,7 +86,7 @@ def whole(tmp_path_factory, toy, cache):
 
 
 def test_two_processes_learn_what_one_learns(whole, tmp_path):
-    loop.train_and_evaluate(toy_job.config(), tmp_path)
+    train_and_evaluate(toy_job.config(), tmp_path)
     for kind, names in (("train", ("loss", "grad_norm")), ("eval", ("loss",))):
         one, two = (processes.metrics(x, kind) for x in (tmp_path, whole.workdir))
         assert [x["step"] for x in one] == [x["step"] for x in two]
@@ -321,7 +322,7 @@ def test_twenty_stops_of_two_processes_change_no_bit(start, tmp_path):
     assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
     states = []
     for name in ("run", "whole"):
-        result = loop.train_and_evaluate(
+        result = train_and_evaluate(
             toy_job.config(train__num_steps=100), tmp_path / name
         )
         states.append(toy_job.digest(result.state))

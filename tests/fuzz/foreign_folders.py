@@ -12,7 +12,8 @@ import tempfile
 import jax
 import numpy as np
 
-from etc_jax.conversion import encoder, hugging_face, reformer
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.families import encoder, reformer
 from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.encoder_config import (
     BertConfig,

@@ -14,7 +14,7 @@ from foreign_folders import FAMILIES, files_of, header_of, with_header
 from mutations import damaged, mutated, spelled
 
 from etc_jax import convert
-from etc_jax.conversion import encoder, reformer
+from etc_jax.conversion.families import encoder, reformer
 
 WEIGHTS = "model.safetensors"
 

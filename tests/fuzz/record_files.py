@@ -16,10 +16,10 @@ from xml.sax.saxutils import escape, quoteattr
 import mutations
 
 from etc_jax.data.schema import stacked
-from etc_jax.data.sources import read_documents
-from etc_jax.data.tokenizer import grown
-from etc_jax.data.window_writing import LeftOut, part_of
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.text.sources import read_documents
+from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.data.windows.writing import LeftOut, part_of
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction import answers_page

@@ -17,8 +17,9 @@ from mutations import STRINGS, damaged, mutated, spelled
 from etc_jax import encoder_source
 from etc_jax.prediction.export import export_run
 from etc_jax.prediction.model_files import open_model
-from etc_jax.training import parameter_source, saved_params, workdir
-from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.training import workdir
+from etc_jax.training.checkpoints import parameter_source, saved_params
+from etc_jax.training.checkpoints.folder import CheckpointFolder
 from etc_jax.training.metrics import MetricsWriter
 
 CONFIG = finetuned_run.config("hotpotqa")

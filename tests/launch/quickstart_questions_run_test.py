@@ -8,7 +8,7 @@ import re
 import pytest
 from xla_flags import xla_flags
 
-from etc_jax.data.wordpiece_training import train as train_wordpiece
+from etc_jax.data.tokenizers.wordpiece_training import train as train_wordpiece
 from launch import quickstart_questions, quickstart_report
 from launch.quickstart_questions import RUNS, Questions
 from launch.quickstart_runs import Workdir

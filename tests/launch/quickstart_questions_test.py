@@ -12,9 +12,12 @@ import pytest
 
 from configs import quickstart_wikihop
 from etc_jax import prepare
-from etc_jax.data.token_types import GLOBAL_TYPE
-from etc_jax.data.windows import WindowCache
-from etc_jax.data.wordpiece_training import SPECIAL_TOKENS, WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece_training import (
+    SPECIAL_TOKENS,
+    WordPieceTokenizer,
+)
+from etc_jax.data.windows.cache import WindowCache
+from etc_jax.data.windows.token_types import GLOBAL_TYPE
 from etc_jax.formats.structured import Sizes
 from launch import quickstart_questions, quickstart_report, quickstart_runs
 from launch.quickstart_questions import Questions

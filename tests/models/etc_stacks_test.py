@@ -15,7 +15,7 @@ from etc_jax.layers.chunked_attention import LshAttention, Sequence
 from etc_jax.layers.reversible import TwoStreamStack
 from etc_jax.models import etc
 from etc_jax.ops.attention import lsh
-from etc_jax.ops.attention.lsh_hashing import draw_rotations
+from etc_jax.ops.attention.parts.lsh_hashing import draw_rotations
 from etc_jax.structure import Structure
 from etc_jax.types import Rows
 

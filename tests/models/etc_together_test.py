@@ -10,7 +10,7 @@ import pytest
 from etc_jax import sharding
 from etc_jax.models import etc
 from etc_jax.structure import Structure
-from etc_jax.training import collectives
+from etc_jax.training.preflight import collectives
 
 SMALL = {
     "vocab_size": 16,

@@ -13,7 +13,7 @@ from etc_jax import decoding
 from etc_jax.models import reformer
 from etc_jax.models.reformer_decoding import ReformerDecoder
 from etc_jax.ops.attention import lsh
-from etc_jax.ops.attention.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
 
 LSH = tiny_model.REFORMER
 LOCAL = dataclasses.replace(LSH, pattern=("local",), num_layers=2)

@@ -20,7 +20,7 @@ from etc_jax.models import (
     reformer_flops,
     useful_flops,
 )
-from etc_jax.training.flops import matmul_flops
+from etc_jax.training.preflight.flops import matmul_flops
 
 SIZES = {"embed_dim": 64, "num_heads": 4, "mlp_dim": 256, "num_layers": 2}
 VOCABULARY = 512

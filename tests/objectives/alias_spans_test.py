@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives.alias_spans import alias_spans, any_place_losses
+from etc_jax.objectives.losses.alias_spans import alias_spans, any_place_losses
 
 B, N, M = 5, 9, 4
 NUMBERS = (1, 3, 0, 2, 4)  # of occurrences

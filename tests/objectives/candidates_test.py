@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax.objectives.candidates import candidate_logits, choice
+from etc_jax.objectives.losses.candidates import candidate_logits, choice
 
 B, G = 4, 6
 NUMBERS = (3, 1, 5, 0)  # of candidates; the last example is padding

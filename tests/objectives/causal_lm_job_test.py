@@ -7,7 +7,7 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.training.loop import train_and_evaluate
+from etc_jax.training.run import train_and_evaluate
 
 SIZES = {
     "embed_dim": 16,

@@ -6,8 +6,9 @@ import random
 
 from etc_jax import config as config_lib
 from etc_jax import prepare
-from etc_jax.data.tokenizer import WordPieceTokenizer
-from etc_jax.training import errors, loop
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
+from etc_jax.training import errors
+from etc_jax.training.run import train_and_evaluate
 
 WORDS = "red green blue black white brown grey pink".split()
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "is", "the", "colour", *WORDS]
@@ -73,5 +74,5 @@ def trained(family: str, folder: pathlib.Path) -> tuple[str, pathlib.Path]:
     values.checkpoint.every_steps = 120
     run = folder / "run"
     config = config_lib.from_config_dict(values)
-    assert loop.train_and_evaluate(config, str(run)).exit_code == errors.DONE
+    assert train_and_evaluate(config, str(run)).exit_code == errors.DONE
     return str(run), dev

@@ -9,9 +9,9 @@ import tiny_text
 
 from etc_jax import config as config_lib
 from etc_jax import generate, registry
-from etc_jax.conversion import native
-from etc_jax.training.loop import train_and_evaluate
-from etc_jax.training.saved_params import read_params
+from etc_jax.conversion.formats import native
+from etc_jax.training.checkpoints.saved_params import read_params
+from etc_jax.training.run import train_and_evaluate
 
 LENGTH, ROWS = 128, 8
 MODELS = {

@@ -10,9 +10,9 @@ from causal_pairs import copies, trained
 from etc_jax import evaluate, predict
 from etc_jax.config_sections import FinetuningConfig
 from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.objectives import finetuning
 from etc_jax.objectives.causal_lm import CausalLm
-from etc_jax.objectives.causal_text_to_text import joined
+from etc_jax.objectives.learners import finetuning
+from etc_jax.objectives.learners.causal_text_to_text import joined
 
 TINY = {"vocab_size": 40, "num_types": 1, "embed_dim": 8, "num_heads": 2, "mlp_dim": 16}
 TINY |= {"num_layers": 1, "max_length": 12, "attention_window": (8,), "causal": True}

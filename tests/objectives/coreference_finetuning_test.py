@@ -7,8 +7,8 @@ import pytest
 
 from etc_jax.config_kinds import section_of
 from etc_jax.models.encoder import BertConfig, LongformerConfig
-from etc_jax.objectives import finetuning
-from etc_jax.objectives.coreference_loss import marginal_loss, mention_loss
+from etc_jax.objectives.learners import finetuning
+from etc_jax.objectives.losses.coreference import marginal_loss, mention_loss
 
 SIZES = {
     "vocab_size": 30,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax.models.coreference import MASKED, SpanPairs
-from etc_jax.objectives.coreference_loss import marginal_loss
+from etc_jax.objectives.losses.coreference import marginal_loss
 
 M, K, C = 12, 7, 3
 

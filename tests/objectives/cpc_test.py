@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etc_jax.objectives.cpc import contrastive, similarities
+from etc_jax.objectives.losses.cpc import contrastive, similarities
 
 BOTH = ("cosine", "dot")
 

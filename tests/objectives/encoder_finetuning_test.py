@@ -15,7 +15,7 @@ from etc_jax.models.encoder import (
 )
 from etc_jax.models.encoder_heads import EncoderForSpans
 from etc_jax.models.etc_config import EtcConfig
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 
 SIZES = {
     "vocab_size": 30,

@@ -13,7 +13,7 @@ from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
 from etc_jax.models.encoder_multihop import EvidenceLogits
 from etc_jax.models.reformer_config import ReformerConfig
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 
 SIZES = {
     "vocab_size": 30,

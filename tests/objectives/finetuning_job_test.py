@@ -6,9 +6,9 @@ import multihop_samples
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets.task import find_task
-from etc_jax.objectives import finetuning_job
+from etc_jax.objectives.jobs import finetuning as finetuning_job
 
 LENGTHS = (80, 40)
 FORMATS = {"etc": "structured", "longformer": "sequence"}

@@ -7,10 +7,10 @@ import pytest
 
 from etc_jax import structure
 from etc_jax.config_kinds import section_of
-from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import AnswerLogits
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 

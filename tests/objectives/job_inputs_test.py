@@ -11,7 +11,7 @@ import tiny_text
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.objectives.pretraining_data import prepare
+from etc_jax.objectives.jobs.pretraining_data import prepare
 
 BYTES = {
     "data.vocab_size": 257,

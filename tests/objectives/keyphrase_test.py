@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives import keyphrase
+from etc_jax.objectives.losses import keyphrase
 from etc_jax.ops.ngrams import NO_NGRAM, ngram_mask
 
 K, N = 3, 8

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives.label_loss import label_loss
+from etc_jax.objectives.losses.labels import label_loss
 
 B = 5
 WEIGHTS = np.array([1, 1, 2, 0, 1], np.float32)

@@ -9,9 +9,9 @@ import pytest
 from configs import longformer_charlm
 from etc_jax import config as config_lib
 from etc_jax import decoding, generate, registry
-from etc_jax.conversion import native
+from etc_jax.conversion.formats import native
 from etc_jax.objectives.causal_lm import CausalLm
-from etc_jax.training.loop import train_and_evaluate
+from etc_jax.training.run import train_and_evaluate
 
 # Smaller than any rounding of a float32: what was loaded is seen at the end.
 STANDSTILL = 1e-35

@@ -8,10 +8,10 @@ import tiny_text
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.data.masked_bytes import BYTE_MASK
+from etc_jax.data.bytes.masked import BYTE_MASK
 from etc_jax.training.errors import UserError
-from etc_jax.training.loop import train_and_evaluate
-from etc_jax.training.plan import check_extras
+from etc_jax.training.preflight.plan import check_extras
+from etc_jax.training.run import train_and_evaluate
 
 SIZES = {
     "vocab_size": 257,

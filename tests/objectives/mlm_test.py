@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etc_jax.objectives.mlm import masked_lm
+from etc_jax.objectives.losses.mlm import masked_lm
 
 jitted = jax.jit(masked_lm)
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.masking import MaskingShares
-from etc_jax.data.packing import pack
-from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.masking import MaskingShares
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import pack
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.types import Rows
 

@@ -5,9 +5,9 @@ import pytest
 import tiny_text
 
 from etc_jax import config as config_lib
-from etc_jax.data.cache import TokenCache
-from etc_jax.objectives.pretraining_data import prepare
-from etc_jax.objectives.pretraining_job import make_job
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.objectives.jobs.pretraining import make_job
+from etc_jax.objectives.jobs.pretraining_data import prepare
 
 pytest.importorskip("nupunkt")
 

@@ -10,13 +10,13 @@ import optax
 import pytest
 from tiny_model import token_ids
 
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.packing import pack
-from etc_jax.data.pretraining import PretrainingReader
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import pack
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
+from etc_jax.objectives.jobs.pretraining import check_batch
 from etc_jax.objectives.pretraining import Pretraining
-from etc_jax.objectives.pretraining_job import check_batch
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.training import metrics
 from etc_jax.training.evaluation import figures

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives import qa_span
+from etc_jax.objectives.losses import qa_span
 
 B, N, G = 3, 7, 5
 

@@ -9,7 +9,7 @@ import pytest
 
 from etc_jax.ops import chunked_loss
 from etc_jax.sharding import DEFAULT_RULES, MeshConfig, logical_rules, make_mesh
-from etc_jax.training import collectives
+from etc_jax.training.preflight import collectives
 
 ROWS, WIDTH, VOCABULARY = 512, 64, 4096
 

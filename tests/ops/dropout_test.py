@@ -9,8 +9,8 @@ import pytest
 
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
-from etc_jax.ops.attention.checks import DROPOUT_RATE_LIMIT
-from etc_jax.ops.attention.dropout import Draws, dropout_factors
+from etc_jax.ops.attention.parts.checks import DROPOUT_RATE_LIMIT
+from etc_jax.ops.attention.parts.dropout import Draws, dropout_factors
 from etc_jax.structure import Rules, Structure
 from etc_jax.types import Pieces, Rows
 

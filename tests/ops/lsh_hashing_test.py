@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.ops.attention import lsh_hashing as hashing
+from etc_jax.ops.attention.parts import lsh_hashing as hashing
 
 
 def by_loop(vectors, rotations, factors):

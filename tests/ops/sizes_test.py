@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention import block_sparse, lsh, sizes
+from etc_jax.ops.attention import block_sparse, lsh
+from etc_jax.ops.attention.parts import sizes
 
 HEADS = 12
 # Batch rows of one device, and lengths: powers of two, and others.

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from etc_jax.conversion.bert import BertWeights
-from etc_jax.conversion.encoder import export_hf, model_of, read_hf
-from etc_jax.conversion.encoder_config import config_from_hf, family_of
-from etc_jax.data import questions
-from etc_jax.data.global_tokens import global_index
+from etc_jax.conversion.families.bert import BertWeights
+from etc_jax.conversion.families.encoder import export_hf, model_of, read_hf
+from etc_jax.conversion.families.encoder_config import config_from_hf, family_of
+from etc_jax.data.pretraining.global_tokens import global_index
+from etc_jax.data.windows import questions
 from etc_jax.models.encoder import BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForSpans
 from parity.cases import Case

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from etc_jax.conversion.engine import export_params, import_params
-from etc_jax.conversion.etc_official import attention_names
+from etc_jax.conversion.families.etc_official import attention_names
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.structure import Rules, Structure
 from etc_jax.types import Rows

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from etc_jax.conversion.engine import export_params
-from etc_jax.conversion.etc_official import (
+from etc_jax.conversion.families.etc_official import (
     config_from_official,
     import_official,
     official_names,
 )
-from etc_jax.conversion.tf_checkpoint import TfCheckpoint
+from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.models.etc import Etc
 from etc_jax.types import Rows
 from parity.cases import Case, group, largest_difference

@@ -3,12 +3,12 @@
 import jax
 import numpy as np
 
-from etc_jax.conversion import etc_heads
 from etc_jax.conversion.engine import import_params
-from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.conversion.families import etc_heads
+from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
-from etc_jax.objectives import candidates, qa_span
+from etc_jax.objectives.losses import candidates, qa_span
 from etc_jax.types import Rows
 from parity.cases import Case, group, largest_difference
 

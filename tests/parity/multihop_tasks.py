@@ -6,9 +6,9 @@ import numpy as np
 from structured_batch import batch
 
 from etc_jax import structure as st
-from etc_jax.data.token_types import GLOBAL_CANDIDATE_TYPE, GLOBAL_QUESTION_TYPE
-from etc_jax.data.tokenizer import WordPieceTokenizer
-from etc_jax.data.window import Window
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
+from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE, GLOBAL_QUESTION_TYPE
+from etc_jax.data.windows.window import Window
 from etc_jax.formats.structured import Sizes
 from parity import etc_structure
 from parity.cases import Case, group

@@ -6,7 +6,7 @@ import re
 import numpy as np
 from structured_batch import batch
 
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.formats.structured import Sizes
 from parity.cases import Case, group, largest_difference
 from tasks.natural_questions.inputs import Options, features

@@ -7,14 +7,14 @@ import jax
 import numpy as np
 from structured_batch import batch
 
-from etc_jax.conversion import etc_openkp
 from etc_jax.conversion.engine import import_params
-from etc_jax.data.tokenizer import WordPieceTokenizer
+from etc_jax.conversion.families import etc_openkp
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import VisualEmbedding, visual_adders
-from etc_jax.objectives import keyphrase
+from etc_jax.objectives.losses import keyphrase
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import FLAGS, NUM_CROSSES, Visual, dense_features
 from parity.cases import Case, group, largest_difference

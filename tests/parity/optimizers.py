@@ -5,13 +5,13 @@ import numpy as np
 import optax
 
 from etc_jax.config import OptimizerConfig, ScheduleConfig
-from etc_jax.training.optimizer import (
+from etc_jax.training.optimizers.optimizer import (
     adamw_bert,
     lamb_bert,
     learning_rate_of,
     mask_excluding,
 )
-from etc_jax.training.schedule import polynomial_bert
+from etc_jax.training.optimizers.schedule import polynomial_bert
 from parity.cases import Case, group, largest_difference
 
 OPTIMIZERS = {"adamw": adamw_bert, "lamb": lamb_bert}

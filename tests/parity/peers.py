@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.conversion.safetensors_io import SafetensorsFiles
+from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles
 from parity.cases import Case, largest_difference
 
 GRADIENT_NORMS = ("grad_norm.names", "grad_norm.values")

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from etc_jax.conversion.reformer import config_from_hf, export_hf, import_hf
+from etc_jax.conversion.families.reformer import config_from_hf, export_hf, import_hf
 from etc_jax.models.reformer import ReformerLm
 from parity.cases import Case
 from parity.peers import (

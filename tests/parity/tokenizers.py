@@ -1,6 +1,6 @@
 """Golden cases of the official WordPiece."""
 
-from etc_jax.data.tokenizer import WordPieceTokenizer
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from parity.cases import Case
 
 

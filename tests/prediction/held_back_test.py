@@ -8,14 +8,14 @@ import jax
 import pytest
 
 from etc_jax import evaluate
-from etc_jax.data.window_writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import Sizes
 from etc_jax.prediction.held_back import OfficialScore
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
-from etc_jax.training import loop
 from etc_jax.training.errors import UserError
-from etc_jax.training.plan import on_mesh
+from etc_jax.training.preflight.plan import on_mesh
+from etc_jax.training.run import train_and_evaluate
 
 COUNT = 21  # no whole number of batches
 
@@ -94,7 +94,7 @@ def hotpot(tmp_path_factory):
 def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
     config, file = hotpot
     run = tmp_path / "run"
-    loop.train_and_evaluate(config, run)
+    train_and_evaluate(config, run)
     lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
     found = {x["step"]: x["official_joint_f1"] for x in lines if x["kind"] == "eval"}
     assert sorted(found) == [2, 4]
@@ -113,7 +113,7 @@ def without_files(config):
 def test_an_official_figure_without_files_is_refused_before_compiling(hotpot, tmp_path):
     config, _ = hotpot
     with pytest.raises(UserError, match="or name the official files of development"):
-        loop.train_and_evaluate(without_files(config), tmp_path / "run")
+        train_and_evaluate(without_files(config), tmp_path / "run")
 
 
 def test_files_without_gold_answers_are_refused(hotpot, tmp_path):
@@ -124,6 +124,4 @@ def test_files_without_gold_answers_are_refused(hotpot, tmp_path):
     file = finetuned_run.write_records(tmp_path, "hotpotqa", values)
     data = dataclasses.replace(config.data, held_back_files=(file,))
     with pytest.raises(UserError, match="have no gold answers, so there is nothing"):
-        loop.train_and_evaluate(
-            dataclasses.replace(config, data=data), tmp_path / "run"
-        )
+        train_and_evaluate(dataclasses.replace(config, data=data), tmp_path / "run")

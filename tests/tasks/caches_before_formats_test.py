@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax.data.window_writing import WindowSource, write_windows
-from etc_jax.data.windows import WindowCache, WindowReader
+from etc_jax.data.windows.cache import WindowCache, WindowReader
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import Sizes
-from etc_jax.objectives import finetuning_job
+from etc_jax.objectives.jobs import finetuning as finetuning_job
 
 FOLDER = pathlib.Path(__file__).parent / "caches_before_formats"
 VALUES = {"hotpotqa": multihop_samples.HOTPOT, "wikihop": multihop_samples.WIKIHOP}

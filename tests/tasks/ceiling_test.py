@@ -6,7 +6,7 @@ import pytest
 from conftest import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring

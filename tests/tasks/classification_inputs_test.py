@@ -9,7 +9,7 @@ from multihop_samples import tokenizer
 
 from etc_jax import prepare
 from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import Sizes
 from tasks import classification, hyperpartisan, imdb

@@ -10,7 +10,7 @@ from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from tasks.classification.structured import features
 
 TEXT = "The mill is old. It burned.\nIt stands in Ton."

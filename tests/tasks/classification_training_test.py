@@ -10,7 +10,7 @@ from etc_jax.data.schema import stacked
 from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForLabels
-from etc_jax.objectives.label_loss import label_loss
+from etc_jax.objectives.losses.labels import label_loss
 from tasks import classification, imdb
 
 IMDB_TASK = imdb.DATA_SET.in_format()

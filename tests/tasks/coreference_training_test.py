@@ -11,7 +11,7 @@ from multihop_samples import tokenizer
 
 from etc_jax.formats.sequence import Sizes
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
-from etc_jax.objectives.coreference_loss import marginal_loss
+from etc_jax.objectives.losses.coreference import marginal_loss
 from etc_jax.scoring import coreference
 from tasks.coreference.decoding import decode
 from tasks.coreference.inputs import features

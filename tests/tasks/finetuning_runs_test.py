@@ -13,14 +13,16 @@ from structured_batch import batch
 
 from etc_jax import config as config_lib
 from etc_jax import evaluate
-from etc_jax.conversion import native
-from etc_jax.data.window_writing import WindowSource, write_windows
-from etc_jax.data.windows import WindowCache
+from etc_jax.conversion.formats import native
+from etc_jax.data.windows.cache import WindowCache
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning
-from etc_jax.objectives.finetuning_job import make_job
-from etc_jax.training import errors, loop
+from etc_jax.objectives.jobs.finetuning import make_job
+from etc_jax.objectives.learners import finetuning
+from etc_jax.training import errors
+from etc_jax.training import run as run_lib
+from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
 SIZES = Sizes(64, 24)
@@ -175,7 +177,7 @@ def test_text_cannot_stand_for_prepared_inputs(caches):
 def test_a_path_that_leads_nowhere_is_named_before_anything_else(tmp_path):
     config = config_of("hotpotqa", tmp_path / "nothing")
     with pytest.raises(errors.UserError, match="no window cache in .*etc_jax.prepare"):
-        loop.train_and_evaluate(config, tmp_path / "run")
+        train_and_evaluate(config, tmp_path / "run")
 
 
 def saved_encoder(folder, config, tokenizer=TOKENIZER):
@@ -206,7 +208,7 @@ def whole_run(caches, compile_cache, tmp_path_factory):
         },
     )
     encoder = saved_encoder(folder / "model", config)
-    return config, encoder, loop.train_and_evaluate(config, folder / "run"), folder
+    return config, encoder, train_and_evaluate(config, folder / "run"), folder
 
 
 def test_a_run_begins_with_a_converted_encoder(whole_run):
@@ -240,7 +242,7 @@ def test_the_official_score_of_a_run_is_that_of_its_own_evaluation(whole_run, tm
 
 def test_a_stopped_run_goes_on_bit_by_bit(whole_run, tmp_path, monkeypatch):
     config, _, result, _ = whole_run
-    one_step = loop.Run._one_step
+    one_step = run_lib.Run._one_step
 
     def stop_at_3(run):
         if run._step == 3:
@@ -248,10 +250,10 @@ def test_a_stopped_run_goes_on_bit_by_bit(whole_run, tmp_path, monkeypatch):
         one_step(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Run, "_one_step", stop_at_3)
+        patch.setattr(run_lib.Run, "_one_step", stop_at_3)
         with pytest.raises(KeyboardInterrupt):
-            loop.train_and_evaluate(config, tmp_path)
-    again = loop.train_and_evaluate(config, tmp_path)
+            train_and_evaluate(config, tmp_path)
+    again = train_and_evaluate(config, tmp_path)
     assert toy_job.digest(again.state) == toy_job.digest(result.state)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(x)["step"] for x in lines if '"eval"' in x] == [3, 6]

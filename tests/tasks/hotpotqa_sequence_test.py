@@ -8,7 +8,7 @@ from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces
 from multihop_samples import HOTPOT, tokenizer, write_json
 
-from etc_jax.data.tokenizer import grown, open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multihop_samples import HOTPOT, tokenizer, write_json
 
-from etc_jax.data.token_types import SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa as hp

@@ -11,7 +11,7 @@ from etc_jax.data.schema import stacked
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder import LongformerConfig
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 
 
 def filled(path, leaf, rng) -> jax.Array:

@@ -16,7 +16,8 @@ from natural_questions_samples import ANN, original
 from etc_jax import config as config_lib
 from etc_jax import evaluate, prepare, registry
 from etc_jax.datasets import task as task_lib
-from etc_jax.training import errors, loop
+from etc_jax.training import errors
+from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
 TEXTS = ("The old mill stands in Ton. It burned.", "Ann Lee was the owner.")
@@ -160,7 +161,7 @@ def test_from_the_raw_file_to_the_official_score(
     )
     assert status == 0, capsys.readouterr()
     config = config_of(name, family, lengths, tokenizer.vocab_size, cache)
-    assert loop.train_and_evaluate(config, run).exit_code == errors.DONE
+    assert train_and_evaluate(config, run).exit_code == errors.DONE
     assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
     found = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
     assert found["task"] == name

@@ -4,7 +4,7 @@ import json
 import pathlib
 import re
 
-from etc_jax.data.tokenizer import Tokenizer, WordPieceTokenizer, grown
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, WordPieceTokenizer, grown
 from etc_jax.datasets.task import Task
 from etc_jax.models.etc_config import EtcConfig
 

@@ -13,7 +13,7 @@ from natural_questions_samples import (
     write_lines,
 )
 
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring

@@ -16,8 +16,8 @@ from structured_batch import batch
 
 from configs import bert_base_nq, etc_base_nq, etc_large_nq
 from etc_jax import config as config_lib
-from etc_jax.data.window_arrays import flatten
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.data.windows.arrays import flatten
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Sizes

@@ -9,7 +9,7 @@ from structured_batch import batch
 from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.heads import EtcWithHead, NaturalQuestionsHead
-from etc_jax.objectives import qa_span
+from etc_jax.objectives.losses import qa_span
 from tasks.natural_questions.decoding import Outputs, pool, summarise
 from tasks.natural_questions.inputs import Options, features
 from tasks.natural_questions.labels import PLACES

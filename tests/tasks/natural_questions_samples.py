@@ -4,7 +4,7 @@ import gzip
 import json
 import random
 
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from tasks.natural_questions.records import parse
 
 _LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]

@@ -12,12 +12,13 @@ from etc_jax import config as config_lib
 from etc_jax import evaluate, predict, prepare
 from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizer import grown
+from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import Sizes
 from etc_jax.models.encoder_config import BertConfig
-from etc_jax.objectives import finetuning
-from etc_jax.training import errors, loop
+from etc_jax.objectives.learners import finetuning
+from etc_jax.training import errors
+from etc_jax.training.run import train_and_evaluate
 from tasks.natural_questions import parse
 from tasks.natural_questions.labels import LONG, NULL, PLACES, SHORT
 
@@ -203,7 +204,7 @@ def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
         ]
     )
     assert status == 0 and "nothing left out" in capsys.readouterr().out
-    assert loop.train_and_evaluate(config_of(cache), run).exit_code == errors.DONE
+    assert train_and_evaluate(config_of(cache), run).exit_code == errors.DONE
     assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
     scores = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
     assert scores["metrics"][TASK.measure] == 1.0

@@ -5,7 +5,7 @@ from conftest import require_shared
 from multihop_samples import tokenizer
 from openkp_samples import page, write_lines
 
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from tasks.ceiling import ceiling_of

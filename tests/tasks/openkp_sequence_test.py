@@ -24,7 +24,7 @@ from etc_jax.models.encoder import (
     LongformerConfig,
     RobertaConfig,
 )
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from etc_jax.ops.ngrams import NO_NGRAM
 from tasks.ceiling import ceiling_of
 from tasks.openkp.inputs import features as structured_features

@@ -13,7 +13,7 @@ from etc_jax.data.schema import stacked
 from etc_jax.formats.structured import Sizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.openkp import EtcForKeyphrases
-from etc_jax.objectives import keyphrase
+from etc_jax.objectives.losses import keyphrase
 from etc_jax.ops.ngrams import ngram_mask, num_words
 from etc_jax.ops.visual import Visual
 from etc_jax.types import Rows

@@ -22,8 +22,8 @@ from structured_batch import stacked_labels
 from etc_jax import prepare
 from etc_jax.data import parts
 from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizer import grown
-from etc_jax.data.windows import WindowCache, WindowReader
+from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.structured import Sizes
@@ -270,7 +270,7 @@ import sys, time
 sys.path[:0] = {paths!r}
 from etc_jax import prepare
 from etc_jax.datasets import task
-from etc_jax.data.tokenizer import Tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 
 class Slow:
     # Slow enough to be killed between two parts.

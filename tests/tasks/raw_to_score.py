@@ -10,7 +10,8 @@ from natural_questions_samples import write_lines
 from etc_jax import config as config_lib
 from etc_jax import evaluate, predict, prepare
 from etc_jax.datasets.task import find_task
-from etc_jax.training import errors, loop
+from etc_jax.training import errors
+from etc_jax.training.run import train_and_evaluate
 
 
 def sizes_of(task, format, lengths):
@@ -91,7 +92,7 @@ def losses_scores_and_answers(
     )
     assert status == 0 and "nothing left out" in capsys.readouterr().out
     config = config_of(task, format, cache, lengths, model)
-    assert loop.train_and_evaluate(config, run).exit_code == errors.DONE
+    assert train_and_evaluate(config, run).exit_code == errors.DONE
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [x["loss"] for x in map(json.loads, lines) if x["kind"] == "eval"]
     assert len(losses) == 3

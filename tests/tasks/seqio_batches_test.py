@@ -11,8 +11,8 @@ from seqio_samples import (
     tokenizer_fixture,  # noqa: F401
 )
 
-from etc_jax.data import masking
-from etc_jax.data.examples import PretrainingSizes
+from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.examples import PretrainingSizes
 
 SIZES = PretrainingSizes.default(128, 24, max_sentence_tokens=32)
 

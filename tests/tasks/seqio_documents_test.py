@@ -18,8 +18,8 @@ from seqio_samples import (
     tokenizer_fixture,  # noqa: F401
 )
 
-from etc_jax.data.sentences import split_sentences
-from etc_jax.data.tokenizer import train
+from etc_jax.data.text.sentences import split_sentences
+from etc_jax.data.tokenizers.tokenizer import train
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -177,7 +177,7 @@ def test_a_closed_stream_says_so(sio, registered):
 
 OPEN_STREAM = """
 import sys
-from etc_jax.data.tokenizer import train
+from etc_jax.data.tokenizers.tokenizer import train
 from tasks import seqio_pretraining
 from tasks import seqio_streaming
 

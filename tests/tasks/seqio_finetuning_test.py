@@ -15,7 +15,7 @@ from seqio_samples import forget_tasks, sio_fixture  # noqa: F401
 from structured_batch import batch
 
 from etc_jax.data.schema import stacked
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring

@@ -13,7 +13,7 @@ from seqio_samples import (
 )
 
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.tokenizer import train
+from etc_jax.data.tokenizers.tokenizer import train
 
 
 @pytest.fixture

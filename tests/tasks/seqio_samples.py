@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from etc_jax.data.tokenizer import train
+from etc_jax.data.tokenizers.tokenizer import train
 
 WORDS = (
     "alpha beta gamma delta river mountain forest ocean winter summer morning evening "

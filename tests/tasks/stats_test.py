@@ -13,10 +13,10 @@ import tokenizers
 from multihop_samples import HOTPOT, WIKIHOP, write_json
 
 from etc_jax import prepare
-from etc_jax.data.cache import build_cache
-from etc_jax.data.corpus import Document
-from etc_jax.data.tokenizer import grown
-from etc_jax.data.windows import WindowCache
+from etc_jax.data.text.cache import build_cache
+from etc_jax.data.text.corpus import Document
+from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.task import find
 from etc_jax.formats.structured import Sizes

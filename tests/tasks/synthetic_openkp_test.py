@@ -7,7 +7,7 @@ import pytest
 from conftest import require_shared
 from openkp_samples import write_lines
 
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes

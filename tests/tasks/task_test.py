@@ -18,9 +18,9 @@ from natural_questions_samples import ANN, original, write_lines
 from structured_batch import stacked_labels
 
 from etc_jax.data.schema import at, stacked
-from etc_jax.data.tokenizer import grown
-from etc_jax.data.window_writing import WindowSource, write_windows
-from etc_jax.data.windows import WindowReader
+from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.data.windows.cache import WindowReader
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task
 from etc_jax.datasets.explained import Explained, Passage
 from etc_jax.datasets.records import (

@@ -9,7 +9,7 @@ from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 from triviaqa_samples import record
 
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.sequence import Sizes
 from etc_jax.scoring import triviaqa as scoring

@@ -12,7 +12,7 @@ from multihop_samples import tokenizer
 from triviaqa_samples import record
 
 from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import Sizes
 from etc_jax.scoring.triviaqa import normalize

@@ -10,11 +10,11 @@ from triviaqa_samples import record
 
 from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning
+from etc_jax.objectives.learners import finetuning
 from tasks import triviaqa as tq
 from tasks.triviaqa import structured
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multihop_samples import WIKIHOP, split_at_stops, tokenizer, write_json
 
-from etc_jax.data.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import Sizes

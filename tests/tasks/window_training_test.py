@@ -13,11 +13,12 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax import sharding
-from etc_jax.data.window_writing import WindowSource, write_windows
-from etc_jax.data.wordpiece import WordPieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.formats.structured import Sizes
-from etc_jax.objectives import finetuning, finetuning_job
-from etc_jax.training.plan import on_mesh
+from etc_jax.objectives.jobs import finetuning as finetuning_job
+from etc_jax.objectives.learners import finetuning
+from etc_jax.training.preflight.plan import on_mesh
 from tasks import natural_questions, openkp
 from tasks.synthetic import natural_questions as invented_questions
 from tasks.synthetic import openkp as invented_pages

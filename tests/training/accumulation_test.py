@@ -19,8 +19,8 @@ from etc_jax.sharding import (
     to_global,
     tree_shardings,
 )
-from etc_jax.training import collectives, plan, topology
 from etc_jax.training.accumulation import loss_and_gradient, split_rows
+from etc_jax.training.preflight import collectives, plan, topology
 
 MODEL = toy_job.ToyConfig(dropout_rate=0.0)
 COLLECTIVES = ("all-gather", "all-to-all", "collective-permute")

@@ -11,10 +11,10 @@ import toy_job
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.objectives import pretraining_job
+from etc_jax.objectives.jobs import pretraining as pretraining_job
 from etc_jax.objectives.sections import MlmCpcConfig
-from etc_jax.training import loop
 from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.run import train_and_evaluate
 
 SPOILT = "spoilt_mlm_cpc"
 SIZES = {**tiny_text.SIZES, "data.text_field": "body", "train.batch_size": 8}
@@ -65,7 +65,7 @@ class Bench:
     def refused(self, config, workdir=None):
         """What a run says that is refused."""
         with pytest.raises((UserError, CorruptCheckpointError)) as caught:
-            loop.train_and_evaluate(config, workdir or self.folder / "run")
+            train_and_evaluate(config, workdir or self.folder / "run")
         return str(caught.value)
 
     def text(self, **changes):

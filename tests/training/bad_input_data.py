@@ -7,7 +7,8 @@ import numpy as np
 from bad_input_bench import mistakes, put
 from tiny_text import VOCAB_SIZE
 
-from etc_jax.objectives import mlm, pretraining_job
+from etc_jax.objectives.jobs import pretraining as pretraining_job
+from etc_jax.objectives.losses import mlm
 
 MISTAKES, mistake = mistakes()
 

@@ -11,9 +11,9 @@ import toy_job
 from bad_input_bench import mistakes
 
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training import distributed
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.errors import UserError
+from etc_jax.training.hosts import distributed
 
 MISTAKES, mistake = mistakes()
 

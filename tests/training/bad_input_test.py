@@ -23,10 +23,10 @@ from bad_input_bench import Bench
 from tiny_text import write_rows
 
 from etc_jax import config as config_lib
-from etc_jax.data.cache import TokenCache
-from etc_jax.objectives import pretraining_job
-from etc_jax.objectives.pretraining_data import prepare
-from etc_jax.training import loop
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.objectives.jobs import pretraining as pretraining_job
+from etc_jax.objectives.jobs.pretraining_data import prepare
+from etc_jax.training.run import train_and_evaluate
 
 LIMIT_SECS = 10.0
 COUNT = 30
@@ -48,7 +48,7 @@ def shared(tmp_path_factory):
     bench = Bench(folder, rows, folder / "caches", None, None)
     prepare(bench.text_config().data, folder)
     finished = folder / "finished"
-    loop.train_and_evaluate(toy_job.config(train__num_steps=4), finished)
+    train_and_evaluate(toy_job.config(train__num_steps=4), finished)
     return rows, folder / "caches", finished
 
 
@@ -106,7 +106,7 @@ def test_every_mistake_has_a_case():
 
 def test_the_ban_on_compiling_works(tmp_path, no_compile):
     with pytest.raises(pytest.fail.Exception, match="compiled"):
-        loop.train_and_evaluate(toy_job.config(train__num_steps=4), tmp_path)
+        train_and_evaluate(toy_job.config(train__num_steps=4), tmp_path)
 
 
 def test_all_that_is_wrong_with_a_config_comes_at_once():

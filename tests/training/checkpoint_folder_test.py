@@ -24,9 +24,9 @@ from checkpoint_states import (
 )
 from etils import epath
 
-from etc_jax.training import manifest
-from etc_jax.training.checkpoint_folder import CheckpointFolder
-from etc_jax.training.checkpoint_retention import Retention
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.folder import CheckpointFolder
+from etc_jax.training.checkpoints.retention import Retention
 from etc_jax.training.errors import CorruptCheckpointError
 
 

@@ -10,8 +10,9 @@ import pytest
 import toy_job
 from checkpoint_states import kept, restore
 
-from etc_jax.training import loop, manifest
-from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.run import train_and_evaluate
 
 # A run of 16 steps saves for about a second, on a machine that does nothing else.
 SECS_AFTER_FIRST_SAVE = 0.8
@@ -34,7 +35,7 @@ def reference(cache, tmp_path_factory):
     config = toy_job.long_config(train__compile_cache_dir=cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpointer, "save", noted)
-        loop.train_and_evaluate(config, tmp_path_factory.mktemp("whole"))
+        train_and_evaluate(config, tmp_path_factory.mktemp("whole"))
     assert sorted(digests) == list(range(1, 17))
     return digests
 

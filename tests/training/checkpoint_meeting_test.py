@@ -8,7 +8,7 @@ import jax
 import pytest
 from jax._src import distributed as jax_distributed
 
-from etc_jax.training.checkpoint_meeting import Meeting
+from etc_jax.training.checkpoints.meeting import Meeting
 
 
 class Store:

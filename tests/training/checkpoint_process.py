@@ -16,9 +16,11 @@ from checkpoint_states import data_file, flip_a_bit, kept, wanted
 from jax.experimental import multihost_utils
 
 from etc_jax.sharding import MeshConfig, make_mesh, path_of
-from etc_jax.training import checkpoint_orbax, distributed, manifest
-from etc_jax.training.checkpoint import Checkpointer
-from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints import orbax_io as checkpoint_orbax
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.checkpoints.folder import CheckpointFolder
+from etc_jax.training.hosts import distributed
 
 FULL = OSError(28, "No space left on device")
 

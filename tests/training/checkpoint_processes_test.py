@@ -16,8 +16,8 @@ from checkpoint_states import files_of, flip_a_bit, restore, wanted
 from xla_flags import xla_flags
 
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training import manifest
-from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
 
 HERE = pathlib.Path(__file__).parent
 

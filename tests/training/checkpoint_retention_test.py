@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etc_jax import config as config_lib
-from etc_jax.training import evaluation, loop, manifest
-from etc_jax.training.checkpoint import Checkpointer
-from etc_jax.training.checkpoint_folder import CheckpointFolder
-from etc_jax.training.checkpoint_retention import Retention
+from etc_jax.training import evaluation
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.checkpoints.folder import CheckpointFolder
+from etc_jax.training.checkpoints.retention import Retention
 from etc_jax.training.errors import UserError
+from etc_jax.training.run import train_and_evaluate
 
 
 def stay(retention, metrics):
@@ -86,7 +88,7 @@ def test_a_run_keeps_its_best(tmp_path, monkeypatch):
         train__eval_every_steps=3,
         checkpoint__best_metric="loss",
     )
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     assert kept(tmp_path) == ["12", "3", "9"]
     folder = CheckpointFolder(epath.Path(tmp_path))
     assert folder.evaluation(9) == {"loss": 2.0, "tokens": 0.0}
@@ -100,7 +102,7 @@ def test_a_figure_that_no_evaluation_gives_is_refused(tmp_path):
         checkpoint__best_metric="accuracy",
     )
     with pytest.raises(UserError, match="best_metric is 'accuracy', .* loss, tokens;"):
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,13 @@ from checkpoint_states import kept, make_state, restore, states_by_step
 from jax._src import profiler
 from training_runs import lines, signal_at
 
-from etc_jax.training import checkpoint, errors, loop, manifest
-from etc_jax.training.checkpoint import Checkpointer, SaveError
-from etc_jax.training.checkpoint_orbax import Writer
-from etc_jax.training.run import Run
+from etc_jax.training import errors
+from etc_jax.training.checkpoints import checkpointer as checkpoint
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.checkpointer import Checkpointer, SaveError
+from etc_jax.training.checkpoints.orbax_io import Writer
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
 
 # Where a write fails, Orbax closes its event loop before the last callbacks of the
 # writes beside it.
@@ -197,7 +200,7 @@ def test_a_run_goes_on_after_a_failed_save(config, tmp_path, monkeypatch, caplog
             wait_for_failure(run._checkpointer, 1)
 
     monkeypatch.setattr(Run, "_one_step", step_and_wait)
-    result = loop.train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(config, tmp_path)
     assert (result.exit_code, result.step) == (errors.DONE, 12)
     assert "SAVE FAILED at step 8" in caplog.text
     assert kept(tmp_path) == ["12", "4"]
@@ -208,9 +211,9 @@ def test_a_run_goes_on_after_a_failed_save(config, tmp_path, monkeypatch, caplog
 def test_a_run_whose_last_save_fails_says_so(config, tmp_path, monkeypatch):
     Failing(monkeypatch, manifest, "write", fails=lambda call: call > 1)
     with pytest.raises(SaveError, match="state of step 12 .* of step 4"):
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
     monkeypatch.undo()
-    result = loop.train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(config, tmp_path)
     assert (result.exit_code, result.step) == (errors.DONE, 12)
 
 
@@ -221,7 +224,7 @@ def test_a_preempted_run_tries_its_last_save_again(
     # The first save, of step 4, works.
     Failing(monkeypatch, manifest, "write", fails=lambda call: call in (2, 3))
     signal_at(monkeypatch, step)
-    result = loop.train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(config, tmp_path)
     assert (result.exit_code, result.step) == (errors.PREEMPTED, step)
     assert caplog.text.count(f"SAVE FAILED at step {step}") == 2
     assert kept(tmp_path) == ["4", str(step)]
@@ -233,7 +236,7 @@ def test_a_preempted_run_that_is_not_saved_does_not_say_it_is(
     Failing(monkeypatch, manifest, "write", fails=lambda call: call > 1)
     signal_at(monkeypatch, 5)
     with pytest.raises(SaveError, match="state of step 5 .* of step 4"):
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
 
 
 @pytest.fixture
@@ -298,7 +301,7 @@ def test_a_run_on_a_full_disk_goes_on(config, small_disk, caplog, monkeypatch):
     monkeypatch.setattr(Run, "_one_step", step_and_fill)
     section = dataclasses.replace(config.train, profile_start_step=6, profile_steps=2)
     full = dataclasses.replace(config, train=section)
-    result = loop.train_and_evaluate(full, small_disk)
+    result = train_and_evaluate(full, small_disk)
     assert (result.exit_code, result.step) == (errors.DONE, 12)
     assert "SAVE FAILED at step 8" in caplog.text
     assert [x["step"] for x in lines(small_disk, "train")] == list(range(1, 13))

@@ -8,10 +8,10 @@ import pytest
 import toy_job
 
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training.checkpoint import Checkpointer
-from etc_jax.training.optimizer import make_optimizer
-from etc_jax.training.plan import RULES
-from etc_jax.training.schedule import make_schedule
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.optimizers.optimizer import make_optimizer
+from etc_jax.training.optimizers.schedule import make_schedule
+from etc_jax.training.preflight.plan import RULES
 from etc_jax.training.state import abstract_state, init_state
 
 STEPS = (2, 4, 6)

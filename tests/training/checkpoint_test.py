@@ -19,8 +19,8 @@ from checkpoint_states import (
 )
 
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training.checkpoint import Checkpointer
-from etc_jax.training.checkpoint_layout import check_same_leaves
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.checkpoints.layout import check_same_leaves
 from etc_jax.training.errors import UserError
 
 # data, fsdp, tensor, sequence

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import pytest
 
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training.collectives import Traffic, count
+from etc_jax.training.preflight.collectives import Traffic, count
 
 # A program as the compilers of TPUs write it: an all-gather that begins and ends in two
 # fusions within a loop of 12 within a loop of 2, and a fused reduce-scatter.

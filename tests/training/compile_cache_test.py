@@ -8,7 +8,7 @@ import stat
 import jax
 import pytest
 
-from etc_jax.training import compile_cache
+from etc_jax.training.preflight import compile_cache
 
 
 @pytest.fixture

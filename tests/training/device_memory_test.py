@@ -6,9 +6,9 @@ import pytest
 import toy_job
 from etils import epath
 
-from etc_jax.training import device_memory
-from etc_jax.training.device_memory import Memory, MiB, TooLarge
-from etc_jax.training.plan import make_job, make_plan, mesh_for
+from etc_jax.training.preflight import device_memory
+from etc_jax.training.preflight.device_memory import Memory, MiB, TooLarge
+from etc_jax.training.preflight.plan import make_job, make_plan, mesh_for
 
 # As libtpu 0.0.42 words it, and as other versions do.
 REFUSALS = {

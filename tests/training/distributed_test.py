@@ -13,9 +13,9 @@ import jax
 import processes
 import pytest
 
-from etc_jax.training import distributed
-from etc_jax.training.distributed import PeerError
 from etc_jax.training.errors import UserError
+from etc_jax.training.hosts import distributed
+from etc_jax.training.hosts.distributed import PeerError
 
 # --- several processes, with threads and a dictionary in their places ---
 
@@ -173,7 +173,7 @@ def test_one_process_agrees_with_itself():
 
 PROGRAM = """
 import contextlib, os, sys, threading, time
-from etc_jax.training import distributed
+from etc_jax.training.hosts import distributed
 distributed.GRACE_SECS = distributed.ERROR_GRACE_SECS = 1.0
 """
 

@@ -5,17 +5,19 @@ import pytest
 import toy_job
 from training_runs import MESH
 
-from etc_jax.training import device_memory, hardware, loop
-from etc_jax.training import dry_run as dry_run_lib
-from etc_jax.training.dry_run import dry_run
+from etc_jax.training import run as run_lib
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import device_memory, hardware
+from etc_jax.training.preflight import dry_run as dry_run_lib
+from etc_jax.training.preflight.dry_run import dry_run
+from etc_jax.training.run import train_and_evaluate
 
 MODEL = toy_job.ToyConfig()
 
 
 def test_the_report_of_a_compiled_step(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        loop, "init_state", lambda *a: pytest.fail("the state was made")
+        run_lib, "init_state", lambda *a: pytest.fail("the state was made")
     )
     text = dry_run(toy_job.config(**MESH), tmp_path / "run")
     params = jax.eval_shape(lambda: toy_job.init_params(MODEL, jax.random.key(0)))
@@ -101,7 +103,7 @@ def test_microbatches_need_less_memory():
 
 
 def test_a_workdir_of_another_run_and_a_wrong_mesh_come_together(tmp_path):
-    loop.train_and_evaluate(toy_job.config(train__num_steps=2), tmp_path)
+    train_and_evaluate(toy_job.config(train__num_steps=2), tmp_path)
     before = sorted(p.name for p in tmp_path.iterdir())
     with pytest.raises(UserError) as caught:
         dry_run(toy_job.config(mesh__data=4), tmp_path)
@@ -178,7 +180,7 @@ def test_the_job_may_use_the_folder_of_its_run_alone(tmp_path, monkeypatch):
     config = toy_job.config(train__num_steps=2)
     dry_run(config, tmp_path, compiles=False)
     assert not list(tmp_path.iterdir()) and not seen[0].exists()
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     dry_run(config, tmp_path, compiles=False)
     assert seen[1] == tmp_path
 

@@ -6,7 +6,8 @@ import pytest
 import toy_job
 from etils import epath
 
-from etc_jax.training import loop, workdir
+from etc_jax.training import run as run_lib
+from etc_jax.training import workdir
 from etc_jax.training.errors import UserError
 
 FIELD = "global_length"
@@ -28,7 +29,7 @@ def test_a_field_that_came_later_has_had_its_default(folder):
     config = toy_job.config()
     assert workdir.check(config, folder)
     saved = json.loads((folder / "run.json").read_text()) | {"step": 1}
-    loop._check_saved(config, folder, saved)
+    run_lib._check_saved(config, folder, saved)
 
 
 def test_another_config_is_refused_all_the_same(folder):
@@ -37,4 +38,4 @@ def test_another_config_is_refused_all_the_same(folder):
         workdir.check(config, folder)
     saved = json.loads((folder / "run.json").read_text()) | {"step": 1}
     with pytest.raises(UserError, match="of a run with another config"):
-        loop._check_saved(config, folder, saved)
+        run_lib._check_saved(config, folder, saved)

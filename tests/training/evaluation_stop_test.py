@@ -10,10 +10,13 @@ from checkpoint_states import kept
 from etils import epath
 from training_runs import lines, timeless
 
-from etc_jax.training import errors, loop, manifest
-from etc_jax.training.checkpoint_folder import CheckpointFolder
+from etc_jax.training import errors
+from etc_jax.training import run as run_lib
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.folder import CheckpointFolder
 from etc_jax.training.evaluation import Evaluator
-from etc_jax.training.run import Run
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,7 @@ def whole(cache, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(toy_job, "EVAL_BATCHES", 40)
-        loop.train_and_evaluate(config_of(cache, 6), folder)
+        train_and_evaluate(config_of(cache, 6), folder)
     return timeless(folder)
 
 
@@ -67,12 +70,12 @@ def test_a_signal_within_an_evaluation_cuts_it_off(
     with monkeypatch.context() as patch:
         signal_process = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
         during_evaluation(patch, step // 6 - 1, signal_process)
-        stopped = loop.train_and_evaluate(config, tmp_path)
+        stopped = train_and_evaluate(config, tmp_path)
     assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, step)
     assert f"the evaluation of step {step} is cut off" in caplog.text
     assert str(step) in kept(tmp_path)
     assert [x["step"] for x in lines(tmp_path, "eval")] == [6] * (step == 12)
-    result = loop.train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(config, tmp_path)
     assert result.exit_code == errors.DONE
     assert timeless(tmp_path) == whole
     evaluated = [n for n in kept(tmp_path) if int(n) % 6 == 0]
@@ -100,9 +103,9 @@ def test_nothing_is_lost_by_a_death_within_an_evaluation(
     with monkeypatch.context() as patch:
         patch.setattr(Evaluator, "__call__", evaluate)
         with pytest.raises(Killed):
-            loop.train_and_evaluate(config, tmp_path)
+            train_and_evaluate(config, tmp_path)
     assert str(step) in kept(tmp_path)  # saved before the evaluation
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     assert timeless(tmp_path) == whole
 
 
@@ -116,27 +119,27 @@ def test_a_death_after_the_evaluation_doubles_no_line(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Checkpointer, "add_evaluation", die)
+        patch.setattr(run_lib.Checkpointer, "add_evaluation", die)
         with pytest.raises(Killed):
-            loop.train_and_evaluate(config, tmp_path)
+            train_and_evaluate(config, tmp_path)
     assert [x["step"] for x in lines(tmp_path, "eval")] == [6]
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     assert timeless(tmp_path) == whole
 
 
 def test_a_finished_run_is_not_evaluated_again(cache, tmp_path, monkeypatch):
     config = config_of(cache, 6)
-    first = loop.train_and_evaluate(config, tmp_path)
+    first = train_and_evaluate(config, tmp_path)
     monkeypatch.setattr(Evaluator, "__call__", lambda *args, **kw: pytest.fail("again"))
-    again = loop.train_and_evaluate(config, tmp_path)
+    again = train_and_evaluate(config, tmp_path)
     assert again.evaluation == first.evaluation
 
 
 def test_damaged_metrics_of_a_checkpoint_are_made_again(whole, cache, tmp_path, caplog):
     config = config_of(cache, 6)
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     (tmp_path / "checkpoints" / "12" / manifest.EVALUATION).write_text('{"evaluation')
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     assert timeless(tmp_path) == whole
     assert "is made again" in caplog.text
 
@@ -163,7 +166,7 @@ def test_a_slow_evaluation_answers_within_two_batches(cache, tmp_path, monkeypat
     monkeypatch.setattr(
         Run, "_preempted", lambda run: ended.append(time.monotonic()) or preempted(run)
     )
-    loop.train_and_evaluate(config_of(cache, 6), tmp_path)
+    train_and_evaluate(config_of(cache, 6), tmp_path)
     secs = ended[0] - sent[0]
     print(f"an evaluation of 8 s was left {secs:.2f} s after the signal")
     assert secs < 4

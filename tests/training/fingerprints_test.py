@@ -8,9 +8,9 @@ import toy_job
 
 from etc_jax import registry
 from etc_jax.data.digests import MOST_NAMED, of_files, shortened
-from etc_jax.training import fingerprints
+from etc_jax.training.checkpoints import fingerprints
 from etc_jax.training.errors import UserError
-from etc_jax.training.loop import train_and_evaluate
+from etc_jax.training.run import train_and_evaluate
 
 NAME = "toy_with_inputs"
 FILES: list = []  # that the job reads

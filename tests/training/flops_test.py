@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.training.flops import matmul_flops
+from etc_jax.training.preflight.flops import matmul_flops
 
 A, B = jnp.ones((3, 4)), jnp.ones((4, 5))
 ONE = 2 * 3 * 4 * 5  # FLOPs of A @ B

@@ -3,7 +3,7 @@ import types
 import jax
 import pytest
 
-from etc_jax.training import hardware
+from etc_jax.training.preflight import hardware
 
 
 def device(kind, stats=None, runtime="pjrt_ifrt"):

@@ -14,9 +14,9 @@ from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.model_fields import must_agree
 from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.training import warm_start
+from etc_jax.training.checkpoints import warm_start
 from etc_jax.training.errors import UserError
-from etc_jax.training.loop import train_and_evaluate
+from etc_jax.training.run import train_and_evaluate
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 FAMILIES = ("bert", "big_bird", "etc", "longformer", "reformer", "roberta")

@@ -14,8 +14,11 @@ import pytest
 import toy_job
 from training_runs import MESH, lines, losses, signal_at
 
-from etc_jax.training import errors, hardware, loop
+from etc_jax.training import errors
+from etc_jax.training import run as run_lib
 from etc_jax.training.metrics import MetricsWriter
+from etc_jax.training.preflight import hardware
+from etc_jax.training.run import train_and_evaluate
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def reference(tmp_path_factory):
     before = getattr(jax.config, least)
     jax.config.update(least, 0)
     try:
-        result = loop.train_and_evaluate(toy_job.config(**MESH), workdir)
+        result = train_and_evaluate(toy_job.config(**MESH), workdir)
     finally:
         jax.config.update(least, before)
     assert result.exit_code == errors.DONE
@@ -93,12 +96,12 @@ def test_an_interrupt_saves_and_the_run_goes_on(
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
         signal_at(patch, step, number)
-        stopped = loop.train_and_evaluate(config, tmp_path)
+        stopped = train_and_evaluate(config, tmp_path)
     assert stopped.exit_code == errors.PREEMPTED
     assert stopped.step == step == int(stopped.state.step)
     assert (tmp_path / "checkpoints" / str(step) / "manifest.json").exists()
     assert signal.getsignal(number) is before
-    result = loop.train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(config, tmp_path)
     assert result.exit_code == errors.DONE
     assert toy_job.digest(result.state) == digest
     assert losses(tmp_path) == losses(whole)
@@ -110,7 +113,7 @@ def test_an_interrupt_saves_and_the_run_goes_on(
 def test_a_finished_run_is_not_trained_again(reference, make_config):
     workdir, digest = reference
     before = (workdir / "metrics.jsonl").read_bytes()
-    result = loop.train_and_evaluate(make_config(**MESH), workdir)
+    result = train_and_evaluate(make_config(**MESH), workdir)
     assert toy_job.digest(result.state) == digest
     assert result.step == 12 and result.report == {"table_rows": 32}
     assert result.evaluation["loss"] == lines(workdir, "eval")[-1]["loss"]
@@ -127,7 +130,7 @@ def test_falling_back_to_an_older_checkpoint_gives_the_same_end(
     content = bytearray(victim.read_bytes())
     content[len(content) // 3] ^= 1
     victim.write_bytes(content)
-    result = loop.train_and_evaluate(make_config(**MESH), tmp_path)
+    result = train_and_evaluate(make_config(**MESH), tmp_path)
     assert toy_job.digest(result.state) == digest
     # Steps 9 to 12 stand in the metrics once.
     assert losses(tmp_path) == losses(whole)
@@ -138,8 +141,8 @@ def test_another_mesh_continues_the_run(reference, tmp_path, monkeypatch, make_c
     whole, _ = reference
     with monkeypatch.context() as patch:
         signal_at(patch, 5)
-        loop.train_and_evaluate(make_config(**MESH), tmp_path)
-    result = loop.train_and_evaluate(make_config(), tmp_path)
+        train_and_evaluate(make_config(**MESH), tmp_path)
+    result = train_and_evaluate(make_config(), tmp_path)
     assert result.exit_code == errors.DONE
     got, expected = losses(tmp_path), losses(whole)
     np.testing.assert_allclose(list(got.values()), list(expected.values()), rtol=1e-5)
@@ -147,7 +150,7 @@ def test_another_mesh_continues_the_run(reference, tmp_path, monkeypatch, make_c
 
 def test_a_relative_workdir_holds_a_run(tmp_path, monkeypatch, make_config):
     monkeypatch.chdir(tmp_path)
-    result = loop.train_and_evaluate(make_config(), "runs/one")
+    result = train_and_evaluate(make_config(), "runs/one")
     assert result.exit_code == errors.DONE
     assert (tmp_path / "runs/one/checkpoints").is_dir()
     assert list((tmp_path / "runs/one/checkpoints").iterdir())
@@ -157,7 +160,7 @@ def test_a_workdir_of_another_run_is_refused(reference, make_config):
     workdir, _ = reference
     other = make_config(**MESH, train__seed=7, model__mlp_dim=64)
     with pytest.raises(errors.UserError) as caught:
-        loop.train_and_evaluate(other, workdir)
+        train_and_evaluate(other, workdir)
     text = str(caught.value)
     assert "model.mlp_dim: 32 there, 64 now" in text
     assert "train.seed: 0 there, 7 now" in text
@@ -166,7 +169,7 @@ def test_a_workdir_of_another_run_is_refused(reference, make_config):
 
 def test_bad_batches_are_skipped_and_counted(tmp_path, make_config):
     config = make_config(model__poison_from=3, model__poison_to=5)
-    result = loop.train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(config, tmp_path)
     assert result.step == 12
     train = lines(tmp_path, "train")
     assert [line["skipped_steps"] for line in train] == [0] * 3 + [1] + [2] * 8
@@ -180,7 +183,7 @@ def test_bad_batches_in_a_row_end_the_run(tmp_path, make_config):
         model__poison_from=5, model__poison_to=99, train__max_nonfinite_steps=3
     )
     with pytest.raises(errors.NotFiniteError) as caught:
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
     assert "3 updates in a row were not finite, the last at step 8" in str(caught.value)
     assert "(batch 7, counted from 0); the last good step is 5" in str(caught.value)
     assert str(tmp_path / "checkpoints" / "4") in str(caught.value)
@@ -193,10 +196,10 @@ def test_bad_batches_in_a_row_end_the_run(tmp_path, make_config):
         checkpoint__every_steps=100,
     )
     with pytest.raises(errors.NotFiniteError, match=r"step 8 \(batch 7, .* step is 5"):
-        loop.train_and_evaluate(seldom, tmp_path / "seldom")
+        train_and_evaluate(seldom, tmp_path / "seldom")
     # The count goes on over a restart, so a run cannot restart for ever.
     with pytest.raises(errors.NotFiniteError):
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
     assert caught.value.exit_code == 3
 
 
@@ -212,7 +215,7 @@ def test_mesh_and_batch_are_checked_before_compilation(
 ):
     monkeypatch.setattr(jax, "jit", lambda *a, **k: pytest.fail("compiled"))
     with pytest.raises(errors.UserError, match=message):
-        loop.train_and_evaluate(make_config(**changes), tmp_path)
+        train_and_evaluate(make_config(**changes), tmp_path)
 
 
 def test_a_bad_first_batch_is_named_before_compilation(
@@ -226,7 +229,7 @@ def test_a_bad_first_batch_is_named_before_compilation(
 
     monkeypatch.setattr(toy_job, "rows_at", too_large)
     with pytest.raises(errors.UserError, match="token id .* >= vocab_size 32"):
-        loop.train_and_evaluate(make_config(), tmp_path)
+        train_and_evaluate(make_config(), tmp_path)
     assert not (tmp_path / "run.json").exists()  # another config may be tried here
 
 
@@ -240,14 +243,14 @@ def test_an_error_in_the_data_reaches_the_caller(tmp_path, monkeypatch, make_con
 
     monkeypatch.setattr(toy_job, "rows_at", broken)
     with pytest.raises(RuntimeError, match="row 17 of shard 2"):
-        loop.train_and_evaluate(make_config(train__check_batches=1), tmp_path)
+        train_and_evaluate(make_config(train__check_batches=1), tmp_path)
     assert list(losses(tmp_path)) == [1, 2, 3]
 
 
 def test_nothing_to_evaluate_on_is_an_error(tmp_path, monkeypatch, make_config):
     monkeypatch.setattr(toy_job, "EVAL_BATCHES", 0)
     with pytest.raises(errors.UserError, match="nothing to evaluate on"):
-        loop.train_and_evaluate(make_config(train__num_steps=2), tmp_path)
+        train_and_evaluate(make_config(train__num_steps=2), tmp_path)
 
 
 def start_child(workdir, cache):
@@ -280,12 +283,12 @@ def test_kill_9_during_saves_loses_nothing(tmp_path, tmp_path_factory, cache):
         train__compile_cache_dir=cache, checkpoint__every_steps=100
     )
     whole = tmp_path_factory.mktemp("whole")
-    straight = loop.train_and_evaluate(config, whole)
+    straight = train_and_evaluate(config, whole)
     mid_save = 0
     for after in (1, 4, 7):
         mid_save += kill_during_a_save(start_child(tmp_path, cache), tmp_path, after)
     assert mid_save  # else the test has not tested
-    resumed = loop.train_and_evaluate(config, tmp_path)
+    resumed = train_and_evaluate(config, tmp_path)
     assert toy_job.digest(resumed.state) == toy_job.digest(straight.state)
     assert losses(tmp_path) == losses(whole)
     assert not (tmp_path / "bad_checkpoints").exists()
@@ -309,7 +312,7 @@ def test_tensorboard_gets_what_the_lines_have(tmp_path, monkeypatch, make_config
 
     package = types.SimpleNamespace(SummaryWriter=Writer)
     monkeypatch.setitem(sys.modules, "tensorboardX", package)
-    loop.train_and_evaluate(make_config(train__tensorboard=True), tmp_path)
+    train_and_evaluate(make_config(train__tensorboard=True), tmp_path)
     for kind in ("train", "eval"):
         for line in lines(tmp_path, kind):
             assert events[f"{kind}/loss", line["step"]] == line["loss"]
@@ -330,7 +333,7 @@ def test_the_profiler_watches_its_window(tmp_path, monkeypatch, make_config):
     config = make_config(
         train__profile_start_step=2, train__profile_steps=3, train__num_steps=6
     )
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     folder = str(tmp_path / "profile")
     # 6 twice: the last step is evaluated too.
     assert calls == [1, 2, folder, 3, 4, "stop", 5, 6, 6]
@@ -340,7 +343,7 @@ def test_a_profile_is_a_file_for_the_profiler(tmp_path, make_config):
     config = make_config(
         train__profile_start_step=2, train__profile_steps=99, train__num_steps=4
     )
-    loop.train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config, tmp_path)
     assert list((tmp_path / "profile").rglob("*.xplane.pb"))
 
 
@@ -351,11 +354,11 @@ def test_mfu_is_of_all_devices_where_the_peak_is_known(
     monkeypatch.setattr(hardware, "peak_memory", lambda devices: 77)
     make = toy_job.make_job
     monkeypatch.setattr(
-        loop,
+        run_lib,
         "make_job",
         lambda *a: dataclasses.replace(make(*a), useful_flops=lambda batch: 4e6),
     )
-    loop.train_and_evaluate(make_config(train__num_steps=2), tmp_path)
+    train_and_evaluate(make_config(train__num_steps=2), tmp_path)
     for line in lines(tmp_path, "train"):
         steps_per_s = line["tokens_per_s"] / 64
         assert line["mfu"] == pytest.approx(4e6 * steps_per_s / 8e9)

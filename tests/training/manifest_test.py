@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from etc_jax.training import manifest
+from etc_jax.training.checkpoints import manifest
 
 
 @pytest.fixture

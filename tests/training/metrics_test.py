@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from etc_jax.training import metrics as metrics_lib
+from etc_jax.training.hosts.preemption import PreemptionGuard
 from etc_jax.training.metrics import MetricsWriter, Progress, StepMetrics
-from etc_jax.training.preemption import PreemptionGuard
 from etc_jax.training.prefetch import Prefetcher
 
 

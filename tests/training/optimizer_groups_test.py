@@ -7,9 +7,10 @@ import pytest
 import toy_job
 
 from etc_jax import config as config_lib
-from etc_jax.training import loop
+from etc_jax.training import run as run_lib
 from etc_jax.training.errors import UserError
-from etc_jax.training.optimizer import learning_rate_of, make_optimizer
+from etc_jax.training.optimizers.optimizer import learning_rate_of, make_optimizer
+from etc_jax.training.run import train_and_evaluate
 
 NAMES = ("adamw", "lamb", "adamw_bert", "lamb_bert", "adafactor")
 RATE = 0.1
@@ -194,12 +195,12 @@ def toy():
 
 
 def test_a_run_with_frozen_parameters_is_resumed_bit_by_bit(tmp_path):
-    whole = loop.train_and_evaluate(toy(), tmp_path / "whole")
+    whole = train_and_evaluate(toy(), tmp_path / "whole")
     with pytest.raises(RuntimeError, match="the end"):
         _stop_after(5, toy(), tmp_path / "parts")
-    parts = loop.train_and_evaluate(toy(), tmp_path / "parts")
+    parts = train_and_evaluate(toy(), tmp_path / "parts")
     assert toy_job.digest(parts.state) == toy_job.digest(whole.state)
-    first = toy_job.init_params(toy().model, loop._rngs(toy())[0])
+    first = toy_job.init_params(toy().model, run_lib._rngs(toy())[0])
     params = whole.state.params
     for name in ("long_query", "token_embedder"):
         old, new = (jax.tree.leaves(t[name])[0] for t in (first, params))
@@ -221,7 +222,7 @@ def _stop_after(steps, config, workdir):
 
     toy_job.rows_at = rows_at
     try:
-        loop.train_and_evaluate(config, workdir)
+        train_and_evaluate(config, workdir)
     finally:
         toy_job.rows_at = made
 
@@ -229,5 +230,5 @@ def _stop_after(steps, config, workdir):
 def test_an_unmatched_pattern_ends_a_run_before_it_compiles(tmp_path, caplog):
     config = toy_job.config(optimizer__groups=(("encoder/.*", 0.1),))
     with pytest.raises(UserError, match="'encoder/.*' matches the end of no"):
-        loop.train_and_evaluate(config, tmp_path / "run")
+        train_and_evaluate(config, tmp_path / "run")
     assert "compiled" not in caplog.text

@@ -21,7 +21,9 @@ from etc_jax.sharding import (
     path_of,
     tree_shardings,
 )
-from etc_jax.training import dry_run, loop, plan
+from etc_jax.training import run as run_lib
+from etc_jax.training.preflight import dry_run, plan
+from etc_jax.training.run import train_and_evaluate
 
 P = jax.P
 STEPS = 5
@@ -53,8 +55,8 @@ def one_device(c):
 
 def trained(monkeypatch, folder, c, mesh_fn=make_mesh):
     """Parameters of the end."""
-    monkeypatch.setattr(loop, "make_mesh", mesh_fn)
-    return jax.device_get(loop.train_and_evaluate(c, folder).state.params)
+    monkeypatch.setattr(run_lib, "make_mesh", mesh_fn)
+    return jax.device_get(train_and_evaluate(c, folder).state.params)
 
 
 def assert_near(got, want, rtol=1e-5, atol=1e-6):
@@ -222,9 +224,9 @@ def test_a_run_continues_with_the_other_setting(
 
     with monkeypatch.context() as patch:
         signal_at(patch, 3)
-        assert loop.train_and_evaluate(setting(first), tmp_path / "run").step == 3
-    resumed = loop.train_and_evaluate(setting(then), tmp_path / "run")
-    straight = loop.train_and_evaluate(setting(first), tmp_path / "straight")
+        assert train_and_evaluate(setting(first), tmp_path / "run").step == 3
+    resumed = train_and_evaluate(setting(then), tmp_path / "run")
+    straight = train_and_evaluate(setting(first), tmp_path / "straight")
     assert_near(resumed.state.params, straight.state.params, atol=1e-6)
     assert sorted(losses(tmp_path / "run")) == list(range(1, STEPS + 1))
 
@@ -259,7 +261,7 @@ def test_new_parameters_are_gathered_once_and_moments_never():
 
 def check_the_step_of_a_tpu():
     """Compiles for absent chips; in a process of its own, as libtpu stays loaded."""
-    from etc_jax.training import topology
+    from etc_jax.training.preflight import topology
 
     sizes = {
         "model__embed_dim": 256,

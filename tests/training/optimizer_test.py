@@ -8,7 +8,7 @@ from flax import linen as nn
 
 from etc_jax import config as config_lib
 from etc_jax.layers.stack import Stack, stack_layers, unstack_layers
-from etc_jax.training.optimizer import (
+from etc_jax.training.optimizers.optimizer import (
     decay_mask,
     lamb_bert,
     learning_rate_of,

@@ -1,7 +1,7 @@
 import pytest
 
 from etc_jax.training.errors import UserError
-from etc_jax.training.place import detect
+from etc_jax.training.hosts.process_rank import detect
 
 EXPLICIT = {
     "JAX_COORDINATOR_ADDRESS": "10.0.0.1:1234",

@@ -13,16 +13,16 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.data.cache import TokenCache
-from etc_jax.data.examples import PretrainingSizes
-from etc_jax.data.packing import pack
-from etc_jax.data.pretraining import PretrainingReader
-from etc_jax.data.tokenizer import TokenIds
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.readers import PretrainingReader
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import pack
+from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.sharding import MeshConfig, make_mesh, path_of
-from etc_jax.training import plan
 from etc_jax.training.job import Job
+from etc_jax.training.preflight import plan
 from etc_jax.training.state import init_state
 from etc_jax.training.step import make_train_step
 

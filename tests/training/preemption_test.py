@@ -13,7 +13,7 @@ import processes
 import pytest
 
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training.preemption import PreemptionGuard, StopVote
+from etc_jax.training.hosts.preemption import PreemptionGuard, StopVote
 
 
 @pytest.fixture(params=PreemptionGuard.SIGNALS)
@@ -97,8 +97,8 @@ import os, signal, sys
 import jax
 {initialize}
 import toy_job
-from etc_jax.training import loop
-from etc_jax.training.run import Run
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
 one_step = Run._one_step
 
 def step_and_signal(self):
@@ -107,7 +107,7 @@ def step_and_signal(self):
         os.kill(os.getpid(), signal.SIGTERM)
 
 Run._one_step = step_and_signal
-result = loop.train_and_evaluate(toy_job.config(), sys.argv[1])
+result = train_and_evaluate(toy_job.config(), sys.argv[1])
 assert result.step == 5, result.step
 sys.exit(result.exit_code)
 """

@@ -11,8 +11,9 @@ import pytest
 import toy_job
 from training_runs import MESH, lines, timeless
 
-from etc_jax.training import errors, loop
-from etc_jax.training.run import Run
+from etc_jax.training import errors
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
 
 NUM_EXAMPLES = 40  # 5 steps of 8 rows are an epoch
 STEPS_PER_EPOCH = 5
@@ -76,7 +77,7 @@ def reference(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(toy_job, "rows_at", epochs_of_rows(seen))
-        result = loop.train_and_evaluate(config, folder)
+        result = train_and_evaluate(config, folder)
     return Reference(folder, config, toy_job.digest(result.state), seen)
 
 
@@ -98,11 +99,11 @@ def test_resume_is_bitwise_equal(reference, tmp_path, monkeypatch, stop):
     monkeypatch.setattr(toy_job, "rows_at", epochs_of_rows(seen))
     with monkeypatch.context() as patch:
         stop_after(patch, stop)
-        stopped = loop.train_and_evaluate(reference.config, tmp_path)
+        stopped = train_and_evaluate(reference.config, tmp_path)
     assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
     assert signal.getsignal(signal.SIGTERM) is before
     seen.clear()
-    result = loop.train_and_evaluate(reference.config, tmp_path)
+    result = train_and_evaluate(reference.config, tmp_path)
     assert result.exit_code == errors.DONE
     assert toy_job.digest(result.state) == reference.digest
     assert timeless(tmp_path) == timeless(reference.folder)
@@ -133,9 +134,9 @@ def test_a_step_of_microbatches_is_whole_or_not_done(reference, tmp_path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "_one_step", signal_then_step)
-        stopped = loop.train_and_evaluate(reference.config, tmp_path)
+        stopped = train_and_evaluate(reference.config, tmp_path)
     assert stopped.step == int(jax.device_get(stopped.state.step)) == 7
-    result = loop.train_and_evaluate(reference.config, tmp_path)
+    result = train_and_evaluate(reference.config, tmp_path)
     assert toy_job.digest(result.state) == reference.digest
 
 
@@ -169,18 +170,18 @@ def test_twenty_stops_change_no_bit_of_any_step(topology, tmp_path, monkeypatch)
     whole, resumed = {}, {}
     with monkeypatch.context() as patch:
         note_digests(patch, whole)
-        loop.train_and_evaluate(config, tmp_path / "whole")
+        train_and_evaluate(config, tmp_path / "whole")
     rng = np.random.default_rng(4)
     stops = sorted(rng.choice(np.arange(1, MANY_STEPS), MANY_STOPS, replace=False))
     for stop in stops:
         with monkeypatch.context() as patch:
             note_digests(patch, resumed)
             stop_after(patch, int(stop))
-            result = loop.train_and_evaluate(config, tmp_path / "run")
+            result = train_and_evaluate(config, tmp_path / "run")
         assert (result.exit_code, result.step) == (errors.PREEMPTED, stop)
     with monkeypatch.context() as patch:
         note_digests(patch, resumed)
-        result = loop.train_and_evaluate(config, tmp_path / "run")
+        result = train_and_evaluate(config, tmp_path / "run")
     assert result.exit_code == errors.DONE
     assert len(whole) == MANY_STEPS and resumed == whole
     assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")

@@ -15,9 +15,9 @@ from checkpoint_states import (
 )
 
 from etc_jax.config import to_dict
-from etc_jax.training.checkpoint import Checkpointer
+from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import CorruptCheckpointError, UserError
-from etc_jax.training.saved_params import read_params
 
 CONFIG = toy_job.config()
 

@@ -4,7 +4,7 @@ import toy_job
 from hypothesis import given
 from hypothesis import strategies as hs
 
-from etc_jax.training.schedule import make_schedule, polynomial_bert
+from etc_jax.training.optimizers.schedule import make_schedule, polynomial_bert
 
 
 def schedule(name, *, peak=1.0, steps=10, **changes):

@@ -7,8 +7,8 @@ import pathlib
 import pytest
 import toy_job
 
-from etc_jax.training import loop
-from etc_jax.training.run import Run
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
 
 
 def resident_mib() -> float:
@@ -41,7 +41,7 @@ def soak(monkeypatch, workdir, *, steps, every, sample_every):
         checkpoint__every_steps=every,
     )
     try:
-        result = loop.train_and_evaluate(config, workdir)
+        result = train_and_evaluate(config, workdir)
     finally:
         gc.unfreeze()
     assert result.step == steps

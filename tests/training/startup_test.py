@@ -13,9 +13,11 @@ from training_runs import MESH
 from etc_jax import config as config_lib
 from etc_jax.config import CheckpointConfig
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training import loop, plan
+from etc_jax.training import run as run_lib
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import plan
+from etc_jax.training.run import train_and_evaluate
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def no_jit(monkeypatch):
 def finished(tmp_path_factory):
     """A workdir with a run of 4 steps."""
     folder = tmp_path_factory.mktemp("finished")
-    loop.train_and_evaluate(short(), folder)
+    train_and_evaluate(short(), folder)
     return folder
 
 
@@ -114,7 +116,7 @@ def test_independent_problems_come_together(tmp_path, no_jit, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     config = short(mesh__data=4, train__tensorboard=True)
     with pytest.raises(UserError) as caught:
-        loop.train_and_evaluate(config, tmp_path / "file")
+        train_and_evaluate(config, tmp_path / "file")
     text = str(caught.value)
     assert "needs 4 devices, but there are 8" in text
     assert "cannot be used" in text and "tensorboardX" in text
@@ -123,14 +125,14 @@ def test_independent_problems_come_together(tmp_path, no_jit, monkeypatch):
 def test_rows_must_divide_by_devices_and_microbatches(tmp_path, no_jit):
     config = short(train__batch_size=24, train__accumulation_steps=2)
     with pytest.raises(UserError, match="not divisible by 16.*nearest valid: 16 or 32"):
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
 
 
 def test_a_dimension_that_does_not_divide_names_the_parameter(tmp_path, no_jit):
     config = short(mesh__tensor=8, model__mlp_dim=32)
     object.__setattr__(config.model, "mlp_dim", 12)  # past the config's own check
     with pytest.raises(UserError, match=r"mlp/wi/kernel: .* is 12, not divisible by 8"):
-        loop.train_and_evaluate(config, tmp_path)
+        train_and_evaluate(config, tmp_path)
 
 
 @pytest.mark.parametrize("step", [0, 3, 7])
@@ -143,7 +145,7 @@ def test_the_first_batches_are_looked_at(tmp_path, no_jit, monkeypatch, step):
 
     monkeypatch.setattr(toy_job, "rows_at", too_large)
     with pytest.raises(UserError, match=f"step {step}: token id .* >= vocab_size 32"):
-        loop.train_and_evaluate(toy_job.config(), tmp_path)
+        train_and_evaluate(toy_job.config(), tmp_path)
     assert not workdir_lib.is_recorded(tmp_path)  # another config may be tried here
 
 
@@ -209,7 +211,7 @@ def test_a_workdir_that_cannot_be_written(tmp_path, no_jit, monkeypatch):
 
     monkeypatch.setattr(workdir_lib, "_write_something", read_only)
     with pytest.raises(UserError, match="cannot be used: .*Permission denied"):
-        loop.train_and_evaluate(short(), tmp_path)
+        train_and_evaluate(short(), tmp_path)
 
 
 def test_checking_a_workdir_leaves_nothing(tmp_path):
@@ -226,7 +228,7 @@ def free(monkeypatch, size):
 def test_a_disk_that_checkpoints_would_fill(tmp_path, no_jit, monkeypatch):
     free(monkeypatch, 1000)
     with pytest.raises(UserError) as caught:
-        loop.train_and_evaluate(short(), tmp_path)
+        train_and_evaluate(short(), tmp_path)
     text = str(caught.value)
     assert "4 checkpoints of 0.00 GB" in text and "checkpoint.keep = 3" in text
 
@@ -263,7 +265,7 @@ def test_the_space_that_checkpoints_need(tmp_path, monkeypatch):
 def test_a_finished_run_needs_no_space(finished, tmp_path, monkeypatch):
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     free(monkeypatch, 0)
-    assert loop.train_and_evaluate(short(), tmp_path).step == 4
+    assert train_and_evaluate(short(), tmp_path).step == 4
 
 
 @pytest.fixture
@@ -276,13 +278,13 @@ def unrecorded(finished, tmp_path):
 
 def test_a_checkpoint_beyond_the_last_step(unrecorded, no_jit):
     with pytest.raises(UserError, match="is of step 4, beyond train.num_steps = 3"):
-        loop.train_and_evaluate(short(train__num_steps=3), unrecorded)
+        train_and_evaluate(short(train__num_steps=3), unrecorded)
 
 
 def test_a_checkpoint_of_another_config_names_the_fields(unrecorded, no_jit):
     other = short(model__mlp_dim=64, optimizer__name="lamb")
     with pytest.raises(UserError) as caught:
-        loop.train_and_evaluate(other, unrecorded)
+        train_and_evaluate(other, unrecorded)
     text = str(caught.value)
     assert "undo the 2 changes" in text
     assert "model.mlp_dim: 32 there, 64 now" in text
@@ -296,9 +298,9 @@ def test_a_checkpoint_of_other_code_names_the_first_arrays(unrecorded, monkeypat
         return {**make(c, rng), **{f"n{i}": {"bias": np.zeros(3)} for i in range(4)}}
 
     monkeypatch.setattr(toy_job, "init_params", more)
-    monkeypatch.setattr(loop, "init_state", lambda *a: pytest.fail("initialised"))
+    monkeypatch.setattr(run_lib, "init_state", lambda *a: pytest.fail("initialised"))
     with pytest.raises(UserError) as caught:
-        loop.train_and_evaluate(short(), unrecorded)
+        train_and_evaluate(short(), unrecorded)
     text = str(caught.value)
     assert "12 differences (look at the config's section model" in text
     assert text.count("not in the checkpoint") == 5 and "and 7 more" in text
@@ -313,10 +315,10 @@ def test_a_resumed_run_looks_at_one_batch(finished, tmp_path, monkeypatch):
         return make(c, step, rows)
 
     monkeypatch.setattr(toy_job, "rows_at", noted)
-    loop.train_and_evaluate(short(), tmp_path)
+    train_and_evaluate(short(), tmp_path)
     assert [step for step in seen if step < 10**6] == [0]
 
 
 def test_microbatches_on_a_mesh_pass(tmp_path):
     config = short(**MESH, train__accumulation_steps=2)
-    assert loop.train_and_evaluate(config, tmp_path).step == 4
+    assert train_and_evaluate(config, tmp_path).step == 4

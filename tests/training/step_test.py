@@ -11,8 +11,8 @@ from etc_jax.sharding import (
     replicated,
     to_global,
 )
-from etc_jax.training.optimizer import make_optimizer
-from etc_jax.training.schedule import make_schedule
+from etc_jax.training.optimizers.optimizer import make_optimizer
+from etc_jax.training.optimizers.schedule import make_schedule
 from etc_jax.training.state import abstract_state, init_state
 from etc_jax.training.step import make_eval_step, make_train_step
 

@@ -7,8 +7,8 @@ import jax
 import pytest
 
 from etc_jax.sharding import MeshConfig
-from etc_jax.training import topology
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import topology
 
 HOLD = """
 import fcntl, sys
@@ -157,7 +157,7 @@ def test_chips_are_those_of_the_data_sheets():
     """Kinds, counts, and the memory that the compiler itself says there is."""
     code = """
     import jax, jax.numpy as jnp, re
-    from etc_jax.training import device_memory, hardware, topology
+    from etc_jax.training.preflight import device_memory, hardware, topology
 
     for name, count in (
         ("v5e:1x1", 1), ("v5e:4x4", 16), ("v5p:2x2x2", 8), ("v6e:4x4", 16),

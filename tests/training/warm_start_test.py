@@ -10,9 +10,12 @@ from checkpoint_states import data_file, flip_a_bit
 from training_runs import MESH
 
 from etc_jax import config as config_lib
-from etc_jax.training import errors, loop, manifest
+from etc_jax.training import errors
+from etc_jax.training import run as run_lib
+from etc_jax.training.checkpoints import manifest
 from etc_jax.training.errors import CorruptCheckpointError, UserError
-from etc_jax.training.run import Run, Steps
+from etc_jax.training.loop import Run, Steps
+from etc_jax.training.run import train_and_evaluate
 
 ALL = 6  # parameter arrays of the toy
 
@@ -32,7 +35,7 @@ def short(tmp_path_factory):
 def source(short, tmp_path_factory):
     """The folder of a finished run of 8 steps, and its parameters."""
     folder = tmp_path_factory.mktemp("source")
-    result = loop.train_and_evaluate(short(), folder)
+    result = train_and_evaluate(short(), folder)
     return folder, jax.device_get(result.state.params)
 
 
@@ -48,11 +51,11 @@ def begin(monkeypatch, tmp_path):
             raise UserError("seen enough")
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "_compile", lambda plan: NO_STEPS)
+            patch.setattr(run_lib, "_compile", lambda plan: NO_STEPS)
             patch.setattr(Run, "to_the_end", stop_here)
             config = toy_job.config(checkpoint__init_from=str(folder), **changes)
             with pytest.raises(UserError, match="seen enough"):
-                loop.train_and_evaluate(config, tmp_path / "new")
+                train_and_evaluate(config, tmp_path / "new")
         shutil.rmtree(tmp_path / "new")
         return seen[0]
 
@@ -62,7 +65,7 @@ def begin(monkeypatch, tmp_path):
 def refused(tmp_path, folder, **changes):
     config = toy_job.config(checkpoint__init_from=str(folder), **changes)
     with pytest.raises(UserError) as caught:
-        loop.train_and_evaluate(config, tmp_path / "new")
+        train_and_evaluate(config, tmp_path / "new")
     return str(caught.value)
 
 
@@ -160,7 +163,7 @@ def test_a_name_that_stands_for_nothing_is_an_error(source, tmp_path):
 def test_a_folder_without_a_checkpoint_is_refused_before_anything_else(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(loop, "make_job", lambda *a: pytest.fail("too late"))
+    monkeypatch.setattr(run_lib, "make_job", lambda *a: pytest.fail("too late"))
     text = refused(tmp_path, tmp_path / "nothing")
     assert "no finished checkpoint" in text and "checkpoints/STEP" in text
 
@@ -172,10 +175,10 @@ def test_a_damaged_source_is_named_and_left_alone(source, short, tmp_path):
     flip_a_bit(bad)
     config = short(checkpoint__init_from=str(folder))
     with pytest.raises(CorruptCheckpointError, match="differs from its checksum"):
-        loop.train_and_evaluate(config, tmp_path / "new")
+        train_and_evaluate(config, tmp_path / "new")
     assert bad.exists() and not (folder / "bad_checkpoints").exists()
     (folder / "checkpoints" / "8" / manifest.NAME).unlink()  # it is unfinished then
-    result = loop.train_and_evaluate(config, tmp_path / "new")
+    result = train_and_evaluate(config, tmp_path / "new")
     assert result.exit_code == errors.DONE
 
 
@@ -183,9 +186,9 @@ def test_a_run_that_has_begun_needs_its_source_no_more(source, short, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(source[0], folder)
     config = short(checkpoint__init_from=str(folder))
-    first = loop.train_and_evaluate(config, tmp_path / "new")
+    first = train_and_evaluate(config, tmp_path / "new")
     shutil.rmtree(folder)
-    again = loop.train_and_evaluate(config, tmp_path / "new")
+    again = train_and_evaluate(config, tmp_path / "new")
     assert toy_job.digest(again.state) == toy_job.digest(first.state)
 
 

@@ -22,17 +22,17 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import dense, full
-from etc_jax.ops.attention.block_parts import BAND, BlockOptions, Blocks
-from etc_jax.ops.attention.block_rows import block_rows
-from etc_jax.ops.attention.checks import (
+from etc_jax.ops.attention.parts.block_parts import BAND, BlockOptions, Blocks
+from etc_jax.ops.attention.parts.block_rows import block_rows
+from etc_jax.ops.attention.parts.checks import (
     check_implementation,
     check_one_length,
     check_rows,
 )
-from etc_jax.ops.attention.dropout import Dropout
-from etc_jax.ops.attention.inline_pairs import Tokens
-from etc_jax.ops.attention.pairs import Place
-from etc_jax.ops.attention.sizes import even_chunk
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.inline_pairs import Tokens
+from etc_jax.ops.attention.parts.pairs import Place
+from etc_jax.ops.attention.parts.sizes import even_chunk
 
 Array = jax.Array
 

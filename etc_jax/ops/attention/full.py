@@ -13,15 +13,16 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention import dense, inline_dense
+from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.bias import BiasFn, OffsetBias, PairBias
-from etc_jax.ops.attention.checks import check_implementation, check_rows
-from etc_jax.ops.attention.dropout import Dropout
-from etc_jax.ops.attention.global_rows import global_rows
-from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
-from etc_jax.ops.attention.pairs import Place
-from etc_jax.ops.attention.sizes import block_sizes
-from etc_jax.ops.attention.softmax import Options
+from etc_jax.ops.attention.parts import inline_dense
+from etc_jax.ops.attention.parts.checks import check_implementation, check_rows
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.global_rows import global_rows
+from etc_jax.ops.attention.parts.inline_pairs import InlinePairs, Tokens
+from etc_jax.ops.attention.parts.pairs import Place
+from etc_jax.ops.attention.parts.sizes import block_sizes
+from etc_jax.ops.attention.parts.softmax import Options
 
 Array = jax.Array
 

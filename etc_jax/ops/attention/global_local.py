@@ -11,14 +11,14 @@ import jax.numpy as jnp
 
 from etc_jax import structure as st
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention import global_local_dense
-from etc_jax.ops.attention.checks import check_implementation
-from etc_jax.ops.attention.dropout import Dropout
-from etc_jax.ops.attention.global_rows import global_rows
-from etc_jax.ops.attention.long_rows import long_rows
-from etc_jax.ops.attention.pairs import ExplicitPairs, Place, RulePairs
-from etc_jax.ops.attention.sizes import block_sizes
-from etc_jax.ops.attention.softmax import Options
+from etc_jax.ops.attention.parts import global_local_dense
+from etc_jax.ops.attention.parts.checks import check_implementation
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.global_rows import global_rows
+from etc_jax.ops.attention.parts.long_rows import long_rows
+from etc_jax.ops.attention.parts.pairs import ExplicitPairs, Place, RulePairs
+from etc_jax.ops.attention.parts.sizes import block_sizes
+from etc_jax.ops.attention.parts.softmax import Options
 from etc_jax.types import LabelTable, Pieces, Rows
 
 

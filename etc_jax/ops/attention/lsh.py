@@ -19,15 +19,16 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention import chunk_dense, dense
-from etc_jax.ops.attention.checks import (
+from etc_jax.ops.attention import dense
+from etc_jax.ops.attention.parts import chunk_dense
+from etc_jax.ops.attention.parts.checks import (
     check_implementation,
     check_one_length,
     check_rows,
 )
-from etc_jax.ops.attention.chunk_rows import ChunkOptions, Order, chunk_rows
-from etc_jax.ops.attention.dropout import Dropout
-from etc_jax.ops.attention.sizes import even_chunk
+from etc_jax.ops.attention.parts.chunk_rows import ChunkOptions, Order, chunk_rows
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.sizes import even_chunk
 
 # A key that a query meets in several rounds counts so often (trax from 2020-04 on,
 # transformers), or once (the paper's own code).

@@ -25,8 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.ops.attention import row_cache
-from etc_jax.ops.attention.chunk_dense import SELF
 from etc_jax.ops.attention.lsh import Look, check_choices, unit_keys
+from etc_jax.ops.attention.parts.chunk_dense import SELF
+from etc_jax.ops.attention.parts.softmax import MASKED, accumulation_dtype, dot
 from etc_jax.ops.attention.row_cache import (
     Newest,
     RowCache,
@@ -37,7 +38,6 @@ from etc_jax.ops.attention.row_cache import (
     put,
     take,
 )
-from etc_jax.ops.attention.softmax import MASKED, accumulation_dtype, dot
 
 Array = jax.Array
 

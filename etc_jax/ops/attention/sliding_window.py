@@ -16,19 +16,20 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention import full, inline_dense
+from etc_jax.ops.attention import full
 from etc_jax.ops.attention.bias import BiasFn, RowBias
-from etc_jax.ops.attention.checks import (
+from etc_jax.ops.attention.parts import inline_dense
+from etc_jax.ops.attention.parts.checks import (
     check_implementation,
     check_one_length,
     check_rows,
 )
-from etc_jax.ops.attention.dropout import Dropout
-from etc_jax.ops.attention.inline_pairs import InlinePairs, Tokens
-from etc_jax.ops.attention.long_rows import long_rows
-from etc_jax.ops.attention.pairs import Place
-from etc_jax.ops.attention.sizes import block_sizes
-from etc_jax.ops.attention.softmax import Options
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.inline_pairs import InlinePairs, Tokens
+from etc_jax.ops.attention.parts.long_rows import long_rows
+from etc_jax.ops.attention.parts.pairs import Place
+from etc_jax.ops.attention.parts.sizes import block_sizes
+from etc_jax.ops.attention.parts.softmax import Options
 from etc_jax.types import LabelTable
 
 Array = jax.Array

@@ -34,11 +34,11 @@ def main(name: str) -> None:
     import toy_job
 
     from etc_jax.sharding import path_of
-    from etc_jax.training import loop
+    from etc_jax.training.run import train_and_evaluate
 
     with tempfile.TemporaryDirectory() as folder:
         config = toy_job.config(mesh__fsdp=2, mesh__tensor=2, checkpoint__keep=1)
-        state = loop.train_and_evaluate(config, folder).state
+        state = train_and_evaluate(config, folder).state
         source = pathlib.Path(folder) / "checkpoints" / "12"
         shutil.copytree(source, HERE / name / "checkpoints" / "12")
     flat, _ = jax.tree_util.tree_flatten_with_path(state)

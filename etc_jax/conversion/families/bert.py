@@ -1,0 +1,321 @@
+"""BERT and RoBERTa as Hugging Face writes them: config, weights, names.
+
+A folder holds `config.json` and weights (`weight_files`). These are read under one set
+of names, whatever the checkpoint calls them: those of the body without `bert.` or
+`roberta.`, as `encoder.layer.0.output.dense.weight`, and those of the head of masked
+language modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    MOST,
+    choice,
+    problems,
+    shown,
+    whole,
+)
+from etc_jax.conversion.engine import (
+    TRANSPOSE,
+    Renamed,
+    Row,
+    compose,
+    split_first,
+    split_last,
+)
+from etc_jax.conversion.formats.config_file import read_hf_config
+from etc_jax.conversion.formats.weight_files import open_weights
+
+TOKENS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
+# Not a weight: 0, 1, ..., which old versions of transformers saved with the rest.
+POSITION_IDS = "embeddings.position_ids"
+MLM_BIAS = "mlm.bias"
+MLM_PARTS = (
+    "mlm.dense.weight",
+    "mlm.dense.bias",
+    "mlm.norm.weight",
+    "mlm.norm.bias",
+    MLM_BIAS,
+)
+DECODER = "mlm.decoder.weight"
+DECODER_BIAS = "mlm.decoder.bias"
+
+# Names of Hugging Face -> of `etc_jax.layers.common`.
+ACTIVATIONS = {
+    "gelu": "gelu_exact",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+
+# Family -> (pattern, replacement) for whole names. The first that matches is used.
+_NAMES = {
+    "bert": (
+        (r"cls\.predictions\.transform\.dense\.(.*)", r"mlm.dense.\1"),
+        (r"cls\.predictions\.transform\.LayerNorm\.(.*)", r"mlm.norm.\1"),
+        (r"cls\.predictions\.decoder\.(.*)", r"mlm.decoder.\1"),
+        (r"cls\.predictions\.bias", MLM_BIAS),
+        (r"bert\.(.*)", r"\1"),
+    ),
+    "roberta": (
+        (r"lm_head\.layer_norm\.(.*)", r"mlm.norm.\1"),
+        (r"lm_head\.(.*)", r"mlm.\1"),
+        (r"roberta\.(.*)", r"\1"),
+    ),
+    "longformer": (
+        (r"lm_head\.layer_norm\.(.*)", r"mlm.norm.\1"),
+        (r"lm_head\.(.*)", r"mlm.\1"),
+        # allenai's own checkpoints keep the name of what they were made of.
+        (r"(?:longformer|roberta)\.(.*)", r"\1"),
+    ),
+}
+_NAMES["big_bird"] = _NAMES["bert"]
+# Family -> the same back, from names of this module.
+_ORIGINALS = {
+    **dict.fromkeys(
+        ("bert", "big_bird"),
+        (
+            (r"mlm\.dense\.(.*)", r"cls.predictions.transform.dense.\1"),
+            (r"mlm\.norm\.(.*)", r"cls.predictions.transform.LayerNorm.\1"),
+            (r"mlm\.bias", r"cls.predictions.bias"),
+        ),
+    ),
+    **dict.fromkeys(
+        ("roberta", "longformer"),
+        (
+            (r"mlm\.norm\.(.*)", r"lm_head.layer_norm.\1"),
+            (r"mlm\.(.*)", r"lm_head.\1"),
+        ),
+    ),
+}
+# What a checkpoint calls as this module does.
+_HEADS = ("qa_outputs.", "qa_classifier.", "classifier.", "cls.")
+# The first checkpoints name the parts of a norm as TensorFlow did.
+_OLD_NORMS = {".gamma": ".weight", ".beta": ".bias"}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes and choices of a BERT or RoBERTa.
+
+    Attributes:
+      family: "bert" or "roberta".
+      vocab_size: rows of the token table.
+      embed_dim, num_layers, num_heads, mlp_dim: as in our models.
+      num_types: rows of the token-type table.
+      num_positions: rows of the position table that tokens use.
+      position_offset: row of position 0; the rows before it are RoBERTa's padding.
+      activation: a name of `layers.common.ACTIVATIONS`.
+      layer_norm_epsilon: added to variances.
+    """
+
+    family: str
+    vocab_size: int
+    embed_dim: int
+    num_layers: int
+    num_heads: int
+    mlp_dim: int
+    num_types: int
+    num_positions: int
+    position_offset: int
+    activation: str
+    layer_norm_epsilon: float
+
+
+_LIFTED = ("bert", "roberta")
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "embed_dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "mlp_dim",
+    "type_vocab_size": "num_types",
+    "max_position_embeddings": "num_positions",
+}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
+    """Reads the dict of a `config.json`.
+
+    Raises:
+      ValueError: naming every key that is missing, or says what cannot be lifted.
+    """
+    if found := list(_config_problems(values)):
+        raise ValueError("config of BERT or RoBERTa:\n  " + "\n  ".join(found))
+    sizes = {ours: values[theirs] for theirs, ours in _SIZES.items()}
+    offset = 0
+    if values["model_type"] == "roberta":
+        # Positions are counted from the id of padding, which is the table's own pad.
+        offset = values["pad_token_id"] + 1
+    return BertConfig(
+        family=values["model_type"],
+        **{**sizes, "num_positions": sizes["num_positions"] - offset},
+        position_offset=offset,
+        activation=ACTIVATIONS[values["hidden_act"]],
+        layer_norm_epsilon=float(values["layer_norm_eps"]),
+    )
+
+
+_RULES = {
+    **{key: whole(1) for key in _SIZES},
+    "num_hidden_layers": whole(1, MOST),
+    "num_attention_heads": whole(1, MOST),
+    "hidden_act": choice(ACTIVATIONS),
+    "layer_norm_eps": EPSILON,
+}
+
+
+def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    family = values.get("model_type")
+    if not isinstance(family, str) or family not in _LIFTED:
+        yield f"model_type is {shown(family)}; expected one of {', '.join(_LIFTED)}"
+    rules = _RULES | ({"pad_token_id": whole()} if family == "roberta" else {})
+    # Each is needed: what is not there is None.
+    yield from problems({key: values.get(key) for key in rules}, rules)
+    for key, expected in (
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+    ):
+        if values.get(key, expected) != expected:
+            yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
+
+
+class BertWeights(Renamed):
+    """Arrays of a checkpoint under the names of this module.
+
+    Args:
+      source: original name -> array; may be lazy.
+      family: "bert", "roberta", "longformer" or "big_bird".
+
+    Raises:
+      ValueError: if two original names mean the same.
+    """
+
+    def __init__(self, source: Mapping[str, np.ndarray], family: str):
+        super().__init__(source, lambda original: _our_name(original, family))
+
+
+def _our_name(original: str, family: str) -> str:
+    name = original
+    for pattern, replacement in _NAMES[family]:
+        if re.fullmatch(pattern, original):
+            name = re.sub(pattern, replacement, original)
+            break
+    for old, new in _OLD_NORMS.items():
+        if name.endswith(old):
+            name = name.removesuffix(old) + new
+    return name
+
+
+def original_name(name: str, family: str | None) -> str:
+    """The inverse of what `BertWeights` does to a name; None: of a body alone."""
+    if family is None:
+        return name
+    for pattern, replacement in _ORIGINALS[family]:
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, replacement, name)
+    if name.startswith(_HEADS):
+        return name
+    # BigBird's body goes by the name of BERT's.
+    return f"{'bert' if family == 'big_bird' else family}.{name}"
+
+
+class BertCheckpoint(NamedTuple):
+    """A checkpoint of Hugging Face."""
+
+    config: BertConfig
+    weights: BertWeights
+
+
+def read_config(folder: str | os.PathLike) -> BertConfig:
+    """The config of a folder.
+
+    Raises:
+      ValueError: if there is none, or it is of another kind of model.
+    """
+    return read_hf_config(folder, config_from_hf)
+
+
+def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:
+    """Config and weights of a folder; arrays are read when they are asked for.
+
+    Raises:
+      ValueError: if something is missing, damaged or of another kind of model.
+    """
+    config = read_config(folder)
+    return BertCheckpoint(config, BertWeights(open_weights(folder), config.family))
+
+
+def linear(source: str, target: str, kernel, bias=None) -> tuple[Row, Row]:
+    """Rows of a torch Linear, whose weight is `[out, in]`."""
+    bias = (bias,) if bias else ()
+    return (
+        Row(f"{source}.weight", f"{target}/kernel", kernel),
+        Row(f"{source}.bias", f"{target}/bias", *bias),
+    )
+
+
+def norm(source: str, target: str) -> tuple[Row, Row]:
+    return (
+        Row(f"{source}.weight", f"{target}/scale"),
+        Row(f"{source}.bias", f"{target}/bias"),
+    )
+
+
+def lifting_names(
+    num_heads: int, *, scan_layers: bool, target: str, heads: str = ""
+) -> tuple[Row, ...]:
+    """Rows of what an ETC takes from BERT as it is (paper, section 3.6 and app. D).
+
+    Every copy of a projection, norm or feed-forward block that ETC has comes from the
+    one that BERT has. The tables of tokens, types and positions, whose rows may differ
+    in number, are not among them; nor is the bias over the vocabulary.
+
+    Args:
+      num_heads: of every projection.
+      scan_layers: whether the layers of the ETC are stacked.
+      target: what stands before the encoder's paths, as "encoder/".
+      heads: what stands before those of the MLM head.
+    """
+    split = split_last(num_heads)
+    projection = (compose(TRANSPOSE, split), split)
+    layer = "layers" if scan_layers else "layers_{layer}"
+    ours = f"{target}stack/{layer}/layer/"
+    attention = f"{ours}attention/"
+    bert = "encoder.layer.{layer}."
+    out = compose(TRANSPOSE, split_first(num_heads))
+    rows: list[Row] = []
+    for piece in ("l2l", "l2g", "g2g", "g2l"):
+        for kind in ("key", "value"):
+            theirs = f"{bert}attention.self.{kind}"
+            rows += linear(theirs, f"{attention}{piece}_{kind}", *projection)
+    for side in ("long", "global"):
+        theirs = f"{bert}attention.self.query"
+        rows += linear(theirs, f"{attention}{side}_query", *projection)
+        rows += linear(f"{bert}attention.output.dense", f"{attention}{side}_out", out)
+        rows += norm(
+            f"{bert}attention.output.LayerNorm", f"{ours}{side}_attention_norm"
+        )
+        rows += norm("embeddings.LayerNorm", f"{target}embeddings/{side}_embed_norm")
+    for side in ("", "long_", "global_"):
+        mlp = f"{ours}{side}mlp"
+        rows += linear(f"{bert}intermediate.dense", f"{mlp}/wi", TRANSPOSE)
+        rows += linear(f"{bert}output.dense", f"{mlp}/wo", TRANSPOSE)
+        rows += norm(f"{bert}output.LayerNorm", f"{mlp}_norm")
+    rows += linear("mlm.dense", f"{heads}mlm_dense", TRANSPOSE)
+    rows += norm("mlm.norm", f"{heads}mlm_norm")
+    return tuple(rows)

@@ -1,0 +1,342 @@
+"""BERT, RoBERTa, Longformer and BigBird as Hugging Face writes them, both ways.
+
+Weights go by the names of `families.bert`, which are those of the body without the
+family's prefix. What heads there are is told by the name of the class in config.json,
+or else by the weights; a pooler, and BERT's head for the next sentence, come along
+wherever a checkpoint has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax.conversion.config_rules import check_sizes, layers_in
+from etc_jax.conversion.engine import (
+    TRANSPOSE,
+    LayerRuns,
+    Renamed,
+    Report,
+    Row,
+    compose,
+    export_params,
+    import_params,
+    split_first,
+    split_last,
+)
+from etc_jax.conversion.families.bert import (
+    DECODER,
+    DECODER_BIAS,
+    MLM_BIAS,
+    POSITION_IDS,
+    POSITIONS,
+    TOKENS,
+    TYPES,
+    BertWeights,
+    linear,
+    norm,
+    original_name,
+)
+from etc_jax.conversion.families.encoder_config import config_to_hf, family_of
+from etc_jax.layers.self_attention import Window
+from etc_jax.models.encoder import EncoderForMaskedLm
+from etc_jax.models.encoder_config import BigBirdConfig, EncoderConfig
+from etc_jax.models.encoder_heads import (
+    EncoderForChoices,
+    EncoderForLabels,
+    EncoderForSpans,
+    EncoderForTokenLabels,
+    EncoderWithoutHead,
+)
+
+_CLASSES = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "longformer": "Longformer",
+    "big_bird": "BigBird",
+}
+# Ends of the names of transformers' classes -> a parameter that only these models have.
+_HEADS = {
+    "ForPreTraining": "next_sentence",
+    "ForMaskedLM": "mlm_bias",
+    "ForQuestionAnswering": "answer_span",
+    "ForSequenceClassification": "label_out",
+    "ForTokenClassification": "token_label_out",
+    "ForMultipleChoice": "choice_out",
+    "Model": "encoder",
+}
+_POOLER = re.compile(r"pooler\.(dense\.)?weight")
+_NEXT_SENTENCE = "cls.seq_relationship"
+# Where a weight of the last layer tells the number of labels.
+_LABELS = ("classifier.out_proj.bias", "classifier.bias")
+
+
+def _head(values: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> str:
+    """The end of a class's name, of `_HEADS`.
+
+    Raises:
+      ValueError: if the config names a class of another kind, or none and there is a
+        classifier, which may be of sequences, tokens or choices.
+    """
+    named = values.get("architectures") or []
+    found = [h for h in _HEADS for name in named if name.endswith(h)]
+    if named and not found:
+        raise ValueError(
+            f"architectures is {named}; what has a counterpart ends with one of "
+            f"{', '.join(_HEADS)}"
+        )
+    if found:
+        return found[0]
+    if any(name in weights for name in _LABELS):
+        raise ValueError(
+            "config.json names no class in architectures, and the checkpoint has a "
+            "classifier, which may be of sequences, of tokens or of choices; name the "
+            'class, as "architectures": ["BertForSequenceClassification"]'
+        )
+    if any("qa_outputs" in name for name in weights):
+        return "ForQuestionAnswering"
+    return "ForMaskedLM" if MLM_BIAS in weights else "Model"
+
+
+def model_of(
+    values: Mapping[str, Any],
+    weights: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+) -> Any:
+    """The Linen module that a checkpoint is of, with the parts that it has.
+
+    Args:
+      values: of its config.json.
+      weights: by the names of `conversion.families.bert`.
+      config: of the encoder.
+
+    Raises:
+      ValueError: if the config does not tell.
+    """
+    head = _head(values, weights)
+    pooler = any(_POOLER.fullmatch(name) for name in weights)
+    if head in ("ForMaskedLM", "ForPreTraining"):
+        second = f"{_NEXT_SENTENCE}.bias" in weights
+        return EncoderForMaskedLm(config, with_pooler=pooler, with_next_sentence=second)
+    if head == "ForMultipleChoice":
+        return EncoderForChoices(config)
+    if head in ("ForSequenceClassification", "ForTokenClassification"):
+        of_tokens = head == "ForTokenClassification"
+        kind = EncoderForTokenLabels if of_tokens else EncoderForLabels
+        return kind(config, _num_labels(weights), with_pooler=pooler)
+    kind = EncoderForSpans if head == "ForQuestionAnswering" else EncoderWithoutHead
+    return kind(config, with_pooler=pooler)
+
+
+def _num_labels(weights: Mapping[str, np.ndarray]) -> int:
+    found = [weights[name].shape for name in _LABELS if name in weights]
+    if not found or len(found[0]) != 1:
+        raise ValueError(
+            f"the class named in architectures has a classifier, but the checkpoint "
+            f"has neither {' nor '.join(_LABELS)} as a bias of labels"
+        )
+    return found[0][0]
+
+
+def shapes(model: Any) -> Any:
+    """Of the parameters of a Linen module, as `jax.eval_shape` gives them."""
+    leading = (1, 1) if isinstance(model, EncoderForChoices) else (1,)
+    tokens = jnp.zeros((*leading, 1), jnp.int32)
+    return jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
+
+
+def _runs(config: EncoderConfig) -> LayerRuns:
+    return LayerRuns("encoder.layer", len(config.patterns))
+
+
+def names(config: EncoderConfig) -> tuple[Row, ...]:
+    """Rows for all weights of the body and its heads."""
+    split = split_last(config.num_heads)
+    projection = (compose(TRANSPOSE, split), split)
+    out = compose(TRANSPOSE, split_first(config.num_heads))
+    tables = {"token": TOKENS, "position": POSITIONS, "segment": TYPES}
+    start = "encoder/embeddings/"
+    rows = [
+        Row(theirs, f"{start}{ours}_embedder/embedding")
+        for ours, theirs in tables.items()
+    ]
+    rows += norm("embeddings.LayerNorm", f"{start}embed_norm")
+    rows += linear("mlm.dense", "mlm_dense", TRANSPOSE)
+    rows += norm("mlm.norm", "mlm_norm")
+    rows.append(Row(MLM_BIAS, "mlm_bias"))
+    rows += _head_names(config)
+    for i, pattern in enumerate(config.patterns):
+        theirs = _runs(config).source(i)
+        ours = f"encoder/stack/layers/period/layer_{i}/"
+        kinds = ["query", "key", "value"]
+        if isinstance(pattern, Window):
+            kinds += [f"{kind}_global" for kind in kinds]
+        for kind in kinds:
+            rows += linear(
+                f"{theirs}attention.self.{kind}", f"{ours}attention/{kind}", *projection
+            )
+        rows += linear(f"{theirs}attention.output.dense", f"{ours}attention/out", out)
+        rows += norm(f"{theirs}attention.output.LayerNorm", f"{ours}attention_norm")
+        rows += linear(f"{theirs}intermediate.dense", f"{ours}mlp/wi", TRANSPOSE)
+        rows += linear(f"{theirs}output.dense", f"{ours}mlp/wo", TRANSPOSE)
+        rows += norm(f"{theirs}output.LayerNorm", f"{ours}mlp_norm")
+    return tuple(rows)
+
+
+def _head_names(config: EncoderConfig) -> list[Row]:
+    big_bird = isinstance(config, BigBirdConfig)
+    answers = "qa_classifier." if big_bird else ""
+    labels = "" if config.label_activation is None else ".out_proj"
+    pairs = {
+        "pooler" if big_bird else "pooler.dense": "encoder/pooler",
+        _NEXT_SENTENCE: "next_sentence",
+        f"{answers}qa_outputs": "answer_span",
+        "qa_classifier.intermediate.dense": "answer_mlp/wi",
+        "qa_classifier.output.dense": "answer_mlp/wo",
+        "classifier.dense": "label_dense",
+        f"classifier{labels}": "label_out",
+    }
+    rows = [*norm("qa_classifier.output.LayerNorm", "answer_norm")]
+    for theirs, ours in pairs.items():
+        rows += linear(theirs, ours, TRANSPOSE)
+    for ours in ("token_label_out", "choice_out"):
+        rows += linear("classifier", ours, TRANSPOSE)
+    return rows
+
+
+# Once more what is there already: the token table, and the bias over the vocabulary.
+_AGAIN = {DECODER: TOKENS, DECODER_BIAS: MLM_BIAS}
+
+
+def import_hf(
+    source: Mapping[str, np.ndarray], config: EncoderConfig, abstract: Any
+) -> tuple[dict[str, Any], Report]:
+    """Weights of a checkpoint -> parameters of a model of `models.encoder`.
+
+    Args:
+      source: name of transformers, or of allenai -> array.
+      config: of the checkpoint.
+      abstract: of the parameters, see `engine.import_params`.
+
+    Raises:
+      ConversionError: naming everything that does not fit.
+    """
+    weights = BertWeights(source, family_of(config))
+    unused = [POSITION_IDS]
+    for again, first in _AGAIN.items():
+        if again in weights and first in weights:
+            if not np.array_equal(weights[again], weights[first]):
+                raise ValueError(
+                    f"{weights.original(again)} differs from "
+                    f"{weights.original(first)}, but here they are one array; this "
+                    "model's output layer has a table of its own, which has no "
+                    "counterpart"
+                )
+            unused.append(again)
+    return from_common(weights, config, abstract, unused=unused)
+
+
+def export_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `import_hf`."""
+    # Without heads, transformers has no name before those of the body.
+    family = family_of(config) if params.keys() > {"encoder"} else None
+    common = to_common(params, config)
+    return {original_name(name, family): array for name, array in common.items()}
+
+
+def from_common(
+    weights: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+    abstract: Any,
+    *,
+    unused: Sequence[str] = (),
+) -> tuple[dict[str, Any], Report]:
+    """Weights by the names of `families.bert`, which families share -> parameters.
+
+    Args:
+      weights: name -> array; may be lazy.
+      config: of the model.
+      abstract: of the parameters, see `engine.import_params`.
+      unused: names that may stay unused.
+
+    Raises:
+      ConversionError: naming everything that does not fit.
+    """
+    renamed = Renamed(weights, _runs(config).split)
+    allowed = [re.escape(name) for name in unused]
+    return import_params(names(config), renamed, abstract, allow_unused=allowed)
+
+
+def to_common(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `from_common`."""
+    join = _runs(config).join
+    exported = export_params(names(config), params)
+    return {join(name): array for name, array in exported.items()}
+
+
+def _check_sizes(weights: BertWeights, config: EncoderConfig) -> None:
+    """Refuses weights of another size than the config says, which are only looked at.
+
+    Raises:
+      ValueError: naming the keys of config.json.
+    """
+
+    def size(name: str, axis: int) -> int | None:
+        shape = weights.shape(name) if name in weights else ()
+        return shape[axis] if len(shape) > axis else None
+
+    layer = "encoder.layer"
+    check_sizes(
+        {
+            "vocab_size": (config.vocab_size, size(TOKENS, 0)),
+            "hidden_size": (config.embed_dim, size(TOKENS, 1)),
+            "max_position_embeddings": (config.num_positions, size(POSITIONS, 0)),
+            "type_vocab_size": (config.num_types, size(TYPES, 0)),
+            "num_hidden_layers": (config.num_layers, layers_in(weights, layer)),
+            "intermediate_size": (
+                config.mlp_dim,
+                size(f"{layer}.0.intermediate.dense.weight", 0),
+            ),
+        }
+    )
+
+
+def read_hf(
+    values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: EncoderConfig
+) -> tuple[dict[str, Any], Report]:
+    """All that a checkpoint has: see `import_hf`.
+
+    Args:
+      values: of its config.json.
+      source: its weights.
+      config: made of `values`.
+
+    Raises:
+      ConversionError, ValueError: if something does not fit.
+    """
+    weights = BertWeights(source, family_of(config))
+    _check_sizes(weights, config)
+    model = model_of(values, weights, config)
+    return import_hf(source, config, shapes(model))
+
+
+def head_of(params: Mapping[str, Any]) -> str:
+    """What the name of transformers' class ends with for the heads of a model."""
+    return next(end for end, part in _HEADS.items() if part in params)
+
+
+def values_to_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
+    """The content of a `config.json` for what `export_hf` gives."""
+    name = f"{_CLASSES[family_of(config)]}{head_of(params)}"
+    values = {**config_to_hf(config), "architectures": [name]}
+    for part in ("label_out", "token_label_out"):
+        if part in params:
+            labels = [f"LABEL_{i}" for i in range(len(params[part]["bias"]))]
+            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+            values["label2id"] = {label: i for i, label in enumerate(labels)}
+    return values

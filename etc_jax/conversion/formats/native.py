@@ -1,0 +1,263 @@
+"""The project's own folder of a model: parameters, config, report of their origin.
+
+    model.json          family and config of the model, size and checksum of the rest
+    params.safetensors  the parameters by their paths
+    report.json         what they were made of
+    ...                 files that were given to go with them, such as a tokenizer
+
+Conversion writes it and training begins from it. It holds parameters alone, unlike the
+checkpoints of a run.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from etc_jax import registry
+from etc_jax.config_fields import build
+from etc_jax.config_sections import registered
+from etc_jax.conversion.engine import flatten, unflatten
+from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles, write
+
+MODEL = "model.json"
+PARAMS = "params.safetensors"
+REPORT = "report.json"
+FORMAT = "etc_jax model 1"
+
+
+class Native(NamedTuple):
+    """A model as it was saved.
+
+    Attributes:
+      params: nested dict of numpy arrays.
+      config: of the model, a dataclass of its family.
+    """
+
+    params: dict[str, Any]
+    config: Any
+
+
+def exists(folder: str | os.PathLike) -> bool:
+    """Whether a folder holds a saved model, whole or not."""
+    return (pathlib.Path(folder) / MODEL).is_file()
+
+
+def model_config(section: Mapping[str, Any]) -> Any:
+    """The config of a model from its family and fields, as a run's config has them.
+
+    Raises:
+      ValueError: naming every field in error.
+    """
+    fields = dict(section)
+    family = fields.pop("family", None)
+    if not isinstance(family, str):
+        raise ValueError(f"model.family is {family!r}; expected the name of one")
+    for _, message in registered("model_config", family):
+        raise ValueError(f"model.family: {message}")
+    problems: list[tuple[str, str]] = []
+    config = build(registry.lookup("model_config", family), fields, "model", problems)
+    if problems:
+        listed = "\n  ".join(f"{path} {message}" for path, message in problems)
+        raise ValueError(f"config of the model:\n  {listed}")
+    return config
+
+
+def check_free(folder: str | os.PathLike, *, overwrite: bool = False) -> None:
+    """Refuses a folder that a model may not be saved to.
+
+    Raises:
+      ValueError: if something is there, other than a saved model to be overwritten.
+    """
+    folder = pathlib.Path(folder)
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not exists(folder):
+        raise ValueError(f"{folder} is there and no saved model; name another folder")
+    if not overwrite:
+        raise ValueError(
+            f"{folder} holds a saved model already; overwrite it, or name another "
+            "folder"
+        )
+
+
+def save(
+    folder: str | os.PathLike,
+    params: Mapping[str, Any],
+    config: Any,
+    report: Mapping[str, Any],
+    *,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    overwrite: bool = False,
+) -> None:
+    """Writes a folder that appears whole or not at all.
+
+    Args:
+      folder: made, with the folders above it.
+      params: nested dict of arrays.
+      config: of the model, of a registered family.
+      report: JSON values on the origin of the parameters.
+      files: {name: content} of what lies beside them; see `read_file`.
+      overwrite: replace a model that was saved there.
+
+    Raises:
+      ValueError: see `check_free`.
+    """
+    folder = pathlib.Path(folder).expanduser()
+    check_free(folder, overwrite=overwrite)
+    with whole_folder(folder) as part:
+        _write(part, params, config, report, files)
+
+
+@contextlib.contextmanager
+def whole_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder to write to, which takes the name and place of `folder` at the end.
+
+    After an error nothing is left of it.
+    """
+    folder = folder.absolute()
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    part.mkdir(parents=True)
+    try:
+        yield part
+        _replace(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write(part: pathlib.Path, params, config, report, files) -> None:
+    flat = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
+    write(part / PARAMS, flat, {"format": FORMAT})
+    about = {
+        "format": FORMAT,
+        "model": {"family": family_of(config), **dataclasses.asdict(config)},
+        "params": {
+            "arrays": len(flat),
+            "numbers": sum(a.size for a in flat.values()),
+            "sha256": _digest(part / PARAMS),
+        },
+        "files": {name: _sha256(content) for name, content in files.items()},
+    }
+    for name, content in files.items():
+        (part / name).write_bytes(content)
+    for name, values in ((MODEL, about), (REPORT, report)):
+        text = json.dumps(values, indent=2, allow_nan=False)
+        (part / name).write_text(f"{text}\n", encoding="utf-8")
+
+
+def _replace(part: pathlib.Path, folder: pathlib.Path) -> None:
+    """Gives `part` its name; what was there goes only after that."""
+    old = folder.with_name(f".{folder.name}.old")
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    try:
+        part.rename(folder)
+    except BaseException:
+        if old.exists():
+            old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def family_of(config: Any) -> str:
+    """The name that the config's class is registered under.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    return registry.name_of("model_config", type(config))
+
+
+def _digest(path: pathlib.Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_config(folder: str | os.PathLike) -> Any:
+    """The config of a saved model, without its parameters.
+
+    Raises:
+      ValueError: if there is no saved model, or another version's.
+    """
+    return model_config(model_section(folder))
+
+
+def _about(folder: pathlib.Path) -> dict[str, Any]:
+    path = folder / MODEL
+    if not path.is_file():
+        raise ValueError(f"no saved model at {folder}: {path} does not exist")
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        given, _, _ = about["format"], about["model"], about["params"]["sha256"]
+        if not isinstance(about["model"], dict):
+            raise TypeError("model is no object")
+        if not isinstance(about.get("files", {}), dict):
+            raise TypeError("files is no object")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged ({repr(error)[:200]}); convert the model again"
+        ) from error
+    if given != FORMAT:
+        raise ValueError(f"{path} has the format {given!r}; expected {FORMAT!r}")
+    return about
+
+
+def model_section(folder: str | os.PathLike) -> dict[str, Any]:
+    """Family and fields of a saved model, as the section of a run's config.
+
+    Raises:
+      ValueError: if there is no saved model, or another version's.
+    """
+    return _about(pathlib.Path(folder))["model"]
+
+
+def read_file(folder: str | os.PathLike, name: str) -> bytes:
+    """The content of a file that was saved beside the parameters.
+
+    Raises:
+      ValueError: if it is not there, or has changed since.
+    """
+    path = pathlib.Path(folder) / name
+    listed = _about(pathlib.Path(folder)).get("files", {})
+    if name not in listed or not path.is_file():
+        raise ValueError(f"{path} does not exist, or was not saved with the model")
+    content = path.read_bytes()
+    if _sha256(content) != listed[name]:
+        raise ValueError(
+            f"{path} is not the file that {MODEL} was written for: its checksum "
+            "differs; make the model again"
+        )
+    return content
+
+
+def load(folder: str | os.PathLike) -> Native:
+    """Reads what `save` wrote, bit by bit.
+
+    Raises:
+      ValueError: if there is no saved model, or its files have changed since.
+    """
+    folder = pathlib.Path(folder)
+    about = _about(folder)
+    path = folder / PARAMS
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist; convert the model again")
+    if _digest(path) != about["params"]["sha256"]:
+        raise ValueError(
+            f"{path} is not the file that {MODEL} was written for: its checksum "
+            "differs; convert the model again"
+        )
+    return Native(unflatten(SafetensorsFiles(path)), model_config(about["model"]))

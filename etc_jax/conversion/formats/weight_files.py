@@ -1,0 +1,148 @@
+"""The weights in a folder of Hugging Face: safetensors, or pickles of torch.
+
+A pickle can run anything when it is opened. torch's own reader takes tensors and plain
+containers alone (`weights_only=True`), which is the only way that one is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from etc_jax.conversion.formats.safetensors_io import (
+    FILE,
+    INDEX,
+    SafetensorsFiles,
+    shards_beside,
+)
+
+BIN = "pytorch_model.bin"
+BIN_INDEX = f"{BIN}.index.json"
+# Before, weights_only could be got round.
+_TORCH = (2, 6)
+
+
+def open_weights(folder: str | os.PathLike) -> Mapping[str, np.ndarray]:
+    """Name -> array of a folder, which may be lazy; safetensors come first.
+
+    Raises:
+      ValueError: if there are no weights, or a file is damaged, holds other objects, or
+        needs torch, which is not there.
+    """
+    folder = pathlib.Path(folder)
+    if any((folder / name).is_file() for name in (FILE, INDEX)):
+        return SafetensorsFiles(folder)
+    if any((folder / name).is_file() for name in (BIN, BIN_INDEX)):
+        return TorchFiles(folder)
+    return SafetensorsFiles(folder)  # says what is there instead
+
+
+class TorchFiles(Mapping[str, np.ndarray]):
+    """Name -> array of `pytorch_model.bin`, or of its shards and their index.
+
+    Args:
+      folder: where they are.
+
+    Raises:
+      ValueError: see `open_weights`.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        load = _reader(folder)
+        self._tensors = {}
+        for path in _files(folder):
+            for name, tensor in load(path).items():
+                if name in self._tensors:
+                    raise ValueError(f"{folder}: two files hold the tensor {name!r}")
+                self._tensors[name] = tensor
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        import torch
+
+        tensor = self._tensors[name].detach()
+        try:
+            if tensor.dtype == torch.bfloat16:
+                import ml_dtypes
+
+                return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+            return tensor.numpy()
+        except (TypeError, RuntimeError) as error:  # sparse, quantised, of no storage
+            raise ValueError(
+                f"{name} of type {tensor.dtype} cannot be read: {error}"
+            ) from error
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of one array."""
+        return tuple(self._tensors[name].shape)
+
+
+def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+    if (folder / BIN).is_file():
+        return [folder / BIN]
+    index = folder / BIN_INDEX
+    try:
+        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError, IndexError),
+        RecursionError,
+    ) as error:
+        raise ValueError(
+            f"{index} is no index of shards ({error!r}): expected JSON with a "
+            "weight_map of names to files"
+        ) from error
+    return list(shards_beside(index, names).values())
+
+
+def _reader(folder: pathlib.Path):
+    """Function from a path to {name: tensor}."""
+    remedy = (
+        "install it, or save the model as safetensors, with save_pretrained of "
+        "transformers"
+    )
+    try:
+        import torch
+    except ImportError as error:
+        raise ValueError(
+            f"{folder} has no {FILE}, but {BIN}, which torch reads; {remedy}"
+        ) from error
+    version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
+    if version < _TORCH:
+        raise ValueError(
+            f"torch {torch.__version__} is installed, but reading {BIN} is safe from "
+            f"{'.'.join(map(str, _TORCH))} on; {remedy}"
+        )
+
+    def load(path: pathlib.Path):
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+        # Which one a damaged pickle leads to is not documented: it may be any.
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [repr(error)])[0]
+            raise ValueError(
+                f"{path} is damaged, or holds other things than tensors ({reason}); "
+                "fetch it again, or save the model as safetensors"
+            ) from error
+        if not isinstance(found, Mapping):
+            raise ValueError(
+                f"{path} holds a {type(found).__name__}; expected tensors by name"
+            )
+        others = [k for k, x in found.items() if not isinstance(x, torch.Tensor)]
+        if others:
+            raise ValueError(
+                f"{path} holds {type(found[others[0]]).__name__} as {others[0]!r}; "
+                "expected tensors by name, as save_pretrained writes them"
+            )
+        return found
+
+    return load

@@ -1,0 +1,1 @@
+"""Models made of other models: longer, with more tokens, or lifted into ETC."""

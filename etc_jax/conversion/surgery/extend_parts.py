@@ -1,0 +1,180 @@
+"""What making encoders long has in common: what is asked, positions, short inputs.
+
+That source and result agree on short inputs is checked of larger vocabularies too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from etc_jax.conversion.families import bert
+from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder_heads import EncoderWithoutHead
+
+MAX_LENGTH, WINDOW = 4096, 512
+_CHECKED_LENGTH = 24
+# Largest difference of rows on short inputs.
+TOLERANCE = 1e-4
+
+# (tokens, mask, **inputs) -> rows `[b, n, e]`.
+RowsFn = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Extension:
+    """What is asked for.
+
+    Attributes:
+      to: family of the long model, of `TARGETS`.
+      max_length: tokens that it has positions for; None: 4,096, or as many as the
+        source where that is more.
+      window: tokens that a token sees on both sides together, in Longformer and ETC;
+        None: the source's, or 512.
+      block_size: of BigBird; None: the source's, or 64.
+      num_globals: tokens in front of a BigBird's blocks that are global; None: the
+        source's, or 0.
+      positions: "copy" those of the source block by block, or begin "new" ones behind
+        them at random.
+      copy_global: the global projections of a Longformer become copies of the local
+        ones again, as after training in which no token was global.
+      seed: of what begins at random.
+    """
+
+    to: str
+    max_length: int | None = None
+    window: int | None = None
+    block_size: int | None = None
+    num_globals: int | None = None
+    positions: Literal["copy", "new"] = "copy"
+    copy_global: bool = False
+    seed: int = 0
+
+
+class Extended(NamedTuple):
+    """A long model.
+
+    Attributes:
+      params: nested dict of numpy arrays.
+      config: of the model.
+      difference: the largest one of the rows of short inputs, of source and result.
+      left_behind: parts of the source that have no place in it.
+    """
+
+    params: dict[str, Any]
+    config: Any
+    difference: float
+    left_behind: tuple[str, ...]
+
+
+def length_of(config: EncoderConfig, asked: Extension) -> int:
+    """Positions of the long model."""
+    return asked.max_length or max(MAX_LENGTH, config.max_length)
+
+
+def common_fields(config: EncoderConfig) -> dict[str, Any]:
+    """The fields that all encoders have, by name."""
+    names = (field.name for field in dataclasses.fields(EncoderConfig))
+    return {name: getattr(config, name) for name in names}
+
+
+def long_positions(
+    table: np.ndarray, offsets: tuple[int, int], length: int
+) -> np.ndarray:
+    """A table of positions that goes on with copies of itself.
+
+    Args:
+      table: `[rows, e]` of the source.
+      offsets: row of position 0, in the source and in the result. What stands before
+        it, which padding reads, is kept; or is the row of position 0.
+      length: positions of the result.
+
+    Returns:
+      `[offset + length, e]`.
+    """
+    old, new = offsets
+    first, rows = table[:old], table[old:]
+    # Where the result has more rows for padding, or fewer.
+    before = np.concatenate([np.repeat(rows[:1], max(new - old, 0), 0), first])
+    copies = rows[np.arange(length) % len(rows)]
+    return np.concatenate([before[len(before) - new :], copies])
+
+
+def positions_of(
+    weights: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+    offset: int,
+    asked: Extension,
+) -> np.ndarray:
+    """The table of positions of the long model.
+
+    Args:
+      weights: of the source, by the names of `conversion.families.bert`.
+      config: of the source.
+      offset: row of position 0 in the result.
+      asked: its length, and what the new rows are.
+    """
+    offsets = (config.position_offset, offset)
+    made = long_positions(weights[bert.POSITIONS], offsets, length_of(config, asked))
+    if asked.positions == "new":
+        rng = np.random.default_rng(asked.seed)
+        rest = made[offset + config.max_length :]
+        rest[:] = rng.normal(0, config.initializer_range, rest.shape)
+    return made
+
+
+def rows_fn(config: EncoderConfig, params: Mapping[str, Any]) -> RowsFn:
+    """The encoder of a model, without its heads."""
+    model = EncoderWithoutHead(config, with_pooler="pooler" in params["encoder"])
+    body = {"params": {"encoder": params["encoder"]}}
+    return jax.jit(lambda tokens, mask, **more: model.apply(body, tokens, mask, **more))
+
+
+def largest_difference(
+    before: RowsFn,
+    after: RowsFn,
+    config: EncoderConfig,
+    window: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> float:
+    """Of the rows of two models on two short sequences, one with padding behind it.
+
+    Args:
+      before: the source.
+      after: the long model.
+      config: of the source.
+      window: tokens that both models see on one side; None: all.
+      inputs: further ones of the long model.
+    """
+    n = min(_CHECKED_LENGTH, config.max_length)
+    if window is not None:
+        n = min(n, window + 1)
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, n), np.int32)
+    mask = np.ones_like(tokens)
+    mask[1, (n + 1) // 2 :] = 0
+    with jax.default_matmul_precision("highest"):
+        want = np.asarray(before(tokens, mask))
+        got = np.asarray(after(tokens, mask, **(inputs or {})))
+    return float(np.abs(got - want)[mask > 0].max())
+
+
+def check_difference(difference: float, between: str) -> None:
+    """Refuses a result that does not compute what its source does.
+
+    Args:
+      difference: of `largest_difference`.
+      between: the two models, for the error.
+
+    Raises:
+      ValueError: if it is above `TOLERANCE`, or no number.
+    """
+    if not difference <= TOLERANCE:
+        raise ValueError(
+            f"short inputs differ by {difference:.3g} between {between} made of it, "
+            f"expected at most {TOLERANCE}; the weights are not finite, or too large "
+            "for float32"
+        )

@@ -1,0 +1,1 @@
+"""Bytes as tokens: files, images, and the duplication task."""

@@ -1,0 +1,105 @@
+"""Images as rows of bytes, from array files: `.npy` of uint8, one image an entry."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+
+from etc_jax.data.bytes.stream import START
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
+
+
+def open_images(path: str) -> np.ndarray:
+    """The images of a file, each in a row of bytes, as they lie: row, column, channel.
+
+    Args:
+      path: of an `.npy` file of uint8 `[images, ...]`.
+
+    Returns:
+      uint8 `[images, bytes]`, mapped into memory.
+
+    Raises:
+      ValueError: if it holds something else, or nothing.
+      OSError: if it cannot be read.
+    """
+    array = np.load(pathlib.Path(path), mmap_mode="r", allow_pickle=False)
+    if array.dtype != np.uint8 or array.ndim < 2 or not array.size:
+        raise ValueError(
+            f"{path} holds {array.dtype} of shape {array.shape}; expected uint8 "
+            "[images, ...] with one image at least: values beyond a byte have no id"
+        )
+    return array.reshape(len(array), -1)
+
+
+class ImageReader:
+    """Batches of images; keys are those of `byte_stream.ByteReader`."""
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        *,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        evaluation: bool = False,
+    ):
+        """See the class.
+
+        Args:
+          images: of `open_images`.
+          length: of a row; that of the images.
+          batch_size: rows of a whole batch, over all processes.
+          seed: of the order.
+          evaluation: one fixed epoch, whose last rows are padding.
+
+        Raises:
+          ValueError: if images have another length.
+        """
+        check_draws(batch_size, seed)
+        if images.shape[1] != length:
+            raise ValueError(
+                f"images have {images.shape[1]} bytes, but data.input_length is "
+                f"{length}; set it to that"
+            )
+        self._images, self._batch_size = images, batch_size
+        self._evaluation = evaluation
+        self._permutation = Permutations(len(images), seed=seed)
+
+    @property
+    def num_examples(self) -> int:
+        """Images of an epoch."""
+        return len(self._images)
+
+    @property
+    def steps(self) -> int:
+        """Batches of one evaluation."""
+        return -(-len(self._images) // self._batch_size)
+
+    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
+        """The batch of one step; see `ByteReader.batch_at`.
+
+        Raises:
+          IndexError: if the step is out of range.
+        """
+        if self._evaluation:
+            check_step(step, self.steps)
+        places = positions(step, self._batch_size, rows)
+        shape = (len(places), self._images.shape[1])
+        targets, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+        for row, position in enumerate(places):
+            if self._evaluation and position >= len(self._images):
+                continue
+            index = position
+            if not self._evaluation:
+                _, index = self._permutation.locate(position)
+            targets[row], weights[row] = self._images[index], 1.0
+        tokens = np.full(shape, START, np.int32)
+        tokens[:, 1:] = targets[:, :-1]
+        return {"tokens": tokens, "targets": targets, "target_weights": weights}

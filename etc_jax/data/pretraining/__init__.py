@@ -1,0 +1,1 @@
+"""Batches of ETC's pre-training: masked words and masked sentences."""

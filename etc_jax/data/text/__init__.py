@@ -1,0 +1,1 @@
+"""Text: corpora, files, token caches, and documents packed into rows."""

@@ -1,0 +1,224 @@
+"""Index-based readers of text that is packed into windows.
+
+A batch is a function of the step: nothing is kept between batches, so the state of
+the data in a checkpoint is the step alone, and resuming is exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
+from etc_jax.data.mixture import Mixture
+from etc_jax.data.pretraining import masking
+from etc_jax.data.schema import Schema
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import Counts, PackingPlan, Window, read_window
+
+Text = tuple[TokenCache, PackingPlan]
+
+
+class Overflow(NamedTuple):
+    """What was chosen to be masked in an example and had no room.
+
+    Attributes:
+      mlm: tokens.
+      cpc: sentences.
+    """
+
+    mlm: int = 0
+    cpc: int = 0
+
+
+class RowBuilder(Protocol):
+    """How windows of text become rows of a batch.
+
+    Attributes:
+      schema: of the batch.
+    """
+
+    schema: Schema
+
+    def empty(self, rows: int) -> dict[str, Any]:
+        """A batch of padding, with zero weights."""
+
+    def fill(
+        self, batch: dict[str, Any], row: int, window: Window, rng: np.random.Generator
+    ) -> Overflow:
+        """Writes a window into a row of an empty batch.
+
+        Args:
+          batch: of `empty`.
+          row: which row.
+          window: the text.
+          rng: `masking.generator` of this example.
+        """
+
+
+class _Place(NamedTuple):
+    """Where the text of an example stands."""
+
+    source: int
+    epoch: int
+    window: int
+
+
+class _Source:
+    """The windows of one text, in epochs that are each shuffled anew."""
+
+    def __init__(
+        self,
+        cache: TokenCache,
+        plan: PackingPlan,
+        *,
+        seed: int,
+        number: int,
+        first_document: int,
+    ):
+        self.cache, self.plan = cache, plan
+        self._seed, self._number = seed, number
+        self._first_document = first_document
+        self._permutation = Permutations(plan.num_windows, seed=seed, source=number)
+        self._built = np.zeros(3, np.int64)  # examples, MLM and CPC overflow
+
+    def shuffled(self, index: int) -> _Place:
+        """The place of one example of the endless row of epochs."""
+        return _Place(self._number, *self._permutation.locate(index))
+
+    def read(self, place: _Place) -> tuple[Window, np.random.Generator]:
+        """The text of a place, and the generator of its masks."""
+        rng = masking.generator(
+            self._seed, place.epoch, place.window, source=self._number
+        )
+        window = read_window(self.cache, self.plan, place.window)
+        # Documents of two texts must not share a number.
+        documents = window.documents + self._first_document
+        return window._replace(documents=documents), rng
+
+    def count(self, overflow: Overflow) -> None:
+        """Notes one example that was built."""
+        self._built += (1, *overflow)
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the text, with overflow in the examples built so far."""
+        examples, mlm, cpc = self._built.tolist()
+        return dataclasses.replace(
+            self.plan.counts,
+            examples=examples,
+            mlm_overflow_tokens=mlm,
+            cpc_overflow_sentences=cpc,
+        )
+
+
+class TextReader:
+    """Builds the batch of any step from the windows of one text or of several.
+
+    In training, the batch of step s holds the positions `s * batch_size` and on of
+    the endless row of epochs, each a new permutation of the windows with new masks.
+    In evaluation there is one epoch, in order, always with the same masks, and the
+    rows that are left in the last batch are padding with zero weights.
+
+    Of several texts, position p of the data is example i of text t, with (t, i) =
+    `mixture.locate(p)`, and the examples of a text are its epochs, one after the other.
+    So a text of small weight is not finished when another one begins its second epoch.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[Text],
+        rows: RowBuilder,
+        *,
+        batch_size: int,
+        seed: int,
+        mixture: Mixture | None = None,
+        evaluation: bool = False,
+    ):
+        """See the class.
+
+        Args:
+          texts: (cache, plan) of each.
+          rows: how windows become rows.
+          batch_size: rows of a whole batch, over all processes.
+          seed: of permutations and masks.
+          mixture: whose weights are those of `texts`, in the same order; None: there is
+            one text.
+          evaluation: one fixed epoch of one text instead of endless ones.
+
+        Raises:
+          ValueError: if a number is out of range, or texts and mixture do not go
+            together.
+        """
+        check_draws(batch_size, seed)
+        number = 1 if mixture is None else len(mixture.rates)
+        if len(texts) != number:
+            raise ValueError(
+                f"the mixture has {number} weights, but there are {len(texts)} texts; "
+                "give one weight for each"
+            )
+        self._rows, self._batch_size = rows, batch_size
+        self._mixture, self._evaluation = mixture, evaluation
+        first = np.cumsum([0] + [cache.num_documents for cache, _ in texts])
+        self._sources = [
+            _Source(cache, plan, seed=seed, number=i, first_document=int(first[i]))
+            for i, (cache, plan) in enumerate(texts)
+        ]
+
+    @property
+    def schema(self) -> Schema:
+        """Of the batches."""
+        return self._rows.schema
+
+    @property
+    def num_examples(self) -> int:
+        """Windows of an epoch; of several texts, of an epoch of each."""
+        return sum(source.plan.num_windows for source in self._sources)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps until every window was seen: the last one may begin a new epoch."""
+        return -(-self.num_examples // self._batch_size)
+
+    @property
+    def source_counts(self) -> tuple[Counts, ...]:
+        """What became of each text, with overflow in the batches built so far."""
+        return tuple(source.counts for source in self._sources)
+
+    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
+        """The batch of one step, whatever was read before.
+
+        Args:
+          step: 0, 1, ...; in evaluation below `steps_per_epoch`.
+          rows: build only these rows of the batch (those of one process).
+
+        Raises:
+          IndexError: if the step is out of range.
+        """
+        if self._evaluation:
+            check_step(step, self.steps_per_epoch)
+        places = positions(step, self._batch_size, rows)
+        batch = self._rows.empty(len(places))
+        for row, position in enumerate(places):
+            if (place := self._place(position)) is not None:
+                source = self._sources[place.source]
+                window, rng = source.read(place)
+                source.count(self._rows.fill(batch, row, window, rng))
+        return batch
+
+    def _place(self, position: int) -> _Place | None:
+        if self._evaluation:
+            return _Place(0, 0, position) if position < self.num_examples else None
+        if self._mixture is None:
+            return self._sources[0].shuffled(position)
+        source, index = self._mixture.locate(position)
+        return self._sources[source].shuffled(index)

@@ -1,0 +1,154 @@
+"""Figures of a text and of the batches made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from etc_jax.data.schema import Schema, at
+from etc_jax.data.text.reader import TextReader
+
+Batch = dict[str, Any]
+
+_CHUNK_TOKENS = 1 << 22
+
+
+def unigram_entropy(tokens: np.ndarray) -> float:
+    """Entropy in nats of the ids of a text: `-sum p log p`, p relative frequencies.
+
+    The lowest cross entropy that any model reaches on this text without looking at
+    the context: an MLM loss on held-back text is worth something only below it.
+
+    Args:
+      tokens: int `[tokens]`, such as `TokenCache.tokens`.
+
+    Raises:
+      ValueError: if there are no tokens.
+    """
+    if not len(tokens):
+        raise ValueError("the unigram entropy of no tokens is not defined")
+    counts = np.zeros(0, np.int64)
+    for start in range(0, len(tokens), _CHUNK_TOKENS):
+        chunk = tokens[start : start + _CHUNK_TOKENS]
+        found = np.bincount(chunk, minlength=len(counts))
+        found[: len(counts)] += counts
+        counts = found
+    p = counts[counts > 0] / len(tokens)
+    return float(-(p * np.log(p)).sum())
+
+
+def log_frequencies(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
+    """log of each id's share of a text, every id counted once more than it occurs.
+
+    Args:
+      tokens: integer ids, any shape.
+      vocab_size: number of ids.
+
+    Returns:
+      float32 `[vocab_size]`, in nats.
+    """
+    counts = np.bincount(np.ravel(tokens), minlength=vocab_size) + 1.0
+    return np.log(counts / counts.sum()).astype(np.float32)
+
+
+def unmasked_tokens(batch: Batch, schema: Schema) -> np.ndarray:
+    """The tokens of a text's batch before masking, without padding: int32 `[tokens]`.
+
+    The sentences masked for CPC come last, out of their places.
+    """
+    [axis] = schema.text
+    name = next(k for k in schema.tables if schema.fields[k].axis == axis)
+    tokens, shown = batch[name].copy(), at(batch, schema.marks[axis]) > 0
+    if "mlm_weights" in batch:
+        rows, places = np.nonzero(batch["mlm_weights"])
+        targets = batch["mlm_targets"][rows, places]
+        tokens[rows, batch["mlm_positions"][rows, places]] = targets
+    if "cpc_weights" not in batch:
+        return tokens[shown]
+    rows, places = np.nonzero(batch["cpc_weights"])
+    masked = np.zeros(batch["global_tokens"].shape, bool)
+    masked[rows, batch["cpc_positions"][rows, places]] = True
+    # Padding is tied to no global token; its entry, -1, is not looked at.
+    shown &= ~np.take_along_axis(masked, batch["structure"].links[..., 0], axis=1)
+    apart = batch["cpc_structure"].long_example_ids > 0
+    return np.concatenate([tokens[shown], batch["cpc_long_tokens"][apart]])
+
+
+def describe_batches(
+    reader: TextReader, count: int, *, unk_id: int | None = None
+) -> dict[str, Any]:
+    """What a report says about the data: shares lost, padded and unknown, and ids.
+
+    Args:
+      reader: its first batches are built; they count as built in its counts.
+      count: how many batches.
+      unk_id: the id of unknown words; None: there is none, and no share of it.
+
+    Returns:
+      Ready for JSON. Of the whole text: `documents`, `documents_dropped_share` and
+      `tokens_dropped_share` (too short), `sentences_cut_share` (too long). Of the
+      batches: `examples` (rows with text), the share of padding along each axis, such
+      as `long_padded_share` (over all rows), `mlm_overflow_share` (of the tokens that
+      were chosen) and `cpc_overflow_share` (of the sentences) where these are,
+      `unk_share`, `lowest_id` and `highest_id` (of the text before masking).
+
+    Raises:
+      ValueError: if `count` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"count of batches is {count}, expected 1 or more")
+    batches = [reader.batch_at(step) for step in range(count)]
+    tokens = np.concatenate(
+        [unmasked_tokens(batch, reader.schema) for batch in batches]
+    )
+    figures = _of_the_text(reader) | _of_the_batches(batches, reader.schema)
+    if unk_id is not None:
+        figures["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
+    figures["lowest_id"] = int(tokens.min())
+    figures["highest_id"] = int(tokens.max())
+    return figures
+
+
+def _share(part: Any, whole: Any) -> float:
+    return float(part / max(whole, 1))
+
+
+def _of_the_text(reader) -> dict[str, Any]:
+    counts = reader.source_counts
+
+    def total(name: str) -> int:
+        return sum(getattr(c, name) for c in counts)
+
+    def lost(name: str) -> float:
+        dropped = total(f"{name}_dropped")
+        return _share(dropped, dropped + total(name))
+
+    return {
+        "documents": total("documents"),
+        "documents_dropped_share": lost("documents"),
+        "tokens_dropped_share": lost("tokens"),
+        "sentences_cut_share": _share(
+            total("sentences_split"), total("sentences_of_text")
+        ),
+    }
+
+
+def _of_the_batches(batches: list[Batch], schema: Schema) -> dict[str, Any]:
+    def total(name: str) -> int:
+        return sum(int(batch[name].sum()) for batch in batches)
+
+    def is_padding(axis: str) -> np.ndarray:
+        mark = schema.marks[axis]
+        return np.stack([at(batch, mark) == 0 for batch in batches])
+
+    [text] = schema.text
+    figures = {"examples": int((~is_padding(text)[..., 0]).sum())}
+    for axis in schema.marks:
+        figures[f"{axis}_padded_share"] = float(np.mean(is_padding(axis)))
+    for kind in ("mlm", "cpc"):
+        if (name := f"{kind}_overflow") in batches[0]:
+            lost = total(name)
+            share = _share(lost, lost + total(f"{kind}_weights"))
+            figures[f"{name}_share"] = share
+    return figures

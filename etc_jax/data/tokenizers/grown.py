@@ -1,0 +1,99 @@
+"""A tokenizer with further tokens behind its vocabulary, which no text becomes.
+
+The tokenizer below does not know them, so that "[q]" in a document stays plain text and
+old ids stay. A task puts the new ids where its inputs have them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from etc_jax.data.tokenizers.base import Encoded, Offsets, Tokenizer
+from etc_jax.registry import register
+
+
+@register("tokenizer", "grown")
+class GrownTokenizer(Tokenizer):
+    """A tokenizer and what was added to its vocabulary; see `grown`."""
+
+    kind = "grown"
+
+    def __init__(self, base: Tokenizer, added: Sequence[str]):
+        """Takes a tokenizer of another kind, and the tokens in the order of their ids.
+
+        Raises:
+          ValueError: if a token stands there twice, or the vocabulary has it.
+        """
+        super().__init__([*base.pieces(range(base.vocab_size)), *added], base.special)
+        # What was added stands for no text.
+        self._regular_ids = base._regular_ids
+        self.base, self._added = base, tuple(added)
+
+    @property
+    def added_ids(self) -> dict[str, int]:
+        return {token: self.base.vocab_size + i for i, token in enumerate(self._added)}
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+        found = self.base.encode_batch(texts)
+        return [(ids.astype(self.id_dtype), starts) for ids, starts in found]
+
+    def encode_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], Offsets]]:
+        return self.base.encode_with_offsets(texts)
+
+    def _values(self) -> dict[str, Any]:
+        base = json.loads(self.base.saved())
+        return {"kind": self.kind, "added": self._added, "base": base}
+
+    def _decode(self, ids: list[int]) -> str:
+        parts, start = [], 0
+        for i, number in enumerate([*ids, self.base.vocab_size]):
+            if number < self.base.vocab_size:
+                continue
+            if start < i:
+                parts.append(self.base.decode(ids[start:i]))
+            parts += self.pieces(ids[i : i + 1])
+            start = i + 1
+        return " ".join(parts)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"added": self._added, "base": self.base.fingerprint()}
+
+    @classmethod
+    def _from_saved(cls, saved: dict[str, Any]) -> GrownTokenizer:
+        return cls(Tokenizer.from_json(saved["base"]), saved["added"])
+
+
+def grown(tokenizer: Tokenizer, tokens: Sequence[str]) -> GrownTokenizer:
+    """The tokenizer with more tokens behind those that it has.
+
+    Raises:
+      ValueError: if there is no token to add, one is blank, has white space or stands
+        there twice, or the vocabulary has it.
+    """
+    _check(tokens, tokenizer)
+    if isinstance(tokenizer, GrownTokenizer):
+        return GrownTokenizer(tokenizer.base, (*tokenizer.added_ids, *tokens))
+    return GrownTokenizer(tokenizer, tokens)
+
+
+def _check(tokens: Sequence[str], tokenizer: Tokenizer) -> None:
+    if not tokens:
+        raise ValueError("no token to add to the vocabulary; name one or more")
+    for token in tokens:
+        if not token or any(map(str.isspace, token)):
+            raise ValueError(
+                f"token {token!r} is blank or has white space; expected a name such as "
+                "[q]"
+            )
+    if len(set(tokens)) < len(tokens):
+        raise ValueError(f"tokens {', '.join(tokens)}: name each once")
+    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
+    if there := [token for token in tokens if token in known]:
+        raise ValueError(
+            f"the vocabulary of {len(known)} pieces has {', '.join(there)} already; "
+            "leave that out, or choose another name"
+        )

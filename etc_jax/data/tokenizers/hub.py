@@ -1,0 +1,377 @@
+"""Tokenizers in folders of Hugging Face, as transformers 5 reads them.
+
+Which class of transformers reads a folder is told in tokenizer_config.json, or else by
+the model_type of config.json. The class decides what of the other files counts:
+
+    BertTokenizer                       the vocabulary alone, with the options of
+                                        tokenizer_config.json
+    RobertaTokenizer, LongformerTokenizer    vocabulary and merges alone, likewise
+    others with a sentencepiece model   the model, as sentencepiece reads it
+    others                              all of tokenizer.json
+
+What else the folder says goes along as `Tokenizer.hub` and is written back by
+`hub_writing`. Special tokens never come out of text here, which transformers does with
+split_special_tokens=True.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etc_jax.data.tokenizers.base import HUB, Tokenizer
+from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
+from etc_jax.data.tokenizers.grown import grown
+from etc_jax.data.tokenizers.packaged import (
+    PARTS,
+    PackagedTokenizer,
+    from_description,
+    pieces_of,
+)
+from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizers.special_tokens import (
+    BIG_BIRD,
+    BYTE_LEVEL,
+    SENTENCEPIECE,
+    WORDPIECE,
+    SpecialTokens,
+)
+from etc_jax.data.tokenizers.wordpiece import UNKNOWN, WordPieceTokenizer
+
+TOKENIZER = "tokenizer.json"
+CONFIG = "tokenizer_config.json"
+MODEL_CONFIG = "config.json"
+VOCAB_TXT, VOCAB_JSON, MERGES = "vocab.txt", "vocab.json", "merges.txt"
+_ADDED = "added_tokens.json"
+# What transformers takes for a model whose folder names no class.
+CLASSES = {
+    "bert": "BertTokenizer",
+    "roberta": "RobertaTokenizer",
+    "longformer": "RobertaTokenizer",
+    "big_bird": "BigBirdTokenizer",
+    "reformer": "ReformerTokenizer",
+}
+_BERT = ("BertTokenizer",)
+_BYTE_LEVEL = ("RobertaTokenizer", "LongformerTokenizer")
+# transformers' own: longer words are unknown. The official code of BERT has 200.
+_MAX_WORD_CHARS = 100
+# Parts of a tokenizer.json that ids of a text do not depend on.
+_BESIDE = ("post_processor", "decoder", "truncation", "padding")
+_SPECIAL = (BIG_BIRD, WORDPIECE, BYTE_LEVEL, SENTENCEPIECE)
+
+# What values of another shape than expected lead to.
+_OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+_LONGEST = 300
+
+
+class InexpressibleError(ValueError):
+    """The folder has a tokenizer, but none that can be kept."""
+
+
+def is_hub_folder(folder: pathlib.Path) -> bool:
+    """Whether the vocabulary of a folder is to be read as transformers does.
+
+    A folder with a bare vocabulary is read as the official code of its model does.
+    """
+    if (folder / CONFIG).is_file():
+        return True
+    if not (folder / MODEL_CONFIG).is_file():
+        return False
+    return _json_of(folder / MODEL_CONFIG).get("model_type") in CLASSES
+
+
+def is_hub_description(description: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer.json is one of transformers, not one that etc_jax saved."""
+    model = description.get("model")
+    if "kind" in description or HUB in description or not isinstance(model, dict):
+        return False
+    beside = description.get("added_tokens") or description.get("post_processor")
+    return bool(beside) or model.get("type") not in ("WordPiece", "BPE")
+
+
+def read(folder: pathlib.Path) -> Tokenizer:
+    """The tokenizer of a folder of Hugging Face.
+
+    Raises:
+      FileNotFoundError: if there is none.
+      InexpressibleError: if it is of a kind that cannot be kept, or is damaged.
+    """
+    config = _json_of(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    description = None
+    if (folder / TOKENIZER).is_file():
+        description = _json_of(folder / TOKENIZER)
+    try:
+        return _read(folder, config, description)
+    except (FileNotFoundError, InexpressibleError):
+        raise
+    except _OF_BAD_JSON as error:
+        raise InexpressibleError(
+            f"the tokenizer in {folder} cannot be kept: {_told(error)}"
+        ) from error
+
+
+def read_description(path: pathlib.Path) -> Tokenizer:
+    """The tokenizer of a tokenizer.json of transformers, without the files beside it.
+
+    Raises:
+      InexpressibleError: see `read`.
+    """
+    description = _json_of(path)
+    try:
+        base = _described(description)
+        return _complete(base, {}, description, {})
+    except _OF_BAD_JSON as error:
+        raise InexpressibleError(
+            f"{path} is not a tokenizer saved by etc_jax, nor one of another program "
+            f"that can be kept: {_told(error)}"
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    """An error in one line, which may quote what stands in a damaged file."""
+    text = str(error) if isinstance(error, ValueError) else repr(error)
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Tokenizer:
+    name = _class_of(folder, config)
+    models = sorted(folder.glob("*.model"))
+    if name in _BERT:
+        base = _bert(folder, config, description)
+    elif name in _BYTE_LEVEL:
+        base = _byte_level(folder, config, description)
+    elif len(models) == 1:
+        base = _sentence_pieces(models[0])
+    elif len(models) > 1:
+        raise ValueError(f"there are {', '.join(m.name for m in models)}; keep one")
+    elif description is not None:
+        base = _described(description)
+    else:
+        raise FileNotFoundError(f"no vocabulary of a {name} in {folder}")
+    added = {}
+    if (folder / _ADDED).is_file():
+        added = _json_of(folder / _ADDED)
+    kept = {k: v for k, v in config.items() if k not in _OF_A_PLACE}
+    return _complete(base, {**kept, "tokenizer_class": name}, description, added)
+
+
+# Of tokenizer_config.json: where the folder was, and code to be run from elsewhere.
+_OF_A_PLACE = (
+    *("auto_map", "name_or_path", "special_tokens_map_file", "tokenizer_file"),
+    *("is_local", "local_files_only", "vocab_file", "merges_file"),
+)
+
+
+def _class_of(folder: pathlib.Path, config: Mapping[str, Any]) -> str:
+    name = config.get("tokenizer_class")
+    if name is None and (folder / MODEL_CONFIG).is_file():
+        kind = _json_of(folder / MODEL_CONFIG).get("model_type")
+        name = CLASSES.get(kind) if isinstance(kind, str) else None
+    if name is None:
+        name = "PreTrainedTokenizerFast"
+    if not isinstance(name, str):
+        raise ValueError(f"tokenizer_class is {name!r}, expected a name")
+    plain = name.removesuffix("Fast")
+    return name if plain == "PreTrainedTokenizer" else plain
+
+
+def _json_of(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InexpressibleError(f"{path} is not JSON: {_told(error)}") from error
+    if not isinstance(values, dict):
+        kind = type(values).__name__
+        raise InexpressibleError(f"{path} holds a {kind}, expected an object")
+    return values
+
+
+def _option(config: Mapping[str, Any], name: str, default: Any) -> Any:
+    value = config.get(name, default)
+    if not isinstance(value, bool) and value is not default:
+        raise ValueError(f"{name} is {value!r} in {CONFIG}, expected true or false")
+    return value
+
+
+def _bert(folder, config, description) -> WordPieceTokenizer:
+    if description is not None:
+        _expect_model(description, "WordPiece")
+        pieces = pieces_of(description)
+    else:
+        pieces = _lines(_there(folder / VOCAB_TXT))
+    unknown = _content(config.get("unk_token", UNKNOWN))
+    if unknown != UNKNOWN:
+        raise ValueError(f"unk_token is {unknown!r}, expected {UNKNOWN}")
+    return WordPieceTokenizer(
+        pieces,
+        lower_case=_option(config, "do_lower_case", True),
+        strip_accents=_option(config, "strip_accents", None),
+        chinese_chars=_option(config, "tokenize_chinese_chars", True),
+        max_word_chars=_MAX_WORD_CHARS,
+    )
+
+
+def _byte_level(folder, config, description) -> ByteBpeTokenizer:
+    if description is not None:
+        _expect_model(description, "BPE")
+        pieces = pieces_of(description)
+        # Older files have "a b" for ["a", "b"].
+        pairs = [
+            tuple(m.split(" ") if isinstance(m, str) else m)
+            for m in description["model"]["merges"]
+        ]
+    else:
+        pieces = read_pieces(_there(folder / VOCAB_JSON))
+        pairs = read_merges(_there(folder / MERGES))
+    before = _option(config, "add_prefix_space", False)
+    return ByteBpeTokenizer(pieces, pairs, add_prefix_space=before)
+
+
+def _there(path: pathlib.Path) -> pathlib.Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"neither {path.name} nor {TOKENIZER} in {path.parent}")
+    return path
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    """The pieces of a vocab.txt; an id is the number of a line, as transformers has it.
+
+    Raises:
+      ValueError: if it is not UTF-8, or a piece stands there twice.
+    """
+    lines = path.read_bytes().decode("utf-8").replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
+    found = SentencePieceTokenizer.from_model_file(path)
+    if "[MASK]" in found.pieces(range(found.vocab_size)):
+        return SentencePieceTokenizer.from_model_file(path, special=BIG_BIRD)
+    return found
+
+
+def _expect_model(description: Mapping[str, Any], kind: str) -> None:
+    got = description["model"].get("type", kind)
+    if got != kind:
+        raise ValueError(f"its model is {got!r} in {TOKENIZER}, expected {kind!r}")
+
+
+def _described(description: dict[str, Any]) -> Tokenizer:
+    """The tokenizer of all that a tokenizer.json says: of a class of its own if any."""
+    bare = {**description, "added_tokens": [], "post_processor": None}
+    bare |= {"truncation": None, "padding": None}
+    # As the installed version writes it: older files lack newer fields.
+    bare = json.loads(from_description(bare).to_str())
+    for kind in (WordPieceTokenizer, ByteBpeTokenizer):
+        try:
+            found = kind._from_package(bare)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        ours = found._values()
+        if all(ours[part] == bare[part] for part in PARTS):
+            return found
+    pieces = set(pieces_of(bare))
+    return PackagedTokenizer(bare, _special_of(pieces))
+
+
+def _special_of(pieces: set[str]) -> SpecialTokens:
+    """The family of which a vocabulary has the mask, or the most of the others."""
+    roles = ("mask", "pad", "cls", "sep", "sentence", "cpc_mask")
+
+    def known(special: SpecialTokens) -> tuple[bool, int]:
+        has = [getattr(special, role) in pieces for role in roles]
+        return has[0], sum(has)
+
+    return max(_SPECIAL, key=known)
+
+
+def _content(token: Any) -> Any:
+    """The text of a special token, which may have its options beside it."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _complete(
+    base: Tokenizer,
+    config: Mapping[str, Any],
+    description: Mapping[str, Any] | None,
+    added: Mapping[str, Any],
+) -> Tokenizer:
+    """The tokenizer with what the folder says beside, and with the tokens it adds."""
+    description = description or {}
+    listed = list(_added_tokens(config, description, added))
+    base.hub = {
+        "config": {k: v for k, v in config.items() if k != "added_tokens_decoder"},
+        "added_tokens": [token for _, token in listed],
+        **{part: description.get(part) for part in _BESIDE},
+    }
+    known = base.pieces(range(base.vocab_size))
+    more: dict[int, str] = {}
+    for number, token in listed:
+        piece = token["content"]
+        if number < len(known):
+            if known[number] != piece:
+                raise ValueError(
+                    f"{piece!r} is added as id {number}, which is {known[number]!r}"
+                )
+        elif not token.get("special"):
+            raise ValueError(
+                f"{piece!r} is added to the vocabulary to be found in texts; here "
+                "added tokens stand for no text"
+            )
+        else:
+            more[number] = piece
+    if not more:
+        return base
+    if sorted(more) != list(range(len(known), len(known) + len(more))):
+        raise ValueError(
+            f"added tokens have the ids {sorted(more)[:9]}, expected {len(known)}, ..."
+        )
+    return grown(base, [more[number] for number in sorted(more)])
+
+
+def _added_tokens(config, description, added):
+    """(id, description) of each token that is listed beside the vocabulary."""
+    found: dict[int, dict[str, Any]] = {}
+    special = _named(config)
+    for token, number in added.items():
+        found[_id(number)] = _token(token, token in special)
+    decoder = config.get("added_tokens_decoder") or {}
+    for number, token in decoder.items():
+        found[int(number)] = _token(token, False)
+    for token in description.get("added_tokens") or ():
+        found[_id(token["id"])] = _token(token, False)
+    for number in sorted(found):
+        yield number, {"id": number, **found[number]}
+
+
+def _named(config: Mapping[str, Any]) -> set[str]:
+    """The special tokens that a tokenizer_config.json names."""
+    lists: Sequence[str] = ("additional_special_tokens", "extra_special_tokens")
+    named = [v for k, v in config.items() if k.endswith("_token")]
+    for name in lists:
+        value = config.get(name) or ()
+        named += value.values() if isinstance(value, dict) else value
+    return {t for t in map(_content, named) if isinstance(t, str)}
+
+
+def _id(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError(f"{number!r} is the id of an added token, expected 0 or more")
+    return number
+
+
+def _token(token: Any, special: bool) -> dict[str, Any]:
+    if isinstance(token, str):
+        token = {"content": token, "special": special}
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    if not isinstance(token["content"], str):
+        raise ValueError(f"{token['content']!r} is an added token, expected a text")
+    return {
+        "content": token["content"],
+        **{flag: bool(token.get(flag, False)) for flag in flags},
+    }

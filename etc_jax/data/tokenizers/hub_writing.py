@@ -1,0 +1,183 @@
+"""Files of a tokenizer that transformers 5 reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from etc_jax.data.tokenizers.base import PackageTokenizer, Tokenizer
+from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer
+from etc_jax.data.tokenizers.grown import GrownTokenizer
+from etc_jax.data.tokenizers.hub import CONFIG, MERGES, TOKENIZER, VOCAB_JSON, VOCAB_TXT
+from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+
+SENTENCE_PIECES = "spiece.model"
+# It takes all of tokenizer.json; other classes leave parts of it out.
+_AS_DESCRIBED = "PreTrainedTokenizerFast"
+# Name in tokenizer_config.json -> what it may be called in a vocabulary.
+_NAMED = {
+    "bos_token": ("<s>",),
+    "eos_token": ("</s>",),
+    "unk_token": ("[UNK]", "<unk>"),
+    "pad_token": ("[PAD]", "<pad>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+
+
+def files_of(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
+    """{name: content} of a folder's files of the tokenizer.
+
+    What was read of a folder of Hugging Face is written as it was there.
+
+    Args:
+      tokenizer: of any kind.
+      max_length: tokens of an input, special ones among them.
+
+    Raises:
+      ValueError: if transformers has no counterpart.
+    """
+    base = tokenizer.base if isinstance(tokenizer, GrownTokenizer) else tokenizer
+    config = dict(base.hub.get("config", ())) or _config(base)
+    config["model_max_length"] = max_length
+    files = {}
+    if isinstance(base, SentencePieceTokenizer):
+        files[SENTENCE_PIECES] = _model_of(base)
+        if tokenizer.added_ids:
+            config["added_tokens_decoder"] = {
+                str(i): _token(token) for token, i in tokenizer.added_ids.items()
+            }
+    else:
+        assert isinstance(base, PackageTokenizer)
+        found = _description(base, tokenizer.added_ids)
+        if found["truncation"]:
+            found["truncation"] = {**found["truncation"], "max_length": max_length}
+        files[TOKENIZER] = _json(found)
+        files |= _vocabulary(base)
+    if tokenizer.added_ids:
+        more = config.get("extra_special_tokens") or []
+        if isinstance(more, list):
+            new = [t for t in tokenizer.added_ids if t not in more]
+            config["extra_special_tokens"] = [*more, *new]
+    files[CONFIG] = _json(config)
+    return files
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    # Escaped: a vocabulary may hold what UTF-8 cannot.
+    return (json.dumps(values, indent=2) + "\n").encode("ascii")
+
+
+def _named(tokenizer: Tokenizer) -> dict[str, str]:
+    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
+    found = {
+        name: next((piece for piece in pieces if piece in known), None)
+        for name, pieces in _NAMED.items()
+    }
+    if isinstance(tokenizer, WordPieceTokenizer):
+        del found["bos_token"], found["eos_token"]
+    return {name: piece for name, piece in found.items() if piece is not None}
+
+
+def _config(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The tokenizer_config.json of a tokenizer that was made here."""
+    named = _named(tokenizer)
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return {"tokenizer_class": _class_of(tokenizer, named), **named}
+    return {"tokenizer_class": _AS_DESCRIBED, **named}
+
+
+def _class_of(tokenizer: SentencePieceTokenizer, named: Mapping[str, str]) -> str:
+    """The class of transformers that reads a sentencepiece model.
+
+    Raises:
+      ValueError: if it would add tokens to the vocabulary, or compute other ids.
+    """
+    if tokenizer.is_bpe:
+        name, needed = "ReformerTokenizer", ("eos_token", "unk_token")
+    else:
+        name, needed = "BigBirdTokenizer", tuple(_NAMED)
+    if missing := [n for n in needed if n not in named]:
+        raise ValueError(
+            f"transformers reads this sentencepiece model with its {name}, which needs "
+            f"{', '.join('/'.join(_NAMED[n]) for n in missing)} in the vocabulary"
+        )
+    return name
+
+
+def _model_of(tokenizer: SentencePieceTokenizer) -> bytes:
+    if tokenizer.split_digit_commas:
+        raise ValueError(
+            "the tokenizer splits commas off digits, as official ETC does, for which "
+            "transformers has no tokenizer"
+        )
+    return tokenizer.model_file
+
+
+def _token(content: str, number: int | None = None) -> dict[str, Any]:
+    flags = ("single_word", "lstrip", "rstrip", "normalized")
+    token: dict[str, Any] = {} if number is None else {"id": number}
+    return token | {"content": content, **dict.fromkeys(flags, False), "special": True}
+
+
+def _description(base: PackageTokenizer, added: Mapping[str, int]) -> dict[str, Any]:
+    """The tokenizer.json."""
+    found = json.loads(base._tokenizer.to_str())
+    named = _named(base)
+    special = set(named.values())
+    pieces = base.pieces(range(base.vocab_size))
+    there = {i: _token(p, i) for i, p in enumerate(pieces) if p in special}
+    there |= {token["id"]: token for token in base.hub.get("added_tokens", ())}
+    there = {i: _token(token, i) for token, i in added.items()} | there
+    found["added_tokens"] = [there[i] for i in sorted(there)]
+    found["post_processor"] = _post_processor(base, named)
+    beside = ("post_processor", "decoder", "truncation", "padding")
+    return found | {p: base.hub[p] for p in beside if base.hub.get(p)}
+
+
+def _post_processor(base: PackageTokenizer, named: Mapping[str, str]) -> Any:
+    """What puts special tokens around one text, and around two."""
+    if "cls_token" not in named or "sep_token" not in named:
+        return None
+    cls, sep = named["cls_token"], named["sep_token"]
+    pieces = base.pieces(range(base.vocab_size))
+
+    def token(name: str, side: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": name, "type_id": side}}
+
+    def text(name: str, side: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": side}}
+
+    # RoBERTa has two separators between texts, and one type of token.
+    second = 0 if base.special.pair_separators > 1 else 1
+    between = [token(sep, 0)] * base.special.pair_separators
+    return {
+        "type": "TemplateProcessing",
+        "single": [token(cls, 0), text("A", 0), token(sep, 0)],
+        "pair": [
+            *(token(cls, 0), text("A", 0), *between),
+            *(text("B", second), token(sep, second)),
+        ],
+        "special_tokens": {
+            name: {"id": name, "ids": [pieces.index(name)], "tokens": [name]}
+            for name in (cls, sep)
+        },
+    }
+
+
+def _vocabulary(base: PackageTokenizer) -> dict[str, bytes]:
+    """The standard files of older programs, where the kind has such."""
+    pieces = base.pieces(range(base.vocab_size))
+    if isinstance(base, WordPieceTokenizer):
+        return {VOCAB_TXT: "".join(f"{p}\n" for p in pieces).encode()}
+    if isinstance(base, ByteBpeTokenizer):
+        merges = [" ".join(pair) for pair in base.merges]
+        lines = ["#version: 0.2", *merges]
+        return {
+            VOCAB_JSON: _json({piece: i for i, piece in enumerate(pieces)}),
+            MERGES: "".join(f"{line}\n" for line in lines).encode(),
+        }
+    return {}

@@ -1,0 +1,84 @@
+"""Learning a lower-cased WordPiece vocabulary from texts.
+
+The special ids are those of the uncased BERT vocabulary that the official ETC models
+use: [PAD] = 0, [unused0] = 1 (global token of a sentence), [unused1] = 2 (global token
+of a sentence masked for CPC), up to [unused98] = 99, then [UNK] = 100, [CLS], [SEP],
+[MASK] = 103.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Sequence
+
+from tokenizers import normalizers, trainers
+
+from etc_jax.data.tokenizers.wordpiece import (
+    CONTINUES,
+    UNKNOWN,
+    WordPieceTokenizer,
+    bert_tokenizer,
+)
+
+SPECIAL_TOKENS = (
+    "[PAD]",
+    *(f"[unused{i}]" for i in range(99)),
+    *(UNKNOWN, "[CLS]", "[SEP]", "[MASK]"),
+)
+
+
+def train(
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    min_char_count: int = 20,
+    min_piece_count: int = 2,
+) -> WordPieceTokenizer:
+    """Learns a vocabulary; the same texts give the same vocabulary, id for id.
+
+    Args:
+      texts: training texts; they are read twice, so all are held in memory.
+      vocab_size: ids wanted, special tokens included.
+      min_char_count: characters seen less often become [UNK].
+      min_piece_count: pairs of pieces seen less often are not joined.
+
+    Raises:
+      ValueError: if the texts do not give that many pieces.
+    """
+    texts = list(texts)
+    chars = _frequent_chars(texts, min_char_count)
+    # The trainer numbers the inner pieces ("##a") in the order of a hash map that is
+    # seeded anew in each process, and breaks ties between joins by these numbers.
+    # Named beforehand, as special tokens, they have fixed numbers.
+    fixed = [*SPECIAL_TOKENS, *(CONTINUES + c for c in chars)]
+    if vocab_size <= len(fixed) + len(chars):
+        raise ValueError(
+            f"vocab_size {vocab_size} leaves no room for words: special tokens and "
+            f"single characters take {len(fixed) + len(chars)}; raise it"
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_piece_count,
+        special_tokens=fixed,
+        initial_alphabet=chars,
+        limit_alphabet=len(chars),
+        continuing_subword_prefix=CONTINUES,
+        show_progress=False,
+    )
+    learner = bert_tokenizer([UNKNOWN])
+    learner.train_from_iterator(texts, trainer)
+    vocabulary = learner.get_vocab()
+    if len(vocabulary) != vocab_size:
+        raise ValueError(
+            f"the texts give {len(vocabulary)} pieces, not vocab_size {vocab_size}; "
+            "lower vocab_size or give more text"
+        )
+    return WordPieceTokenizer(sorted(vocabulary, key=vocabulary.__getitem__))
+
+
+def _frequent_chars(texts: Sequence[str], min_count: int) -> list[str]:
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    counts: collections.Counter[str] = collections.Counter()
+    for text in texts:
+        counts.update(normalizer.normalize_str(text))
+    return sorted(c for c, n in counts.items() if n >= min_count and not c.isspace())

@@ -1,0 +1,1 @@
+"""Inputs of data sets: windows, and the caches that hold them."""

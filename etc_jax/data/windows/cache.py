@@ -1,0 +1,347 @@
+"""The window cache: ready inputs of a task on disk, and batches of them.
+
+    header.json             what it is, how large, which vocabulary, what made it
+    tokenizer.json          the tokenizer, as it saves itself
+    NAME.npy                the arrays of `window_arrays`, without padding
+
+    reader = WindowReader([WindowCache.open(folder)], batch_size=32, seed=0,
+                          lengths={"long": 4096, "global": 256})
+    batch = reader.batch_at(step)
+
+A batch is a function of the step, as in pre-training: the state of the data in a
+checkpoint is the step alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.config_upgrades import FORMERLY
+from etc_jax.data import array_folder
+from etc_jax.data.array_folder import FolderFormat
+from etc_jax.data.epochs import (
+    BatchRows,
+    Permutations,
+    check_draws,
+    check_step,
+    positions,
+)
+from etc_jax.data.schema import LABELS, SEPARATOR, WEIGHTS, Field, Schema
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.windows import versions as window_versions
+from etc_jax.data.windows.arrays import (
+    NAME_AXIS,
+    NAME_CODEC,
+    NAMES,
+    ArrayKind,
+    array_kinds,
+    fill,
+    offsets_of,
+    ragged_axes,
+)
+from etc_jax.structure import flat
+
+FORMAT = FolderFormat("window cache", 3, unsealed=1)
+CONTENTS_VERSION = 1  # of what the arrays hold; a part of every fingerprint
+
+# What a header has beside what the arrays are opened with.
+_KEYS = {
+    "task": str,
+    "vocabulary": str,
+    "vocab_size": int,
+    "sizes": dict,
+    "options": dict,
+    "counts": dict,
+    "left_out": dict,
+    "found": dict,
+    "made_by": dict,
+    "fingerprint": str,
+}
+
+# See `etc_jax.formats`.
+WindowBatch = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowCache:
+    """An open cache; the arrays are memory maps.
+
+    Attributes:
+      path: its folder.
+      header: what `header.json` holds.
+      schema: what its windows have in common.
+      arrays: by name; see `window_arrays`.
+      digest: of its contents; see `array_folder.Contents`.
+    """
+
+    path: pathlib.Path
+    header: Mapping[str, Any]
+    schema: Schema
+    arrays: Mapping[str, np.ndarray]
+    digest: str
+
+    @property
+    def task(self) -> str:
+        """Name of the data set."""
+        name = self.header["task"]
+        return FORMERLY.get(name, name)
+
+    @property
+    def format(self) -> str:
+        """Of the inputs; see `etc_jax.formats`."""
+        return self.schema.name
+
+    @property
+    def official_quirks(self) -> bool:
+        """Whether the windows have what the official code does wrong."""
+        return bool(self.header["options"].get("official_quirks", False))
+
+    @property
+    def input_options(self) -> tuple[str, ...]:
+        """What else shaped the windows, as a config names it: "stride=256"."""
+        options = dict(self.header["options"])
+        options.pop("official_quirks", None)
+        return tuple(f"{k}={json.dumps(x)}" for k, x in sorted(options.items()))
+
+    @property
+    def num_windows(self) -> int:
+        return len(self.arrays[offsets_of(NAME_AXIS)]) - 1
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Lengths of an input, padding included, that the windows were made for."""
+        return window_versions.sizes_of(self.header, self.schema)
+
+    @property
+    def longest(self) -> dict[str, int]:
+        """Most that a window has along each axis, without padding."""
+        return {
+            axis: int(np.diff(self.arrays[offsets_of(axis)]).max(initial=0))
+            for axis in self.schema.lengths
+        }
+
+    @property
+    def labels(self) -> dict[str, Field]:
+        """What is to be learned, by name."""
+        prefix = LABELS + SEPARATOR
+        fields = self.schema.fields.items()
+        return {k.removeprefix(prefix): x for k, x in fields if k.startswith(prefix)}
+
+    @functools.cached_property
+    def _kinds(self) -> dict[str, ArrayKind]:
+        return array_kinds(self.schema, self.header["id_dtype"])
+
+    @functools.cached_property
+    def _ragged(self) -> list[str]:
+        return ragged_axes(self._kinds)
+
+    def record_id(self, index: int) -> str:
+        """The record that a window was made of."""
+        start, stop = self.arrays[offsets_of(NAME_AXIS)][index : index + 2]
+        return self.arrays[NAMES][start:stop].tobytes().decode(*NAME_CODEC)
+
+    def window(self, index: int) -> dict[str, np.ndarray]:
+        """One window's part of each array."""
+        parts: dict[str | None, Any] = {
+            axis: self.arrays[offsets_of(axis)][index:][:2] for axis in self._ragged
+        }
+        parts[None] = (index, index + 1)
+        found = {}
+        for name, kind in self._kinds.items():
+            first, last = (int(x) * kind.width for x in parts[kind.axis])
+            found[name] = self.arrays[name][first:last]
+        return found
+
+    def load_tokenizer(self) -> Tokenizer:
+        """The tokenizer that is saved with the cache.
+
+        Raises:
+          FileNotFoundError: if it is not there.
+          ValueError: if it is not the one that made the cache.
+        """
+        return array_folder.load_tokenizer(self.path, self.header)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike, vocabulary: str | None = None
+    ) -> WindowCache:
+        """Maps a cache into memory and reads it once, to compare checksums.
+
+        Args:
+          path: folder that `etc_jax.prepare` or `window_writing` wrote.
+          vocabulary: `Tokenizer.fingerprint()` of the vocabulary in use; None: that of
+            the cache, see `load_tokenizer`.
+
+        Raises:
+          FileNotFoundError: if there is no cache.
+          ValueError: naming the file that is damaged, or what does not fit.
+        """
+        path = pathlib.Path(path)
+        header = FORMAT.read_header(path)
+        is_earlier = header["format_version"] <= window_versions.LAST
+        try:
+            schema, files = _described(header, is_earlier)
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise FORMAT.damaged_header(path, e) from e
+        array_folder.check_vocabulary(path, header, vocabulary)
+        arrays, digest = FORMAT.open_files(path, header, files)
+        if is_earlier:
+            arrays = window_versions.renamed(schema, header, arrays)
+        return cls(path, header, schema, arrays, digest)
+
+
+def _described(header, is_earlier: bool) -> tuple[Schema, dict[str, tuple[str, int]]]:
+    """(schema, {file: (dtype, length)}) by a header."""
+    if is_earlier:
+        schema = window_versions.schema_of(header)
+        kinds = window_versions.file_kinds(schema, header)
+        offsets = window_versions.OFFSETS
+    else:
+        schema = Schema.from_json(header["schema"])
+        kinds = array_kinds(schema, header["id_dtype"])
+        offsets = tuple(map(offsets_of, ragged_axes(kinds)))
+    dtypes = {k: kind.dtype for k, kind in kinds.items()}
+    dtypes |= dict.fromkeys(offsets, "int64")
+    saved = header["arrays"]
+    if saved.keys() != dtypes.keys():
+        raise ValueError(f"arrays are {sorted(saved)}, expected {sorted(dtypes)}")
+    for key, kind in _KEYS.items():
+        if not isinstance(header[key], kind):
+            raise TypeError(f"{key} is {header[key]!r}, expected {kind.__name__}")
+    window_versions.sizes_of(header, schema)
+    for name in dtypes:
+        int(saved[name]["checksum"])
+    return schema, {
+        name: (np.dtype(dtype).name, int(saved[name]["length"]))
+        for name, dtype in dtypes.items()
+    }
+
+
+class WindowReader:
+    """Builds the batch of any step from the windows of some caches.
+
+    In training, the batch of step s holds the positions `s * batch_size` and on of the
+    endless row of epochs, each a new permutation of all windows. In evaluation there is
+    one epoch, in order, and the rows that are left in the last batch are padding of
+    weight 0.
+
+    A batch is what `etc_jax.formats` says of the windows' format.
+    """
+
+    def __init__(
+        self,
+        caches: Sequence[WindowCache],
+        *,
+        lengths: Mapping[str, int],
+        batch_size: int,
+        seed: int,
+        evaluation: bool = False,
+        flat: bool = False,
+    ):
+        """See the class.
+
+        Args:
+          caches: of one task, vocabulary and kind of window; they are one pool.
+          lengths: of each axis of the schema; no window has more.
+          batch_size: rows of a whole batch, over all processes.
+          seed: of permutations.
+          evaluation: one fixed epoch instead of endless ones.
+          flat: the ablation without structure above sentences (`structure.flat`).
+
+        Raises:
+          ValueError: if the caches do not go together, have no window, or have windows
+            that are too long.
+        """
+        check_draws(batch_size, seed)
+        _check_together(caches)
+        _check_lengths(caches, lengths)
+        self._caches = list(caches)
+        self._ends = np.cumsum([cache.num_windows for cache in caches])
+        self._lengths = dict(lengths)
+        self._batch_size, self._evaluation, self._flat = batch_size, evaluation, flat
+        self._permutation = Permutations(self.num_examples, seed=seed)
+
+    @property
+    def num_examples(self) -> int:
+        """Windows of an epoch."""
+        return int(self._ends[-1])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps until every window was seen: the last one may begin a new epoch."""
+        return -(-self.num_examples // self._batch_size)
+
+    def batch_at(self, step: int, rows: BatchRows = None) -> WindowBatch:
+        """The batch of one step, whatever was read before.
+
+        Args:
+          step: 0, 1, ...; in evaluation below `steps_per_epoch`.
+          rows: build only these rows of the batch (those of one process).
+
+        Raises:
+          IndexError: if the step is out of range.
+        """
+        if self._evaluation:
+            check_step(step, self.steps_per_epoch)
+        places = positions(step, self._batch_size, rows)
+        schema = self._caches[0].schema
+        arrays = schema.empty(len(places), self._lengths)
+        arrays[WEIGHTS] = np.zeros(len(places), np.float32)
+        for row, position in enumerate(places):
+            if self._evaluation and position >= self.num_examples:
+                continue
+            fill(arrays, row, schema, self._window(position))
+            arrays[WEIGHTS][row] = 1.0
+        batch = schema.batch(arrays)
+        if self._flat:
+            batch["structure"] = flat(batch["structure"])
+        return batch
+
+    def _window(self, position: int) -> dict[str, np.ndarray]:
+        index = position
+        if not self._evaluation:
+            _, index = self._permutation.locate(position)
+        number = int(np.searchsorted(self._ends, index, "right"))
+        cache = self._caches[number]
+        return cache.window(index - int(self._ends[number]) + cache.num_windows)
+
+
+def _check_together(caches: Sequence[WindowCache]) -> None:
+    if not caches or not any(cache.num_windows for cache in caches):
+        raise ValueError(
+            f"{len(caches)} window caches with no window; expected at least one"
+        )
+    first, *others = caches
+    for other in others:
+        for what, of_first, of_other in (
+            ("task", first.task, other.task),
+            ("vocabulary", first.header["vocabulary"], other.header["vocabulary"]),
+            ("options", first.header["options"], other.header["options"]),
+            ("schema", first.schema, other.schema),
+        ):
+            if of_first != of_other:
+                raise ValueError(
+                    f"{other.path} has {what} {of_other}, but {first.path} has "
+                    f"{of_first}; caches that are read together are made with the same "
+                    "task, tokenizer and options"
+                )
+
+
+def _check_lengths(caches: Sequence[WindowCache], asked: Mapping[str, int]) -> None:
+    for cache in caches:
+        for axis, longest in cache.longest.items():
+            if longest > asked[axis]:
+                name = cache.schema.lengths[axis]
+                raise ValueError(
+                    f"{cache.path} has windows of up to {longest} {axis} tokens, but "
+                    f"data.{name} is {asked[axis]}; raise data.{name}, or prepare the "
+                    f"files again with --{name}={asked[axis]}"
+                )

@@ -1,0 +1,1 @@
+"""Objectives as jobs for the training loop, with the readers of their batches."""

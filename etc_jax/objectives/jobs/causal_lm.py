@@ -1,0 +1,118 @@
+"""Training of a language model as a job for the training loop.
+
+The model is of any family that registers a "causal_lm_model" (`causal_lm.CausalModel`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.config_sections import registered
+from etc_jax.data import digests
+from etc_jax.data.bytes import duplication
+from etc_jax.data.bytes import images as byte_images
+from etc_jax.data.text.packed import CAUSAL, CausalRows
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models import useful_flops
+from etc_jax.objectives.causal_lm import CausalLm
+from etc_jax.objectives.jobs import readers as reader_job
+from etc_jax.objectives.jobs.readers import Readers
+from etc_jax.training.job import Job
+
+OBJECTIVE = "causal_lm"
+MODELS = "causal_lm_model"
+# Batches of an evaluation whose data has no end.
+ENDLESS_EVAL_STEPS = 4
+
+
+@registry.register("reader", f"{OBJECTIVE}/images")
+def _of_images(config: Config, folder: epath.Path) -> Readers:
+    del folder
+    sizes = {"length": config.data.input_length, "batch_size": config.train.batch_size}
+    [path], [held_back] = config.data.paths, config.data.held_back_paths
+    train = byte_images.ImageReader(
+        byte_images.open_images(path), seed=config.train.seed, **sizes
+    )
+    evaluation = byte_images.ImageReader(
+        byte_images.open_images(held_back), evaluation=True, **sizes
+    )
+    inputs = digests.shortened(
+        digests.of_files({path: path, held_back: held_back}), "images"
+    )
+    return Readers(train, evaluation, evaluation.steps, train.num_examples, inputs)
+
+
+@registry.register("reader", f"{OBJECTIVE}/symbols")
+def _of_duplication(config: Config, folder: epath.Path) -> Readers:
+    del folder
+    train, evaluation = (
+        duplication.DuplicationReader(
+            length=config.data.input_length,
+            num_symbols=config.data.vocab_size,
+            batch_size=config.train.batch_size,
+            seed=config.train.seed,
+            evaluation=flag,
+        )
+        for flag in (False, True)
+    )
+    return Readers(train, evaluation, ENDLESS_EVAL_STEPS, None, {})
+
+
+@registry.register("reader", f"{OBJECTIVE}/bytes")
+def _of_bytes(config: Config, folder: epath.Path) -> Readers:
+    del folder
+    return reader_job.of_bytes(config)
+
+
+@registry.register("reader", f"{OBJECTIVE}/text")
+def _of_text(config: Config, folder: epath.Path) -> Readers:
+    length = config.data.input_length
+    return reader_job.of_text(
+        config, folder, lambda ids: CausalRows(ids, length=length)
+    )
+
+
+@registry.register("objective", OBJECTIVE)
+def make_job(config: Config, folder: epath.Path) -> Job:
+    """A language model on text, on bytes, or on the duplication task.
+
+    Args:
+      config: of the run.
+      folder: the workdir, where the token cache of a text is made unless
+        `data.cache_dir` is set.
+
+    Raises:
+      ValueError: if the model or the data is not for this.
+      OSError: if a file cannot be read.
+    """
+    task = _task(config)
+    readers = reader_job.readers_of(OBJECTIVE, config, folder)
+
+    def flops(batch: dict[str, Any]) -> float | None:
+        every = np.ones_like(batch["tokens"])
+        rows = SequenceInputs(batch.get("example_ids", every))
+        targets = float(batch["target_weights"].sum())
+        return useful_flops.of_step(
+            config.model, config.family, rows, causal_logits=targets
+        )
+
+    return reader_job.make(config, task, readers, CAUSAL, flops)
+
+
+def _task(config: Config) -> CausalLm:
+    model = config.model
+    for _, message in registered(MODELS, config.family):
+        raise ValueError(
+            f"objective {OBJECTIVE} does not train model.family: {message}"
+        )
+    if not model.causal:
+        raise ValueError(
+            f"objective {OBJECTIVE} trains a model with model.causal=True, got family "
+            f"{config.family!r} with causal=False; set it to True"
+        )
+    return CausalLm(model, registry.lookup(MODELS, config.family))

@@ -1,0 +1,117 @@
+"""Pre-training of ETC as a job for the training loop: data, evaluation, report."""
+
+import logging
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.data.pretraining.examples import WITH_CPC, WITHOUT_CPC
+from etc_jax.data.pretraining.pool import cpc_pool
+from etc_jax.data.text.statistics import log_frequencies, unigram_entropy
+from etc_jax.data.tokenizers.tokenizer import TokenIds
+from etc_jax.data.workers import ahead
+from etc_jax.models.etc import EtcConfig
+from etc_jax.objectives.batch_checks import wrong_structure
+from etc_jax.objectives.cpc_evaluation import pool_figures
+from etc_jax.objectives.jobs import run_tokenizer
+from etc_jax.objectives.jobs.pretraining_data import (
+    Corpora,
+    Examples,
+    Text,
+    look_at,
+    prepare,
+)
+from etc_jax.objectives.jobs.readers import eval_batches, tokens_per_step
+from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.training.job import Job
+
+_LOG = logging.getLogger(__name__)
+
+POOL_SENTENCES = 256
+
+
+@registry.register("objective", "mlm_cpc")
+def make_job(config: Config, folder: epath.Path) -> Job:
+    """MLM + CPC, or MLM alone where `objective.cpc_weight` is 0.
+
+    Args:
+      config: of the run; the model must be ETC.
+      folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
+
+    Raises:
+      ValueError: if the data is not there, or the vocabulary is not the model's.
+    """
+    if not isinstance(config.model, EtcConfig):
+        raise ValueError(
+            f"objective mlm_cpc trains ETC, not {type(config.model).__name__}; "
+            "set model.family='etc'"
+        )
+    corpora = prepare(config.data, folder)
+    run_tokenizer.save(corpora.tokenizer, folder)
+    examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))
+    task = Pretraining(config.model, config.objective)
+    order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
+    train = examples.training_reader(corpora, **order)
+    ids = corpora.tokenizer.token_ids
+    held_back_text = examples.pack(corpora.held_back)
+    held_back = examples.held_back_reader(held_back_text, ids, **order)
+    look_at(train)
+    frequencies = _frequencies(corpora, config.model.vocab_size)
+
+    return Job(
+        init_params=lambda rng: task.init(rng, frequencies),
+        loss_fn=task.loss,
+        train_batch=ahead(train, config.data.read_workers).batch_at,
+        eval_batches=eval_batches(held_back, held_back.steps_per_epoch),
+        tokens_per_step=tokens_per_step(config, train.schema),
+        check_batch=lambda batch: check_batch(batch, config.model),
+        final_report=_make_report(config, held_back_text, ids, examples, task),
+        steps_per_epoch=sum(c.windows for c in train.source_counts)
+        / config.train.batch_size,
+        inputs=corpora.inputs,
+        loss_weights=task.loss_weights,
+        useful_flops=task.useful_flops,
+    )
+
+
+def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
+    """Log frequencies of the ids in the first tokens of every source."""
+    most = 1 << 26
+    tokens = np.concatenate([cache.tokens[:most] for cache in corpora.train])
+    return log_frequencies(tokens, vocab_size)
+
+
+def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, task):
+    """The figures of a finished run. The pool is chosen here, so that held-back text
+    that is too small for it is an error before training."""
+    pool = None
+    if config.data.global_tokens == "sentences":
+        pool = cpc_pool(
+            *held_back,
+            ids,
+            examples.pool_sizes,
+            batch_size=config.train.batch_size,
+            count=POOL_SENTENCES,
+            shares=examples.pool_shares,
+        )
+
+    def report(params) -> dict[str, Any]:
+        figures = {"unigram_entropy": unigram_entropy(held_back[0].tokens)}
+        if pool is not None:
+            figures |= pool_figures(task.summaries, params, pool)
+        return figures
+
+    return report
+
+
+def check_batch(batch: dict[str, Any], model: EtcConfig) -> list[str]:
+    """What is wrong with a batch, one message each."""
+    with_cpc = "cpc_positions" in batch
+    schema = WITH_CPC if with_cpc else WITHOUT_CPC
+    if problems := schema.problems(batch, model):
+        return problems
+    names = ("structure", "cpc_structure") if with_cpc else ("structure",)
+    return [m for name in names for m in wrong_structure(batch, name, model)]

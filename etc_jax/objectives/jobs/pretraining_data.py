@@ -1,0 +1,257 @@
+"""From the data section of a config to the readers of pre-training batches."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from etc_jax.data.digests import shortened
+from etc_jax.data.mixture import Mixture
+from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.masking import MaskingShares
+from etc_jax.data.pretraining.readers import MixtureReader, PretrainingReader
+from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
+from etc_jax.data.text import prepare as prepare_lib
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import pack
+from etc_jax.data.text.reader import Text, TextReader
+from etc_jax.data.text.statistics import describe_batches
+from etc_jax.data.tokenizers.tokenizer import TokenIds, Tokenizer, open_tokenizer
+
+_LOG = logging.getLogger(__name__)
+
+# Batches looked at before training, and the share left out that is too much.
+LOOKED_AT = 2
+MAX_OVERFLOW = 0.2
+MAX_LOST = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpora:
+    """A vocabulary and the text in it.
+
+    Attributes:
+      tokenizer: the vocabulary.
+      train: the training text, one cache a source.
+      weights: how often each source is drawn from.
+      held_back: text for evaluation alone.
+      inputs: digests of all this and of the files that it was made of; see `Job`.
+    """
+
+    tokenizer: Tokenizer
+    train: tuple[TokenCache, ...]
+    weights: tuple[float, ...]
+    held_back: TokenCache
+    inputs: Mapping[str, str]
+
+    def mixture(self, seed: int) -> Mixture | None:
+        """In which order the sources are drawn from; None: there is one."""
+        return Mixture(self.weights, seed=seed) if len(self.train) > 1 else None
+
+
+def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
+    """Reads and tokenises what `data` names, or opens what was cached before.
+
+    Raises:
+      ImportError: if a package of the extra `data` is missing.
+      OSError, ValueError: if files cannot be read or do not fit together.
+    """
+    if isinstance(data, TokenCachesConfig):
+        return _open_caches(data)
+    made = prepare_lib.prepare(
+        data.cache_dir or epath.Path(workdir) / "data",
+        source=data.documents(),
+        tokenizer=_tokenizer(data),
+        vocab_size=data.vocab_size,
+        held_back=data.held_back_documents() or data.held_back_fraction,
+        workers=data.export_workers,
+        report_fn=_LOG.info,
+    )
+    _check_size(data, made.tokenizer)
+    inputs = {
+        "tokenizer": made.tokenizer.fingerprint(),
+        "training tokens": made.train.digest,
+        "held-back tokens": made.held_back.digest,
+        **_files_of(made.train.header["made_by"]),
+    }
+    return Corpora(made.tokenizer, (made.train,), (1.0,), made.held_back, inputs)
+
+
+def _files_of(made_by: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of text files, which have been read to find the cache."""
+    described = [made_by["corpus"], made_by["held_back"]]
+    files = [x.get("files", []) for x in described if isinstance(x, Mapping)]
+    digests = {label: digest for side in files for label, _, _, digest in side}
+    return shortened(digests, "text")
+
+
+def _tokenizer(data: TextConfig) -> Tokenizer | None:
+    if data.tokenizer is None:
+        return None
+    return open_tokenizer(data.tokenizer, lower_case=data.lower_case)
+
+
+def _open_caches(data: TextConfig) -> Corpora:
+    if len(data.held_back_paths) != 1:
+        raise ValueError(
+            f"data.held_back_paths has {len(data.held_back_paths)} folders; expected "
+            "one cache to evaluate on"
+        )
+    first = TokenCache.open(data.paths[0])
+    tokenizer = _tokenizer(data) or first.load_tokenizer()
+    _check_size(data, tokenizer)
+    known = tokenizer.fingerprint()
+    train = tuple(TokenCache.open(path, known) for path in data.paths)
+    weights = data.weights or tuple(float(cache.num_tokens) for cache in train)
+    held_back = TokenCache.open(data.held_back_paths[0], known)
+    paths = [*data.paths, data.held_back_paths[0]]
+    caches = zip(paths, [*train, held_back], strict=True)
+    inputs = {
+        "tokenizer": known,
+        **{f"token cache {path}": cache.digest for path, cache in caches},
+    }
+    return Corpora(tokenizer, train, weights, held_back, inputs)
+
+
+def _check_size(data: TextConfig, tokenizer: Tokenizer) -> None:
+    if tokenizer.vocab_size != data.vocab_size:
+        raise ValueError(
+            f"data.vocab_size is {data.vocab_size}, but the tokenizer has "
+            f"{tokenizer.vocab_size} ids; set it to that"
+        )
+
+
+def packed(
+    data: TextConfig, cache: TokenCache, length: int, global_length: int | None
+) -> Text:
+    """A cache with its windows; a global length of None: without global tokens."""
+    return cache, pack(
+        cache,
+        long_length=length,
+        global_length=global_length,
+        max_sentence_tokens=data.max_sentence_tokens,
+        min_sentences=data.min_sentences,
+        global_tokens=data.global_tokens,
+        tokens_per_block=data.tokens_per_block,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """How text becomes examples, for one config.
+
+    Attributes:
+      data: the section.
+      with_cpc: whether sentences are masked.
+    """
+
+    data: TextConfig
+    with_cpc: bool
+
+    @property
+    def shares(self) -> MaskingShares:
+        """What is masked; nothing for CPC where it has no weight."""
+        if self.with_cpc:
+            return self.pool_shares
+        return dataclasses.replace(self.pool_shares, cpc=0.0)
+
+    @property
+    def sizes(self) -> PretrainingSizes:
+        """Lengths of a batch."""
+        return self._sizes(self.shares)
+
+    @property
+    def pool_shares(self) -> MaskingShares:
+        """What is masked in the pool that measures CPC, with or without training it."""
+        return MaskingShares(cpc=self.data.cpc_share, mlm=self.data.mlm_share)
+
+    @property
+    def pool_sizes(self) -> PretrainingSizes:
+        """Lengths of the pool's batches."""
+        return self._sizes(self.pool_shares)
+
+    def _sizes(self, shares: MaskingShares) -> PretrainingSizes:
+        data = self.data
+        given = {"mlm_capacity": data.mlm_capacity}
+        if shares.cpc:
+            given["cpc_long_length"] = data.cpc_long_length
+            given["cpc_global_length"] = data.cpc_global_length
+        return PretrainingSizes.default(
+            data.long_length,
+            data.global_length,
+            shares,
+            max_sentence_tokens=data.max_sentence_tokens,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+    def pack(self, cache: TokenCache) -> Text:
+        """The cache with its windows."""
+        data = self.data
+        return packed(data, cache, data.long_length, data.global_length)
+
+    def training_reader(
+        self, corpora: Corpora, *, batch_size: int, seed: int
+    ) -> TextReader:
+        """Endless batches of the training text."""
+        texts = [self.pack(cache) for cache in corpora.train]
+        options = {"batch_size": batch_size, "seed": seed, "shares": self.shares}
+        ids = corpora.tokenizer.token_ids
+        if (mixture := corpora.mixture(seed)) is None:
+            return PretrainingReader(*texts[0], ids, self.sizes, **options)
+        return MixtureReader(texts, mixture, ids, self.sizes, **options)
+
+    def held_back_reader(
+        self, text: Text, ids: TokenIds, *, batch_size: int, seed: int
+    ) -> PretrainingReader:
+        """One fixed epoch of the held-back text, as `pack` gave it."""
+        return PretrainingReader(
+            *text,
+            ids,
+            self.sizes,
+            batch_size=batch_size,
+            seed=seed,
+            shares=self.shares,
+            evaluation=True,
+        )
+
+
+def look_at(reader: TextReader) -> None:
+    """Logs what the first batches hold and lose.
+
+    Raises:
+      ValueError: if much of what is chosen to be masked has no room, or much of the
+        text is cut or left out.
+    """
+    figures = describe_batches(reader, LOOKED_AT)
+    shown = " ".join(f"{k}={v:.5g}" for k, v in figures.items())
+    _LOG.info("first %d batches: %s", LOOKED_AT, shown)
+    for kind, remedy in (
+        ("mlm", "data.mlm_capacity"),
+        ("cpc", "data.cpc_long_length and data.cpc_global_length"),
+    ):
+        share = figures.get(f"{kind}_overflow_share", 0.0)
+        if share > MAX_OVERFLOW:
+            raise ValueError(
+                f"{share:.1%} of what is chosen for {kind.upper()} has no room in the "
+                f"first {LOOKED_AT} batches, more than {MAX_OVERFLOW:.0%}; raise "
+                f"{remedy}, or leave them at None"
+            )
+    for name, what, remedy in (
+        (
+            "sentences_cut_share",
+            "of the sentences are longer than data.max_sentence_tokens and are cut",
+            "raise it, or end sentences in the text",
+        ),
+        (
+            "tokens_dropped_share",
+            "of the tokens are left out, in documents with fewer sentences than "
+            "data.min_sentences",
+            "lower it, or look at where documents end (data.document_per)",
+        ),
+    ):
+        if figures[name] > MAX_LOST:
+            raise ValueError(
+                f"{figures[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
+            )

@@ -1,0 +1,147 @@
+"""A job for the training loop from a task and readers of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.data import digests
+from etc_jax.data.bytes import stream as byte_stream
+from etc_jax.data.schema import Schema
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.reader import RowBuilder, TextReader
+from etc_jax.data.tokenizers.tokenizer import TokenIds
+from etc_jax.data.workers import ahead
+from etc_jax.objectives.jobs import pretraining_data, run_tokenizer
+from etc_jax.training.job import Batch, Job
+
+
+class Readers(NamedTuple):
+    """Where batches come from.
+
+    Attributes:
+      train: a reader.
+      evaluation: another one.
+      eval_steps: its batches.
+      num_examples: of an epoch of training; None if it has no end.
+      inputs: digests of what both read; see `Job`.
+    """
+
+    train: Any
+    evaluation: Any
+    eval_steps: int
+    num_examples: int | None
+    inputs: Mapping[str, str]
+
+
+def readers_of(objective: str, config: Config, folder: epath.Path) -> Readers:
+    """What an objective reads of a source, registered as "reader".
+
+    The name is that of the objective, and what the source gives: "masked_lm/text".
+    """
+    name = f"{objective}/{config.data.gives}"
+    return registry.lookup("reader", name)(config, folder)
+
+
+def of_bytes(config: Config) -> Readers:
+    """The first part of a stream of bytes to learn from, the second one to evaluate.
+
+    Raises:
+      ValueError: if there is too little of it.
+      OSError: if a file cannot be read.
+    """
+    stream = byte_stream.open_bytes(config.data.paths)
+    train, valid, _ = byte_stream.split(stream, config.data.held_back_fraction)
+    length, rows = config.data.input_length, config.train.batch_size
+    reader = byte_stream.ByteReader(
+        train, length=length, batch_size=rows, seed=config.train.seed
+    )
+    scored = config.data.scored_length or length
+    evaluation = byte_stream.ByteEvaluation(
+        valid, length=length, scored=scored, batch_size=rows
+    )
+    files = {str(file): file for file in byte_stream.files_of(config.data.paths)}
+    inputs = digests.shortened(digests.of_files(files), "bytes")
+    return Readers(reader, evaluation, evaluation.steps, reader.num_examples, inputs)
+
+
+def tokens_per_step(config: Config, schema: Schema) -> int:
+    """Tokens of a training step, padding included."""
+    return config.train.batch_size * schema.tokens_per_row(config.data)
+
+
+def of_text(
+    config: Config, folder: epath.Path, rows_fn: Callable[[TokenIds], RowBuilder]
+) -> Readers:
+    """Documents packed side by side into rows of one sequence.
+
+    Args:
+      config: of the run.
+      folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
+      rows_fn: special ids -> how windows become rows.
+
+    Raises:
+      ImportError: if a package of the extra `data` is missing.
+      OSError, ValueError: if files cannot be read or do not fit together.
+    """
+    data, seed = config.data, config.train.seed
+    corpora = pretraining_data.prepare(data, folder)
+    if config.checkpoint.init_from is not None:
+        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
+    run_tokenizer.save(corpora.tokenizer, folder)
+    rows = rows_fn(corpora.tokenizer.token_ids)
+
+    def reader(caches: Sequence[TokenCache], **options: Any) -> TextReader:
+        texts = [
+            pretraining_data.packed(data, cache, data.input_length, global_length=None)
+            for cache in caches
+        ]
+        sizes = {"batch_size": config.train.batch_size, "seed": seed}
+        return TextReader(texts, rows, **sizes, **options)
+
+    train = reader(corpora.train, mixture=corpora.mixture(seed))
+    held_back = reader([corpora.held_back], evaluation=True)
+    pretraining_data.look_at(train)
+    return Readers(
+        train, held_back, held_back.steps_per_epoch, train.num_examples, corpora.inputs
+    )
+
+
+def eval_batches(reader: Any, steps: int) -> Callable[[np.ndarray], Iterator[Batch]]:
+    """`Job.eval_batches` of the first `steps` batches of a reader."""
+    return lambda rows: (reader.batch_at(step, rows) for step in range(steps))
+
+
+def make(
+    config: Config,
+    task: Any,
+    readers: Readers,
+    schema: Schema,
+    useful_flops: Callable[[Batch], float | None],
+) -> Job:
+    """The job.
+
+    Args:
+      config: of the run.
+      task: with `init` and `loss`, see `Job`.
+      readers: of its batches.
+      schema: of its batches.
+      useful_flops: see `Job`.
+    """
+    examples = readers.num_examples
+    return Job(
+        init_params=task.init,
+        loss_fn=task.loss,
+        train_batch=ahead(readers.train, config.data.read_workers).batch_at,
+        eval_batches=eval_batches(readers.evaluation, readers.eval_steps),
+        tokens_per_step=tokens_per_step(config, schema),
+        check_batch=lambda batch: schema.problems(batch, config.model),
+        useful_flops=useful_flops,
+        steps_per_epoch=examples and examples / config.train.batch_size,
+        inputs=readers.inputs,
+    )

@@ -1,0 +1,1 @@
+"""What learns a data set: model, head and loss."""

@@ -1,0 +1,119 @@
+"""Text to text with a causal language model: the target continues the input."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax import decoding, registry
+from etc_jax.data.schema import WEIGHTS, Schema
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.formats import text_to_text
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.objectives.causal_lm import CausalLm
+from etc_jax.objectives.learners.finetuning import Learner, Sums
+
+
+@registry.register("learner", "text/text_to_text")
+@dataclasses.dataclass(frozen=True)
+class CausalTextToText(Learner):
+    """The cross entropy of targets; outputs are the likeliest tokens, int32 `[b, m]`.
+
+    Parameters are those of objective causal_lm, which a run can start from.
+    """
+
+    models: ClassVar[tuple[type, ...]] = (LongformerConfig, ReformerConfig)
+    schema: ClassVar[Schema] = text_to_text.SCHEMA
+    # Targets are in the schema.
+    learns_from: ClassVar[tuple[str, ...]] = (WEIGHTS,)
+
+    def __post_init__(self):
+        self._decoder.check(1)
+
+    @property
+    def _family(self) -> str:
+        return registry.name_of("model_config", type(self.model))
+
+    @property
+    def _decoder(self) -> decoding.Decoder:
+        return decoding.decoder_of(self._family, self.model)
+
+    @property
+    def _language_model(self) -> CausalLm:
+        return CausalLm(self.model, registry.lookup("causal_lm_model", self._family))
+
+    def init(self, rng: jax.Array) -> Any:
+        return self._language_model.init(rng)
+
+    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
+        """Mean over the tokens of targets; figures as of `CausalLm.loss`."""
+        return self._language_model.loss(params, joined(batch), rng, deterministic)
+
+    def outputs(self, params: Any, batch: Any) -> jax.Array:
+        return decoding.generate(
+            self._decoder,
+            params,
+            batch["input_tokens"],
+            batch["target_tokens"].shape[1],
+            temperature=0.0,
+            prompt_lengths=jnp.sum(batch["input_example_ids"] > 0, axis=1),
+        )
+
+    def readable(self, outputs: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
+        """Texts, str `[b]`."""
+        texts = [text_to_text.written_text(ids, tokenizer) for ids in outputs]
+        return np.array(texts, dtype=object)
+
+    def flops_inputs(self, batch: Any) -> SequenceInputs:
+        ids = [batch["input_example_ids"] > 0, batch["target_weights"] > 0]
+        return SequenceInputs(np.concatenate(ids, axis=1).astype(np.int32))
+
+    def problems(self, batch: Any) -> list[str]:
+        if found := super().problems(batch):
+            return found
+        sizes = [self.schema.length(batch, axis) for axis in ("input", "target")]
+        if sum(sizes) > self.model.max_length:
+            return [
+                f"inputs of {sizes[0]} tokens and targets of {sizes[1]} stand in one "
+                f"sequence, but model.max_length is {self.model.max_length}; raise it, "
+                "or lower data.input_length or data.target_length"
+            ]
+        return []
+
+
+def joined(batch: Any) -> dict[str, jax.Array]:
+    """Each target right behind its input, as a batch of `CausalLm`.
+
+    Args:
+      batch: of the schema `text_to_text`; inputs have their padding at the end.
+
+    Returns:
+      {"tokens", "targets", "example_ids": int32 `[b, n + m]`, "target_weights":
+      float32 `[b, n + m]`}. Place i has the weight of the token at i + 1.
+    """
+    both = jnp.concatenate([batch["input_tokens"], batch["target_tokens"]], axis=1)
+    marks = jnp.concatenate(
+        [batch["input_example_ids"] > 0, batch["target_weights"] > 0], axis=1
+    )
+    learnt = batch["target_weights"]
+    weights = jnp.concatenate(
+        [jnp.zeros(batch["input_tokens"].shape, learnt.dtype), learnt], 1
+    )
+    # Tokens first, padding last, both in order.
+    order = jnp.argsort(~marks, axis=1, stable=True)
+    tokens, is_token, weights = (
+        jnp.take_along_axis(x, order, axis=1) for x in (both, marks, weights)
+    )
+    return {
+        "tokens": tokens,
+        "targets": jnp.roll(tokens, -1, axis=1),
+        "example_ids": is_token.astype(jnp.int32),
+        # Nothing rolls in from the front: the first token is one of the input.
+        "target_weights": jnp.roll(weights, -1, axis=1),
+    }

@@ -1,0 +1,192 @@
+"""Fine-tuning encoders of one sequence: BERT, RoBERTa, Longformer, BigBird."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax import registry
+from etc_jax.config_fields import Problem, at_least
+from etc_jax.config_sections import FinetuningConfig
+from etc_jax.data.schema import Field, Schema
+from etc_jax.formats import sequence
+from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models.coreference import SpanPairs
+from etc_jax.models.encoder_answers import EncoderForAnswers
+from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
+from etc_jax.models.encoder_coreference import EncoderForCoreference
+from etc_jax.models.encoder_heads import (
+    EncoderForLabels,
+    EncoderForSpans,
+    SpanLogits,
+)
+from etc_jax.models.heads import AnswerLogits
+from etc_jax.objectives.learners.finetuning import (
+    Finetuning,
+    Sums,
+    answer_losses,
+    span_losses,
+)
+from etc_jax.objectives.losses.coreference import (
+    marginal_loss,
+    mention_loss,
+    right_choices,
+)
+from etc_jax.objectives.losses.labels import label_loss
+
+
+class EncoderFinetuning(Finetuning):
+    """A task of one sequence; of its global tokens, only a Longformer reads."""
+
+    models: ClassVar[tuple[type, ...]] = (EncoderConfig,)
+    schema: ClassVar[Schema] = sequence.SCHEMA
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return batch[TOKENS], batch[EXAMPLE_IDS]
+
+    def named_inputs(self, batch: Any) -> dict[str, Any]:
+        named = {TYPES: batch[TYPES]}
+        if isinstance(self.model, LongformerConfig):
+            named[GLOBAL_INDEX] = batch[GLOBAL_INDEX]
+        return named
+
+    def flops_inputs(self, batch: Any) -> SequenceInputs | None:
+        index = self.named_inputs(batch).get(GLOBAL_INDEX)
+        return SequenceInputs(batch[EXAMPLE_IDS], index)
+
+
+@registry.register("learner", "labels/sequence")
+class Labels(EncoderFinetuning):
+    """A class of the whole text: outputs are float32 `[b, classes]`."""
+
+    def module(self, deterministic: bool) -> EncoderForLabels:
+        return EncoderForLabels(self.model, len(self.classes), deterministic)
+
+    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        targets, weights = batch["labels"]["label"], batch["weights"]
+        total, hits, examples = label_loss(outputs, targets, weights)
+        return total, {"accuracy": (hits, examples)}
+
+
+@registry.register("learner", "triviaqa/sequence")
+class Triviaqa(EncoderFinetuning):
+    """Any place that names the answer: outputs are `SpanLogits`."""
+
+    def module(self, deterministic: bool) -> EncoderForSpans:
+        return EncoderForSpans(self.model, deterministic)
+
+    def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        return span_losses(outputs, batch, self.is_token(batch))
+
+
+@registry.register("learner", "natural_questions/sequence")
+class NaturalQuestions(EncoderFinetuning):
+    """Answer type, short and long answer: outputs are `AnswerLogits`."""
+
+    def module(self, deterministic: bool) -> EncoderForAnswers:
+        return EncoderForAnswers(self.model, deterministic)
+
+    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        return answer_losses(outputs, batch)
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreferenceConfig(FinetuningConfig):
+    """Options of coreference; the defaults are those of Joshi et al. 2019.
+
+    Attributes:
+      ffnn_dim: hidden width of the scores of spans and pairs.
+      head_dropout_rate: dropout there.
+      top_ratio: spans that are kept for each word.
+      max_antecedents: of a kept span that get the full score.
+    """
+
+    ffnn_dim: int = 3000
+    head_dropout_rate: float = 0.3
+    top_ratio: float = 0.4
+    max_antecedents: int = 50
+
+    def problems(self) -> Iterator[Problem]:
+        yield from at_least(self, 1, "ffnn_dim", "max_antecedents")
+        if not 0 <= self.head_dropout_rate < 1:
+            yield "head_dropout_rate", f"is {self.head_dropout_rate}; expected 0 to 1"
+        if self.top_ratio <= 0:
+            yield "top_ratio", f"is {self.top_ratio}; expected more than 0"
+
+
+@registry.register("learner", "coreference/sequence")
+class Coreference(EncoderFinetuning):
+    """An antecedent for each mention: outputs are `SpanPairs`.
+
+    Options of the inputs are those of `tasks.coreference`: `span_tokens`, `part_length`
+    and `singletons` shape the model too.
+    """
+
+    section = CoreferenceConfig
+    schema = sequence.SCHEMA.extended(
+        {"spans": Field(shape=(1, 2), padding=-1), "num_words": Field()},
+        places={"spans": "input"},
+    )
+
+    def module(self, deterministic: bool) -> EncoderForCoreference:
+        o = self.objective
+        return EncoderForCoreference(
+            self.model,
+            part_length=self.options.part_length,
+            span_tokens=self.options.span_tokens,
+            ffnn_dim=o.ffnn_dim,
+            head_dropout_rate=o.head_dropout_rate,
+            top_ratio=o.top_ratio,
+            max_antecedents=o.max_antecedents,
+            deterministic=deterministic,
+        )
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return (*super().inputs(batch), batch["spans"], batch["num_words"])
+
+    def named_inputs(self, batch: Any) -> dict[str, Any]:
+        del batch
+        return {}
+
+    def flops_inputs(self, batch: Any) -> None:
+        del batch  # most of the work is that of scoring spans
+
+    def smallest_batch(self) -> dict[str, Any]:
+        return self.schema.smallest(input=self.options.part_length or 1)
+
+    def problems(self, batch: Any) -> list[str]:
+        found, length = super().problems(batch), self.options.part_length
+        if not found and length and (n := batch[TOKENS].shape[1]) % length:
+            found.append(
+                f"texts have {n} tokens, which are no whole parts of "
+                f"part_length = {length}; make data.input_length a multiple"
+            )
+        return found
+
+    def losses(self, outputs: SpanPairs, batch: Any) -> tuple[jax.Array, Sums]:
+        clusters, weights = batch["labels"]["clusters"], batch["weights"]
+        totals, kept = jax.vmap(marginal_loss)(outputs, clusters)
+        if self.options.singletons:
+            totals += jax.vmap(mention_loss)(outputs, clusters)
+        right = jax.vmap(right_choices)(outputs, clusters)
+        hits = _taken(right, jnp.argmax(outputs.scores, axis=-1)) & outputs.top_mask
+        found = jnp.take_along_axis(clusters, outputs.top_spans, axis=1) > 0
+        found = jnp.sum(found & outputs.top_mask, axis=1)
+        mentions = jnp.sum(clusters > 0, axis=1)
+        return jnp.sum(totals * weights), {
+            "antecedent_accuracy": (
+                jnp.sum(jnp.sum(hits, axis=1) * weights),
+                jnp.sum(kept * weights),
+            ),
+            "mention_recall": (jnp.sum(found * weights), jnp.sum(mentions * weights)),
+        }
+
+
+def _taken(values: jax.Array, choices: jax.Array) -> jax.Array:
+    """`[b, k, c]`, `[b, k]` -> `[b, k]`."""
+    return jnp.take_along_axis(values, choices[..., None], axis=-1)[..., 0]

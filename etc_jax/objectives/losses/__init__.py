@@ -1,0 +1,1 @@
+"""Losses on arrays, and their metrics."""

@@ -1,0 +1,1 @@
+"""What the public attention functions are made of."""

@@ -1,0 +1,1 @@
+"""Checkpoints: saved, verified, restored, and what they were made of."""

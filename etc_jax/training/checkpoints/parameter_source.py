@@ -1,0 +1,143 @@
+"""Parameters that lie in a folder: of a run's checkpoint, or of a converted model."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+
+from etc_jax.conversion.engine import flatten
+from etc_jax.conversion.formats import native
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.folder import FOLDER, CheckpointFolder, read_data
+from etc_jax.training.checkpoints.layout import Leaves, leaves_of
+from etc_jax.training.checkpoints.orbax_io import read_state, saved_leaves
+from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.local_folder import local_folder
+
+_PARAMS = "params/"
+
+
+@dataclasses.dataclass(frozen=True)
+class ParameterSource(abc.ABC):
+    """Parameters that can be read in part.
+
+    Attributes:
+      folder: where they lie.
+    """
+
+    folder: epath.Path
+
+    @abc.abstractmethod
+    def verify(self) -> None:
+        """Reads all files.
+
+        Raises:
+          CorruptCheckpointError: if one is not what was written.
+        """
+
+    @abc.abstractmethod
+    def leaves(self) -> Leaves:
+        """{path: (shape, dtype)} of the parameters."""
+
+    @abc.abstractmethod
+    def model(self) -> Mapping[str, Any]:
+        """The section `model` of the config that they were made with."""
+
+    @abc.abstractmethod
+    def read(self, wanted: Any) -> dict[str, jax.Array]:
+        """{path: array} of abstract arrays in nested dicts, in their shardings."""
+
+
+class RunCheckpoint(ParameterSource):
+    """The folder of one checkpoint of a run."""
+
+    def verify(self) -> None:
+        if fault := manifest.verify(self.folder):
+            raise CorruptCheckpointError(
+                f"the checkpoint {self.folder} is damaged: {fault}; name another one"
+            )
+
+    def leaves(self) -> Leaves:
+        return {
+            path.removeprefix(_PARAMS): leaf
+            for path, leaf in saved_leaves(self.folder).items()
+            if path.startswith(_PARAMS)
+        }
+
+    def model(self) -> Mapping[str, Any]:
+        config = read_data(self.folder).get("config", {})
+        model = config.get("model", {}) if isinstance(config, dict) else None
+        if not isinstance(model, dict):
+            raise CorruptCheckpointError(
+                f"the checkpoint {self.folder} is damaged: its config has no section "
+                "model; name another one"
+            )
+        return model
+
+    def read(self, wanted: Any) -> dict[str, jax.Array]:
+        if not wanted:
+            return {}
+        return flatten(read_state(self.folder, {"params": wanted}, part=True)["params"])
+
+
+class SavedModel(ParameterSource):
+    """A folder that `etc_jax.convert` wrote; see `conversion.formats.native`."""
+
+    @functools.cached_property
+    def _params(self) -> dict[str, np.ndarray]:
+        try:
+            return flatten(native.load(self.folder).params)
+        except ValueError as error:
+            raise CorruptCheckpointError(str(error)) from error
+
+    def verify(self) -> None:
+        _ = self._params
+
+    def leaves(self) -> Leaves:
+        return leaves_of(self._params)
+
+    def model(self) -> Mapping[str, Any]:
+        return native.model_section(self.folder)
+
+    def read(self, wanted: Any) -> dict[str, jax.Array]:
+        def place(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+            whole = self._params[path]
+            return jax.make_array_from_callback(
+                leaf.shape, leaf.sharding, lambda index: whole[index]
+            )
+
+        return {path: place(path, leaf) for path, leaf in flatten(wanted).items()}
+
+
+def find(place: epath.PathLike, *, named: str) -> ParameterSource:
+    """The parameters that a path means: quick, their files are not read.
+
+    Args:
+      place: a run's folder, whose newest finished checkpoint is meant; the folder of
+        one checkpoint; or one that `etc_jax.convert` wrote.
+      named: what gave the path, for the message.
+
+    Raises:
+      UserError: if there is nothing.
+    """
+    path = local_folder(place, named=named)
+    if native.exists(path):
+        return SavedModel(path)
+    if manifest.exists(path):
+        return RunCheckpoint(path)
+    there = CheckpointFolder(path)
+    if finished := there.finished():
+        return RunCheckpoint(there.path(finished[0]))
+    raise UserError(
+        f"{named} is {place!s}, but there is no finished checkpoint, neither "
+        f"{path / manifest.NAME} nor {path / FOLDER}/STEP/{manifest.NAME}, and no "
+        f"{native.MODEL} of a converted model; name the folder of a run, of one of its "
+        "checkpoints, or of a model that etc_jax.convert wrote"
+    )

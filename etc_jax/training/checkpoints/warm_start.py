@@ -1,0 +1,207 @@
+"""A run that begins with the parameters of another: `checkpoint.init_from`."""
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any
+
+import jax
+from etils import epath
+
+from etc_jax.config import Config, flat_items, to_dict
+from etc_jax.config_fields import suggestion
+from etc_jax.conversion.engine import flatten, unflatten
+from etc_jax.model_fields import must_agree
+from etc_jax.sharding import path_of
+from etc_jax.training.checkpoints import parameter_source
+from etc_jax.training.checkpoints.checkpointer import from_first
+from etc_jax.training.checkpoints.folder import CheckpointFolder
+from etc_jax.training.checkpoints.layout import Leaves, differences, leaves_of
+from etc_jax.training.checkpoints.parameter_source import ParameterSource
+from etc_jax.training.errors import UserError
+from etc_jax.training.hosts import distributed
+from etc_jax.training.local_folder import local_folder
+from etc_jax.training.preflight.plan import Plan
+from etc_jax.training.state import TrainState
+
+_LOG = logging.getLogger(__name__)
+
+_FIELD = "checkpoint.init_from"
+_ABSENT = "(absent)"
+
+
+def check(config: Config, workdir: epath.PathLike) -> None:
+    """Refuses an `init_from` that is not there, unless the run has already begun.
+
+    And one of a model that computes something else with parameters of equal shapes:
+    these are compared later (`start_from`).
+
+    Raises:
+      UserError: if there is no finished checkpoint, or a field of the model differs.
+    """
+    init_from = config.checkpoint.init_from
+    if init_from is None:
+        return
+    own = CheckpointFolder(local_folder(workdir, named="--workdir"))
+    if own.last_step is None:
+        _check_model(config, parameter_source.find(init_from, named=_FIELD))
+
+
+def _check_model(config: Config, source: ParameterSource) -> None:
+    """Raises UserError if the models differ in a field that no shape shows."""
+    there, here = _json(source.model()), _json(to_dict(config)["model"])
+    if not there:
+        _LOG.warning("%s does not say of which model it is", source.folder)
+        return
+    allowed = config.checkpoint.init_from_changes
+    if unknown := sorted(set(allowed) - {*here, *there}):
+        raise UserError(
+            f"checkpoint.init_from_changes has {unknown[0]!r}, no field of the model; "
+            f"{suggestion(unknown[0], here)}"
+        )
+    wrong = [
+        f"model.{name}: {then!r} there, {now!r} here"
+        for name, then, now in _unseen(type(config.model), there, here)
+        if then != now and name not in allowed
+    ]
+    if wrong:
+        names = ", ".join(line.partition(":")[0] for line in wrong)
+        raise UserError(
+            f"{_FIELD}: the parameters in {source.folder} are of a model that computes "
+            "something else with them:\n  " + "\n  ".join(wrong) + f"\nSet {names} as "
+            "there; or, where the change is meant, name the fields in "
+            "checkpoint.init_from_changes"
+        )
+
+
+def _unseen(model: type, there: Mapping, here: Mapping) -> Iterator[tuple]:
+    """(field, value there, value here) of what no shape shows."""
+    yield "family", there.get("family"), here["family"]
+    if there.get("family") == here["family"]:
+        # A field that there was not yet has had its default; one that is no more is of
+        # another version.
+        defaults = _json({f.name: f.default for f in dataclasses.fields(model)})
+        there = defaults | dict(there)
+        names = [*must_agree(model), *sorted(there.keys() - here.keys())]
+    else:
+        names = [name for name in must_agree(model) if name in there]
+    yield from ((n, there.get(n, _ABSENT), here.get(n, _ABSENT)) for n in names)
+
+
+def _json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With tuples as the lists that they become in a file."""
+    return json.loads(json.dumps({**values}, default=str))
+
+
+def start_from(plan: Plan, state: TrainState) -> TrainState:
+    """A fresh state with the parameters that `checkpoint.init_from` names.
+
+    Args:
+      plan: of the run, with its config.
+      state: fresh; what `init_from_only` and `init_from_partial` do not take from
+        there stays as it is here.
+
+    Returns:
+      The state at step 0, with an optimizer that was started from these parameters.
+
+    Raises:
+      UserError: if there is no checkpoint, or not exactly the parameters in it.
+      CorruptCheckpointError: if it is damaged. It is left where it is, and no other
+        one is used: which one decides what the run computes.
+    """
+    section = plan.config.checkpoint
+    # Process 0 decides: a run that goes on may save another one meanwhile.
+    place = from_first(lambda: str(_verified(section.init_from)))
+    source = parameter_source.find(place, named=_FIELD)
+
+    def load() -> Mapping[str, Any]:
+        saved, wanted = source.leaves(), leaves_of(state.params)
+        fresh = _left_out(
+            saved.keys() | wanted.keys(),
+            section.init_from_only,
+            section.init_from_partial,
+        )
+        _check(plan.config, source, saved, wanted, fresh)
+        taken = {k: v for k, v in flatten(plan.state.params).items() if k not in fresh}
+        return source.read(unflatten(taken))
+
+    loaded = distributed.together(load)
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: loaded.get(path_of(path), leaf), state.params
+    )
+    _LOG.info(
+        "%d of %d parameter arrays are those of %s",
+        len(loaded),
+        len(jax.tree.leaves(params)),
+        source.folder,
+    )
+    layout = jax.tree.map(lambda a: a.sharding, plan.state.opt_state)
+    opt_state = jax.jit(plan.tx.init, out_shardings=layout)(params)
+    return TrainState(step=state.step, params=params, opt_state=opt_state)
+
+
+def _verified(init_from: str) -> epath.Path:
+    source = parameter_source.find(init_from, named=_FIELD)
+    source.verify()
+    return source.folder
+
+
+def _left_out(paths: Set[str], only: Iterable[str], partial: Iterable[str]) -> Set[str]:
+    """The paths, of either side, that are not taken from there."""
+    if only:
+        return paths - _below(paths, only, "init_from_only")
+    return _below(paths, partial, "init_from_partial")
+
+
+def _below(paths: Set[str], names: Iterable[str], field: str) -> set[str]:
+    """The paths that are one of the names or begin with one."""
+    out = set()
+    for name in names:
+        beginning = f"{name.strip('/')}/"
+        matched = {path for path in paths if f"{path}/".startswith(beginning)}
+        if not matched:
+            tops = ", ".join(sorted({path.partition("/")[0] for path in paths}))
+            raise UserError(
+                f"checkpoint.{field} has {name!r}, but no parameter is named "
+                f"so or lies below it, here or in the checkpoint; there are: {tops}"
+            )
+        out |= matched
+    return out
+
+
+def _check(
+    config: Config,
+    source: ParameterSource,
+    saved: Leaves,
+    wanted: Leaves,
+    fresh: Set[str],
+) -> None:
+    """Raises UserError with every parameter that is not the same on both sides."""
+
+    def rest(leaves: Leaves) -> dict[str, Any]:
+        return {path: leaf for path, leaf in leaves.items() if path not in fresh}
+
+    wrong = differences(rest(saved), rest(wanted))
+    if not wrong:
+        return
+    listed = "\n  ".join(wrong)
+    raise UserError(
+        f"{_FIELD}: {source.folder} has not exactly the parameters of this "
+        f"model; {len(wrong)} differences:\n  {listed}\n{_decided_by(config, source)}\n"
+        "Change these, or name what shall start fresh in checkpoint.init_from_partial"
+    )
+
+
+def _decided_by(config: Config, source: ParameterSource) -> str:
+    """The fields of the model that differ from those the checkpoint was made with."""
+    there = flat_items({"model": source.model()})
+    here = flat_items({"model": to_dict(config)["model"]})
+    fields = [
+        f"{path}: {there.get(path, _ABSENT)!r} there, {here.get(path, _ABSENT)!r} here"
+        for path in sorted(there.keys() | here.keys())
+        if there.get(path, _ABSENT) != here.get(path, _ABSENT)
+    ]
+    if not fields:
+        return "The section model of the config is the same: the code has changed."
+    return "\n  ".join(["Fields of the config that decide this:", *fields])

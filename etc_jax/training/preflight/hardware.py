@@ -1,0 +1,88 @@
+"""What devices can do, from their makers' data sheets."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One device as jax counts them.
+
+    Attributes:
+      bf16_flops: dense bfloat16 matrix FLOPs per second.
+      memory_bytes: of its own memory, as far as programs may use it.
+    """
+
+    bf16_flops: float
+    memory_bytes: float
+
+
+_GB, _GiB, _TFLOPS = 1e9, 2**30, 1e12
+
+# By `jax.Device.device_kind`. FLOPs: Google Cloud's TPU pages (cloud.google.com/tpu)
+# and NVIDIA's data sheets; GPUs without sparsity. Memory of TPUs: what the compiler of
+# libtpu 0.0.42 says is available when a program asks for more; by the same pages the
+# chips have 32 (v4), 16 (v5e), 95 (v5p), 32 (v6e) and 192 GB (TPU7x). A v4 is one
+# device of two cores, whose 15.25 GiB are added up; a TPU7x is two devices.
+_DEVICES = {
+    "TPU v4": Device(275 * _TFLOPS, 30.5 * _GiB),
+    "TPU v5 lite": Device(197 * _TFLOPS, 15.75 * _GiB),
+    "TPU v5e": Device(197 * _TFLOPS, 15.75 * _GiB),
+    "TPU v5": Device(459 * _TFLOPS, 95.74 * _GiB),
+    "TPU v5p": Device(459 * _TFLOPS, 95.74 * _GiB),
+    "TPU v6 lite": Device(918 * _TFLOPS, 31.25 * _GiB),
+    "TPU v6e": Device(918 * _TFLOPS, 31.25 * _GiB),
+    "TPU7x": Device(2307 / 2 * _TFLOPS, 94.75 * _GiB),
+    "NVIDIA A100-SXM4-40GB": Device(312 * _TFLOPS, 40 * _GB),
+    "NVIDIA A100-PCIE-40GB": Device(312 * _TFLOPS, 40 * _GB),
+    "NVIDIA A100-SXM4-80GB": Device(312 * _TFLOPS, 80 * _GB),
+    "NVIDIA A100 80GB PCIe": Device(312 * _TFLOPS, 80 * _GB),
+    "NVIDIA H100 80GB HBM3": Device(989 * _TFLOPS, 80 * _GB),
+    "NVIDIA H100 PCIe": Device(756 * _TFLOPS, 80 * _GB),
+    "NVIDIA H100 NVL": Device(835 * _TFLOPS, 94 * _GB),
+    "NVIDIA H200": Device(989 * _TFLOPS, 141 * _GB),
+    "NVIDIA H200 NVL": Device(835 * _TFLOPS, 141 * _GB),
+}
+
+
+def data_sheet(kind: str) -> Device | None:
+    """What is known of a `jax.Device.device_kind`; None if it is not listed."""
+    return _DEVICES.get(kind)
+
+
+def peak_flops(devices: Sequence[jax.Device]) -> float | None:
+    """Dense bfloat16 FLOPs per second of all devices together; None if not known."""
+    sheets = [data_sheet(device.device_kind) for device in devices]
+    if not sheets or None in sheets:
+        return None
+    return sum(sheet.bf16_flops for sheet in sheets)
+
+
+def is_absent(device: jax.Device) -> bool:
+    """Whether a device can only be compiled for: see training/preflight/topology.py."""
+    return device.client.runtime_type == "compile_only_runtime"
+
+
+def _stats(device: jax.Device) -> dict[str, int]:
+    if is_absent(device) or device.process_index != jax.process_index():
+        return {}  # only its own process can ask
+    return device.memory_stats() or {}
+
+
+def memory_limit(device: jax.Device) -> float | None:
+    """Bytes that programs may use on a device; None if not known.
+
+    The device itself is asked first: it keeps some of what the data sheet promises.
+    """
+    if limit := _stats(device).get("bytes_limit"):
+        return float(limit)
+    sheet = data_sheet(device.device_kind)
+    return None if sheet is None else sheet.memory_bytes
+
+
+def peak_memory(devices: Sequence[jax.Device]) -> int | None:
+    """The most bytes that any of this process's devices has held; None if not known."""
+    peaks = [_stats(device).get("peak_bytes_in_use") for device in devices]
+    return max((peak for peak in peaks if peak is not None), default=None)
