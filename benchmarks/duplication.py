@@ -5,7 +5,7 @@
 
 Trains `configs/reformer_duplication.py` with full attention and with 4, 2 and 1 rounds
 of hashing, and counts with each trained model the symbols of the second half that it
-foretells, with full attention and with 8, 4, 2 and 1 rounds; beside it the figures of
+predicts, with full attention and with 8, 4, 2 and 1 rounds; beside it the figures of
 the paper, which trains 150,000 steps on 1,024 symbols. --short: 256 symbols, for a CPU.
 
 Runs that are finished are not trained again, so that the command can be interrupted,
@@ -98,7 +98,7 @@ def model_for(column: str, trained: config_lib.Config, buckets: ReformerConfig):
 
 
 def accuracy(params: Any, model: ReformerConfig, trained: config_lib.Config) -> float:
-    """Percent of the symbols of the second half that are foretold.
+    """Percent of the symbols of the second half that are predicted.
 
     Args:
       params: of `ReformerLm`.

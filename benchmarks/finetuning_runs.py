@@ -97,7 +97,7 @@ def _rounded_up(length: int, multiple: int) -> int:
 def changed(
     config: ml_collections.ConfigDict, changes: Sequence[str]
 ) -> config_lib.Config:
-    """The checked config, after what the command line says of it.
+    """The checked config, after the changes of the command line.
 
     Args:
       config: all of it.

@@ -50,7 +50,7 @@ MODEL = rows.MODEL | {"mlp_dim": 256}
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How a task is learnt by heart.
+    """How a task is memorised.
 
     Attributes:
       records: how many, by default.

@@ -1,4 +1,4 @@
-"""Bits a byte of a language model, each byte foretold with a long text before it.
+"""Bits a byte of a language model, each byte predicted with a long text before it.
 
     python -m benchmarks.overlapping_bits --model=runs/charlm5 --part=test
 
@@ -9,10 +9,11 @@ byte counts once (Beltagy et al. 2020, section 4.2, whose figures are the defaul
 
     python -m benchmarks.overlapping_bits --model=runs/charlm5 --adapt=0.1 --xz
 
-With --adapt the model goes on learning from what it has foretold, as a compressor does:
-a step down the gradient, of that length, after each batch, whose bytes all count before
-it (dynamic evaluation; Krause et al. 2018, the plain form). Choose it on the validation
-part. --xz tells what `xz -9e` needs for the part after the bytes that were trained on.
+With --adapt the model goes on learning from what it has predicted, as a compressor
+does: a step down the gradient, of that length, after each batch, whose bytes all count
+before it (dynamic evaluation; Krause et al. 2018, the plain form). Choose it on the
+validation part. --xz tells what `xz -9e` needs for the part after the bytes that were
+trained on.
 
 Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
 """
@@ -120,12 +121,12 @@ def nats_of(
     reader = byte_stream.ByteEvaluation(
         part, length=length, scored=scored, batch_size=batch_size
     )
-    foretell = _adapting(config, adapt) if adapt else _foretelling(config)
+    predict = _adapting(config, adapt) if adapt else _predicting(config)
     params = jax.tree.map(jnp.asarray, params)  # moved to the device once
     found = []
     for step in range(reader.steps):
         batch = reader.batch_at(step)
-        params, losses = foretell(params, batch)
+        params, losses = predict(params, batch)
         found.append(np.asarray(losses, np.float64)[batch["target_weights"] > 0])
         if (step + 1) % _REPORT_EVERY == 0:
             bits = bits_per_symbol(np.concatenate(found))
@@ -157,7 +158,7 @@ def _losses_fn(config: Config):
     return losses
 
 
-def _foretelling(config: Config):
+def _predicting(config: Config):
     losses_fn = _losses_fn(config)
     return jax.jit(lambda params, batch: (params, losses_fn(params, batch)))
 
@@ -170,11 +171,11 @@ def _adapting(config: Config, rate: float):
         return jnp.average(losses, weights=batch["target_weights"]), losses
 
     @jax.jit
-    def foretell(params, batch):
+    def predict(params, batch):
         grads, losses = jax.grad(mean_loss, has_aux=True)(params, batch)
         return jax.tree.map(lambda x, g: x - rate * g, params, grads), losses
 
-    return foretell
+    return predict
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -144,7 +144,7 @@ def _lengths(
 def evaluate(
     config: config_lib.Config, folder: pathlib.Path, params: Any
 ) -> tuple[float, float]:
-    """(loss, entropy of what is foretold) in nats a masked token, held-back text.
+    """(loss, entropy of what is predicted) in nats a masked token, held-back text.
 
     Args:
       config: of the run.

@@ -62,7 +62,7 @@ class Row:
       sizes: of an input.
       model: fields of `EtcConfig` that differ from the first row.
       options: of `etc_jax.prepare`, for all records.
-      drawn: likewise, for those that are learnt from.
+      drawn: of `etc_jax.prepare`, for the records that are trained on.
     """
 
     sizes: Sizes

@@ -38,7 +38,7 @@ def packed_documents(
     Args:
       documents: for each document, the number of long tokens of each sentence.
       long_length: padded length of the long input; None leaves no padding.
-      global_length: likewise of the global input.
+      global_length: padded length of the global input; None leaves no padding.
 
     Raises:
       ValueError: if the tokens or sentences do not fit.

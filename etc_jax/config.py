@@ -132,7 +132,7 @@ def default_config(
     Args:
       family: whose model section it is.
       objective: or data set, by name or by the path of a module.
-      source: of the data, likewise.
+      source: of the data, by name or by the path of a module.
 
     Raises:
       ConfigError: if there is no such family, objective or source.

@@ -250,7 +250,7 @@ class Structure:
 
     Attributes:
       long_example_ids: `[..., n]` int; 0 is padding, and nothing crosses examples.
-      global_example_ids: `[..., g]` int, likewise.
+      global_example_ids: `[..., g]` int; 0 is padding, as for long tokens.
       links: `[..., n, m]` int16; global token that a long token is tied to, -1 none;
         column c means `Rules.links[c]`.
       long_segment_ids: `[..., n]` int; long tokens see their own segment only.

@@ -118,7 +118,7 @@ def resume_problems(workdir: Workdir) -> list[str]:
 
 
 def facts(workdir: Workdir) -> dict[str, Any]:
-    """What a report says of the model, the text and the machine of a run that ended."""
+    """The model, the text and the machine of a finished run, for the report."""
     import jax  # not before: on an accelerator it would take memory from the run
 
     from etc_jax import config as config_lib

@@ -45,7 +45,7 @@ class Position:
       block: number of the block of text; the first is 1.
       row: windows of the block that were used.
       documents, documents_dropped: read so far, and left out for too few sentences.
-      tokens, tokens_dropped: likewise.
+      tokens, tokens_dropped: those of these documents.
     """
 
     block: int = 0

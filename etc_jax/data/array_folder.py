@@ -283,7 +283,7 @@ class GrowingArray:
         assert len(head.getvalue()) == _HEAD_BYTES
 
     def described(self) -> dict[str, Any]:
-        """What a header says of the closed file; see `FolderFormat.open_files`."""
+        """What a header has about the closed file; see `FolderFormat.open_files`."""
         return {
             "dtype": self.dtype.name,
             "length": self.length,

@@ -1,10 +1,9 @@
 """What a batch holds: named arrays over named axes.
 
-A *schema* says of each array which axis it runs along, its type and what stands where a
-row has nothing. A format declares one (`etc_jax.formats`), an objective that reads text
-another; caches of windows add their labels. What is done with arrays of any schema is
-written here once: rows of padding, rows filled and stacked, batches checked, tokens of
-a step counted.
+A *schema* gives the axis of each array, its type and its padding. A format declares one
+(`etc_jax.formats`), an objective that reads text another; caches of windows add their
+labels. What is done with arrays of any schema is written here once: rows of padding,
+rows filled and stacked, batches checked, tokens of a step counted.
 
 An array has the name that it has in the batch; one in a dict, or in an object such as
 `Structure`, has its path: "labels.answer_type", "structure.links".

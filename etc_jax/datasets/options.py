@@ -16,7 +16,7 @@ from typing import Any
 class InputOptions:
     """How inputs are made: its fields, if any.
 
-    A subclass says of each field what it is, in the lines "NAME: text" of its
+    A subclass describes each field in the lines "NAME: text" of its
     docstring: they are the help of the flags.
     """
 
@@ -67,7 +67,7 @@ def given(args: argparse.Namespace, options: InputOptions) -> dict[str, Any]:
 
 
 def _texts(cls: type) -> dict[str, str]:
-    """{field: what the docstring says of it}, of a class and those it is made of."""
+    """{field: its text in the docstring}, of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         doc = inspect.cleandoc(base.__doc__ or "")

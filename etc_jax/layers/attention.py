@@ -59,7 +59,7 @@ class GlobalLocalAttention(nn.Module):
       stddev: of the kernels' truncated normal.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.global_local.attend`.
-      block_size, chunk_blocks: likewise.
+      block_size, chunk_blocks: see `ops.attention.global_local.attend`.
     """
 
     num_heads: int

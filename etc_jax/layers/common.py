@@ -158,7 +158,7 @@ class LayerNorm(_Norm):
 
 
 class RmsNorm(_Norm):
-    """Root mean square normalisation (Zhang and Sennrich 2019), as T5's; likewise."""
+    """Root mean square normalisation (Zhang and Sennrich 2019), as in T5."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -96,8 +96,8 @@ class EtcEmbeddings(nn.Module):
 
         Args:
           tokens: `Rows` of int `[b, n]` and `[b, g]`.
-          types: token types likewise; None: 1 for every long, 0 for every global token.
-          positions: absolute positions likewise; None: 0, 1, ....
+          types: `Rows` of token types; None: 1 for long and 0 for global tokens.
+          positions: `Rows` of absolute positions; None: 0, 1, ....
           adders: `[b, n, e]` and `[b, g, e]` added before the norm, or None.
 
         Returns:

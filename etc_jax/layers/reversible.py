@@ -21,7 +21,7 @@ class LayerKind(NamedTuple):
       name: of its parameters.
       f: makes its first half, with `parent=None`; what the module reads beside its
         arguments is not traced.
-      g: makes its second half, likewise.
+      g: makes its second half, in the same way.
     """
 
     name: str

@@ -232,7 +232,7 @@ class Encoder(nn.Module):
         )
 
     def pooled(self, x: jax.Array) -> jax.Array:
-        """What BERT says of a whole sequence: rows `[b, n, e]` -> `[b, e]`."""
+        """BERT's output for a whole sequence: rows `[b, n, e]` -> `[b, e]`."""
         return jnp.tanh(self.pooler(x[:, 0]))
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:

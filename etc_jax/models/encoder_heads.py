@@ -125,7 +125,7 @@ class EncoderForChoices(nn.Module):
         Args:
           tokens: int `[b, choices, n]`.
           example_ids: as of `Encoder`, of each choice.
-          **inputs: likewise, but for `random_blocks`, which all of them have in common.
+          **inputs: as of `Encoder`, of each choice; all share one `random_blocks`.
 
         Returns:
           float32 logits `[b, choices]`.
@@ -172,7 +172,7 @@ class EncoderForSpans(nn.Module):
 
         Args:
           tokens: as of `Encoder`.
-          example_ids: likewise.
+          example_ids: as of `Encoder`.
           answerable: bool `[b, n]`, where answers may begin and end; elsewhere logits
             are lowered by 1e6. None: everywhere.
           **inputs: as of `Encoder`.

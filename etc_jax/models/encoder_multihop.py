@@ -36,7 +36,7 @@ class EncoderForCandidates(nn.Module):
 
         Args:
           tokens: as of `Encoder`.
-          example_ids: likewise.
+          example_ids: as of `Encoder`.
           candidates: int `[b, m]`, places of their tokens; -1 for none.
           **inputs: as of `Encoder`.
 
@@ -92,9 +92,9 @@ class EncoderForEvidence(nn.Module):
 
         Args:
           tokens: as of `Encoder`.
-          example_ids: likewise.
+          example_ids: as of `Encoder`.
           paragraphs: int `[b, p]`, places of their tokens; -1 for none.
-          sentences: int `[b, s]`, likewise.
+          sentences: int `[b, s]`, places of their tokens; -1 for none.
           **inputs: as of `Encoder`.
 
         Returns:

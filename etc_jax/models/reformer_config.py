@@ -46,7 +46,8 @@ class ReformerConfig:
       axial_dims: widths of these tables, in all embed_dim; None: halves.
       local_chunk_length, local_chunks_before, local_chunks_after: what a token sees in
         a local layer, see `ops.attention.lsh.Look`.
-      lsh_chunk_length, lsh_chunks_before, lsh_chunks_after: likewise of sorted tokens.
+      lsh_chunk_length, lsh_chunks_before, lsh_chunks_after: what a token sees among
+        sorted tokens in an LSH layer.
       num_hashes: rounds of hashing.
       num_buckets: one even number, or two, which are multiplied; None: by the length
         of each sequence.

@@ -1,4 +1,4 @@
-"""Language models: each token is foretold from those before it."""
+"""Language models: each token is predicted from the ones before it."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def stack(layers: Sequence[Sequence[Half]], params, rngs, shared, x1, x2):
         they read beside their arguments must not be traced, and jax refuses to
         differentiate by it.
       params: for each layer (of f, of g), with a leading axis of repeats.
-      rngs: likewise, keys.
+      rngs: keys for each layer, with a leading axis of repeats.
       shared: see `layer`; its gradient is summed over all halves.
       x1: the first stream; its dtype is that of the sums, whatever the halves compute
         in. In bfloat16 the inputs found again are not those that were given.

@@ -24,7 +24,7 @@ def split(fn: Callable, axis_name: str, in_specs: Any, out_specs: Any) -> Callab
       fn: function of arrays.
       axis_name: mesh axis of the sequence, of the mesh in `jax.set_mesh`.
       in_specs: `jax.P`s for the arguments, naming that axis alone.
-      out_specs: likewise for the results.
+      out_specs: `jax.P`s for the results, naming that axis alone.
     """
     return jax.shard_map(
         fn,

@@ -16,7 +16,7 @@ def score(
 
     Args:
       gold: label by id.
-      predictions: likewise; one that is lacking is wrong, and of no class.
+      predictions: label by id; a missing one is wrong, and of no class.
       positive: the class that F1 is of, such as hyperpartisan articles.
 
     Raises:

@@ -134,7 +134,7 @@ def score(
       gold: by document, clusters of mentions, each (first word, last word). Spans must
         be equal to agree; clusters of one mention count as they do in the official
         scorer: in B³ and CEAF-e.
-      predictions: likewise; a document that is not there has no cluster.
+      predictions: clusters by document, as `gold`; a missing document has none.
 
     Raises:
       ValueError: if there is no gold document, or a mention is in two clusters.

@@ -79,7 +79,7 @@ def read_pair(
       gold: JSON file.
       predictions: JSON file.
       check_gold: (value, where) -> the value, or a ValueError that names `where`.
-      check_predictions: likewise.
+      check_predictions: the same for the predictions.
 
     Raises:
       ValueError: if a file cannot be read, or is refused; names it.

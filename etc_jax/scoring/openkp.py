@@ -41,7 +41,7 @@ def score(
 
     Args:
       gold: records with `url` and `KeyPhrases`, a list of lists of words.
-      predictions: likewise, best phrase first; one for each gold record.
+      predictions: as `gold`, best phrase first; one for each gold record.
 
     Raises:
       ValueError: if there is no gold record, one has no keyphrase (the official script

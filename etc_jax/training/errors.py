@@ -8,7 +8,7 @@ PREEMPTED = 17
 
 
 class RunError(Exception):
-    """A run that ends with one clear message; `exit_code` says of which kind."""
+    """A run that ends with one clear message; `exit_code` is its kind."""
 
     exit_code = USER_ERROR
 

@@ -32,7 +32,7 @@ def explain(
 
     Args:
       logits: as of `decode`.
-      windows: likewise.
+      windows: as of `decode`.
       setting: of decoding, of which there is one.
       question: what the labels are answers to.
 

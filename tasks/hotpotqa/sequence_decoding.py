@@ -1,4 +1,4 @@
-"""From what a model says of a HotpotQA sequence to answers and supporting facts."""
+"""From a model's outputs for a HotpotQA sequence to answers and supporting facts."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ class HotpotSequence(SequenceWindow):
     Attributes:
       paragraphs: of the record, those in the input.
       sentences: (paragraph of the record, sentence of it), those in the input.
-      units: likewise of each title and sentence with text; a title is sentence -1.
+      units: (paragraph, sentence) of each title and sentence with text; a title is
+        sentence -1.
       unit: int32 `[n]`, which of `units` each token is of; -1 for none.
       characters: int32 `[n, 2]`, (first, one past the last) character of each token in
         the text of its unit; -1 for none.

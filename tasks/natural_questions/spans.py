@@ -44,7 +44,7 @@ def best_candidate(
 
     Args:
       begins: best first.
-      ends: likewise.
+      ends: best first.
       candidates: (first word, one past the last, first byte, one past the last) each.
     """
     begin_at, end_at = _best_by_word(begins), _best_by_word(ends)
@@ -70,7 +70,7 @@ def best_short(
 
     Args:
       begins: best first.
-      ends: likewise.
+      ends: best first.
       mode: one of `MODES`.
       max_words: longest span.
       within: words that it must lie in; None: anywhere.

@@ -10,7 +10,7 @@ from tasks.openkp.records import FEATURES
 # A font has the id of the first of these sizes that is not smaller.
 FONT_SIZES = (0, *range(8, 25), 29, 34, 39, 44, 49)
 
-# What boxes are clipped to, in pixels; the parent's likewise (official code).
+# What boxes are clipped to, in pixels; the same for the parent's (official code).
 BOX_RANGES = {
     "x": (-50.0, 1500.0),
     "y": (-50.0, 6000.0),

@@ -50,7 +50,7 @@ class Options:
     Attributes:
       max_sentences: of all documents.
       exempt_candidates: a hard g2l mask does not bind the candidates' global tokens.
-      exempt_question: likewise those of the question.
+      exempt_question: a hard g2l mask does not bind the question's global tokens.
       link_mentions: candidates are tied to their mentions, by label only.
       flat: the ablation without structure (paper, section 4.2).
     """

@@ -35,7 +35,7 @@ class LiftOptions:
         text has there, into every row. Long tokens have type 1 unless told otherwise.
       activation: "model" keeps the config's, whose gelu is the tanh approximation;
         "source" takes the source's.
-      epsilon: of the norms; likewise.
+      epsilon: of the norms; "model" or "source", as for `activation`.
       token_rows: (id, id whose row of the token table it begins with) of tokens that
         the source has never seen, such as those of the global input.
     """
@@ -143,7 +143,7 @@ def lift(
 
     Args:
       weights: of the source, from `bert.open_checkpoint`.
-      source: its config, likewise.
+      source: its config, from `bert.open_checkpoint` too.
       fresh: initialised parameters of the model, which may have heads of its own; what
         is not lifted stays as it is there.
       config: of the model, as `lifted_config` gives it for the same options.

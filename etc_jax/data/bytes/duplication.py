@@ -1,4 +1,4 @@
-"""The duplication task: 0 w 0 w, and the second w is to be foretold.
+"""The duplication task: 0 w 0 w, and the second w is to be predicted.
 
 Kitaev et al. 2020, section 5.1: w is drawn anew for each row, so that nothing can be
 learnt but to look where the same symbols stood before.

@@ -132,7 +132,7 @@ def split(stream: np.ndarray, held_back: float) -> tuple[Part, Part, Part]:
 
 
 class ByteReader:
-    """Batches of a part: each byte is foretold from those before it.
+    """Batches of a part: each byte is predicted from the ones before it.
 
     In training, windows of an epoch lie side by side from a place that is drawn anew,
     in an order that is drawn anew. Keys of a batch, for b rows of n bytes:

@@ -4,7 +4,7 @@
     example_ids  int32   [b, n]  1, 2, ... by piece of a document in the row; 0: padding
 
 Documents of a row do not see each other. Batches of masked tokens have besides, for p
-places to be foretold,
+places to be predicted,
 
     mlm_positions   int32   [b, p]  ascending
     mlm_targets     int32   [b, p]  what stood there
@@ -32,7 +32,7 @@ from etc_jax.data.text.packing import Window
 from etc_jax.data.text.reader import Overflow
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 
-# What foretells masked tokens has in any batch.
+# What a batch of masked tokens has in any case.
 MLM_FIELDS = {
     "mlm_positions": Field("mlm"),
     "mlm_targets": Field("mlm"),
@@ -182,7 +182,7 @@ class MaskedRows(_Rows):
 
 
 class CausalRows(_Rows):
-    """Rows in which each token foretells the next one; see `text_reader.RowBuilder`."""
+    """Rows in which each token predicts the next one; see `text_reader.RowBuilder`."""
 
     schema = CAUSAL
 

@@ -36,7 +36,7 @@ class Counts:
 
     Attributes:
       documents, documents_dropped: packed, and left out for too few sentences.
-      tokens, tokens_dropped: likewise; together all tokens of the cache.
+      tokens, tokens_dropped: those of these documents; together all of the cache.
       sentences: packed, after cutting.
       sentences_of_text, sentences_split: all of the cache, and those that were cut
         because they were too long.

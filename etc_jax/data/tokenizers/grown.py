@@ -1,4 +1,4 @@
-"""A tokenizer with further tokens behind its vocabulary, which no text becomes.
+"""A tokenizer with more tokens after its vocabulary; no text is tokenised into them.
 
 The tokenizer below does not know them, so that "[q]" in a document stays plain text and
 old ids stay. A task puts the new ids where its inputs have them.

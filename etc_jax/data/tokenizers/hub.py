@@ -5,7 +5,7 @@ the model_type of config.json. The class decides what of the other files counts:
 
     BertTokenizer                       the vocabulary alone, with the options of
                                         tokenizer_config.json
-    RobertaTokenizer, LongformerTokenizer    vocabulary and merges alone, likewise
+    RobertaTokenizer, LongformerTokenizer    vocabulary and merges alone, with the same
     others with a sentencepiece model   the model, as sentencepiece reads it
     others                              all of tokenizer.json
 

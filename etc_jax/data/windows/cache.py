@@ -233,7 +233,7 @@ class WindowReader:
     one epoch, in order, and the rows that are left in the last batch are padding of
     weight 0.
 
-    A batch is what `etc_jax.formats` says of the windows' format.
+    A batch has the format of the windows, see `etc_jax.formats`.
     """
 
     def __init__(

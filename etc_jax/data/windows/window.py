@@ -63,4 +63,4 @@ class Window(abc.ABC):
 
     @abc.abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the format says of an input: the arrays of `schema` that there are."""
+        """The input in its format: the arrays of `schema` that there are."""

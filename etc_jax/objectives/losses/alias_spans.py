@@ -30,7 +30,7 @@ def alias_spans(
       end_logits: `[b, n]`.
       starts: int `[b, m]`, first token of each occurrence; -1 for none. One that is
         there twice counts once.
-      ends: int `[b, m]`, last token of each, likewise.
+      ends: int `[b, m]`, last token of each occurrence; -1 for none.
       is_token: bool `[b, n]`, tokens that a probability is given to, such as all but
         padding; occurrences are among them.
       weights: `[b]`, 0 for padding examples.

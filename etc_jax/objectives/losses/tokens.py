@@ -1,4 +1,4 @@
-"""What language models have in common, whichever tokens they foretell."""
+"""What language models have in common, whichever tokens they predict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mean_and_sums(
     Args:
       losses: float32, nats.
       hits: bool of the same shape, whether a target is the likeliest.
-      weights: likewise, 1 or 0.
+      weights: of the same shape, 1 or 0.
 
     Returns:
       (nats a target, {"loss", "bits": bits a target, "accuracy"}).

@@ -28,7 +28,7 @@ def bucket_bias(table: Array, max_distance: int, *, causal: bool) -> BiasFn:
     Args:
       table: float `[buckets, h]`.
       max_distance: see `bucket`.
-      causal: likewise.
+      causal: see `bucket`.
     """
 
     def bias(offset: Array) -> Array:
@@ -86,7 +86,7 @@ def toeplitz(values: Array, keys: int, queries: int) -> Array:
     Args:
       values: `[..., keys + queries - 1]`, that of the last query and first key first.
       keys: how many there are.
-      queries: likewise.
+      queries: how many there are.
 
     Returns:
       `[..., keys, queries]`.

@@ -57,8 +57,8 @@ def attend(
 
     Args:
       query: `[b, n, h, d]`, any n.
-      key: likewise.
-      value: likewise.
+      key: `[b, n, h, d]`, any n.
+      value: `[b, n, h, d]`, any n.
       block_size: tokens of a block; the last may have fewer.
       num_globals: tokens in front that are global; of a sequence that has no more, all
         are. 0: the internal form.
@@ -158,7 +158,7 @@ def drawing_blocks(length: int, block_size: int, num_globals: int = 0) -> int:
     Args:
       length: tokens.
       block_size: see `attend`.
-      num_globals: likewise.
+      num_globals: see `attend`.
     """
     blocks = -(-max(length - num_globals, 0) // block_size)
     return blocks if num_globals else max(blocks - 2, 0)
@@ -187,9 +187,9 @@ def _inner_rows(
       rows: query, key and value, `[b, num_globals + blocks * block_size, h, d]`.
       blocks: of them, with what was drawn for all heads or for each.
       block_size: see `attend`.
-      num_globals: likewise.
-      chunk_blocks: likewise.
-      scale: likewise.
+      num_globals: see `attend`.
+      chunk_blocks: see `attend`.
+      scale: see `attend`.
       dropout: of probabilities.
       shards: see `attend`.
 

@@ -29,10 +29,10 @@ def attend(
     Args:
       query: `[b, q, h, d]`.
       key: `[b, k, h, d]`.
-      value: likewise.
+      value: `[b, k, h, d]`.
       mask: bool, broadcastable to `[b, h, q, k]`; None: everything is seen.
-      bias: float, likewise; None: 0. The logarithm of a count makes a pair count so
-        often.
+      bias: float, broadcastable to `[b, h, q, k]`; None: 0. The logarithm of a count
+        makes a pair count so often.
       scale: of the products; None: 1 / sqrt(d).
       dropout: function of `[b, h, q, k]` probabilities, or None.
 

@@ -49,7 +49,7 @@ def attend(
     Args:
       query: `[b, q, h, d]`.
       key: `[b, k, h, d]`.
-      value: likewise.
+      value: `[b, k, h, d]`.
       causal: no key behind the query.
       example_ids: int `[b, k]`, of the keys; 0 is padding, which nothing sees, and
         packed examples do not see each other; None: one example.
@@ -136,7 +136,7 @@ def some_rows(
     Args:
       query: `[b, g, h, d]`.
       key: `[b, n, h, d]`.
-      value: likewise.
+      value: `[b, n, h, d]`.
       query_tokens: of the queries, `[b, g]`.
       tokens: of the sequence, `[b, n]`.
       causal: no key behind the query.

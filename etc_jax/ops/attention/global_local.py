@@ -48,7 +48,7 @@ def attend(
     Args:
       query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`; n or g may be 0.
       key: `Pieces`: l2l and g2l `[b, n, h, d]`, l2g and g2g `[b, g, h, d]`.
-      value: likewise.
+      value: `Pieces`: l2l and g2l `[b, n, h, d]`, l2g and g2g `[b, g, h, d]`.
       tables: `Rows` of `LabelTable` for the two softmaxes, or None without labels.
       structure: of the batch: vectors read by `rules`, or explicit tensors.
       rules: radius, clipping distance and hard masks.

@@ -200,8 +200,8 @@ def local(
 
     Args:
       query: `[b, n, h, d]`.
-      key: likewise.
-      value: likewise.
+      key: `[b, n, h, d]`.
+      value: `[b, n, h, d]`.
       look: chunks of the sequence.
       causal: no key behind the query.
       example_ids: as for `attend`.

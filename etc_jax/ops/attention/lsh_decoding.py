@@ -50,7 +50,7 @@ class LshCache(NamedTuple):
 
     Attributes:
       key: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `RowCache`.
-      value: likewise.
+      value: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `RowCache`.
       numbers: int32 `[layers, b, h, rounds, length]`: bucket * length + token at each
         place of a round, in order; `FREE` behind the last token.
     """
@@ -70,7 +70,7 @@ def local_cache(
 
     Args:
       key: `[b, n, h, d]` of a prompt.
-      value: likewise.
+      value: `[b, n, h, d]` of a prompt.
       lengths: int `[b]`, tokens of each row; what is behind is padding.
       look: of the attention.
       length: longest sequence that there will be.
@@ -94,7 +94,7 @@ def lsh_cache(
 
     Args:
       query_key: `[b, n, h, d]` of a prompt.
-      value: likewise.
+      value: `[b, n, h, d]` of a prompt.
       buckets: int `[b, h, rounds, n]`; also of a prompt of one chunk.
       lengths: see `local_cache`.
       num_buckets: how many there are, now and later.
@@ -139,8 +139,8 @@ def local_step(
 
     Args:
       query: `[b, 1, h, d]`, of the newest token.
-      key: likewise.
-      value: likewise.
+      key: `[b, 1, h, d]`, of the newest token.
+      value: `[b, 1, h, d]`, of the newest token.
       cache: of the tokens before it.
       now: where they are.
       look: chunks of the sequence.
@@ -176,8 +176,8 @@ def lsh_step(
 
     Args:
       query_key: `[b, 1, h, d]`, of the newest token, not normalised.
-      value: likewise.
-      buckets: int `[b, h, rounds, 1]`, likewise.
+      value: `[b, 1, h, d]`, of the newest token.
+      buckets: int `[b, h, rounds, 1]`, of the newest token.
       cache: of the tokens before it.
       now: where they are.
       look: chunks of sorted tokens.

@@ -62,7 +62,7 @@ def fill(key: Array, value: Array, lengths: Array, rows: int) -> RowCache:
 
     Args:
       key: `[b, n, h, d]` of a prompt.
-      value: likewise.
+      value: `[b, n, h, d]` of a prompt.
       lengths: int `[b]`, tokens of each row; what is behind is padding.
       rows: of the cache.
     """
@@ -128,8 +128,8 @@ def step(
 
     Args:
       query: `[b, 1, h, d]`, of the newest token.
-      key: likewise.
-      value: likewise.
+      key: `[b, 1, h, d]`, of the newest token.
+      value: `[b, 1, h, d]`, of the newest token.
       cache: of the tokens before it.
       now: where it stands.
       radius: keys before it, in steps; None: all.
@@ -182,7 +182,7 @@ def over_rows(
     Args:
       query: `[b, 1, h, d]`.
       key: `[b, w, h, d]`.
-      value: likewise.
+      value: `[b, w, h, d]`.
       seen: bool `[b, h or 1, 1, w]`.
       scale: of the products.
       more: what is added to them then, broadcastable to `[b, h, 1, w]`.

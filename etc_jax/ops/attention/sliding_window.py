@@ -42,7 +42,7 @@ class Globals(NamedTuple):
       index: int `[b, g]`, where they stand, no place twice; -1: none.
       query: `[b, g, h, d]` of these tokens.
       key: `[b, n, h, d]` of all tokens, which `query` reads.
-      value: likewise.
+      value: `[b, n, h, d]` of all tokens, which `query` reads.
     """
 
     index: Array
@@ -57,7 +57,7 @@ class _Biases(NamedTuple):
     Attributes:
       windows: `[h or 1, 2 * reach + 1]` for each dilation, by offset in steps.
       to_globals: `[b, n, h or 1, g]`, tokens that look at global ones; None: none.
-      of_globals: `[b, n, h or 1, g]`, tokens that global ones look at; likewise.
+      of_globals: `[b, n, h or 1, g]`, tokens that global ones look at; None: none.
     """
 
     windows: tuple[Array, ...]
@@ -122,8 +122,8 @@ def attend(
 
     Args:
       query: `[b, n, h, d]`, any n.
-      key: likewise.
-      value: likewise.
+      key: `[b, n, h, d]`, any n.
+      value: `[b, n, h, d]`, any n.
       radius: keys to each side of a query, without itself: half of the window that
         Hugging Face's Longformer counts.
       dilation: places from one key of a window to the next, of all heads or of each.

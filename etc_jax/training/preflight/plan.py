@@ -71,7 +71,7 @@ class Plan:
       mesh: where.
       tx: the optimizer.
       state: the train state, as shapes with shardings.
-      batch: of one step over all devices, likewise.
+      batch: of one step over all devices, as shapes with shardings.
       useful_flops: of one step over all devices, the mean of the batches looked at;
         None if not known.
     """

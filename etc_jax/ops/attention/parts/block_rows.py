@@ -110,8 +110,8 @@ def block_rows(options, query, key, value, blocks, draws):
     Args:
       options: static choices.
       query: `[b, h, n, d]`, whole blocks, with an inner one.
-      key: likewise.
-      value: likewise.
+      key: `[b, h, n, d]`, whole blocks, with an inner one.
+      value: `[b, h, n, d]`, whole blocks, with an inner one.
       blocks: of the sequence.
       draws: of attention dropout, or None.
 

@@ -44,7 +44,7 @@ def check_rows(
     Args:
       query: expected `[b, q, h, d]`.
       key: expected `[b, k, h, d]`.
-      value: likewise.
+      value: expected `[b, k, h, d]`.
       example_ids: expected `[b, k]`, or None.
       query_ids: expected `[b, q]`, or None; needed with `example_ids` if q is not k.
     """

@@ -337,7 +337,7 @@ def _one_softmax(options, output, top, total) -> tuple[Array, _Rows]:
       options: static choices.
       output: `[rounds, b, h, n, d]`, of each round's softmax.
       top: `[rounds, b, h, n]`, its largest logit, `MASKED` if there is none.
-      total: likewise, sum of exp(logit - top).
+      total: `[rounds, b, h, n]`, its sum of exp(logit - top).
     """
     highest = jnp.max(top, axis=0, keepdims=True)
     seen, alone = highest > MASKED / 2, highest <= SELF / 2
@@ -375,8 +375,8 @@ def chunk_rows(options, query, key, value, order, draws):
     Args:
       options: static choices.
       query: `[b, h, n, d]`, n a whole number of chunks.
-      key: likewise.
-      value: likewise.
+      key: `[b, h, n, d]`, n a whole number of chunks.
+      value: `[b, h, n, d]`, n a whole number of chunks.
       order: of the tokens in each round.
       draws: of attention dropout, or None.
 

@@ -95,7 +95,7 @@ def attend(query, key, value, tables, pairs: dict, *, scale: float, dropouts):
     Args:
       query: `Rows` of `[b, n, h, d]` and `[b, g, h, d]`.
       key: `Pieces` of `[b, n or g, h, d]`.
-      value: likewise.
+      value: `Pieces` of `[b, n or g, h, d]`.
       tables: `Rows` of `LabelTable`, or None.
       pairs: of `pair_matrices`.
       scale: of products and label logits.

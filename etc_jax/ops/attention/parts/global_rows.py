@@ -148,10 +148,10 @@ def global_rows(
       options: static choices; a chunk is `block_size * chunk_blocks` long keys.
       query: `[b, h, g, d]`.
       g_key: `[b, h, g, d]` of the global tokens.
-      g_value: likewise.
+      g_value: `[b, h, g, d]` of the global tokens.
       key: `[b, h, r + n + r, d]` of the long tokens, padded by `pairs.radius` as
         `long_rows` needs them, n a whole number of chunks.
-      value: likewise.
+      value: `[b, h, r + n + r, d]`, padded as `key`.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       bias: of the long keys, padded as these, without `pairs.radius`; or None.
       pairs: masks and labels of the blocks.

@@ -47,8 +47,8 @@ def attend(
 
     Args:
       query: `[b, n, h, d]`.
-      key: likewise.
-      value: likewise.
+      key: `[b, n, h, d]`.
+      value: `[b, n, h, d]`.
       radius: reach of the window in steps.
       dilation: places of a step, for each head.
       causal: no key behind the query.

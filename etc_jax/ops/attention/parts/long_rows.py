@@ -150,9 +150,9 @@ def long_rows(
       options: static choices.
       query: `[b, h, n, d]`, n a whole number of chunks.
       key: `[b, h, r + n + r, d]`, padded by `pairs.radius` on each side.
-      value: likewise.
+      value: `[b, h, r + n + r, d]`, padded by `pairs.radius` on each side.
       side_key: `[b, h, g, d]` of the global tokens; g may be 0.
-      side_value: likewise.
+      side_value: `[b, h, g, d]` of the global tokens; g may be 0.
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       bias: of windows and global tokens, or None.
       pairs: masks and labels of the blocks.

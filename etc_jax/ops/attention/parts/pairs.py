@@ -245,7 +245,7 @@ class ExplicitPairs:
     Attributes:
       tensors: the structure, cut to `radius` and padded.
       real: `[1, radius + padded + radius]` bool, places that exist.
-      own: likewise, those that are not a neighbour's.
+      own: `[1, radius + padded + radius]` bool, places that are not a neighbour's.
       place: of these long tokens in the whole sequence.
       radius: as `RulePairs.radius`.
     """
