@@ -1,4 +1,4 @@
-"""What a run is told: frozen dataclasses, their defaults, and every error at once.
+"""The config of a run: frozen dataclasses, their defaults, and every error at once.
 
 A config file starts from `default_config()` (an `ml_collections.ConfigDict` made of
 the dataclasses' defaults), and `from_config_dict` turns it into a `Config`. A section

@@ -312,7 +312,7 @@ class CheckpointConfig:
       keep: so many of the newest stay.
       keep_every_steps: those of its multiples stay for ever; None: no others.
       keep_best: so many of the best stay as well.
-      best_metric: what "best" is measured by: a figure of the evaluation.
+      best_metric: what "best" is measured by: a metric of the evaluation.
       best_is: whether lower or higher is better.
       init_from: a run's folder (its newest checkpoint), the folder of one checkpoint,
         or one that `etc_jax.convert` wrote: the parameters start from there, with a

@@ -49,7 +49,7 @@
         A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
         etc_jax.predict, without the optimizer. Without --step the newest checkpoint.
 
-The folder holds model.json, params.safetensors and report.json, which tells what every
+The folder holds model.json, params.safetensors and report.json, which says for every
 array was made of, what is new and what was left over; also tokenizer.json, if there was
 a vocabulary; of --to_hf, config.json and model.safetensors. It appears whole or not at
 all.
@@ -265,7 +265,7 @@ def _official_config(args: argparse.Namespace):
 
 
 def convert_official(args: argparse.Namespace) -> str:
-    """An official checkpoint -> a saved model; what to tell about it."""
+    """An official checkpoint -> a saved model; the report of it."""
     config, unknown = _official_config(args)
     source = TfCheckpoint(args.official)
     if args.verify:
@@ -325,7 +325,7 @@ def _token_rows(pairs: Sequence[str], folder: str) -> tuple[tuple[int, int], ...
 
 
 def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
-    """BERT or RoBERTa -> a saved model; what to tell about it."""
+    """BERT or RoBERTa -> a saved model; the report of it."""
     asked = _model_of(config_argv, EtcConfig, "BERT is lifted into etc")
     source, weights = bert.open_checkpoint(args.lift)
     given = {name: getattr(args, name) for name in _LIFT_ONLY[:4]}
@@ -365,7 +365,7 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 
 
 def convert_hf(args: argparse.Namespace) -> str:
-    """A model of Hugging Face -> a saved model; what to tell about it."""
+    """A model of Hugging Face -> a saved model; the report of it."""
     params, config, report = hugging_face.read(args.hf)
     tokenizer = _tokenizer(args, args.hf, config)
     told = _save(args, "hf", params, config, report, saved(tokenizer))
@@ -380,7 +380,7 @@ def _tokenizer(args: argparse.Namespace, folder: str, config) -> Tokenizer | Non
 
 
 def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
-    """A Reformer of trax -> a saved model; what to tell about it."""
+    """A Reformer of trax -> a saved model; the report of it."""
     why = "what is read of trax is a reformer"
     config = _model_of(config_argv, ReformerConfig, why)
     weights = trax_reformer.read_weights(args.trax)
@@ -396,7 +396,7 @@ def _save(
     report: Report,
     files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> str:
-    """Saves a model that was imported whole; what to tell about it."""
+    """Saves a model that was imported whole; the report of it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
     about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded}
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
@@ -404,7 +404,7 @@ def _save(
 
 
 def convert_to_hf(args: argparse.Namespace) -> str:
-    """A model of ours -> one that transformers reads; what to tell about it."""
+    """A model of ours -> one that transformers reads; the report of it."""
     params, config, tokenizer = encoder_source.read_own(
         args.to_hf, args.step, with_tokenizer=not args.without_tokenizer
     )

@@ -52,11 +52,11 @@ class Decoder(Protocol):
         Args:
           params: of the model.
           tokens: int `[b, n]`, n at most `length`.
-          lengths: int32 `[b]` in 1..n: tokens of each row, with padding behind.
+          lengths: int32 `[b]` in 1..n: tokens of each row, then padding.
           length: longest sequence that there will be, prompt included.
 
         Returns:
-          (float32 logits `[b, vocabulary]` of the token behind each prompt, cache).
+          (float32 logits `[b, vocabulary]` of the token after each prompt, cache).
         """
 
     def step(self, params: Any, cache: Any, token: jax.Array) -> tuple[jax.Array, Any]:
@@ -172,7 +172,7 @@ def generate(
       top_k: draw from so many likeliest tokens; 0: from all.
       top_p: draw from the likeliest tokens whose probabilities together reach this.
       prompt_lengths: see `prefill`.
-      allowed: (first, behind the last) of the ids that may be taken; None: all.
+      allowed: (first, one past the last) of the ids that may be taken; None: all.
 
     Returns:
       int32 `[b, num_tokens]`.

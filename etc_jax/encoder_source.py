@@ -37,7 +37,7 @@ class EncoderSource:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds what such a command is told of source and result."""
+    """Adds the arguments for source and result."""
     add = parser.add_argument
     add("--from", dest="source", metavar="FOLDER", type=home_path, required=True)
     add("--step", type=int, help="of a run; default: the newest checkpoint")

@@ -9,7 +9,7 @@ Works on all devices of this machine. In the folder --out:
 
   predictions.json     as the official scorer and the leaderboard take it; where that
                        is a JSON object a line, predictions.jsonl
-  scores.json          the official figures, of each threshold, what they count, and
+  scores.json          the official metrics, of each threshold, what they count, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
   parts/               predictions of 32 records a file
@@ -105,7 +105,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def evaluate(args: argparse.Namespace) -> str:
-    """Does the work of this process; what to tell at the end.
+    """Does the work of this process; the report at its end.
 
     Raises:
       RunError, ValueError, OSError: if something does not fit.

@@ -106,7 +106,7 @@ def _is_hf(args: argparse.Namespace, source: EncoderSource) -> bool:
 
 
 def run(args: argparse.Namespace) -> str:
-    """The command; what to tell about it.
+    """The command; the report of it.
 
     Raises:
       ValueError, OSError, RunError: if something does not fit.

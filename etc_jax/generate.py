@@ -75,7 +75,7 @@ class Codec(Protocol):
     """Texts as ids and back.
 
     Attributes:
-      allowed: (first, behind the last) of the ids that stand for text.
+      allowed: (first, one past the last) of the ids that stand for text.
     """
 
     allowed: tuple[int, int]

@@ -4,7 +4,7 @@
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
 
 The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run;
---out is a model of etc_jax with its tokenizer. New tokens stand behind the old ones,
+--out is a model of etc_jax with its tokenizer. New tokens stand after the old ones,
 whose ids stay. No text becomes one of them: a task puts them into its inputs. Their
 rows begin at random, and the old rows are as they were: on short inputs the result is
 compared with the source before anything is written.
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> str:
-    """The command; what to tell about it.
+    """The command; the report of it.
 
     Raises:
       ValueError, OSError, RunError: if something does not fit.

@@ -98,11 +98,11 @@ def add_tokenizer_flag(parser: argparse._ActionsContainer) -> None:
 
 
 def carry_out(name: str, work: Callable[[], str], out: str) -> int:
-    """Does the work of a command on the CPU and tells of it.
+    """Does the work of a command on the CPU and prints its report.
 
     Args:
       name: of the command, before its errors.
-      work: writes the model and returns what to tell.
+      work: writes the model and returns the report.
       out: where it is written.
 
     Returns:

@@ -14,7 +14,7 @@ Prints question, answer and the supporting sentences with their probabilities, t
 likeliest candidates, the keyphrases, or the long answer with its score. --json prints
 one object a line instead. --html also writes a page with the documents, in which the
 answer and what supports it are marked; it needs nothing from elsewhere. What cannot be
-answered is told on standard error, and the others go on.
+answered is reported on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
 checkpoint is damaged.
@@ -101,7 +101,7 @@ def predict(args: argparse.Namespace) -> int:
 
 
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
-    """Each record that can be an input; the others are told."""
+    """Each record that can be an input; the others are reported."""
     sizes = type(task.sizes)(*model.lengths)
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")

@@ -134,7 +134,7 @@ def _source(
 
 
 def _made_by(files: Sequence[str | os.PathLike]) -> dict[str, Any]:
-    """What tells one set of files from another, wherever they lie."""
+    """What distinguishes one set of files from another, wherever they lie."""
     described = [[file.name, *digest(file)] for file in map(pathlib.Path, files)]
     return {"files": described, "packages": dict(map(_package, _PACKAGES))}
 

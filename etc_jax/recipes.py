@@ -199,7 +199,7 @@ def etc_pretraining(
     return config
 
 
-# Of the ablation without sentences (table 2); in OpenKP the paper does not tell it.
+# Of the ablation without sentences (table 2); in OpenKP the paper does not give it.
 TOKENS_PER_BLOCK = 97
 
 
@@ -262,7 +262,7 @@ def _with_blocks(config: ml_collections.ConfigDict, chosen: Collection[str]):
 # A Longformer for a laptop, that of `configs/longformer_mlm.py:short`.
 SHORT_LONGFORMER = {
     "vocab_size": 8192,
-    # Its vocabulary tells two texts apart as BERT's does.
+    # Its vocabulary separates two texts as BERT's does.
     "num_types": 2,
     "embed_dim": 128,
     "num_layers": 4,
@@ -352,9 +352,9 @@ def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:
 
 
 def given_windows(arg: str, setting: Finetuning) -> tuple[str, Finetuning]:
-    """The number of inputs that the argument of a config file tells, taken out of it.
+    """The number of inputs that the argument of a config file gives, taken out of it.
 
-    How many windows there are of long articles, preparing them tells alone.
+    How many windows there are of long articles, only preparing them shows.
 
     Args:
       arg: names joined by commas, one of which may be `windows=NUMBER`.

@@ -15,7 +15,7 @@ Flags:
                          --config.data.paths="('a.jsonl','b.jsonl')"
                        The fields and their meaning are in etc_jax/config_sections.py
                        and, of the model, in etc_jax/models/. A name that does not exist
-                       is an error that tells the nearest one.
+                       is an error that names the nearest one.
   --workdir=FOLDER     Where checkpoints, metrics and the report go. The same command
                        continues a run that was interrupted. A folder belongs to one
                        config, and to one run at a time. No object stores.
@@ -151,7 +151,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    # Orbax and jax tell much at the level at which this package tells little.
+    # Orbax and jax log much at the level at which this package logs little.
     absl_logging.set_verbosity(absl_logging.WARNING)
     logging.getLogger("etc_jax").setLevel(logging.INFO)
     app.run(process_main, flags_parser=_parse)

@@ -1,4 +1,4 @@
-"""seqio Tasks of fine-tuning data sets, from their official files, with their figures.
+"""seqio Tasks of fine-tuning data sets, from their official files, with their metrics.
 
     register_files(
         "hotpotqa",
@@ -185,11 +185,11 @@ def model_fns(
 
 @dataclasses.dataclass(frozen=True)
 class OfficialFigures:
-    """A seqio metric: the official figures of a model's outputs.
+    """A seqio metric: the official metrics of a model's outputs.
 
     The examples' inputs are made again from the files, since outputs are of use with
-    the text behind the tokens only. A record that fits into no input counts as wrong.
-    Where the Evaluator takes some examples only, the figures are of their records.
+    the text of the tokens only. A record that fits into no input counts as wrong.
+    Where the Evaluator takes some examples only, the metrics are of their records.
 
     Attributes:
       source: of the examples.
@@ -206,7 +206,7 @@ class OfficialFigures:
         model_output: tuple[np.ndarray, Any],
         *unused: Any,
     ) -> Figures:
-        """Figures of one split.
+        """Metrics of one split.
 
         Args:
           inputs: its examples.
@@ -263,5 +263,5 @@ class Figures:
     figures: Mapping[str, float]
 
     def compute(self) -> Mapping[str, float]:
-        """The figures; seqio asks for them by this name."""
+        """The metrics; seqio asks for them by this name."""
         return self.figures

@@ -41,7 +41,7 @@ class WindowFiles(seqio.DataSource):
     """Official files of a data set, read as a stream and made into inputs.
 
     In the split "train", inputs that cannot be trained on are left out; in others they
-    have weight 0, as their records count in the official figures. What is wrong with
+    have weight 0, as their records count in the official metrics. What is wrong with
     records is counted in `problems`, and told in the log after the first pass.
 
     Any number of shards can share a file: each reads it, and makes inputs of every
@@ -135,7 +135,7 @@ class WindowFiles(seqio.DataSource):
         return tf.data.Dataset.from_generator(examples, output_signature=self.signature)
 
     def windows(self, split: str, shard: tuple[int, int] = (0, 1)) -> Iterator[Window]:
-        """The inputs behind the examples of a split, in order.
+        """The inputs that the examples of a split were made from, in order.
 
         Args:
           split: as registered.

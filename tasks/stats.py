@@ -16,7 +16,7 @@ top-level candidates, as in the inputs). A row is an argument then; in quotes, a
 is one row of all its files.
 
 A percentile is the smallest length that so many of a hundred instances are not above.
-What was passed over is counted behind the tables.
+What was passed over is counted after the tables.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def of_files(
       tell_fn: called with the number of records so far.
 
     Raises:
-      BadRecordError: if a file is broken or cut short: the figures of a part are not
+      BadRecordError: if a file is broken or cut short: the metrics of a part are not
         those of the file.
       ValueError: if no record can be read.
       OSError: if a file cannot be read.

@@ -197,7 +197,7 @@ class Renamed(Mapping[str, np.ndarray]):
         return self._source[self._originals[name]]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of one array, which is read for it only if the source cannot tell."""
+        """Of one array; it is read only if the source does not give its shape."""
         shape_fn = getattr(self._source, "shape", None)
         original = self._originals[name]
         return shape_fn(original) if shape_fn else self._source[original].shape

@@ -312,7 +312,7 @@ class BytesConfig(MaskedConfig):
     Attributes:
       paths: of files, or globs.
       held_back_fraction: share of the bytes for validation, and for test, which stands
-        behind it.
+        after it.
       scored_length: how many bytes of an evaluation's window count, the last ones, so
         that others stand before them; None: all.
     """

@@ -20,7 +20,7 @@ def read_line_records(
 ) -> Iterator[T]:
     """As `records.read_records`, of files with a value a line.
 
-    A line that is no JSON costs one record: the lines behind it are read.
+    A line that is no JSON costs one record: the lines after it are read.
 
     Raises:
       BadRecordError: without `problems`, naming the file and the line.

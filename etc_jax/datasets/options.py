@@ -27,7 +27,7 @@ class InputOptions:
           sizes: of an input, by which a default may go.
 
         Returns:
-          The options, and those lengths that do more than to cut off what is behind.
+          The options, and those lengths that do more than to cut off the end.
         """
         del sizes
         return dataclasses.asdict(self)

@@ -37,7 +37,7 @@ def survey(task: Task, paths: Sequence[str | os.PathLike]) -> Survey:
     """Reads files of a data set from one end to the other.
 
     Raises:
-      BadRecordError: if a file is broken or cut short: the figures of a part are not
+      BadRecordError: if a file is broken or cut short: the metrics of a part are not
         those of the file.
       ValueError: if no record can be read, or some have a gold answer and some none.
       OSError: if a file cannot be read.

@@ -100,7 +100,7 @@ def parts_of(
 
 
 def _ended(length: int, ids: list[int], end: int) -> tuple[np.ndarray, int]:
-    """(ids with one at their end and padding behind, how many are no padding)."""
+    """(ids with one at their end then padding, how many are no padding)."""
     kept = [*ids[: length - 1], end]
     tokens = np.zeros(length, np.int32)
     tokens[: len(kept)] = kept

@@ -21,7 +21,7 @@ from etc_jax.ops.attention.parts.lsh_hashing import (
 
 
 class Sequence(NamedTuple):
-    """What every layer is told of a batch.
+    """What every layer gets of a batch.
 
     Attributes:
       example_ids: int `[b, n]`: 0 is padding, packed examples do not see each other.
@@ -56,7 +56,7 @@ class ChunkedAttention(nn.Module):
     Attributes:
       num_heads, head_dim: of every projection.
       look: chunks that a token sees.
-      causal: no key behind the query.
+      causal: no key after the query.
       stddev: of the kernels' truncated normal.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.lsh.attend`.

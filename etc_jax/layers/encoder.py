@@ -47,7 +47,7 @@ class TokenEmbeddings(nn.Module):
       dropout_first: before the norm (BigBird).
       scale: of the tokens' rows.
       position_kind: "learnt", by their table; "sinusoidal", see `sinusoids`; others
-        are not told here.
+        are not given here.
     """
 
     vocab_size: int

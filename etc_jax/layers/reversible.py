@@ -47,7 +47,7 @@ class TwoStreamStack(nn.Module):
     reversible: bool = True
 
     def __call__(self, x1: Any, x2: Any, shared: Any, rng: jax.Array):
-        """(streams, what all halves are told, key) -> the streams behind the stack.
+        """(streams, what all halves get, key) -> the streams after the stack.
 
         Args:
           x1: first stream.
@@ -59,7 +59,7 @@ class TwoStreamStack(nn.Module):
         return stack(*self._parts(x1, shared, rng), shared, x1, x2)
 
     def with_hidden(self, x1: Any, x2: Any, shared: Any, rng: jax.Array):
-        """(streams, second stream behind each layer, what each half kept)."""
+        """(streams, second stream after each layer, what each half kept)."""
         layers, params, rngs = self._parts(x1, shared, rng)
         return reversible.layers_apart(layers, params, rngs, shared, x1, x2)
 

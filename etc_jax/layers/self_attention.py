@@ -22,7 +22,7 @@ class Window(NamedTuple):
     Attributes:
       radius: keys to each side.
       dilation: places from one key to the next, of all heads or of each.
-      causal: no key behind the query.
+      causal: no key after the query.
     """
 
     radius: int
@@ -69,7 +69,7 @@ class Sparse(NamedTuple):
 
 
 class SequenceInputs(NamedTuple):
-    """What every layer is told of a batch.
+    """What every layer gets of a batch.
 
     Attributes:
       example_ids: int `[b, n]`; 0 is padding, packed examples do not see each other.
@@ -94,8 +94,8 @@ class SelfAttention(nn.Module):
       projection_bias: queries, keys and values have one; what comes out always has.
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.sliding_window.attend`.
-      relative: causal windows tell how far a key is by products of queries and maps of
-        sines of offsets (Dai et al. 2019, section 3.3).
+      relative: causal windows encode the offset of a key by products of queries and
+        maps of sines of offsets (Dai et al. 2019, section 3.3).
       cache_length: longest sequence that will be decoded, in causal windows: a prompt
         then leaves a cache, and a step reads it; None: neither.
     """

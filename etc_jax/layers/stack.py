@@ -40,7 +40,7 @@ def _applied(layer: nn.Module, carry, shared, own: tuple):
 
 
 class Period(nn.Module):
-    """Layers of different kinds, one behind the other.
+    """Layers of different kinds, one after the other.
 
     Attributes:
       layers: make them, of different names.

@@ -38,7 +38,7 @@ class Cache:
     def with_token(
         self, layers: tuple[Any, ...], logits: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """(logits, the cache behind it); not a number where there was no room."""
+        """(logits, the cache after it); not a number where there was no room."""
         fits = (self.position < self.length)[:, None]
         cache = dataclasses.replace(self, layers=layers, position=self.position + 1)
         return jnp.where(fits, logits, jnp.nan), cache

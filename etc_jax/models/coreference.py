@@ -29,7 +29,7 @@ class SpanPairs(NamedTuple):
 
     Attributes:
       top_spans: int32 `[k]`, candidates that are kept, in ascending order.
-      top_mask: bool `[k]`, False behind the last kept one.
+      top_mask: bool `[k]`, False after the last kept one.
       mention_scores: float32 `[k]`, of being a mention at all.
       antecedents: int32 `[k, c]`, kept spans (indices of `top_spans`), each below its
         row, in ascending order; 0 where there is none.
@@ -274,7 +274,7 @@ class SpanPairHead(nn.Module):
     def _kept(self, scores, mask, num_words, k) -> tuple[jax.Array, jax.Array]:
         """Indices of the spans of the highest scores, in ascending order: `[k]`, mask.
 
-        Those behind the last one are the last candidate.
+        Those after the last one are the last candidate.
         """
         number = len(scores)
         ranked = jnp.where(mask, jax.lax.stop_gradient(scores), -jnp.inf)

@@ -204,7 +204,7 @@ class Encoder(nn.Module):
         return x
 
     def finish(self, x: jax.Array) -> jax.Array:
-        """What comes behind the last layer: `[b, n, e]` -> the same shape."""
+        """What follows the last layer: `[b, n, e]` -> the same shape."""
         return self.final_norm(x) if self.config.pre_norm else x
 
     def _drawn(self, length: int) -> np.ndarray | None:

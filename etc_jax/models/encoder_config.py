@@ -45,7 +45,7 @@ class EncoderConfig:
 
     # Row of position 0 in its table; the rows before it are those of padding.
     position_offset: ClassVar[int] = 0
-    # How positions are told: by a table, unless a family has a choice.
+    # How positions are encoded: by a table, unless a family has a choice.
     positions: ClassVar[str] = "learnt"
 
     vocab_size: int = sized(30522)
@@ -161,14 +161,14 @@ class LongformerConfig(RobertaConfig):
         one for each of a run of layers that is repeated.
       attention_dilation: places from one key of a window to the next, for each layer of
         the run: a number, or one for each head. Empty: 1.
-      causal: no key behind the query.
+      causal: no key after the query.
       positions: "learnt", max_length rows of a table; "sinusoidal", sines that are
         added to the tokens, whose rows are multiplied by sqrt(embed_dim) then (Vaswani
         et al. 2017); "relative", causal windows with products of queries and maps of
         sines of offsets (Dai et al. 2019, section 3.3); "none", causal windows alone
-        tell the order. Without a table max_length is a limit and no size: parameters
+        give the order. Without a table max_length is a limit and no size: parameters
         fit any length.
-      pre_norm: norms before the branches of a layer, and one behind the last layer.
+      pre_norm: norms before the branches of a layer, and one after the last layer.
     """
 
     formats: ClassVar[tuple[str, ...]] = ("sequence", "text_to_text")
@@ -260,7 +260,7 @@ class BigBirdConfig(EncoderConfig):
       num_random_blocks: blocks that each block sees besides its neighbours and what is
         global. With num_globals = 0, sequences of 5 blocks and twice as many are
         attended whole.
-      random_blocks: when they are those drawn, as for the released models or behind
+      random_blocks: when they are those drawn, as for the released models or after
         global tokens (`parts.random_blocks`): in "training", as transformers
         does, "always", as Google's code does, or "never"; else they are the first
         block, so many times, and with num_globals none. Where they are given with an

@@ -85,7 +85,7 @@ class LongformerDecoder(CausalDecoder):
         return blocks, stack["layers"]["period"]
 
     def _prompt(self, params: Any, tokens, lengths, length: int):
-        """(rows behind the layers, caches) of prompts."""
+        """(rows after the layers, caches) of prompts."""
         place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
         ids = (place < lengths[:, None]).astype(jnp.int32)
         x = self._model(params).encoder.embeddings(tokens, ids)

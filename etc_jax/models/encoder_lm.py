@@ -12,7 +12,7 @@ from etc_jax.ops.chunked_loss import cross_entropy
 
 @registry.register("causal_lm_model", "longformer")
 class EncoderForCausalLm(nn.Module):
-    """The encoder with logits of the token behind each.
+    """The encoder with logits of the token after each.
 
     Windows may grow from one stage of training to the next: no parameter depends on
     them, nor on the length unless positions are learnt.

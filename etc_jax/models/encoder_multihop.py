@@ -1,6 +1,6 @@
 """Encoders of one sequence on questions over several documents (Longformer, section 6).
 
-What is chosen from has a token before or behind it, whose row tells of it.
+What is chosen from has a token before or after it, whose row represents it.
 """
 
 from typing import NamedTuple

@@ -53,7 +53,7 @@ class NgramHead(nn.Module):
         y = nn.Conv(
             c.embed_dim,
             (k,),
-            # Zeros stand behind the last word, where no run is read.
+            # Zeros stand after the last word, where no run is read.
             padding=[(0, k - 1)],
             kernel_init=truncated_normal(c.initializer_range / k**0.5),
             dtype=c.compute_dtype,

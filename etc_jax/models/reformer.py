@@ -114,7 +114,7 @@ class ReformerEmbeddings(nn.Module):
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """int `[b, n]` -> `[b, n, e]`."""
         c, n = self.config, tokens.shape[1]
-        known = min(n, c.max_length)  # what is behind is padding
+        known = min(n, c.max_length)  # what follows is padding
         drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
         x = drop(self.token_embedder(tokens))
         if c.axial_shape is None:
@@ -246,7 +246,7 @@ class Reformer(nn.Module):
 
         Returns:
           (outputs `[b, n, 2 * embed_dim]`, second streams, buckets): the embeddings and
-          the second stream behind each layer, `[b, padded n, embed_dim]`; and the
+          the second stream after each layer, `[b, padded n, embed_dim]`; and the
           buckets of each LSH layer, `[b, h, rounds, padded n]`.
         """
         x, shared, rng = self._start(tokens, example_ids, rotations)
@@ -257,7 +257,7 @@ class Reformer(nn.Module):
         return self._end(*outputs)[:, : tokens.shape[1]], streams, buckets
 
     def _start(self, tokens, example_ids, rotations):
-        """(both streams at first, what all layers are told, key)."""
+        """(both streams at first, what all layers get, key)."""
         c = self.config
         if tokens.ndim != 2:
             raise ValueError(f"tokens has shape {tokens.shape}, expected [batch, n]")

@@ -53,7 +53,7 @@ class ReformerConfig:
         of each sequence.
       duplicates: whether a key that is met in several rounds is counted ("count", as
         trax from 2020-04 on and transformers do) or not ("once", as the paper's code).
-      rounding: "exact", or "transformers" for the float32 figures of its Reformer; see
+      rounding: "exact", or "transformers" for the float32 numbers of its Reformer; see
         `ops.attention.lsh.ROUNDINGS`.
       hash_seed: of the rotations where no key is given for them.
       activation: of the feed-forward half.

@@ -4,7 +4,7 @@ Each token sees what it would see if the sequence ended with it. In LSH attentio
 is not what a forward pass over a longer sequence shows it, as later tokens move the
 borders of sorted chunks there (see `ops.attention.lsh_decoding`). Later tokens change
 nothing in local layers that look at one chunk before their own, or none, and none
-behind it, and where a sequence, padded (`ReformerConfig.padded`), is one chunk. If all
+after it, and where a sequence, padded (`ReformerConfig.padded`), is one chunk. If all
 layers are like that, one forward pass gives the logits of all places; if all but the
 last one are, `ReformerLm` over the tokens so far gives those of the newest.
 
@@ -86,7 +86,7 @@ class ReformerDecoder(CausalDecoder):
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`.
 
-        In LSH attention the padding behind a prompt takes part in what is cut into
+        In LSH attention the padding after a prompt takes part in what is cut into
         chunks.
         """
         parts = _parts(params, self.config, length)
@@ -134,7 +134,7 @@ class ReformerDecoder(CausalDecoder):
 
 
 def _fill(parts: _Parts, x: jax.Array, lengths: jax.Array, length: int):
-    """(the two streams behind the stack, the cache) of a prompt's embeddings."""
+    """(the two streams after the stack, the cache) of a prompt's embeddings."""
     token = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
     sequence = Sequence((token < lengths[:, None]).astype(jnp.int32))
     streams, _, kept = TwoStreamStack(parts.kinds, parts.repeats).apply(

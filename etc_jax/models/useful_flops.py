@@ -4,7 +4,7 @@ Matrix products that the definition of a model asks for, 2 FLOPs a multiplicatio
 each matrix of parameters times the real tokens that it is applied to, and 2 products
 of the head's size a pair of tokens that see each other. Padding, what is computed
 again in the backward pass, and keys that are computed only to be masked count
-nothing, so that no choice of an implementation changes the figure (Chowdhery et al.
+nothing, so that no choice of an implementation changes the metric (Chowdhery et al.
 2022, appendix B). The backward pass is twice the forward pass.
 
 Each family registers `Flops` under its name, kind "useful_flops".

@@ -60,7 +60,7 @@ class CausalLm:
         return self.module(self.model).init(rng, tokens)["params"]
 
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the targets of weight 1, and figures as (sum, weight).
+        """Mean loss over the targets of weight 1, and metrics as (sum, weight).
 
         Args:
           params: of `init`.

@@ -81,7 +81,7 @@ def _whole(params: Any) -> jax.NamedSharding | None:
 def pool_figures(
     summaries: Summaries, params: Any, pool: Sequence[Any]
 ) -> dict[str, Any]:
-    """Figures of a trained model on a pool.
+    """Metrics of a trained model on a pool.
 
     Args:
       summaries: (params, batch) -> (predictions, targets), `[rows * s, e]` each.

@@ -55,7 +55,7 @@ class Pretraining:
           rng: key of the initialisers.
           mlm_bias: `[vocabulary]` log frequencies to start the MLM head from. With
             zeros it is the tied token table that learns the frequencies first: its rows
-            move together, and the summary tokens lose what CPC tells them apart by.
+            move together, and the summary tokens lose what CPC distinguishes them by.
         """
         ids = jnp.ones((1, 1), jnp.int32)
         one = structure.Structure(ids, ids, jnp.zeros((1, 1, 1), jnp.int16))

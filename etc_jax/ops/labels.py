@@ -61,7 +61,7 @@ class Distance:
     def _rows(self, queries: int) -> tuple[int, int, int]:
         """(first row, one past the last row, sheared row of the first) of the band.
 
-        Rows before the band are clipped on the left for every query, rows behind it on
+        Rows before the band are clipped on the left for every query, rows after it on
         the right.
         """
         k = self.max_distance

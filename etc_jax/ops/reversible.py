@@ -121,7 +121,7 @@ def layers_apart(layers, params, rngs, shared, x1, x2):
       x2: see `stack`.
 
     Returns:
-      (y1, y2), the second stream behind each layer and what its halves keep: for each
+      (y1, y2), the second stream after each layer and what its halves keep: for each
       layer of a repeat, with a leading axis of repeats.
     """
 

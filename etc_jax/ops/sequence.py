@@ -1,4 +1,4 @@
-"""A long sequence split over a mesh axis: what its devices tell each other.
+"""A long sequence split over a mesh axis: what its devices exchange.
 
 Local attention needs the radius's worth of tokens from each neighbour (a halo), and
 the few global rows one softmax over all devices. Everything else is a matter of the
@@ -61,7 +61,7 @@ def halo(
 
     Args:
       arrays: of one shape and dtype, a part of the sequence along `axis`.
-      radius: places; zeros stand for those before the first and behind the last device.
+      radius: places; zeros stand for those before the first and after the last device.
       axis: of the sequence.
       axis_name: mesh axis.
 
@@ -111,7 +111,7 @@ def join_softmax(output: Array, lse: Array, axis_name: str) -> Array:
 
 
 def pad_to_multiple(x: Array, axis: int, ways: int) -> Array:
-    """Zeros behind, so that `ways` divides the axis."""
+    """Zeros at the end, so that `ways` divides the axis."""
     return blocking.pad_axis(x, axis, 0, -x.shape[axis] % ways)
 
 

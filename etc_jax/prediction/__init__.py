@@ -1,1 +1,1 @@
-"""Trained models on raw records of a data set; behind `evaluate` and `predict`."""
+"""Trained models on raw records of a data set; used by `evaluate` and `predict`."""

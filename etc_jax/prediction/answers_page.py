@@ -74,7 +74,7 @@ def marked(
     Args:
       text: as the record has it.
       marks: (first, one past the last) character, ascending and apart.
-      ranks: numbers to be shown behind each mark; () for none.
+      ranks: numbers to be shown after each mark; () for none.
       names: of each mark, to link to; "" or () for none.
     """
     parts, at = [], 0
@@ -309,7 +309,7 @@ def _link(name: str, text: str) -> str:
 
 
 def _strength(passage: Passage) -> str:
-    """The number behind a passage that supports."""
+    """The number after a passage that supports."""
     if passage.score is not None:
         return _score(passage.score)
     return "" if passage.probability is None else _number(passage.probability)
@@ -326,5 +326,5 @@ def _score(score: float) -> str:
 
 
 def _behind(told: str) -> str:
-    """Something small behind a text, from which a space keeps it apart when copied."""
+    """Something small after a text, from which a space keeps it apart when copied."""
     return f' <span class="number">{told}</span>'

@@ -21,7 +21,7 @@ def export_run(
     step: int | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Saves the model of a run, its tokenizer and its config; what to tell about it.
+    """Saves the model of a run, its tokenizer and its config; the report of it.
 
     Args:
       run: folder of a fine-tuning run, or of one of its checkpoints.

@@ -1,8 +1,8 @@
-"""The official figures of a model while it is trained: `data.held_back_files`.
+"""The official metrics of a model while it is trained: `data.held_back_files`.
 
 The records of the files go the way of `etc_jax.evaluate`, from their text to the
 official score, through the parameters as they lie on the run's mesh. Every process
-makes all inputs and sees all outputs, so that all find the same figures.
+makes all inputs and sees all outputs, so that all find the same metrics.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Stopped(Exception):
 
 @registry.register("held_back_score", "official")
 class OfficialScore:
-    """The official figures of the records of some files.
+    """The official metrics of the records of some files.
 
     Attributes:
       figures: their names; "official_joint_f1" and the like.
@@ -77,9 +77,9 @@ class OfficialScore:
     def __call__(
         self, params: Any, *, should_stop: Callable[[], bool] = lambda: False
     ) -> dict[str, float] | None:
-        """The figures of some parameters; None if it was stopped.
+        """The metrics of some parameters; None if it was stopped.
 
-        Where decoding has a threshold, the figures are those of the best one, as in
+        Where decoding has a threshold, the metrics are those of the best one, as in
         `etc_jax.evaluate`.
 
         Args:

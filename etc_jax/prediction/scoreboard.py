@@ -1,4 +1,4 @@
-"""From predictions to the official file and the official figures."""
+"""From predictions to the official file and the official metrics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Result:
     Attributes:
       setting: of decoding, that the predictions are of.
       official: content of the official prediction file.
-      scores: official figures of each setting; None without gold answers.
+      scores: official metrics of each setting; None without gold answers.
       chosen: those of `setting`; None without gold answers.
-      thresholds: that the figures chose, see `Task`; None if they choose none, or
+      thresholds: that the metrics chose, see `Task`; None if they choose none, or
         without gold answers.
     """
 
@@ -51,7 +51,7 @@ def settle(
       answers: of all records that can be read.
       gold: of the same; None without.
       settings: that the answers have a prediction for each of.
-      fixed: the one to take whatever the figures; None: the best, without gold answers
+      fixed: the one to take whatever the metrics; None: the best, without gold answers
         that of the task.
       unreadable: further records, all of them wrong; see `Task.unread_gold`.
     """
@@ -87,9 +87,9 @@ def _with_unread(task: Any, gold, predictions: Sequence[dict], unreadable: int):
 
 
 def with_wrong(scores: Scores, more: int) -> Scores:
-    """The figures with `more` records that are wrong in every respect.
+    """The metrics with `more` records that are wrong in every respect.
 
-    Figures are means over records, to which such a record adds 0.
+    Metrics are means over records, to which such a record adds 0.
     """
     if not more:
         return scores

@@ -1,6 +1,6 @@
 """HotpotQA: answers, supporting facts, and both at once (Yang et al. 2018).
 
-Figures are those of `hotpot_evaluate_v1.py`: sums over the gold records divided by
+Metrics are those of `hotpot_evaluate_v1.py`: sums over the gold records divided by
 their number, a record without a prediction adding 0. The joint precision of a record is
 the product of those of its answer and of its facts, the joint recall likewise, and the
 joint F1 comes from these two; the joint exact match is a product too.
@@ -27,7 +27,7 @@ CLOSED_ANSWERS = ("yes", "no", "noanswer")
 
 
 class _Part(NamedTuple):
-    """One record's figures for its answer, its facts, or both."""
+    """One record's metrics for its answer, its facts, or both."""
 
     em: float
     f1: float
@@ -41,7 +41,7 @@ _WRONG = _Part(0.0, 0.0, 0.0, 0.0)
 def score(
     gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Mapping[str, Any]]
 ) -> Scores:
-    """Official figures, by their official names.
+    """Official metrics, by their official names.
 
     Args:
       gold: records with `_id`, `answer` and `supporting_facts`, a list of

@@ -1,9 +1,9 @@
 """Natural Questions: long and short answers (Kwiatkowski et al. 2019).
 
-Figures are those of `nq_eval.py`. A question has a gold answer if at least two of its
+Metrics are those of `nq_eval.py`. A question has a gold answer if at least two of its
 annotators gave one, and a prediction is right if it equals that of any annotator. A
 prediction counts as an answer from some threshold of its score on; the threshold with
-the best F1 over all questions is found here, as in the official figures.
+the best F1 over all questions is found here, as in the official metrics.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Verdict(NamedTuple):
 
 
 def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]) -> Scores:
-    """The official figures that lie in 0..1, and `average-f1`.
+    """The official metrics that lie in 0..1, and `average-f1`.
 
     Args:
       gold: records with `example_id` and `annotations`, each of which has
@@ -92,7 +92,7 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]) -> 
 def figures(
     gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]
 ) -> dict[str, float]:
-    """All official figures, among them best thresholds and the number of questions.
+    """All official metrics, among them best thresholds and the number of questions.
 
     Arguments and errors are those of `score`.
     """
@@ -122,7 +122,7 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
     return score(records, predicted)
 
 
-# --- verdicts and figures -------------------------------------------------------------
+# --- verdicts and metrics -------------------------------------------------------------
 
 
 def _long_verdict(gold: Sequence[Label], label: Label, value: float) -> _Verdict:

@@ -1,6 +1,6 @@
 """OpenKP: precision, recall and F1 of the first k keyphrases (Xiong et al. 2019).
 
-Figures are those of the data set's `evaluate.py`: phrases are compared in lower case
+Metrics are those of the data set's `evaluate.py`: phrases are compared in lower case
 and without duplicates, precision is divided by k even where fewer phrases are given,
 recall by the number of different references, and all three are means over documents.
 The headline is `F1@3`.
@@ -37,7 +37,7 @@ def normalised(phrases: Sequence[Sequence[str]]) -> list[str]:
 def score(
     gold: Sequence[Mapping[str, Any]], predictions: Sequence[Mapping[str, Any]]
 ) -> Scores:
-    """Official figures: `P@k`, `R@k` and `F1@k` for k = 1, 3, 5.
+    """Official metrics: `P@k`, `R@k` and `F1@k` for k = 1, 3, 5.
 
     Args:
       gold: records with `url` and `KeyPhrases`, a list of lists of words.
@@ -54,7 +54,7 @@ def score(
         raise ValueError("gold: at least one record expected, got an empty list")
     given = {record["url"]: normalised(record["KeyPhrases"]) for record in predictions}
     urls = [record["url"] for record in gold]
-    # Before the figures are made, so that none is made of other documents.
+    # Before the metrics are made, so that none is made of other documents.
     Scores.of({}, urls, {"keyphrases": given}).require_same_ids()
     totals: dict[str, float] = {}
     for record in gold:
@@ -66,7 +66,7 @@ def score(
 
 
 def _figures(given: list[str], wanted: list[str]) -> Iterator[tuple[str, float]]:
-    """(name, value) of each figure of one document."""
+    """(name, value) of each metric of one document."""
     for k in CUTOFFS:
         right = sum(phrase in wanted for phrase in given[:k])
         precision, recall = right / k, right / len(wanted)

@@ -1,4 +1,4 @@
-"""What a metric found: figures, and whose predictions were not there."""
+"""The result of a metric: its values, and whose predictions are missing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _NAMED_IDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """Figures over all gold records, and where gold and predictions do not meet.
+    """Metrics over all gold records, and where gold and predictions do not meet.
 
     Attributes:
-      metrics: each figure in 0..1, by its official name.
-      count: gold records, all of which the figures are means over.
+      metrics: each metric in 0..1, by its official name.
+      count: gold records, all of which the metrics are means over.
       missing: for each part of a prediction, the gold ids that have none. They count
         as wrong, as in the official scripts.
       surplus: predicted ids that are not gold. They count nowhere.
@@ -35,10 +35,10 @@ class Scores:
         gold: Sequence[str],
         predictions: Mapping[str, Collection[str]],
     ) -> Scores:
-        """Figures, and what comparing ids shows.
+        """Metrics, and what comparing ids shows.
 
         Args:
-          metrics: the figures.
+          metrics: by name.
           gold: ids of the gold records, in order.
           predictions: ids of each part of the predictions, by its name.
         """
@@ -77,7 +77,7 @@ class Scores:
         return found
 
     def report(self) -> str:
-        """The figures in per cent, a line each, and the problems after them."""
+        """The metrics in per cent, a line each, and the problems after them."""
         width = max(map(len, self.metrics))
         lines = [
             f"{name:{width}}  {100 * value:6.2f}"

@@ -1,4 +1,4 @@
-"""How a run can end, and the exit code that tells a launcher what to do about it."""
+"""How a run can end, and the exit codes that a launcher acts on."""
 
 DONE = 0
 USER_ERROR = 2

@@ -1,4 +1,4 @@
-"""What the training loop is told about a task: a few plain functions."""
+"""What the training loop knows about a task: a few plain functions."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +13,14 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]
 
 
 class HeldBackScore(Protocol):
-    """Figures that are no means over batches, such as an official measure."""
+    """Metrics that are no means over batches, such as an official one."""
 
     figures: tuple[str, ...]
 
     def __call__(
         self, params: Params, *, should_stop: Callable[[], bool]
     ) -> dict[str, float] | None:
-        """The figures of parameters on the mesh, equal on all processes.
+        """The metrics of parameters on the mesh, equal on all processes.
 
         Args:
           params: on the mesh.
@@ -45,7 +45,7 @@ class Job:
         same ones, of as many rows as those of training.
       tokens_per_step: tokens of one training batch, padding included.
       check_batch: what is wrong with a batch, one message each; [] if nothing.
-      final_report: params -> figures of the finished run, as JSON takes them.
+      final_report: params -> metrics of the finished run, as JSON takes them.
       useful_flops: rows of a training batch -> the FLOPs that the model asks for to
         learn from them, see `models.useful_flops`; None: not known, and no MFU is
         reported.
@@ -54,7 +54,7 @@ class Job:
       loss_weights: {metric: weight} where the loss is a weighted sum of metrics, each a
         mean over its own targets. The loss of an evaluation is then that of their means
         over all of it, however its rows lie in batches. None: see `loss_fn`.
-      held_back_score: further figures of parameters, part of each evaluation; its
+      held_back_score: further metrics of parameters, part of each evaluation; its
         `figures` are their names.
       inputs: {name: digest} of all that the batches are made of (files, caches, the
         tokenizer), equal for equal contents. They are kept with each checkpoint and

@@ -38,7 +38,7 @@ class Result:
       exit_code: `DONE` or `PREEMPTED`; other ends are exceptions.
       step: batches consumed.
       state: the train state at the end, on the devices.
-      evaluation: figures of the last evaluation; {} if there was none.
+      evaluation: metrics of the last evaluation; {} if there was none.
       report: of `Job.final_report`; {} if there is none.
     """
 

@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_json(values: Mapping[str, Any], **options) -> str:
-    """Strict JSON of figures: NaN and infinities become null."""
+    """Strict JSON of metrics: NaN and infinities become null."""
     return json.dumps(_plain(values), allow_nan=False, **options)
 
 
@@ -88,7 +88,7 @@ class MetricsWriter:
             _LOG.error("%s stays as it is: %s", self._path, error)
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Adds one line: `step`, `kind` ("train" or "eval") and the figures."""
+        """Adds one line: `step`, `kind` ("train" or "eval") and the metrics."""
         if not self._active:
             return
         self.lost_lines += len(self._waiting) == MOST_WAITING  # the oldest one goes
@@ -218,7 +218,7 @@ class Progress:
                 self._bar.update()
 
     def report(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Shows the figures of one event."""
+        """Shows the metrics of one event."""
         shown = " ".join(f"{k}={_short(v)}" for k, v in values.items())
         if self._bar is not None:
             with self._shown():
@@ -317,7 +317,7 @@ class StepMetrics:
         self._sums = add_sums(self._sums, got["sums"])
 
     def take(self, *, tokens_per_step: int) -> dict[str, Any]:
-        """The figures since the last call (call `flush` first).
+        """The metrics since the last call (call `flush` first).
 
         Returns:
           `loss` (mean over the steps that were not skipped; NaN if there are none),

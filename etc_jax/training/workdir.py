@@ -4,7 +4,7 @@ run.json               the config and its hash
 owner.json             which process writes here now; see owner.py
 metrics.jsonl          one line for each report
 checkpoints/           see checkpoint.py
-final_report.json      figures of the finished run
+final_report.json      metrics of the finished run
 profile/               the profiler's, if asked for
 tensorboard/           events, if asked for
 """

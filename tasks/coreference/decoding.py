@@ -1,4 +1,4 @@
-"""Scores of antecedents to clusters of mentions, and those to figures."""
+"""Scores of antecedents to clusters of mentions, and those to metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outputs(NamedTuple):
 
     Attributes:
       top_spans: `[k]`, candidates that are kept, in ascending order.
-      top_mask: `[k]`, False behind the last kept one.
+      top_mask: `[k]`, False after the last kept one.
       mention_scores: `[k]`.
       antecedents: `[k, c]`, kept spans, each below its row.
       antecedent_mask: `[k, c]`.
@@ -179,7 +179,7 @@ def _gold_pairs(window: CoreferenceWindow) -> list[tuple[int, int | None]]:
     return rows
 
 
-# --- figures --------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------
 
 
 def official_gold(record: Record) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ _NO_TOKEN = -1
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Spans of words, by first and then by last word; padding is behind them.
+    """Spans of words, by first and then by last word; padding is after them.
 
     Attributes:
       first_tokens, last_tokens: int32 `[m]`, places of the first and the last token;

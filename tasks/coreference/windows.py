@@ -70,11 +70,11 @@ class CoreferenceWindow(SequenceWindow):
     `extra` has
 
         spans       int32 [m, 2]   places of the first and the last token of each
-                                   candidate, in the order of the text; -1 behind them
+                                   candidate, in the order of the text; -1 after them
         num_words   int32 []       of the parts
 
     and `labels` has `clusters` int32 `[m]`: 1 + index of the cluster of the record that
-    a candidate is a mention of; 0 for none, and behind the candidates.
+    a candidate is a mention of; 0 for none, and after the candidates.
 
     Attributes:
       candidates: those of the window, without padding; words are counted over the

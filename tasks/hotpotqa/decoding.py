@@ -240,7 +240,7 @@ def _scores(logits: np.ndarray, allowed: np.ndarray, top: int | None) -> np.ndar
 
 
 def text_of(window: HotpotWindow, first: int, last: int) -> str:
-    """The record's text behind the long tokens of one sentence or title."""
+    """The record's text that the long tokens of one sentence or title come from."""
     text = window.texts[window.structure.links[first, 0]]
     return text[window.offsets[first, 0] : window.offsets[last, 1]]
 

@@ -41,9 +41,9 @@ class HotpotWindow(StructuredWindow):
       paragraph: int32 `[g]`, which paragraph of the record; -1 for none.
       sentence: int32 `[g]`, which sentence of the paragraph; -1 for none, also for
         titles and the tokens of whole paragraphs.
-      texts: the text behind each global token in use; "" for none.
-      offsets: int32 `[n, 2]`, characters of that text behind each long token; -1 where
-        there is none.
+      texts: the text that each global token in use stands for; "" for none.
+      offsets: int32 `[n, 2]`, characters of that text that each long token covers; -1
+        where there is none.
       spans: where the answer stands in titles and sentences of supporting paragraphs,
         (first, last) long token: those that spell it exactly before those that are
         longer, then the earliest-ending first. None for "yes" and "no".
@@ -74,7 +74,7 @@ def features(
       sizes: lengths of the input.
       flat: the ablation without structure (paper, section 4.2).
       official_quirks: what the official code does wrong is done wrong too: the index
-        of a sentence counts only those kept, so that it is shifted behind one left
+        of a sentence counts only those kept, so that it is shifted after one left
         out; answers are also looked for in sentences that are left out; "yes" and "no"
         get a span where the words stand; facts that point nowhere support the title.
 

@@ -3,7 +3,7 @@
     <s> [q] question [/q] <t> title </t> sentence [s] sentence [s] ... <t> ... [s] </s>
 
 The tokens in brackets are added to the vocabulary. The first token, the question with
-its brackets, <t> before each paragraph and [s] behind each sentence are global (Beltagy
+its brackets, <t> before each paragraph and [s] after each sentence are global (Beltagy
 et al. 2020, appendix on question answering).
 """
 
@@ -165,7 +165,7 @@ class _Layout:
         self.characters: list[Span] = []
 
     def fits(self, tokens: int, global_tokens: int) -> bool:
-        """Whether there is room for more, and for the last token behind them."""
+        """Whether there is room for more, and for the last token after them."""
         n = len(self.ids) + tokens + 1
         g = len(self.global_places) + global_tokens
         return n <= self._sizes.input_length and g <= self._sizes.global_length
@@ -300,7 +300,7 @@ def _in_word(text: str, place: int) -> bool:
 
 def whole_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
-    # [CLS], around the question and the titles, behind sentences, and the last one.
+    # [CLS], around the question and the titles, after sentences, and the last one.
     sentences = sum(len(paragraph.sentences) for paragraph in record.paragraphs)
     special = 4 + 2 * len(record.paragraphs) + sentences
     return special + count_pieces(tokenizer, texts_of(record))

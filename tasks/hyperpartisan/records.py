@@ -127,7 +127,7 @@ def clean(text: str) -> str:
     """A text as Longformer's experiments clean it (Beltagy et al. 2020).
 
     Pairs of words joined by a slash go, and links; of marks that end sentences, one
-    behind the other, the last one stays; of a character that stands three times or more
+    after the other, the last one stays; of a character that stands three times or more
     where a word ends, one stays, in numbers too (1000 becomes 10, as it did there);
     white space becomes one space.
     """

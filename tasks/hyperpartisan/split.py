@@ -7,7 +7,7 @@ writes `train.jsonl`, `dev.jsonl` and `test.jsonl`: files of the data set like o
 --splits is a JSON object with the ids of each part, without zeros in front.
 
 In the published parts, 58 of the 65 test articles are in train or dev too, and as many
-are nowhere. The paper's figures are of these parts, and so not of unseen articles.
+are nowhere. The paper's metrics are of these parts, and so not of unseen articles.
 With --disjoint an article that is in several parts is in the last of them alone.
 """
 

@@ -149,7 +149,7 @@ def _folders(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _order(file: pathlib.Path) -> tuple[bool, int, str]:
-    """Files by their number, and others behind them."""
+    """Files by their number, and others after them."""
     found = _NAME.fullmatch(file.name)
     return found is None, int(found[1]) if found else 0, file.name
 

@@ -216,7 +216,7 @@ def find_occurrences(
 
     Args:
       keyphrases: lists of words, or of texts with spaces between words.
-      words: of the page; those behind the last element are not looked at.
+      words: of the page; those after the last element are not looked at.
       elements: `[k, 2]`, (first, one past the last) word of each element, k > 0.
       longest: words of the longest keyphrase; None: any.
     """

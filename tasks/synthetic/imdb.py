@@ -5,7 +5,7 @@
 The files are those of the release: `train/pos/12_9.txt`. A review tells what others say
 of a film, for it or against it without regard to the label, in the same words as the
 verdict. The label is the verdict: it takes knowing which opinion is the author's, and
-counting opinions is not enough. In a share of the reviews the verdict stands behind all
+counting opinions is not enough. In a share of the reviews the verdict stands after all
 others, too far for an input of 512 tokens.
 """
 
@@ -45,7 +45,7 @@ _OTHERS = (
 )
 _RATINGS = {"neg": (1, 4), "pos": (7, 10)}
 _PARAGRAPH_SENTENCES = 6
-# A verdict that is not late is one of so many sentences behind the first.
+# A verdict that is not late is one of so many sentences after the first.
 _EARLY_SENTENCES = 8
 _NEW_PARAGRAPH = "<br /><br />"
 
@@ -57,7 +57,7 @@ class ImdbSizes:
     Attributes:
       others: opinions of others.
       words: reviews are filled up to so many.
-      late: share of reviews with the verdict behind `apart` words.
+      late: share of reviews with the verdict after `apart` words.
       apart: words before a late verdict, at least.
     """
 
@@ -128,14 +128,14 @@ def _opinion(
 
 
 def _filled(rng: random.Random, sentences: Sequence[str], words: int) -> list[str]:
-    """The sentences and some about nothing, in random order behind the first."""
+    """The sentences and some about nothing, in random order after the first."""
     first, *rest = _lengthened(rng, sentences, words)
     rng.shuffle(rest)
     return [first, *rest]
 
 
 def _lengthened(rng: random.Random, sentences: Sequence[str], words: int) -> list[str]:
-    """The sentences, and behind them some about nothing."""
+    """The sentences, and after them some about nothing."""
     sentences = list(sentences)
     while _count(sentences) < words:
         sentences.append(names.filler(rng))

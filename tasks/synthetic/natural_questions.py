@@ -212,7 +212,7 @@ def _padded(
 
 
 def _set_apart(rng: random.Random, document: Document, words: int) -> None:
-    """Adds sentences without a name behind the first."""
+    """Adds sentences without a name after the first."""
     while words > 0:
         text = names.filler(rng)
         document.sentences.insert(1, Sentence(text))

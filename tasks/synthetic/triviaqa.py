@@ -38,7 +38,7 @@ class TriviaqaSizes(Sizes):
     Attributes:
       contexts: documents of a question.
       hops: as for all; most real questions are of one.
-      apart: words about nothing behind a document's first sentence.
+      apart: words about nothing after a document's first sentence.
       mentions: how often a document names each of its values once more.
     """
 
@@ -180,7 +180,7 @@ def write_release(
             question = _without_texts(record, evidence)
             file.write(between + json.dumps(question, ensure_ascii=False))
             between = ",\n"
-        # As in the release, what the file is stands behind the questions.
+        # As in the release, what the file is stands after the questions.
         file.write(f"\n], {json.dumps(tail)[1:]}\n")
     return path
 

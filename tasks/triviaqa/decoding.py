@@ -148,7 +148,7 @@ def official_gold(record: Record) -> dict[str, Any] | None:
 
 
 def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> Scores:
-    """The official figures; see `scoring.triviaqa.score`.
+    """The official metrics; see `scoring.triviaqa.score`.
 
     Args:
       gold: of `official_gold`.

@@ -183,7 +183,7 @@ def _occurrences(names: Names, pieces: Pieces, kept: int) -> Iterator[tuple[int,
         span = pieces.covering(start, stop)
         if span is None or span[1] >= kept:
             continue
-        # A piece may go on behind a word: then what it says is another answer.
+        # A piece may go on after a word: then what it says is another answer.
         said = slice(pieces.offsets[span[0]][0], pieces.offsets[span[1]][1])
         if normalize(pieces.text[said]) == normalize(pieces.text[start:stop]):
             yield span

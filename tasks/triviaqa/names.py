@@ -40,7 +40,7 @@ def words_of(text: str, limit: int | None = None) -> Iterator[Word]:
 
     Args:
       text: of a document.
-      limit: words that begin at this character or behind it are left out.
+      limit: words that begin at this character or after it are left out.
     """
     lower = text.lower()
     places: Sequence[int] = range(len(text))

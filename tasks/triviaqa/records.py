@@ -65,7 +65,7 @@ def read(
 ) -> Iterator[Record]:
     """The records of files such as `qa/wikipedia-dev.json`, one at a time.
 
-    A file is gone through twice: what track it is of may stand behind the questions.
+    A file is gone through twice: what track it is of may stand after the questions.
 
     Args:
       paths: one or more files.

@@ -134,7 +134,7 @@ def _window(
 
 
 def _parts(documents: Sequence[list[int]], room: int, sep: int) -> list[list[int]]:
-    """Documents cut into inputs: each as full as can be, with a separator behind each.
+    """Documents cut into inputs: each as full as can be, with a separator after each.
 
     Args:
       documents: ids of each.
@@ -157,7 +157,7 @@ def whole_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     documents = [text for text in record.documents if text.strip()]
     texts = [record.query, *record.candidates, *documents]
-    # [CLS], tokens around the query and around candidates, and behind documents.
+    # [CLS], tokens around the query and around candidates, and after documents.
     special = 3 + tokenizer.special.pair_separators
     special += 2 * len(record.candidates) + len(documents)
     return special + count_pieces(tokenizer, (" ".join(x.split()) for x in texts))

@@ -1,7 +1,7 @@
 """BERT, RoBERTa, Longformer and BigBird as Hugging Face writes them, both ways.
 
 Weights go by the names of `families.bert`, which are those of the body without the
-family's prefix. What heads there are is told by the name of the class in config.json,
+family's prefix. The name of the class gives the heads in config.json,
 or else by the weights; a pooler, and BERT's head for the next sentence, come along
 wherever a checkpoint has them.
 """
@@ -72,7 +72,7 @@ _HEADS = {
 }
 _POOLER = re.compile(r"pooler\.(dense\.)?weight")
 _NEXT_SENTENCE = "cls.seq_relationship"
-# Where a weight of the last layer tells the number of labels.
+# The weight of the last layer whose shape gives the number of labels.
 _LABELS = ("classifier.out_proj.bias", "classifier.bias")
 
 
@@ -116,7 +116,7 @@ def model_of(
       config: of the encoder.
 
     Raises:
-      ValueError: if the config does not tell.
+      ValueError: if the config does not give it.
     """
     head = _head(values, weights)
     pooler = any(_POOLER.fullmatch(name) for name in weights)

@@ -127,7 +127,7 @@ def import_trax(
     _check_layers(source, config)
     expected, found = _expected(config), leaves(source)
     places = {_usual(place): place for place in found}
-    # Another kind of attention shifts all of a layer's arrays: it is told alone.
+    # Another kind of attention shifts all of a layer's arrays: it is reported alone.
     problems = list(_kinds(found, config)) or [
         *_strange(expected, found, places),
         *_misfits(expected, found, places),

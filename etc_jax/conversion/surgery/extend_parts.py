@@ -38,7 +38,7 @@ class Extension:
       block_size: of BigBird; None: the source's, or 64.
       num_globals: tokens in front of a BigBird's blocks that are global; None: the
         source's, or 0.
-      positions: "copy" those of the source block by block, or begin "new" ones behind
+      positions: "copy" those of the source block by block, or begin "new" ones after
         them at random.
       copy_global: the global projections of a Longformer become copies of the local
         ones again, as after training in which no token was global.
@@ -141,7 +141,7 @@ def largest_difference(
     window: int | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> float:
-    """Of the rows of two models on two short sequences, one with padding behind it.
+    """Of the rows of two models on two short sequences, one with padding after it.
 
     Args:
       before: the source.

@@ -42,7 +42,7 @@ class Grown(NamedTuple):
 def grow(
     params: Mapping[str, Any], config: EncoderConfig, number: int, *, seed: int = 0
 ) -> Grown:
-    """The model with more tokens behind those that it has.
+    """The model with more tokens after those that it has.
 
     Args:
       params: of a model of `models.encoder` or one of the modules of its heads.

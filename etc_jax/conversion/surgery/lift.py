@@ -32,7 +32,7 @@ class LiftOptions:
     Attributes:
       positions: "drop"; "copy" into the tables of both inputs.
       types: "drop"; "copy" row by row; "first": the source's first row, which a lone
-        text has there, into every row. Long tokens have type 1 unless told otherwise.
+        text has there, into every row. Long tokens have type 1 unless given otherwise.
       activation: "model" keeps the config's, whose gelu is the tanh approximation;
         "source" takes the source's.
       epsilon: of the norms; "model" or "source", as for `activation`.

@@ -47,7 +47,7 @@ class LiftReport:
         }
 
     def text(self) -> str:
-        """For people; the layers of an unrolled stack are told as one."""
+        """For people; the layers of an unrolled stack are reported as one."""
         lines = [f"{len(self.lifted)} arrays lifted"]
         for title, found in (
             ("new", self.new),

@@ -19,9 +19,9 @@ _TRAINING, _EVALUATION = 0, 1
 class DuplicationReader:
     """Batches of an endless row of sequences; keys are those of `ByteReader`.
 
-    `tokens` is the sequence shifted by one, behind a separator; `weights` is 1 on the
+    `tokens` is the sequence shifted by one, after a separator; `weights` is 1 on the
     second w alone. (Papers and code differ in whether the second separator counts; its
-    place says what it is, and no symbol tells it, so here it does not.)
+    place says what it is, and no symbol shows it, so here it does not.)
     """
 
     def __init__(

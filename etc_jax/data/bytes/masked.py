@@ -26,7 +26,7 @@ class Windows(Protocol):
     def batch_at(self, step: int, rows: BatchRows = None) -> Batch:
         """`targets`, bytes, and `target_weights` `[b, n]`, 1 for those that count.
 
-        What stands before the ones that count is text too, what stands behind them
+        What stands before the ones that count is text too, what stands after them
         padding.
         """
 

@@ -11,7 +11,7 @@ def global_index(mask: np.ndarray, num_globals: int | None = None) -> np.ndarray
       num_globals: places of each row; None: as many as the fullest row needs.
 
     Returns:
-      int32 `[b, num_globals]`, ascending, -1 behind the last.
+      int32 `[b, num_globals]`, ascending, -1 after the last.
 
     Raises:
       ValueError: if a row has more.

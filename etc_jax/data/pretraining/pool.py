@@ -114,7 +114,7 @@ def _in_turn(by_document, count, seed) -> list[tuple[int, int]]:
     documents = [by_document[d] for d in sorted(by_document)]
     order = rng.permutation(len(documents))
     # Half as many documents as values, if that is enough: most of them give several,
-    # so that sentences of one document can be told from those of others.
+    # so that sentences of one document can be distinguished from those of others.
     enough = np.searchsorted(np.cumsum([len(documents[d]) for d in order]), count) + 1
     shuffled = [
         [documents[d][i] for i in rng.permutation(len(documents[d]))]

@@ -185,8 +185,8 @@ def read_documents(
 
     Raises:
       FileNotFoundError: if a pattern matches no file.
-      ValueError: if an option is unknown, a format cannot be told or two files would
-        have one name; while reading, if a row is not as described, or a file is no
+      ValueError: if an option or a format is unknown or two files would have one
+        name; while reading, if a row is not as described, or a file is no
         whole gzip file or not UTF-8.
     """
     if format not in FORMATS:

@@ -1,4 +1,4 @@
-"""Figures of a text and of the batches made of it."""
+"""Statistics of a text and of the batches made of it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Tokenizer(abc.ABC):
         """(ids as of `encode_batch`, offsets) of each text.
 
         The offsets of a piece are the (first, one past the last) character of the text
-        behind it. They go forward; a character that the tokenizer drops belongs to no
+        after it. They go forward; a character that the tokenizer drops belongs to no
         piece, and one that becomes several pieces belongs to each.
 
         Raises:

@@ -93,7 +93,7 @@ class ByteBpeTokenizer(PackageTokenizer):
             raise ValueError(f"{vocabulary} with {merges}: {e}") from e
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        # Not encode_batch_fast, which does not tell words apart.
+        # Not encode_batch_fast, which does not separate words.
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
             (np.array(e.ids, self.id_dtype), _word_starts(e.word_ids))

@@ -68,7 +68,7 @@ class GrownTokenizer(Tokenizer):
 
 
 def grown(tokenizer: Tokenizer, tokens: Sequence[str]) -> GrownTokenizer:
-    """The tokenizer with more tokens behind those that it has.
+    """The tokenizer with more tokens after those that it has.
 
     Raises:
       ValueError: if there is no token to add, one is blank, has white space or stands

@@ -1,7 +1,7 @@
 """Tokenizers in folders of Hugging Face, as transformers 5 reads them.
 
-Which class of transformers reads a folder is told in tokenizer_config.json, or else by
-the model_type of config.json. The class decides what of the other files counts:
+tokenizer_config.json, or else the model_type of config.json, names the class of
+transformers that reads a folder. The class decides what of the other files counts:
 
     BertTokenizer                       the vocabulary alone, with the options of
                                         tokenizer_config.json

@@ -1,7 +1,7 @@
 """Where sentencepiece's pieces stand in a text, by spelling the normalised text.
 
 The package's own offsets are of another unit in each of its versions, and the ids may
-be cut further than the model cuts (commas behind digits).
+be cut further than the model cuts (commas after digits).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SPACE = "\u2581"
 
 
 def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, int]]:
-    """(first, one past the last) character of the text behind each piece.
+    """(first, one past the last) character of the text of each piece.
 
     Args:
       model: the sentencepiece processor, which says how it normalises.
@@ -43,7 +43,7 @@ def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, i
 
 def _next_known(pieces: Sequence[str | None], i: int, normal: str, at: int) -> int:
     """Where the unknown piece `i` ends: before the next piece that is known."""
-    further = 0  # unknown pieces behind it, each with at least one character
+    further = 0  # unknown pieces after it, each with at least one character
     for piece in pieces[i + 1 :]:
         if piece is not None:
             found = normal.find(piece, at + 1 + further)
@@ -53,14 +53,14 @@ def _next_known(pieces: Sequence[str | None], i: int, normal: str, at: int) -> i
 
 
 def _range(normal: str, places, at: int, stop: int) -> tuple[int, int]:
-    """Characters of the text behind `normal[at:stop]`, without space in front."""
+    """Characters of the text of `normal[at:stop]`, without space in front."""
     while at < stop - 1 and normal[at] == SPACE:
         at += 1
     return places[at][0], places[stop - 1][1]
 
 
 def _normalised(model, text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The normalised text, and the range of the text behind each of its characters."""
+    """The normalised text, and the range of the text of each of its characters."""
     normal = model.Normalize(text).replace(" ", SPACE)
     words = [(m[0], *m.span()) for m in re.finditer(r"\S+", text)]
     same = normal.removeprefix(SPACE) == SPACE.join(word for word, _, _ in words)
@@ -76,7 +76,7 @@ def _normalised(model, text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _characters(model, word: str, whole: str, start: int, stop: int):
-    """The range of the text behind each character of a normalised word."""
+    """The range of the text of each character of a normalised word."""
     if whole == word:
         return [(i, i + 1) for i in range(start, stop)]
     parts = [_bare(model, c) for c in word]

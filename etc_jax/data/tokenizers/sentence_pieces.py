@@ -183,7 +183,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Ids of a text in which special tokens are spelled: cut inside each of them.
 
         The cuts are made in normalised text, in which e.g. full-width letters are
-        ordinary ones. A cut behind the first character leaves no symbol whole.
+        ordinary ones. A cut after the first character leaves no symbol whole.
         """
         text = self._model.Normalize(text).replace(SPACE, " ")
         if self._puts_space_first:
@@ -240,7 +240,7 @@ _TRAINER, _KIND, _UNIGRAM, _BPE = 2, 3, 1, 2
 
 
 def _trained_as(model: bytes) -> int:
-    """The number of the kind of model, which the package does not tell."""
+    """The number of the kind of model, which the package does not give."""
     (trainer,) = [v for number, v in _fields(model) if number == _TRAINER] or [b""]
     return dict(_fields(trainer)).get(_KIND, _UNIGRAM)
 

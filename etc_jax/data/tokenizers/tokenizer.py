@@ -134,7 +134,7 @@ def _is_bpe_vocabulary(file: pathlib.Path) -> bool:
 
 
 def _json_object(file: pathlib.Path) -> dict[str, Any]:
-    """What is in a file; {} for what is none: its reader tells what is wrong."""
+    """What is in a file; {} for what is none: its reader reports the error."""
     try:
         content = json.loads(file.read_bytes())
     except (ValueError, RecursionError):

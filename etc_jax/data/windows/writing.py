@@ -83,7 +83,7 @@ class LeftOut:
         self.update({reason: {"count": 1, "first": [name]}})
 
     def update(self, counts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Counts what another one has counted behind this one."""
+        """Counts what another one has counted after this one."""
         for reason, found in counts.items():
             own = self.counts.setdefault(reason, {"count": 0, "first": []})
             own["count"] += found["count"]
@@ -166,7 +166,7 @@ def build_windows(
       path: the folder to make.
       source: what the parts are made of.
       found_fn: what was odd or wrong in the source, {kind: {"count": how often,
-        "first": messages}}; called behind the last part.
+        "first": messages}}; called after the last part.
       progress_fn: called now and then with (records, windows) written so far.
 
     Raises:

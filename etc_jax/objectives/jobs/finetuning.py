@@ -122,7 +122,7 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
     """Refuses windows that evaluation, which goes by the config, would make otherwise.
 
     Options may be left out where they say what holds by default. Lengths may differ
-    where they do no more than to cut off what is behind.
+    where they do no more than to cut off the end.
 
     Raises:
       ValueError: naming the lengths or options that differ, and what to do; or as for

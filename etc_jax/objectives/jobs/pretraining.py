@@ -85,7 +85,7 @@ def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
 
 
 def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, task):
-    """The figures of a finished run. The pool is chosen here, so that held-back text
+    """The metrics of a finished run. The pool is chosen here, so that held-back text
     that is too small for it is an error before training."""
     pool = None
     if config.data.global_tokens == "sentences":

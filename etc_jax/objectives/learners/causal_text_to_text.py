@@ -52,7 +52,7 @@ class CausalTextToText(Learner):
         return self._language_model.init(rng)
 
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean over the tokens of targets; figures as of `CausalLm.loss`."""
+        """Mean over the tokens of targets; metrics as of `CausalLm.loss`."""
         return self._language_model.loss(params, joined(batch), rng, deterministic)
 
     def outputs(self, params: Any, batch: Any) -> jax.Array:
@@ -88,7 +88,7 @@ class CausalTextToText(Learner):
 
 
 def joined(batch: Any) -> dict[str, jax.Array]:
-    """Each target right behind its input, as a batch of `CausalLm`.
+    """Each target right after its input, as a batch of `CausalLm`.
 
     Args:
       batch: of the schema `text_to_text`; inputs have their padding at the end.

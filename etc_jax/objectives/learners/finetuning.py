@@ -43,7 +43,7 @@ from etc_jax.types import Rows
 
 # Class of the answer type that has a span.
 _SPAN = 0
-# For the figures of a run; decoding searches the threshold (appendix C.2).
+# For the metrics of a run; decoding searches the threshold (appendix C.2).
 _SUPPORT_THRESHOLD = 0.4
 
 
@@ -84,7 +84,7 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """(mean loss, figures as (sum, weight)), in float32."""
+        """(mean loss, metrics as (sum, weight)), in float32."""
 
     @abc.abstractmethod
     def flops_inputs(self, batch: Any) -> Any:
@@ -123,7 +123,7 @@ class Finetuning(Learner):
 
     @abc.abstractmethod
     def losses(self, outputs: Any, batch: Any) -> tuple[jax.Array, Sums]:
-        """(sum of the examples' losses, figures as (sum, weight)), in float32."""
+        """(sum of the examples' losses, metrics as (sum, weight)), in float32."""
 
     @abc.abstractmethod
     def inputs(self, batch: Any) -> tuple[Any, ...]:
@@ -144,7 +144,7 @@ class Finetuning(Learner):
         return self._apply(params, batch, None)
 
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the examples of weight 1, and figures as (sum, weight)."""
+        """Mean loss over the examples of weight 1, and metrics as (sum, weight)."""
         outputs = self._apply(params, batch, None if deterministic else rng)
         total, sums = self.losses(outputs, batch)
         examples = jnp.sum(batch["weights"])
@@ -180,11 +180,11 @@ class EtcFinetuning(Finetuning):
 
 
 class HeadFinetuning(EtcFinetuning):
-    """A task that is a head behind the encoder: parameters `encoder`, `head`."""
+    """A task that is a head on the encoder: parameters `encoder`, `head`."""
 
     @abc.abstractmethod
     def head(self, config: EtcConfig, deterministic: bool) -> Any:
-        """The Linen module behind the encoder, named "head"; see `models.heads`."""
+        """The Linen module on the encoder, named "head"; see `models.heads`."""
 
     def module(self, deterministic: bool) -> EtcWithHead:
         return EtcWithHead(self.model, self.head, deterministic)

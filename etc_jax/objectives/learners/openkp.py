@@ -38,7 +38,7 @@ class OpenkpConfig(KeyphraseConfig):
     """Options of OpenKP as structured inputs.
 
     Attributes:
-      visual_features: the model is told what elements look like.
+      visual_features: the model reads what elements look like.
     """
 
     visual_features: bool = True

@@ -1,6 +1,6 @@
 """Answers of which only the name is known, wherever the text has it: TriviaQA.
 
-Which of the places tells the answer nobody says, so that the loss asks for the
+Nobody labels which of the places gives the answer, so that the loss asks for the
 probability of all of them together (Clark & Gardner 2018, section 2.2), of first tokens
 and of last tokens apart, as Longformer does (Beltagy et al. 2020).
 """

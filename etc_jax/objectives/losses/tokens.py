@@ -20,7 +20,7 @@ def streams(rng: jax.Array, deterministic: bool) -> dict[str, jax.Array]:
 def mean_and_sums(
     losses: jax.Array, hits: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, Sums]:
-    """Mean loss over the targets of weight 1, and figures as (sum, weight).
+    """Mean loss over the targets of weight 1, and metrics as (sum, weight).
 
     Args:
       losses: float32, nats.

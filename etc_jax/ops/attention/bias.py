@@ -50,7 +50,7 @@ def bucket(
       offset: int, place of the key minus place of the query.
       num_buckets: how many there are, an even number.
       max_distance: from which on there is one bucket.
-      causal: all keys before the query have the buckets; else those behind it have
+      causal: all keys before the query have the buckets; else those after it have
         half of them.
 
     Returns:
@@ -68,7 +68,7 @@ def bucket(
 
 
 def _first_distances(exact: int, large: int, max_distance: int) -> list[int]:
-    """Of each bucket behind the first of the `large` ones, the least distance in it.
+    """Of each bucket after the first of the `large` ones, the least distance in it.
 
     In whole numbers: at the border of two buckets a logarithm may round either way.
     """

@@ -64,7 +64,7 @@ def attend(
         are. 0: the internal form.
       random_blocks: int `[h or 1, drawing blocks, r]`, what each of the blocks of
         `drawing_blocks` sees besides, in 0..blocks - 1; None: nothing. With global
-        tokens block 0 is the first behind them, and -1 is none.
+        tokens block 0 is the first after them, and -1 is none.
       example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
         do not see each other; None: one example.
       scale: of the products; None: 1 / sqrt(d).
@@ -203,7 +203,7 @@ def _inner_rows(
         ids = _fenced(ids, block_size, num_globals)
         first = -(-num_globals // block_size)
         common = tuple(range(first))
-        # None is the block of padding behind the last.
+        # None is the block of padding after the last.
         drawn = jnp.where(drawn < 0, drawn.shape[1], drawn) + first
     b, _, h, _ = rows[0].shape
     _, drawing, r = drawn.shape
@@ -225,7 +225,7 @@ def _inner_rows(
 
 
 def _fenced(x: Array, block_size: int, num_globals: int) -> Array:
-    """`[b, places, ...]` with padding behind the global tokens, and behind all.
+    """`[b, places, ...]` with padding after the global tokens, and after all.
 
     Global tokens become whole blocks. The first block that is not global has one of
     these on its left, which it sees anyway; the last has one of padding on its right.

@@ -50,7 +50,7 @@ def attend(
       query: `[b, q, h, d]`.
       key: `[b, k, h, d]`.
       value: `[b, k, h, d]`.
-      causal: no key behind the query.
+      causal: no key after the query.
       example_ids: int `[b, k]`, of the keys; 0 is padding, which nothing sees, and
         packed examples do not see each other; None: one example.
       query_ids: int `[b, q]`, of the queries; None: those of the keys, or one example
@@ -139,7 +139,7 @@ def some_rows(
       value: `[b, n, h, d]`.
       query_tokens: of the queries, `[b, g]`.
       tokens: of the sequence, `[b, n]`.
-      causal: no key behind the query.
+      causal: no key after the query.
       bias: `[b or 1, h or 1, g, n]`, or a function of offsets, if the queries are the
         first of the sequence; or None.
       scale: of the products.

@@ -48,7 +48,7 @@ class Look:
     Attributes:
       chunk_length: tokens of a chunk.
       before: chunks before its own.
-      after: chunks behind it.
+      after: chunks after it.
 
     Raises:
       ValueError: if there is no chunk of that length, or no such number of them.
@@ -124,7 +124,7 @@ def attend(
         n is at most `look.chunk_length`.
       num_buckets: how many there are.
       look: chunks of sorted tokens.
-      causal: no key behind the query.
+      causal: no key after the query.
       duplicates: of `DUPLICATES`.
       rounding: of `ROUNDINGS`; the oracle is always exact.
       example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
@@ -203,7 +203,7 @@ def local(
       key: `[b, n, h, d]`.
       value: `[b, n, h, d]`.
       look: chunks of the sequence.
-      causal: no key behind the query.
+      causal: no key after the query.
       example_ids: as for `attend`.
       scale: of the products; None: 1 / sqrt(d).
       implementation: as for `attend`.
@@ -241,7 +241,7 @@ def local(
 def sort_by_bucket(
     buckets: jax.Array, example_ids: jax.Array, num_buckets: int
 ) -> Order:
-    """Each round's tokens by bucket, and by position in a bucket; padding behind.
+    """Each round's tokens by bucket, and by position in a bucket; padding last.
 
     Args:
       buckets: int `[b, h, rounds, n]` in 0..num_buckets - 1.

@@ -7,9 +7,9 @@
 The newest token sees what `lsh.attend` and `lsh.local` show, with `causal`, to the last
 token of the sequence so far: chunks of the tokens known by now, sorted anew for each,
 and in a circle. So what a token saw when it was the newest is not what it sees once
-others have come: those move the borders of sorted chunks, and change what lies behind a
+others have come: those move the borders of sorted chunks, and change what follows a
 chunk in the circle. Both are the same where one chunk is all that there is, and in
-local attention that looks at one chunk before its own, or none, and none behind it.
+local attention that looks at one chunk before its own, or none, and none after it.
 
 A step costs O(length) comparisons of integers, as tokens are kept in order, and gathers
 the keys and values of one window a round, whatever the length.
@@ -41,7 +41,7 @@ from etc_jax.ops.attention.row_cache import (
 
 Array = jax.Array
 
-# Of a place where no token stands: behind all others.
+# Of a place where no token stands: after all others.
 FREE = np.iinfo(np.int32).max
 
 
@@ -52,7 +52,7 @@ class LshCache(NamedTuple):
       key: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `RowCache`.
       value: of length 1, `[layers, b, length, h, d]`; bfloat16 as in `RowCache`.
       numbers: int32 `[layers, b, h, rounds, length]`: bucket * length + token at each
-        place of a round, in order; `FREE` behind the last token.
+        place of a round, in order; `FREE` after the last token.
     """
 
     key: Array
@@ -71,7 +71,7 @@ def local_cache(
     Args:
       key: `[b, n, h, d]` of a prompt.
       value: `[b, n, h, d]` of a prompt.
-      lengths: int `[b]`, tokens of each row; what is behind is padding.
+      lengths: int `[b]`, tokens of each row; what follows is padding.
       look: of the attention.
       length: longest sequence that there will be.
     """
@@ -244,7 +244,7 @@ def _window(place: Array, length: Array, look: Look) -> tuple[Array, Array, Arra
     Returns:
       (round `[b, h, rounds, chunks, 1]`, place there `[b, h, rounds, chunks, c]`, bool
       `[b, 1, rounds, chunks, 1]`: false for what is not looked at). Places may lie
-      behind the newest token's sequence.
+      after the newest token's sequence.
     """
     c, rounds = look.chunk_length, place.shape[2]
     steps = jnp.arange(-look.before, look.after + 1, dtype=jnp.int32)
@@ -269,7 +269,7 @@ def _tokens_in_window(
     """
     b, h, rounds, length = numbers.shape
     round_, there, looked = _window(place, now.length, look)
-    # Tokens lie in front: as many as there are, behind which is padding.
+    # Tokens lie in front: as many as there are, then padding.
     seen = looked & (there <= now.position[:, None, None, None, None])
     at = round_ * length + jnp.minimum(there, length - 1)
     number = jnp.take_along_axis(

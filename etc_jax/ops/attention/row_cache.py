@@ -41,7 +41,7 @@ class Newest(NamedTuple):
       position: int32 `[b]`, of the newest token, which is the last one.
       layer: int32 scalar, of the cache.
       length: int32 `[b]`, which attention over chunks reads: of the array that it would
-        get, with padding behind the newest token. What is longer than a chunk is cut
+        get, with padding after the newest token. What is longer than a chunk is cut
         into chunks, and how many these are makes their circle. Without padding it is
         position + 1.
     """
@@ -63,7 +63,7 @@ def fill(key: Array, value: Array, lengths: Array, rows: int) -> RowCache:
     Args:
       key: `[b, n, h, d]` of a prompt.
       value: `[b, n, h, d]` of a prompt.
-      lengths: int `[b]`, tokens of each row; what is behind is padding.
+      lengths: int `[b]`, tokens of each row; what follows is padding.
       rows: of the cache.
     """
     return RowCache(*(bits(last_rows(x, lengths, rows)) for x in (key, value)))

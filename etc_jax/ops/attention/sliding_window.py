@@ -127,7 +127,7 @@ def attend(
       radius: keys to each side of a query, without itself: half of the window that
         Hugging Face's Longformer counts.
       dilation: places from one key of a window to the next, of all heads or of each.
-      causal: no key behind the query, global ones neither.
+      causal: no key after the query, global ones neither.
       example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
         other; None: one example.
       globals_: global tokens; a padding token is never one.

@@ -122,7 +122,7 @@ class Checkpointer:
 
         Args:
           state: pytree of arrays.
-          data: JSON beside it; `evaluation` may hold the figures of this step.
+          data: JSON beside it; `evaluation` may hold the metrics of this step.
           step: names the checkpoint.
           last: waits until everything is on disk, and tries again if it fails.
 

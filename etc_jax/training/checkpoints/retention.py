@@ -17,7 +17,7 @@ class Retention:
       keep: so many of the newest, at least 1.
       keep_every_steps: those of the multiples of it stay for ever; None: no others.
       keep_best: so many of the best by `best_metric`.
-      best_metric: a figure of the evaluation that was done at the checkpoint's step.
+      best_metric: a metric of the evaluation that was done at the checkpoint's step.
       best_is: whether lower or higher is better.
     """
 
@@ -28,9 +28,9 @@ class Retention:
     best_is: Literal["lowest", "highest"] = "lowest"
 
     def metric_in(self, evaluation: Mapping[str, Any]) -> float | None:
-        """The figure to rank a checkpoint by, from the evaluation of its step.
+        """The metric to rank a checkpoint by, from the evaluation of its step.
 
-        None where the step was not evaluated, or the figure is not finite.
+        None where the step was not evaluated, or the metric is not finite.
         """
         value = evaluation.get(self.best_metric)
         return value if value is not None and math.isfinite(value) else None
@@ -39,7 +39,7 @@ class Retention:
         """The steps that may go, oldest first.
 
         Args:
-          metrics: step -> figure (None: not known) of every finished checkpoint.
+          metrics: step -> metric (None: not known) of every finished checkpoint.
         """
         steps = sorted(metrics)
         stay = set(steps[-self.keep :])
@@ -55,7 +55,7 @@ class Retention:
 
 
 def check_best_metric(config: CheckpointConfig, figures: Iterable[str]) -> None:
-    """Refuses to rank by a figure that no evaluation gives.
+    """Refuses to rank by a metric that no evaluation gives.
 
     Args:
       config: the section of the run's config.

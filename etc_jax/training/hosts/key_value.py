@@ -1,4 +1,4 @@
-"""The coordinator's table of keys, through which processes tell each other things."""
+"""The coordinator's table of keys, through which processes exchange values."""
 
 from typing import Any
 

@@ -61,7 +61,7 @@ class PreemptionGuard:
 class StopVote:
     """Whether to stop, decided at the same step by all processes of a mesh.
 
-    One process follows its guard at once. Several tell each other by a small
+    One process follows its guard at once. Several agree by a small
     reduction over their devices, that is started after each step and looked at when
     the next step has been started: the host does not wait for it, and a signal is
     followed one or two steps late.

@@ -34,7 +34,7 @@ class Traffic:
 
     Attributes:
       places: in the program.
-      runs: of one step; a loop whose length the text does not tell counts as one pass.
+      runs: of one step; a loop whose length the text does not give counts as one pass.
       result_bytes: on one device, of all runs together.
     """
 
@@ -119,7 +119,7 @@ def _calls(part: _Computation, parts) -> Iterator[tuple[str, int]]:
 
 
 def _passes(line: str, condition: list[str]) -> int:
-    """How often a loop runs: as the compiler notes it, or as its condition tells.
+    """How often a loop runs: as the compiler notes it, or as its condition gives it.
 
     Loops of `jax.lax.scan` and `fori_loop` count from 0 in steps of 1.
     """
@@ -138,7 +138,7 @@ def _passes(line: str, condition: list[str]) -> int:
 
 
 def _collectives(name: str, lines: list[str]) -> Iterator[tuple[str, str, int]]:
-    """(kind, what tells it from others, result bytes) in one computation."""
+    """(kind, what distinguishes it from others, result bytes) in one computation."""
     for line in lines[1:]:
         match = _INSTRUCTION.match(line)
         found = match and _COLLECTIVE.fullmatch(match["op"])

@@ -13,7 +13,7 @@ from etc_jax.training.preflight.plan import Plan
 
 MiB = 2**20
 
-# Above this share of the memory a step is refused: XLA's figures leave out what the
+# Above this share of the memory a step is refused: XLA's numbers leave out what the
 # runtime and batches on their way take.
 MAX_SHARE = 0.9
 
@@ -47,7 +47,7 @@ class TooLarge:
     """A step that XLA refused to compile as it does not fit.
 
     Attributes:
-      needed: bytes of one device; None if the message does not tell.
+      needed: bytes of one device; None if the message does not give it.
       message: of XLA.
     """
 

@@ -1,6 +1,6 @@
 """The blocks of BigBird that do not see everything, some at a time.
 
-What they see is told by `block_parts`. The logits of the whole input never exist at
+`block_parts` gives what they see. The logits of the whole input never exist at
 once; the backward pass works them out again from the log-sum-exp.
 """
 

@@ -1,7 +1,7 @@
 """Who meets whom in attention over chunks, as matrices of all pairs, for the oracle.
 
-Written apart from `chunk_rows`: it is told who stands where and counts, for each pair,
-how often a query meets a key.
+Written apart from `chunk_rows`: it gets the place of each token and counts, for each
+pair, how often a query meets a key.
 """
 
 import jax
@@ -23,7 +23,7 @@ def meetings(
         Rounds follow each other in one circle of chunks.
       chunk_length: tokens of a chunk; divides n.
       before: chunks before its own that a query looks at.
-      after: chunks behind it.
+      after: chunks after it.
 
     Returns:
       int `[..., n, n]` of (query, key).
@@ -50,7 +50,7 @@ def mask_and_bias(
       met: int `[b or 1, h or 1, n, n]`: a pair counts so many times.
       example_ids: int `[b, n]`; 0 is padding; examples do not see each other.
       dtype: of the bias.
-      causal: no key behind the query.
+      causal: no key after the query.
       mask_self: see `SELF`.
     """
     n = example_ids.shape[1]

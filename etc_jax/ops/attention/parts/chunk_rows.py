@@ -1,7 +1,7 @@
 """Attention of chunks over the chunks around them, in rounds of any order.
 
 A round puts the tokens in an order and cuts it into chunks; a query sees its own chunk
-and some before and behind it, over the borders of rounds, in one circle (Kitaev et al.
+and some before and after it, over the borders of rounds, in one circle (Kitaev et al.
 2020, section 2). One softmax goes over the keys of all rounds. Tokens are gathered into
 their places and back, so that no gradient is ever scattered: each gather's transpose is
 the gather by the inverse order. Chunks are worked on some at a time, so that the logits
@@ -41,8 +41,8 @@ class ChunkOptions(Options):
 
     Attributes:
       before: chunks before its own that a query looks at.
-      after: chunks behind it.
-      causal: no key behind the query.
+      after: chunks after it.
+      causal: no key after the query.
       mask_self: a token sees itself only where there is nothing else.
       count_once: a key that is met in several rounds counts once.
       rounded: the weights of a token that sees only itself are rounded as float32
@@ -144,7 +144,7 @@ def _take(x: Array, index: Array) -> Array:
 
 
 def _circle(options: ChunkOptions, x: Array) -> Array:
-    """Places with what is looked at before the first and behind the last of them.
+    """Places with what is looked at before the first and after the last of them.
 
     Behind that, zeros up to a whole number of steps.
     """
@@ -161,7 +161,7 @@ def _uncircle(options: ChunkOptions, x: Array, length: int) -> Array:
     before = options.before * options.block_size
     stop = before + length + options.after * options.block_size
     total = jnp.zeros_like(x, shape=(*x.shape[:2], length, *x.shape[3:]))
-    start = before % length - length  # of the first whole copy, behind the padding
+    start = before % length - length  # of the first whole copy, after the padding
     while start < stop:
         first, last = max(start, 0), min(start + length, stop)
         if last > first:
@@ -249,7 +249,7 @@ def _meetings(options: ChunkOptions, q: Array, k: Array, num_chunks: int) -> Arr
     """How often each pair meets in all rounds.
 
     A chunk looks at places of its own round, and at the edges of the one before or
-    behind, as far as it looks.
+    after, as far as it looks.
 
     Args:
       options: static choices.

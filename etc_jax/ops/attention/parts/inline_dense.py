@@ -15,7 +15,7 @@ def seen(query_ids, key_ids, query_position, *, causal):
       query_ids: int `[b, q]`, examples of the queries.
       key_ids: int `[b, k]`; 0 is padding.
       query_position: int `[b, q]`, places among the keys.
-      causal: no key behind the query.
+      causal: no key after the query.
 
     Returns:
       bool `[b, q, k]`.
@@ -51,7 +51,7 @@ def attend(
       value: `[b, n, h, d]`.
       radius: reach of the window in steps.
       dilation: places of a step, for each head.
-      causal: no key behind the query.
+      causal: no key after the query.
       example_ids: int `[b, n]`.
       globals_: `sliding_window.Globals` or None.
       offsets: `LabelTable` by offset, or None.

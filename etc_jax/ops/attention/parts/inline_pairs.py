@@ -38,7 +38,7 @@ class Tokens(NamedTuple):
 
 
 def same_example(query: Tokens, key: Tokens, causal: bool) -> Array:
-    """Broadcast: both are of one example, and the key is not behind if `causal`."""
+    """Broadcast: both are of one example, and the key is not after if `causal`."""
     seen = (query.example == key.example) & (key.example > 0)
     return seen & (key.position <= query.position) if causal else seen
 
@@ -63,9 +63,9 @@ class InlinePairs:
       queries: of the sequence, `[b, blocks]`.
       side: of the global tokens, `[b, g]`; example 0 where there is none.
       radius: how far a window reaches to each side.
-      causal: no key behind the query.
+      causal: no key after the query.
       labelled: whether each offset has a label: 0, 1, ... of the query's own place and
-        those behind it, then those before it, the nearest first.
+        those after it, then those before it, the nearest first.
     """
 
     keys: Tokens
@@ -92,7 +92,7 @@ class InlinePairs:
         def behind(x):
             return blocking.pad_axis(x, -1, 0, tail)
 
-        # What neighbours tell each other travels as one type.
+        # What neighbours exchange travels as one type.
         ints = [x.astype(jnp.int32) for x in tokens]
         example, position, is_global = map(behind, place.around(ints, radius, -1))
         return cls(

@@ -111,7 +111,7 @@ def draw_behind_globals(
     Args:
       num_layers: of the model.
       num_heads: of each layer.
-      num_blocks: of the tokens behind the global ones.
+      num_blocks: of the tokens after the global ones.
       num_random: blocks drawn for each block.
 
     Returns:
