@@ -1,1 +1,1 @@
-"""Speed and memory side by side with peers: every figure is a ratio from one run."""
+"""Speed and memory side by side with peers: every number is a ratio from one run."""

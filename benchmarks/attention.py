@@ -11,7 +11,7 @@ paper's figure 4). Gradients are with respect to queries, keys, values and label
     jax_dpa          jax.nn.dot_product_attention, masks and labels as a dense bias
     jax_given_bias   the same, but the bias is an input: labels are not learnt
 
-Memory is XLA's own figure of temporary memory. Dense forms stop at
+Memory is XLA's own count of temporary memory. Dense forms stop at
 `--max_dense_length`; beyond it the linear form is checked for finite values alone.
 """
 

@@ -48,8 +48,8 @@ def train(workdir: pathlib.Path, variant: str, seed: int, more: Sequence[str]) -
     subprocess.run(command, check=True)
 
 
-def figures(folder: pathlib.Path) -> dict[str, float]:
-    """The figures of a finished run."""
+def metrics(folder: pathlib.Path) -> dict[str, float]:
+    """The metrics of a finished run."""
     found = json.loads((folder / "final_report.json").read_text())
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     last = [line for line in lines if line["kind"] == "eval"][-1]
@@ -78,13 +78,13 @@ def table(results: dict[str, list[dict[str, float]]]) -> str:
 
 
 def compare(args: argparse.Namespace, more: Sequence[str]) -> dict[str, Any]:
-    """Trains what is missing; returns the figures of every run, ready for JSON."""
+    """Trains what is missing; returns the metrics of every run, ready for JSON."""
     results: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
     for seed in args.seeds:
         for variant in VARIANTS:
             train(args.workdir, variant, seed, more)
             folder = run_folder(args.workdir, variant, seed)
-            results[variant].append(figures(folder))
+            results[variant].append(metrics(folder))
     print(table(results))
     return {"seeds": list(args.seeds), "options": list(more), "results": results}
 

@@ -5,7 +5,7 @@
 
 Trains `configs/reformer_duplication.py` with full attention and with 4, 2 and 1 rounds
 of hashing, and counts with each trained model the symbols of the second half that it
-predicts, with full attention and with 8, 4, 2 and 1 rounds; beside it the figures of
+predicts, with full attention and with 8, 4, 2 and 1 rounds; beside it the metrics of
 the paper, which trains 150,000 steps on 1,024 symbols. --short: 256 symbols, for a CPU.
 
 Runs that are finished are not trained again, so that the command can be interrupted,
@@ -148,7 +148,7 @@ def run(
 
 
 def table(runs: Sequence[Run]) -> str:
-    """Mean ± standard deviation over seeds; the paper's figure in brackets."""
+    """Mean ± standard deviation over seeds; the paper's value in brackets."""
     head = ["trained with", "seeds", *(_title(column) for column in COLUMNS)]
     head.append("CPU min a run")
     lines = []

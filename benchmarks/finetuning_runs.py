@@ -197,7 +197,7 @@ def official_scores(
     *files: str | pathlib.Path,
     threshold: float | None = None,
 ) -> dict[str, float]:
-    """The official figures of a finished run, as the command line finds them.
+    """The official metrics of a finished run, as the command line finds them.
 
     Args:
       folder: of the run.

@@ -1,4 +1,4 @@
-"""Limits that a benchmark's figures are held to, printed beside what was found."""
+"""Limits that a benchmark's metrics are held to, printed beside what was found."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ BELOW_EXIT_CODE = 1
 
 @dataclasses.dataclass(frozen=True)
 class Floor:
-    """One figure and its limit.
+    """One metric and its limit.
 
     Attributes:
-      name: of the figure.
+      name: of the metric.
       got: what was measured.
       limit: that it is held to.
       at_most: whether the limit is the largest allowed value, or the smallest.
@@ -32,7 +32,7 @@ class Floor:
 
 
 def table(found: Sequence[Floor]) -> str:
-    """Figures, limits and verdicts as text."""
+    """Metrics, limits and verdicts as text."""
     rows = [
         [
             f.name,

@@ -145,15 +145,15 @@ def bootstrap_interval(
     """Percentile interval of a statistic of resampled rounds.
 
     Args:
-      statistic: takes round numbers, with repeats, and gives the figure over them.
+      statistic: takes round numbers, with repeats, and gives the metric over them.
       rounds: how many rounds there are.
       seed: of the resampling.
     """
     rng = np.random.default_rng(seed)
     draws = rng.integers(0, rounds, size=(BOOTSTRAP_SAMPLES, rounds))
-    figures = [statistic(draw) for draw in draws]
+    metrics = [statistic(draw) for draw in draws]
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(figures, [tail, 1 - tail])
+    low, high = np.quantile(metrics, [tail, 1 - tail])
     return float(low), float(high)
 
 

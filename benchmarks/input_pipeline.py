@@ -157,7 +157,7 @@ class _Rounds:
         return batch
 
 
-def _figures(
+def _result(
     timing: harness.Timing, rounds: _Rounds, sizes: Sizes, batch: Batch
 ) -> dict[str, Any]:
     """What one side comes to, ready for JSON."""
@@ -181,7 +181,7 @@ def _figures(
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The figures of all sides, for a terminal."""
+    """The metrics of all sides, for a terminal."""
     head = ["side", "tokens/s", "quartiles", "batches/s", "fill", "bytes/example"]
     return report.table(
         head,
@@ -200,7 +200,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def time_in_process(cache: TokenCache, sizes: Sizes, args) -> list[dict[str, Any]]:
-    """Figures of the sides that need no other process."""
+    """Metrics of the sides that need no other process."""
     readers = {name: make_reader(cache, sizes, name) for name in args.sides}
     rounds = {k: _Rounds(r, sizes.num_batches) for k, r in readers.items()}
     timings = harness.compare(
@@ -210,12 +210,12 @@ def time_in_process(cache: TokenCache, sizes: Sizes, args) -> list[dict[str, Any
         tolerance=0.0,
     )
     return [
-        _figures(t, rounds[t.name], sizes, readers[t.name].batch_at(0)) for t in timings
+        _result(t, rounds[t.name], sizes, readers[t.name].batch_at(0)) for t in timings
     ]
 
 
 def time_workers(cache: TokenCache, sizes: Sizes, args) -> list[dict[str, Any]]:
-    """Figures of the reference in processes of its own, without a pause."""
+    """Metrics of the reference in processes of its own, without a pause."""
     reader = make_reader(cache, sizes, REFERENCE)
     with WorkerReader(reader, num_workers=args.num_workers) as workers:
         run = _Rounds(workers, sizes.num_batches)
@@ -227,7 +227,7 @@ def time_workers(cache: TokenCache, sizes: Sizes, args) -> list[dict[str, Any]]:
             tolerance=0.0,
             pause_secs=0.0,
         )
-    return [_figures(timing, run, sizes, reader.batch_at(0))]
+    return [_result(timing, run, sizes, reader.batch_at(0))]
 
 
 def measure(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:

@@ -128,9 +128,9 @@ def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
                 str(s.long_length): peak(REFERENCE, s, gradient=gradient) for s in at
             }
             print(report.memory_table(peaks, first), flush=True)
-            for figure in ("peak_bytes", "xla_temp_bytes"):
-                values = [peaks[str(n)][figure] for n in args.lengths]
-                found[figure] = harness.exponent(args.lengths, values)
+            for metric in ("peak_bytes", "xla_temp_bytes"):
+                values = [peaks[str(n)][metric] for n in args.lengths]
+                found[metric] = harness.exponent(args.lengths, values)
             row["memory"] = peaks
         print("exponents:", _shown(found), flush=True)
         results.append(row)
@@ -140,9 +140,9 @@ def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
 def _shown(found: dict[str, Any]) -> str:
     low, high = found["time_interval"]
     text = f"time {found['time']:.3f} ({low:.3f}-{high:.3f})"
-    for figure in ("peak_bytes", "xla_temp_bytes"):
-        if figure in found:
-            text += f", {figure} {found[figure]:.3f}"
+    for metric in ("peak_bytes", "xla_temp_bytes"):
+        if metric in found:
+            text += f", {metric} {found[metric]:.3f}"
     return text
 
 

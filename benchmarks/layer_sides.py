@@ -56,7 +56,7 @@ def build(name: str, sizes: Sizes, *, gradient: bool) -> tuple[Any, Callable]:
 
 
 def build_run(name: str, sizes: dict[str, int], gradient: bool):
-    """Builder for `memory.measure`: (run, figures) of one side."""
+    """Builder for `memory.measure`: (run, metrics) of one side."""
     side, _ = build(name, Sizes(**sizes), gradient=gradient)
     if name in TORCH_SIDES:
         return side.run, {}

@@ -189,7 +189,7 @@ class Study:
             self.items.folder / f"{name}_seed{seed}",
             self.items.held_back,
             row=name,
-            figure=item_set.figure,
+            metric=item_set.metric,
             # The usual one, not the best for the items that are scored.
             threshold=item_set.task.setting,
             pretraining=before,
@@ -223,7 +223,7 @@ class Study:
         return Comparison(
             self.run,
             measure=item_set.task.measure,
-            figure=item_set.figure,
+            metric=item_set.metric,
             beside=item_set.beside,
             pairs=PAIRS,
             about=self.about(),
@@ -241,8 +241,8 @@ def make_study(args: argparse.Namespace, changes: Sequence[str]) -> Study:
     """Makes the inputs and checks the config of every run.
 
     Raises:
-      ValueError, OSError: if something given does not fit; what can be told without
-        the inputs is told before they are made.
+      ValueError, OSError: if something given does not fit; what can be checked without
+        the inputs is checked before they are made.
     """
     asked = [ROWS[name] for name in args.rows]
     kinds = {row.kind.name: row.kind for row in asked}

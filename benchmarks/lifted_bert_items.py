@@ -42,14 +42,14 @@ class ItemSet:
       task: whose official form they have.
       sizes: class of how large an item is.
       records: as those of `tasks.synthetic`.
-      figure: of the evaluations during training, what a learning curve shows.
-      beside: official figures beside the one that counts.
+      metric: of the evaluations during training, what a learning curve shows.
+      beside: official metrics beside the one that counts.
     """
 
     task: Task
     sizes: Callable[..., Any]
     records: Callable[..., Iterator[Record]]
-    figure: str
+    metric: str
     beside: tuple[str, ...] = ()
 
 
@@ -143,7 +143,7 @@ def write_items(item_set: ItemSet, folder: pathlib.Path, amount: Amount) -> Item
 
 
 def _wikihop(count: int, *, seed: int, sizes: Any) -> Iterator[Record]:
-    """Sentences twice as long: those behind the 200th would be left out."""
+    """Sentences twice as long: those after the 200th would be left out."""
     for record in invented_wikihop.records(count, seed=seed, sizes=sizes):
         yield {**record, "supports": [in_pairs(x) for x in record["supports"]]}
 
@@ -160,13 +160,13 @@ SETS = {
         HOTPOTQA_TASK,
         invented_hotpotqa.HotpotQaSizes,
         invented_hotpotqa.records,
-        figure="span_accuracy",
+        metric="span_accuracy",
         beside=("f1", "sp_f1"),
     ),
     "wikihop": ItemSet(
         WIKIHOP_TASK,
         invented_wikihop.WikiHopSizes,
         _wikihop,
-        figure="accuracy",
+        metric="accuracy",
     ),
 }

@@ -100,8 +100,8 @@ def article_words() -> list[int]:
 
 
 def _sentences(record: dict[str, Any]) -> str:
-    told = ("".join(sentences) for _, sentences in record["context"])
-    return " ".join([record["question"], *told])
+    paragraphs = ("".join(sentences) for _, sentences in record["context"])
+    return " ".join([record["question"], *paragraphs])
 
 
 def _tokens(record: dict[str, Any]) -> str:

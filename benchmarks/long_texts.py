@@ -44,7 +44,7 @@ ROWS = ("long", "cut")
 TASKS = ("imdb", "hyperpartisan", "coreference")
 _FAMILIES = {"long": "longformer", "cut": "bert"}
 # What a learning curve shows.
-_FIGURES = {"coreference": "antecedent_accuracy"}
+_METRICS = {"coreference": "antecedent_accuracy"}
 _BESIDE = {
     "imdb": ("f1",),
     "hyperpartisan": ("accuracy",),
@@ -170,7 +170,7 @@ class Study:
             self.folder / f"{row}_seed{seed}",
             *self.files("held_back"),
             row=row,
-            figure=_FIGURES.get(self.task.name, "accuracy"),
+            metric=_METRICS.get(self.task.name, "accuracy"),
         )
 
     def runs(self) -> Iterator[Run]:
@@ -186,16 +186,16 @@ class Study:
 
 
 def table(runs: Sequence[Run], name: str) -> str:
-    """Mean ± standard deviation over seeds of the official figures, in percent."""
-    figures = (task_lib.find_task(name).measure, *_BESIDE[name])
+    """Mean ± standard deviation over seeds of the official metrics, in percent."""
+    metrics = (task_lib.find_task(name).measure, *_BESIDE[name])
     seeds = sorted({run.seed for run in runs})
-    head = ["row", *figures, *(f"seed {seed}" for seed in seeds), "CPU min a run"]
+    head = ["row", *metrics, *(f"seed {seed}" for seed in seeds), "CPU min a run"]
     lines = []
     for row in dict.fromkeys(run.row for run in runs):
         mine = {run.seed: run for run in runs if run.row == row}
-        means = [report.spread(r.scores[f] for r in mine.values()) for f in figures]
+        means = [report.spread(r.scores[f] for r in mine.values()) for f in metrics]
         each = [
-            f"{mine[s].scores[figures[0]]:.1f}" if s in mine else "-" for s in seeds
+            f"{mine[s].scores[metrics[0]]:.1f}" if s in mine else "-" for s in seeds
         ]
         cpu = statistics.mean(r.spent.cpu_secs for r in mine.values()) / 60
         lines.append([row, *means, *each, f"{cpu:.1f}"])

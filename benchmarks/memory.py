@@ -1,6 +1,6 @@
 """Peak memory of one call, each side in a process of its own.
 
-The figure is the growth of resident memory that one call needs: the high-water mark
+The metric is the growth of resident memory that one call needs: the high-water mark
 during the second call, less what was resident when everything was built and compiled
 but nothing had run. The kernel counts it, so JAX and PyTorch are measured alike.
 """
@@ -58,12 +58,12 @@ def measure(
 
     Args:
       builder: `module:function`; the function takes `arguments` and returns a callable
-        of no arguments, or a pair of it and a dictionary of more figures.
+        of no arguments, or a pair of it and a dictionary of more metrics.
       arguments: what JSON can hold.
       timeout_secs: when to give up; None waits.
 
     Returns:
-      `{"peak_bytes": ..., **more figures}`.
+      `{"peak_bytes": ..., **more metrics}`.
 
     Raises:
       RuntimeError: with the end of its messages, if the process fails.

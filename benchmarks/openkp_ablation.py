@@ -12,7 +12,7 @@ keyphrase is the first one in a third of the cases.
 
   visual              the best occurrence of a keyphrase is learnt, the "max loss"
   first               the first occurrence is
-  no_visual           as visual, but the model is not told what elements look like
+  no_visual           as visual, without the looks of elements
   no_visual_first     neither
   shared              as visual, with one attention projection for all pieces
   no_hard_g2l         as visual, but an element's global token sees all words
@@ -142,13 +142,13 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
             folder / f"{row}_seed{seed}",
             held_back,
             row=row,
-            figure="accuracy",
+            metric="accuracy",
         )
 
     return Comparison(
         run,
         measure=TASK.measure,
-        figure="accuracy",
+        metric="accuracy",
         beside=("P@1", "R@3"),
         pairs=PAIRS,
         about={"task": TASK.name, "ceiling": ceiling(caches[1], held_back)},
@@ -158,9 +158,9 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
 def ceiling(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
     got = ceiling_of(TASK, [file], held_back.load_tokenizer(), SIZES)
-    figures = {name: 100 * share for name, share in got.scores.metrics.items()}
-    print(f"the best there can be: {json.dumps(figures)}", flush=True)
-    return figures
+    percent = {name: 100 * share for name, share in got.scores.metrics.items()}
+    print(f"the best there can be: {json.dumps(percent)}", flush=True)
+    return percent
 
 
 def main(argv: Sequence[str] | None = None) -> int:

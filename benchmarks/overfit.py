@@ -1,4 +1,4 @@
-"""Whether a small model learns a few real records by heart: the whole path, measured.
+"""Whether a small model memorises a few real records: the whole path, measured.
 
     python -m benchmarks.overfit --task=hotpotqa --records=50 \\
         --tokenizer=bert_base_uncased/vocab.txt hotpot_dev_distractor_v1.json
@@ -12,7 +12,7 @@ of it is asked for, and the exit code is 1 below that. A model that does not get
 has inputs, labels or decoding that contradict each other.
 
 Inputs are made at the paper's lengths, and trained on at the longest there is among
-the records, since all behind is padding. No dropout, no pre-trained model. A command
+the records, since padding follows. No dropout, no pre-trained model. A command
 that was interrupted goes on where it was. Arguments of the form --config.A.B=VALUE
 change the run.
 """
@@ -78,7 +78,7 @@ class Outcome:
     Attributes:
       task: name of the data set.
       records: learnt and scored.
-      measure: the official figure that counts, in percent.
+      measure: the official metric that counts, in percent.
       score: of the model.
       ceiling: of gold labels.
       steps: of training.
@@ -209,7 +209,7 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
 
 
 def _score(task: Task, folder: pathlib.Path, file: pathlib.Path) -> float:
-    """The official figure, as the command line finds it."""
+    """The official metric, as the command line finds it."""
     scores = finetuning_runs.official_scores(
         folder / "run", folder / "evaluation", file
     )

@@ -5,7 +5,7 @@
 The model is the folder of a run of objective causal_lm on bytes, or of one of its
 checkpoints. The files are those of the run, split as there. Windows of --length bytes
 overlap: the first one counts whole, of each other the last --scored bytes, so that each
-byte counts once (Beltagy et al. 2020, section 4.2, whose figures are the defaults).
+byte counts once (Beltagy et al. 2020, section 4.2, whose numbers are the defaults).
 
     python -m benchmarks.overlapping_bits --model=runs/charlm5 --adapt=0.1 --xz
 

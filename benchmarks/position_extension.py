@@ -3,9 +3,9 @@
     python -m benchmarks.position_extension --paths="books/*.jsonl.gz" --out=extend.json
     python -m benchmarks.position_extension --paths=books.txt --source=bytes
 
-Trains a small RoBERTa on masked tokens of a text at 128 positions, makes of it a
+Trains a small RoBERTa on masked tokens of a text at 128 positions, extends it to a
 Longformer of eight times as many (`etc_jax.convert extend`), once with the learnt
-positions copied and once with random ones behind them, and counts the loss of masked
+positions copied and once with random ones after them, and counts the loss of masked
 tokens before, at once after that, and after some further steps; beside it the entropy
 of the masked tokens themselves, which a model has that knows no more than how often
 each one comes. The paper's finding of the base model (Beltagy et al. 2020, table 5), in

@@ -5,7 +5,7 @@
 
 A file of that size is made up (`benchmarks.long_files`), and `etc_jax.evaluate` or
 `etc_jax.predict --json` answers it with the smallest ETC there can be, whose parameters
-are random: inputs are as long as those of the paper, only the model is not. The figure
+are random: inputs are as long as those of the paper, only the model is not. The metric
 is the peak memory of all processes together by the end, divided by the peak by the
 first tenth of the records. Evaluation reads all of the file before: that ids and gold
 answers are few bytes is to be seen by files of two sizes.

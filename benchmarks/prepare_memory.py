@@ -3,7 +3,7 @@
     python -m benchmarks.prepare_memory --megabytes=2000 --workers=2
     python -m benchmarks.prepare_memory --task=natural_questions --megabytes=2000 --gzip
 
-A file of that size is made up (`benchmarks.long_files`) and prepared. The figure is the
+A file of that size is made up (`benchmarks.long_files`) and prepared. The metric is the
 peak memory of all processes together by the end of the file, divided by the peak by the
 first tenth of its records. What grows is the table of ids that tells a record that is
 there twice. Files lie in the system's temporary folder: for 2000 MB it needs 6 GB.

@@ -82,8 +82,8 @@ def measure_depth(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]
         for layers in args.depths:
             config = depth_config(args, layers, reversible)
             step = model_step(config, batch=1, length=args.depth_length)
-            figures = dataclasses.asdict(memory_of(step))
-            rows.append({"reversible": reversible, "layers": layers, **figures})
+            metrics = dataclasses.asdict(memory_of(step))
+            rows.append({"reversible": reversible, "layers": layers, **metrics})
     print(f"\ndepth: language models of {args.depth_length} tokens, MiB")
     print(depth_table(rows), flush=True)
     stream_bytes = 4 * args.depth_length * args.depth_embed_dim
@@ -150,7 +150,7 @@ def length_sizes(args: argparse.Namespace, kind: str, length: int) -> AttentionS
 
 
 def build_run(sizes: dict[str, Any]) -> tuple[Callable, dict[str, Any]]:
-    """Builder for `memory.measure`: (run, figures) of one attention layer."""
+    """Builder for `memory.measure`: (run, metrics) of one attention layer."""
     step = attention_step(AttentionSizes(**sizes))
     return step.run, {"xla_temp_bytes": step.temp_bytes}
 
@@ -183,8 +183,8 @@ def measure_length(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor
         print(report.times_table(timings, str(lengths[0])))
         print(report.memory_table(peaks, str(lengths[0])), flush=True)
         series = {"seconds": [t.median for t in timings]}
-        for figure in ("peak_bytes", "xla_temp_bytes"):
-            series[figure] = [peaks[str(n)][figure] for n in lengths]
+        for metric in ("peak_bytes", "xla_temp_bytes"):
+            series[metric] = [peaks[str(n)][metric] for n in lengths]
         exponents = {k: harness.exponent(lengths, x) for k, x in series.items()}
         print("exponents:", ", ".join(f"{k} {x:.3f}" for k, x in exponents.items()))
         rows = report.timing_rows(timings)
@@ -289,13 +289,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     held: list[Floor] = []
 
     def work():
-        figures = {}
+        metrics = {}
         for part in args.parts:
-            figures[part], more = MEASURES[part](args)
+            metrics[part], more = MEASURES[part](args)
             held.extend(more)
         if held:
             print("\n" + floors.table(held), flush=True)
-        return figures | {"floors": floors.rows(held)}
+        return metrics | {"floors": floors.rows(held)}
 
     shapes = {k: v for k, v in vars(args).items() if k not in ("out", "allow_busy")}
     code = report.run(

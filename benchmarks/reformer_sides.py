@@ -193,7 +193,7 @@ def build(name: str, sizes: LmSizes) -> JaxLm | TransformersLm:
 
 
 def build_run(name: str, sizes: dict[str, int]):
-    """Builder for `memory.measure`: (run, figures) of one side."""
+    """Builder for `memory.measure`: (run, metrics) of one side."""
     side = build(name, LmSizes(**sizes))
     return side.run, side.more
 

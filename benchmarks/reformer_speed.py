@@ -83,13 +83,13 @@ def measure(
     print(report.times_table(timings, REFERENCE))
     print(f"gradients apart by {error:.1e} of their norm")
     print(report.memory_table(peaks, REFERENCE), flush=True)
-    figures = {
+    metrics = {
         "length": sizes.length,
         "rows": report.timing_rows(timings),
         "gradient_error": error,
         "memory": peaks,
     }
-    return figures, floors_of(sizes.length, timings, peaks)
+    return metrics, floors_of(sizes.length, timings, peaks)
 
 
 def floors_of(length: int, timings: Sequence[Timing], peaks: dict) -> list[Floor]:
@@ -133,8 +133,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         calibration = memory.calibration_error()
         results = []
         for sizes in at:
-            figures, more = measure(args, sizes)
-            results.append(figures)
+            metrics, more = measure(args, sizes)
+            results.append(metrics)
             held.extend(more)
         print("\n" + floors.table(held), flush=True)
         return {

@@ -111,11 +111,11 @@ def times_table(timings: Sequence[Timing], reference: str) -> str:
 
 
 def memory_table(peaks: Mapping[str, Mapping[str, Any]], reference: str) -> str:
-    """Peak resident growth of sides, and XLA's own figure where there is one."""
+    """Peak resident growth of sides, and XLA's own count where there is one."""
     base = peaks[reference]["peak_bytes"]
     rows = []
-    for name, figures in peaks.items():
-        peak, temp = figures["peak_bytes"], figures.get("xla_temp_bytes")
+    for name, metrics in peaks.items():
+        peak, temp = metrics["peak_bytes"], metrics.get("xla_temp_bytes")
         rows.append(
             [
                 name,
@@ -183,11 +183,11 @@ def run(
         print(error, file=sys.stderr)
         return BUSY_EXIT_CODE
     start = machine.cpu_use()
-    figures = work()
+    metrics = work()
     quiet = machine.after(quiet, start, machine.cpu_use())
     write(
         args.out,
-        header(benchmark, shapes=shapes, dtype=dtype, quiet=quiet) | dict(figures),
+        header(benchmark, shapes=shapes, dtype=dtype, quiet=quiet) | dict(metrics),
     )
     if quiet.busy:
         print(f"busy machine: {'; '.join(quiet.reasons)}", file=sys.stderr)

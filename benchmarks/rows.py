@@ -32,8 +32,8 @@ class Run:
     Attributes:
       row: its name.
       seed: of parameters and order.
-      scores: the official figures on the held-back items, in percent.
-      curve: (step, a figure of the evaluations during training in percent), to the end.
+      scores: the official metrics on the held-back items, in percent.
+      curve: (step, a metric of the evaluations during training in percent), to the end.
       spent: on it, but not on pre-training.
       pretraining: spent on that; None without it.
     """
@@ -52,17 +52,17 @@ class Comparison:
 
     Attributes:
       run_fn: trains and scores (row, seed), unless that was done before.
-      measure: the official figure that counts.
-      figure: of the evaluations during training, what a learning curve shows.
-      beside: further official figures to be told.
-      pairs: rows (one, other) between which the difference is told.
+      measure: the official metric that counts.
+      metric: of the evaluations during training, what a learning curve shows.
+      beside: further official metrics to be reported.
+      pairs: rows (one, other) between which the difference is reported.
       wanted_points: that each is asked to be ahead with every seed; None: any lead.
       about: what the file of results says first.
     """
 
     run_fn: Callable[[str, int], Run]
     measure: str
-    figure: str
+    metric: str
     beside: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     wanted_points: float | None = None
@@ -113,7 +113,7 @@ def train_and_score(
     folder: pathlib.Path,
     *records: str | pathlib.Path,
     row: str,
-    figure: str,
+    metric: str,
     threshold: float | None = None,
     pretraining: Spent | None = None,
 ) -> Run:
@@ -124,7 +124,7 @@ def train_and_score(
       folder: of the run.
       *records: files of official ones, held back.
       row: its name.
-      figure: of the evaluations during training.
+      metric: of the evaluations during training.
       threshold: of decoding; None: the best one, where there is a choice.
       pretraining: what the run before it took.
 
@@ -136,7 +136,7 @@ def train_and_score(
         folder, folder / "evaluation", *records, threshold=threshold
     )
     curve = tuple(
-        (line["step"], 100 * line[figure])
+        (line["step"], 100 * line[metric])
         for line in finetuning_runs.evaluations(folder)
     )
     percent = {name: 100 * share for name, share in scores.items()}
@@ -149,14 +149,14 @@ def train_and_score(
 def table(runs: Sequence[Run], comparison: Comparison) -> str:
     """Each row's score: mean and standard deviation over seeds, and each seed.
 
-    Beside it, further figures and the mean learning curve, in which rows that end alike
+    Beside it, further metrics and the mean learning curve, in which rows that end alike
     may still differ. Rows that are evaluated at other steps have these in their curve.
     """
     measure = comparison.measure
     seeds = sorted({run.seed for run in runs})
     steps = _steps(runs[0])
     head = ["row", measure, *(f"seed {seed}" for seed in seeds), *comparison.beside]
-    head += [f"{comparison.figure} at {steps}", "CPU min a run"]
+    head += [f"{comparison.metric} at {steps}", "CPU min a run"]
     lines = []
     for row in dict.fromkeys(run.row for run in runs):
         mine = {run.seed: run for run in runs if run.row == row}

@@ -252,7 +252,7 @@ class Compiled:
     """A compiled function and its arguments.
 
     Attributes:
-      temp_bytes: XLA's own figure of temporary memory.
+      temp_bytes: XLA's own count of temporary memory.
     """
 
     call: Callable

@@ -126,7 +126,7 @@ class Ablation:
             self.folder / f"{row}_seed{seed}",
             self.items / "held_back.json",
             row=row,
-            figure=self.item_set.figure,
+            metric=self.item_set.metric,
             # The usual one, not the best for the items that are scored.
             threshold=self.item_set.task.setting,
             pretraining=before,
@@ -139,7 +139,7 @@ class Ablation:
         return Comparison(
             self.run,
             measure=task.measure,
-            figure=self.item_set.figure,
+            metric=self.item_set.metric,
             pairs=(COMPARED,),
             wanted_points=WANTED_POINTS[task.name],
             about={"task": task.name},

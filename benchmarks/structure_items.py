@@ -73,7 +73,7 @@ class ItemSet:
       documents: the texts of a record's documents.
       sizes: lengths of an input that are enough for all of them.
       steps: batches of 32 from which a small model with structure learns them.
-      figure: of the evaluations during training, what a learning curve shows.
+      metric: of the evaluations during training, what a learning curve shows.
     """
 
     task: Task
@@ -82,7 +82,7 @@ class ItemSet:
     documents: Callable[[Record], list[str]]
     sizes: Sizes
     steps: int
-    figure: str
+    metric: str
 
     def items(self, count: int, series: int) -> Iterator[Record]:
         """The first records of a series, in the official form."""
@@ -167,7 +167,7 @@ SETS = {
         documents=lambda record: record["supports"],
         sizes=Sizes(long_length=128, global_length=32),
         steps=300,
-        figure="accuracy",
+        metric="accuracy",
     ),
     "hotpotqa": ItemSet(
         HOTPOTQA_TASK,
@@ -176,6 +176,6 @@ SETS = {
         documents=lambda record: ["".join(texts) for _, texts in record["context"]],
         sizes=Sizes(long_length=192, global_length=48),
         steps=120,
-        figure="span_accuracy",
+        metric="span_accuracy",
     ),
 }

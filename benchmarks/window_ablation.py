@@ -103,7 +103,7 @@ def make_caches(
     train: pathlib.Path,
     held_back: pathlib.Path,
 ) -> tuple[WindowCache, WindowCache]:
-    """What a row makes of records to learn from and of held-back ones, made once."""
+    """A row's inputs from training and held-back records, made once."""
 
     def cache(file: pathlib.Path, options: Mapping[str, Any]) -> WindowCache:
         task = TASK.with_options({**row.options, **options})
@@ -168,13 +168,13 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
             folder / f"{name}_seed{seed}",
             files[1],
             row=name,
-            figure="short_accuracy",
+            metric="short_accuracy",
         )
 
     return Comparison(
         run,
         measure=TASK.measure,
-        figure="short_accuracy",
+        metric="short_accuracy",
         beside=("long-best-threshold-f1", "short-best-threshold-f1"),
         pairs=PAIRS,
         about={

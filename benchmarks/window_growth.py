@@ -8,7 +8,7 @@ Trains `configs/longformer_charlm.py` with windows that narrow from the bottom l
 the top one, are of one width, or widen, without dilation, and the last with two dilated
 heads in the upper layers; prints bits a byte on the validation part of the file, beside
 the paper's, which trains stage1 on text8 for 150,000 steps. --size=short, the default,
-is 4 layers of 128 for a CPU, whose figures compare with each other alone.
+is 4 layers of 128 for a CPU, whose metrics compare with each other alone.
 
 Runs that are finished are not trained again, so that the command can be interrupted,
 and rows or seeds added later. Arguments of the form --config.A.B=VALUE go to all runs.
@@ -106,7 +106,7 @@ def run(row: str, seed: int, args: argparse.Namespace, changes: Sequence[str]) -
 
 
 def table(runs: Sequence[Run]) -> str:
-    """Mean ± standard deviation over seeds, beside the paper's figure."""
+    """Mean ± standard deviation over seeds, beside the paper's metric."""
     head = ["row", "windows", "seeds", "bits a byte", "paper", "CPU min a run"]
     lines = []
     for row in dict.fromkeys(run.row for run in runs):

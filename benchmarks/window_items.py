@@ -6,7 +6,7 @@ the three is asked about: in which region does it lie? Of a quarter of the quest
 article does not tell.
 
 In "unnamed" items the last two sentences speak of "the town", so that the one that is
-meant is only told at the head of the block, further away than a short window reaches.
+meant is only stated at the head of the block, further away than a short window reaches.
 In "named" ones they say its name, and the question can be answered from one sentence.
 In all else both are alike.
 

@@ -22,7 +22,7 @@ paper):
     (none)         0.409
     max_loss       0.416    the best occurrence of a keyphrase, not the first
     shared         0.409    one projection for all pieces, pre-trained so
-    no_visual      0.402    the model is not told what elements look like
+    no_visual      0.402    without the looks of elements
     no_hard_g2l    0.400 with no_visual; from a model that was pre-trained so
     fixed_blocks   0.400 with no_hard_g2l: a global token every 97 tokens, pre-trained
                    so; without looks, as no global token is an element

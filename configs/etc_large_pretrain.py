@@ -28,7 +28,7 @@ and, as in `etc_base_pretrain.py`, 512, 8192, shared, no_cpc, no_hard_g2l, fixed
 paper has no large models.
 
 Paper: 63,000 steps of 1024 x 4096 tokens (66 epochs) took 63 h 41 min on 512 cores (256
-chips) of TPU v3 (table 6). Warm-up, decay and weight decay are not told: 10 % of the
+chips) of TPU v3 (table 6). Warm-up, decay and weight decay are not given: 10 % of the
 steps, linear and 0.01 are chosen as in `etc_base_pretrain.py`. A mesh whose fsdp x
 tensor does not divide the vocabulary needs a larger `--config.model.vocab_size`: 30592
 or 50304.

@@ -24,8 +24,8 @@ is that of two or three layers.
 
 As in the paper's model, norms stand before the branches, and positions are products of
 queries with maps of sines of offsets (Beltagy et al. 2020, section 4.1 and appendix;
-not checked against the code). `short`, whose figures are in docs/results, has norms
-behind the residuals and sines of absolute positions.
+not checked against the code). `short`, whose results are in docs/results, has norms
+after the residuals and sines of absolute positions.
 
 The paper reports, after all stages, 1.00 bits a byte on the test part of enwik8 and
 1.10 on that of text8, and 16 days on four GPUs of 48 GB; 0.99 on that of enwik8 with

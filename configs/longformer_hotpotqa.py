@@ -63,8 +63,8 @@ make a vocabulary, in models/short, and questions. The number of steps is that o
 questions; `python -m etc_jax.prepare` says how many have an answer in their input.
 Learning rate 5e-5, 5 epochs, batches of 32 and 1,000 steps of warm-up are the paper's
 (Beltagy et al. 2020, appendix; not checked against the code, which is not released; the
-large model's are not told and are taken to be the same). How they weighed the parts of
-the loss is not told, and here they are summed.
+large model's are not given and are taken to be the same). How they weighed the parts of
+the loss is not given, and here they are summed.
 """
 
 from etc_jax import config as config_lib

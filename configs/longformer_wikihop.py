@@ -42,7 +42,7 @@ size. Variants:
 make a vocabulary, in models/short, and records. Learning rate 3e-5, 15 epochs, batches
 of 32 and 200 steps of warm-up are the paper's (Beltagy et al. 2020, appendix); rate,
 warm-up, b2 = 0.98 and the weight decay of 0.01 are also the defaults of the authors'
-scripts/wikihop.py. The large model's are not told and are taken to be the same. A
+scripts/wikihop.py. The large model's are not given and are taken to be the same. A
 record of several inputs is learnt input by input; in the paper its rows are averaged in
 training too.
 """

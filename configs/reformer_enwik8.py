@@ -17,7 +17,7 @@ to 1. Gradients are clipped to 1, which trax does not do.
 
 Variants:
 
-    paper     the model of the paper's own figures (Kitaev et al. 2020, section 5: width
+    paper     the model of the paper's own results (Kitaev et al. 2020, section 5: width
               1024, feed-forward 4096, 8 heads, Adafactor), by the gin file of the month
               of its submission (trax 8e2c6eb1, 2019-10): 3 layers of LSH with 2 rounds,
               keys and values of 64, dropout 0.1, a key counts once however often it is

@@ -3,14 +3,13 @@
 A config file starts from `default_config()` (an `ml_collections.ConfigDict` made of
 the dataclasses' defaults), and `from_config_dict` turns it into a `Config`. A section
 (config_sections.py) says what is wrong with its own values in `problems()`; rules
-between sections are in `_CROSS_CHECKS`.
+between sections are in config_checks.py.
 """
 
 import dataclasses
 import difflib
 import hashlib
 import json
-import math
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,9 +17,9 @@ from typing import Any
 import ml_collections
 
 from etc_jax import config_kinds, local_paths, registry
+from etc_jax.config_checks import cross_problems
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
-    LENGTHS,
     CheckpointConfig,
     DataConfig,
     ObjectiveConfig,
@@ -30,11 +29,7 @@ from etc_jax.config_sections import (
     registered,
 )
 from etc_jax.config_upgrades import upgraded
-from etc_jax.sharding import DEFAULT_RULES, MeshConfig, nearest_multiples
-
-# Tokens of a batch over all devices: 100 times what the largest of models are trained
-# with. More is a slip, and would end in memory running out after minutes.
-MAX_BATCH_TOKENS = 1 << 28
+from etc_jax.sharding import MeshConfig
 
 
 class ConfigError(ValueError):
@@ -182,7 +177,7 @@ def from_config_dict(values: Mapping[str, Any]) -> Config:
     if model is not None and None not in sections.values():
         config = Config(family=family, model=model, **sections)
         problems += local_paths.problems_in(flat_items(to_dict(config)))
-        problems += _cross_problems(config, {path for path, _ in problems})
+        problems += cross_problems(config, {path for path, _ in problems})
     if problems:
         raise ConfigError(problems)
     return config
@@ -358,222 +353,3 @@ def config_hash(config: Config) -> str:
     """Sixteen hex digits that two configs share if they compute the same run."""
     text = json.dumps(identity(config), sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _warmup_fits(config: Config) -> Iterator[Problem]:
-    warmup, total = config.schedule.warmup_steps, config.train.num_steps
-    if warmup > total:
-        yield (
-            "schedule.warmup_steps",
-            f"is {warmup}, more than train.num_steps = {total}; make it no larger",
-        )
-
-
-def batch_problem(rows: int, *lengths: int | None) -> str | None:
-    """Why a batch is too large to be meant; None if it is not.
-
-    Args:
-      rows: of the batch, over all devices.
-      lengths: tokens of each input of a row.
-    """
-    tokens = rows * sum(filter(None, lengths))
-    if tokens <= MAX_BATCH_TOKENS:
-        return None
-    return (
-        f"is {rows}: a batch of {tokens:,} tokens, {tokens * 4 / 1e9:,.0f} GB for each "
-        f"array of them, is more than {MAX_BATCH_TOKENS:,}; lower it"
-    )
-
-
-def _batch_is_meant(config: Config) -> Iterator[Problem]:
-    used = config_kinds.lengths_of(config) or LENGTHS
-    lengths = (getattr(config.data, field) for field in used)
-    problem = batch_problem(config.train.batch_size, *lengths)
-    if problem is not None:
-        yield "train.batch_size", problem
-
-
-def _batch_divides(config: Config) -> Iterator[Problem]:
-    ways = max(config.mesh.data, 1) * config.mesh.fsdp
-    micro = config.train.accumulation_steps
-    size = config.train.batch_size
-    if ways > 0 and size % (ways * micro):
-        steps = " x train.accumulation_steps" if micro > 1 else ""
-        yield (
-            "train.batch_size",
-            f"is {size}, not divisible by {ways * micro} "
-            f"(mesh.data x mesh.fsdp{steps}); {nearest_multiples(size, ways * micro)}",
-        )
-
-
-def _lengths_divide(config: Config) -> Iterator[Problem]:
-    ways = config.mesh.sequence
-    used = config_kinds.lengths_of(config) or LENGTHS
-    along = (field for field in used if field != "global_length")
-    for field in (*along, "cpc_long_length"):
-        size = getattr(config.data, field, None)
-        if size is not None and ways > 1 and size % ways:
-            yield (
-                f"data.{field}",
-                f"is {size}, not divisible by mesh.sequence = {ways}; "
-                f"{nearest_multiples(size, ways)}",
-            )
-
-
-def _end_is_below_the_peak(config: Config) -> Iterator[Problem]:
-    end, peak = config.schedule.end_value, config.optimizer.learning_rate
-    if end > peak:
-        yield (
-            "schedule.end_value",
-            f"is {end}, more than the peak, optimizer.learning_rate = {peak}; make it "
-            "no larger",
-        )
-
-
-def _profile_comes(config: Config) -> Iterator[Problem]:
-    start, total = config.train.profile_start_step, config.train.num_steps
-    if start is not None and start >= total:
-        yield (
-            "train.profile_start_step",
-            f"is {start}, but the run ends at train.num_steps = {total}; make it "
-            "smaller",
-        )
-
-
-def _best_are_evaluated(config: Config) -> Iterator[Problem]:
-    saves, evaluations = config.checkpoint.every_steps, config.train.eval_every_steps
-    if config.checkpoint.keep_best and saves % evaluations:
-        yield (
-            "checkpoint.every_steps",
-            f"is {saves}, not a multiple of train.eval_every_steps = {evaluations}, "
-            "but checkpoint.keep_best ranks by an evaluation at the same step; "
-            f"{nearest_multiples(saves, evaluations)}",
-        )
-
-
-def _model_divides(config: Config) -> Iterator[Problem]:
-    dims = {
-        "num_heads": "heads",
-        "mlp_dim": "mlp",
-        "vocab_size": "vocab",
-        "embed_dim": "embed",
-    }
-    for field, logical in dims.items():
-        size = getattr(config.model, field, None)
-        axes = DEFAULT_RULES[logical]
-        axes = (axes,) if isinstance(axes, str) else axes
-        ways = math.prod(getattr(config.mesh, axis) for axis in axes)
-        if isinstance(size, int) and ways > 0 and size % ways:
-            over = " x ".join(f"mesh.{axis}" for axis in axes)
-            yield (
-                f"model.{field}",
-                f"is {size}; the {logical} dimension of the parameters is split over "
-                f"{over} = {ways}, which does not divide it; "
-                f"{nearest_multiples(size, ways)}",
-            )
-
-
-def _vocabulary_fits(config: Config) -> Iterator[Problem]:
-    rows = getattr(config.model, "vocab_size", None)
-    if isinstance(rows, int) and rows < config.data.vocab_size:
-        yield (
-            "model.vocab_size",
-            f"is {rows}, less than data.vocab_size = {config.data.vocab_size}; token "
-            "ids would point outside the table, so make it at least as large",
-        )
-
-
-def _positions_suffice(config: Config) -> Iterator[Problem]:
-    rows = getattr(config.model, "max_positions", 0)
-    for field in ("long_length", "global_length"):
-        length = getattr(config.data, field)
-        if isinstance(rows, int) and 0 < rows < length:
-            yield (
-                f"data.{field}",
-                f"is {length}, but the model has positions for {rows} tokens; lower it "
-                f"to {rows}, or raise model.max_positions to {length} (0: none)",
-            )
-
-
-def _sequence_fits(config: Config) -> Iterator[Problem]:
-    longest, read = getattr(config.model, "max_length", None), None
-    if longest is not None:
-        read = config_kinds.read_at_once(config)
-    if read is not None and read[1] > longest:
-        field, length = read
-        yield (
-            f"data.{field}",
-            f"is {length}, more than model.max_length = {longest}; lower it, or raise "
-            "that (and axial_shape)",
-        )
-
-
-def _lengths_are_used(config: Config) -> Iterator[Problem]:
-    used = config_kinds.lengths_of(config)
-    for field in LENGTHS if used else ():
-        length, usual = getattr(config.data, field), getattr(DataConfig, field)
-        if field not in used and length != usual:
-            known = " and ".join(f"data.{name}" for name in used)
-            yield (
-                f"data.{field}",
-                f"is {length}, but inputs of this run have another length: {known}; "
-                "set that, and leave this one out",
-            )
-
-
-def _objective_has_its_data(config: Config) -> Iterator[Problem]:
-    name, source = config.objective.name, config.data.source
-    reads = config.objective.reads
-    if not reads or config.data.gives in reads:
-        return
-    known = config_kinds.known_sections("data").items()
-    can = [other for other, section in known if section.gives in reads]
-    hints = {section.hint for other, section in known if other in can}
-    hint = "".join(f", {hint}" for hint in sorted(hints) if hint)
-    yield (
-        "data.source",
-        f"is {source!r}, but objective.name={name!r} learns from one of "
-        f"{', '.join(can)}; set it to that{hint}",
-    )
-
-
-_LENGTHS = tuple(f"data.{field}" for field in LENGTHS)
-# (what it reads, the check): left out where one of the fields is in error already.
-_CROSS_CHECKS = (
-    (("schedule.warmup_steps", "train.num_steps"), _warmup_fits),
-    (
-        ("train.batch_size", "train.accumulation_steps", "mesh.data", "mesh.fsdp"),
-        _batch_divides,
-    ),
-    (
-        ("train.batch_size", *_LENGTHS),
-        _batch_is_meant,
-    ),
-    (("schedule.end_value", "optimizer.learning_rate"), _end_is_below_the_peak),
-    (("train.profile_start_step", "train.num_steps"), _profile_comes),
-    (
-        ("checkpoint.every_steps", "checkpoint.keep_best", "train.eval_every_steps"),
-        _best_are_evaluated,
-    ),
-    (("model", "mesh.fsdp", "mesh.tensor"), _model_divides),
-    (
-        (*_LENGTHS, "data.cpc_long_length", "mesh.sequence"),
-        _lengths_divide,
-    ),
-    (("model.vocab_size", "data.vocab_size"), _vocabulary_fits),
-    (
-        ("model.max_positions", "data.long_length", "data.global_length"),
-        _positions_suffice,
-    ),
-    ((*_LENGTHS, "model.max_length"), _sequence_fits),
-    (_LENGTHS, _lengths_are_used),
-    (("data.source", "objective.name"), _objective_has_its_data),
-)
-
-
-def _cross_problems(config: Config, bad: set[str]) -> Iterator[Problem]:
-    for fields, check in _CROSS_CHECKS:
-        if not bad.intersection(fields):
-            yield from (p for p in check(config) if p[0] not in bad)
-    if not any(path.startswith(("objective.", "data.")) for path in bad):
-        yield from config.objective.problems_with(config.data)

@@ -36,7 +36,7 @@ def missing(argv: Sequence[str]) -> str | None:
     return None
 
 
-def told(error: BaseException, argv: Sequence[str]) -> str:
+def error_text(error: BaseException, argv: Sequence[str]) -> str:
     """A line on what went wrong when the flag was read.
 
     Args:

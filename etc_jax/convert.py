@@ -90,7 +90,7 @@ from etc_jax.model_commands import (
     hugging_face_files,
     saved,
     tokenizer_in,
-    told_of,
+    tokenizer_note,
 )
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.reformer_config import ReformerConfig
@@ -232,7 +232,7 @@ def _model_of(config_argv: Sequence[str], kind: type[T], why: str) -> T:
         section = values.config.model.to_dict()
     # The config file is code that runs: what it raises may be anything.
     except Exception as error:
-        raise ValueError(config_flag.told(error, config_argv)) from error
+        raise ValueError(config_flag.error_text(error, config_argv)) from error
     config = native.model_config(section)
     if not isinstance(config, kind):
         raise ValueError(f"--config is of a {section['family']}; {why}")
@@ -351,7 +351,9 @@ def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
         files=saved(tokenizer),
         overwrite=args.overwrite,
     )
-    return "\n".join([report.text(), told_of(tokenizer), *_changed(asked, config)])
+    return "\n".join(
+        [report.text(), tokenizer_note(tokenizer), *_changed(asked, config)]
+    )
 
 
 def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
@@ -368,8 +370,8 @@ def convert_hf(args: argparse.Namespace) -> str:
     """A model of Hugging Face -> a saved model; the report of it."""
     params, config, report = hugging_face.read(args.hf)
     tokenizer = _tokenizer(args, args.hf, config)
-    told = _save(args, "hf", params, config, report, saved(tokenizer))
-    return f"{told}\n{told_of(tokenizer)}"
+    message = _save(args, "hf", params, config, report, saved(tokenizer))
+    return f"{message}\n{tokenizer_note(tokenizer)}"
 
 
 def _tokenizer(args: argparse.Namespace, folder: str, config) -> Tokenizer | None:
@@ -412,8 +414,8 @@ def convert_to_hf(args: argparse.Namespace) -> str:
     if tokenizer is not None and hugging_face.is_known(config):
         files = hugging_face_files(tokenizer, config.max_length)
     count = hugging_face.save(args.out, params, config, files=files)
-    told = f"{count} arrays of {type(config).__name__}\n{told_of(tokenizer)}"
-    return told if files else f"{told}\n{_NO_TOKENIZER}"
+    message = f"{count} arrays of {type(config).__name__}\n{tokenizer_note(tokenizer)}"
+    return message if files else f"{message}\n{_NO_TOKENIZER}"
 
 
 # What transformers does where a folder has none.

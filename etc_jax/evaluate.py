@@ -218,7 +218,7 @@ class _Evaluation:
         """The content of scores.json."""
         model, counts = self.model, collections.Counter(self.survey.problems.counts)
         counts.update({kind: len(messages) for kind, messages in lost.items()})
-        told = {
+        summary = {
             "task": self.task.name,
             "model": {"folder": model.folder, "step": model.step},
             "model_sha256": model.digest,
@@ -230,14 +230,14 @@ class _Evaluation:
             "metrics": dict(result.chosen.metrics),
         }
         if self.task.option_values:
-            told["options"] = self.task.option_values
+            summary["options"] = self.task.option_values
         if result.thresholds is not None:
-            told["best_thresholds"] = dict(result.thresholds)
+            summary["best_thresholds"] = dict(result.thresholds)
         if result.setting is None:
-            return told
+            return summary
         pairs = zip(self.settings, result.scores, strict=True)
         return {
-            **told,
+            **summary,
             "threshold": result.setting,
             "chosen_by": self._chosen_by(result),
             "thresholds": [{"threshold": t, **s.metrics} for t, s in pairs],

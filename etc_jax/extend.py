@@ -35,7 +35,7 @@ from etc_jax.model_commands import (
     carry_out,
     hugging_face_files,
     saved,
-    told_of,
+    tokenizer_note,
 )
 from etc_jax.models.encoder_config import EncoderConfig
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         "--positions",
         choices=("copy", "new"),
         default="copy",
-        help="behind those of the source: copies of them, or random; default: copy",
+        help="after those of the source: copies of them, or random; default: copy",
     )
     add("--seed", type=int, default=0, help="of what begins at random; default: 0")
     add(
@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> str:
             files=saved(source.tokenizer),
             overwrite=args.overwrite,
         )
-    return f"{_told(source.config, made, length)}\n{told_of(source.tokenizer)}"
+    return f"{_report(source.config, made, length)}\n{tokenizer_note(source.tokenizer)}"
 
 
 def _length(made: Extended) -> int:
@@ -157,7 +157,7 @@ def _length(made: Extended) -> int:
     return getattr(config, "max_length", None) or config.max_positions
 
 
-def _told(source: EncoderConfig, made: Extended, length: int) -> str:
+def _report(source: EncoderConfig, made: Extended, length: int) -> str:
     lines = [
         f"{source.max_length} positions became {length}",
         f"short inputs: rows differ by {made.difference:.2g} at most",

@@ -239,7 +239,7 @@ def _converted_codec(path: pathlib.Path, size: int, first_id: int | None) -> Cod
     if not 0 <= first <= size - BYTES:
         raise UserError(
             f"--first_id is {first}, but {path} has {size} ids: the {BYTES} bytes do "
-            "not fit behind it"
+            "not fit after it"
         )
     return ByteCodec(first, size)
 

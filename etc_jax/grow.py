@@ -90,8 +90,8 @@ def _grown(source: EncoderSource, tokens: Sequence[str]) -> GrownTokenizer:
     if tokenizer.vocab_size != rows:
         raise ValueError(
             f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "
-            f"the model's table has {rows} rows, so that an id behind the pieces is "
-            "not one behind the rows; give the vocabulary of the model"
+            f"the model's table has {rows} rows, so that an id after the pieces is "
+            "not one after the rows; give the vocabulary of the model"
         )
     return grown(tokenizer, tokens)
 

@@ -83,7 +83,7 @@ def hugging_face_files(
         raise ValueError(f"{error}; {_WITHOUT}") from error
 
 
-def told_of(tokenizer: Tokenizer | None) -> str:
+def tokenizer_note(tokenizer: Tokenizer | None) -> str:
     """A line on what of the tokenizer was written."""
     if tokenizer is None:
         return "no tokenizer: none was there to be written"
@@ -111,9 +111,9 @@ def carry_out(name: str, work: Callable[[], str], out: str) -> int:
     # Copying needs no accelerator, and must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")
     try:
-        told = work()
+        report = work()
     except (RunError, ValueError, OSError) as error:
         say(f"{name}: {error}", sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
-    say(f"{told}\nwrote {out}")
+    say(f"{report}\nwrote {out}")
     return 0

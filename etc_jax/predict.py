@@ -89,10 +89,10 @@ def predict(args: argparse.Namespace) -> int:
         setting = task.checked_setting(args.threshold)
     inputs = _inputs(args.files, model, task)
     explained = []
-    for told in _explained(inputs, model, task, setting, args.batch_size):
+    for answer in _explained(inputs, model, task, setting, args.batch_size):
         if args.html is not None:
-            explained.append(told)
-        say(json.dumps(told.as_json()) if args.json else f"{told.text()}\n")
+            explained.append(answer)
+        say(json.dumps(answer.as_json()) if args.json else f"{answer.text()}\n")
     if args.html is not None:
         page = answers_page.page(explained, task=task.name)
         write_whole(args.html, page)

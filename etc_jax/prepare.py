@@ -80,7 +80,7 @@ def prepare(
       sizes: lengths of an input; None: those of the paper.
       official_quirks: as for the features of the task.
       workers: processes beside this one; 0: this one does all.
-      part_bytes: of a part, the least that a killed run leaves behind.
+      part_bytes: of a part, the least that a killed run leaves.
       progress_fn: called now and then with (records, windows) so far.
 
     Raises:
@@ -245,7 +245,7 @@ def report(cache: WindowCache) -> str:
     if unread:
         lines.append(
             f"WARNING: {unread} of the files could not be read to the end (see above): "
-            "the records behind are missing"
+            "the records after it are missing"
         )
     return "\n".join(lines)
 

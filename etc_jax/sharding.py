@@ -9,7 +9,6 @@ laid out as their parameters are. A path that no row matches is an error.
 import contextlib
 import contextvars
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 AXES = ("data", "fsdp", "tensor", "sequence")
 BATCH_AXES = ("data", "fsdp")
@@ -237,7 +234,7 @@ def _mesh_axes(axis: str | None, rules: Rules) -> str | tuple[str, ...] | None:
     return rules[axis]
 
 
-def _indivisible(
+def indivisible(
     path: str, shape: Sequence[int], spec: jax.P, sizes: Mapping[str, int]
 ) -> Iterator[str]:
     for dim, (size, axes) in enumerate(zip(shape, spec, strict=False)):
@@ -306,7 +303,7 @@ def tree_shardings(
         except ValueError as error:
             wrong.append(str(error))
             return None
-        wrong.extend(_indivisible(path, leaf.shape, spec, mesh.shape))
+        wrong.extend(indivisible(path, leaf.shape, spec, mesh.shape))
         if path.startswith("opt_state/"):
             spec = _spread(spec, leaf.shape, rules.get("moments"), mesh.shape)
         return jax.NamedSharding(mesh, spec)
@@ -330,6 +327,11 @@ def logical_rules(rules: Rules) -> Iterator[None]:
         yield
     finally:
         _RULES.reset(token)
+
+
+def active_rules() -> Rules | None:
+    """The rules that `constrain` follows here; None where there are none."""
+    return _RULES.get()
 
 
 def ways(*logical_axes: str) -> int:
@@ -367,167 +369,3 @@ def constrain(x: jax.Array, *logical_axes: str | None) -> jax.Array:
         )
     spec = jax.P(*(_mesh_axes(axis, rules) for axis in logical_axes))
     return jax.lax.with_sharding_constraint(x, spec)
-
-
-def _is_split(spec: jax.P, axis: str = "fsdp") -> bool:
-    return any(axis in ((a,) if isinstance(a, str) else a or ()) for a in spec)
-
-
-def _collected_spec(spec: jax.P) -> jax.P:
-    """The same without fsdp."""
-    groups = [(a,) if isinstance(a, str) else a or () for a in spec]
-    kept = [tuple(name for name in group if name != "fsdp") for group in groups]
-    return jax.P(*(group or None for group in kept))
-
-
-def _split_specs(params: Any) -> Any:
-    """The partition of each parameter that lies over fsdp here, by path; else None."""
-    rules, sizes = _RULES.get(), jax.sharding.get_abstract_mesh().shape
-    active = rules is not None and sizes.get("fsdp", 1) > 1
-
-    def one(key_path, leaf):
-        if not active:
-            return None
-        spec = spec_for(path_of(key_path), leaf.ndim, rules)
-        return spec if _is_split(spec) else None
-
-    return jax.tree_util.tree_map_with_path(one, params)
-
-
-def collected(params: Any, dtype: Any, *, layers_only: bool = False) -> Any:
-    """Parameters that lie over fsdp, whole on each of its devices; others as they are.
-
-    A weight that is read several times then travels once. Its gradient goes back to
-    the devices that keep it, in one reduce-scatter. Returns `params` themselves where
-    no rules are set or nothing is split over fsdp.
-
-    Args:
-      params: their paths may begin anywhere above the part that `PARAM_AXES` names.
-      dtype: of what is collected: that of the products that read it, as half as many
-        bytes travel and are held in bfloat16.
-      layers_only: parameters that are not stacked over layers keep their own dtype.
-    """
-
-    def one(key_path, x, spec):
-        if spec is None:
-            return x
-        layered = axes_for(path_of(key_path), x.ndim)[0] == "layers"
-        own = layers_only and not layered
-        return _collect(x, x.dtype if own else jnp.dtype(dtype), spec)
-
-    specs = _split_specs(params)
-    return jax.tree_util.tree_map_with_path(one, params, specs)
-
-
-def as_split(params: Any) -> Any:
-    """Pins parameters, or their gradients, to the layout of `PARAM_AXES`."""
-    return jax.tree.map(
-        lambda x, spec: (
-            x if spec is None else jax.lax.with_sharding_constraint(x, spec)
-        ),
-        params,
-        _split_specs(params),
-    )
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _collect(x: jax.Array, dtype: jnp.dtype, spec: jax.P) -> jax.Array:
-    return jax.lax.with_sharding_constraint(x.astype(dtype), _collected_spec(spec))
-
-
-def _collect_fwd(x, dtype, spec):
-    return _collect(x, dtype, spec), jnp.zeros((0,), x.dtype)
-
-
-def _collect_bwd(dtype, spec, like, grad):
-    del dtype
-    return (jax.lax.with_sharding_constraint(grad, spec).astype(like.dtype),)
-
-
-_collect.defvjp(_collect_fwd, _collect_bwd)
-
-
-def replicated(mesh: jax.sharding.Mesh) -> jax.NamedSharding:
-    """The same whole array on every device."""
-    return jax.NamedSharding(mesh, jax.P())
-
-
-def batch_shards(mesh: jax.sharding.Mesh) -> int:
-    """Into how many pieces the rows of a batch are split."""
-    return math.prod(mesh.shape[name] for name in BATCH_AXES)
-
-
-# Entries of a batch that have the long sequence along an axis, by the end of the path.
-_LONG_ENTRIES = (
-    (r"(cpc_)?long_\w+|links|exempt_l2g|l2[lg]_(mask|labels)", 1),
-    (r"g2l_(mask|labels)", 2),
-)
-
-
-def _batch_spec(path: str, ndim: int) -> jax.P:
-    """Rows over ("data", "fsdp"), the long sequence over "sequence"."""
-    if not ndim:
-        return jax.P()
-    for pattern, axis in _LONG_ENTRIES:
-        if axis < ndim and re.search(f"(^|/)({pattern})$", path):
-            return jax.P(BATCH_AXES, *[None] * (axis - 1), "sequence")
-    return jax.P(BATCH_AXES)
-
-
-def batch_shardings(batch: Any, mesh: jax.sharding.Mesh) -> Any:
-    """How each entry of a batch is split: rows, and the long sequence; scalars are not.
-
-    Raises:
-      ValueError: naming every entry that does not divide.
-    """
-    wrong: list[str] = []
-
-    def one(key_path, leaf):
-        shape, path = np.shape(leaf), path_of(key_path)
-        spec = _batch_spec(path, len(shape))
-        wrong.extend(_indivisible(f"batch entry {path!r}", shape, spec, mesh.shape))
-        return jax.NamedSharding(mesh, spec)
-
-    shardings = jax.tree_util.tree_map_with_path(one, batch)
-    if wrong:
-        raise ValueError("\n".join(wrong))
-    return shardings
-
-
-def local_rows(batch_size: int, mesh: jax.sharding.Mesh) -> np.ndarray:
-    """The rows of the global batch that this process has to build, ascending."""
-    sharding = jax.NamedSharding(mesh, jax.P(BATCH_AXES))
-    owned = sharding.addressable_devices_indices_map((batch_size,)).values()
-    rows = [np.arange(batch_size)[index] for index in owned]
-    return np.unique(np.concatenate(rows))
-
-
-def to_global(batch: Any, mesh: jax.sharding.Mesh, batch_size: int) -> Any:
-    """Puts this process's rows (`local_rows`) of a numpy batch on its devices.
-
-    Each device is given what its place in the sharding says: several processes may own
-    the same rows, or parts of them.
-
-    Raises:
-      ValueError: naming every entry that does not divide.
-    """
-    rows = local_rows(batch_size, mesh)
-
-    def whole(leaf):
-        shape = np.shape(leaf)
-        shape = (batch_size, *shape[1:]) if shape else ()
-        return jax.ShapeDtypeStruct(shape, np.asarray(leaf).dtype)
-
-    def one(leaf, shape, sharding):
-        leaf = np.asarray(leaf)
-
-        def part(index):
-            if not index:
-                return leaf
-            wanted = np.arange(batch_size)[index[0]]
-            return leaf[(np.searchsorted(rows, wanted), *index[1:])]
-
-        return jax.make_array_from_callback(shape.shape, sharding, part)
-
-    shapes = jax.tree.map(whole, batch)
-    return jax.tree.map(one, batch, shapes, batch_shardings(shapes, mesh))

@@ -21,7 +21,7 @@ Flags:
                        config, and to one run at a time. No object stores.
   --dry_run            Starts nothing. Goes through every check, compiles the step and
                        reports parameters, FLOPs, layout, the memory of a device and
-                       what devices exchange. Needs no --workdir, leaves nothing behind.
+                       what devices exchange. Needs no --workdir, writes nothing.
   --dry_run=shapes     The same without compiling: seconds for any size.
   --topology=NAME      With --dry_run: compiles for TPUs that need not be there, such as
                        v5e:4x4, v5p:2x2x2 or v6e:8x8 (sizes in chips), with the package
@@ -142,7 +142,7 @@ def _parse(argv: list[str]) -> list[str]:
         _refuse("; ".join(str(error).splitlines()))
     # The config file is code that runs: what it raises may be anything.
     except Exception as error:
-        _refuse(config_flag.told(error, argv))
+        _refuse(config_flag.error_text(error, argv))
 
 
 def _refuse(problem: str) -> NoReturn:

@@ -92,7 +92,7 @@ def exit_code(codes: Sequence[int]) -> int:
 
 
 class Processes:
-    """The processes of one run; use it with `with`, which leaves none behind."""
+    """The processes of one run; use it with `with`, which leaves none running."""
 
     def __init__(self):
         self._children: list[subprocess.Popen] = []

@@ -99,7 +99,7 @@ def register_files(
         source=source,
         output_features=_features(source),
         metric_objs=[
-            OfficialFigures(source, data.setting if setting is None else setting)
+            OfficialMetrics(source, data.setting if setting is None else setting)
         ],
     )
 
@@ -184,7 +184,7 @@ def model_fns(
 
 
 @dataclasses.dataclass(frozen=True)
-class OfficialFigures:
+class OfficialMetrics:
     """A seqio metric: the official metrics of a model's outputs.
 
     The examples' inputs are made again from the files, since outputs are of use with
@@ -205,7 +205,7 @@ class OfficialFigures:
         inputs: Iterable[Mapping[str, Any]],
         model_output: tuple[np.ndarray, Any],
         *unused: Any,
-    ) -> Figures:
+    ) -> SplitMetrics:
         """Metrics of one split.
 
         Args:
@@ -222,9 +222,9 @@ class OfficialFigures:
             name = example["id"][0].decode(*NAME_CODEC)
             rows.setdefault(name, []).append(number)
             split = example[SPLIT].decode()
-        return Figures(self._figures(split, rows, outputs))
+        return SplitMetrics(self._metrics(split, rows, outputs))
 
-    def _figures(self, split: str, rows: Mapping[str, list[int]], outputs) -> dict:
+    def _metrics(self, split: str, rows: Mapping[str, list[int]], outputs) -> dict:
         task, predictions = self.source.task, {}
         gold, unfit, is_whole = [], [], True
         for record, windows in self.source.read(split, Problems()):
@@ -246,22 +246,22 @@ class OfficialFigures:
         gold = self.source.task.gold(record)
         if gold is None:
             raise ValueError(
-                f"{record.id!r} has no gold answer; official figures are of a split "
+                f"{record.id!r} has no gold answer; official metrics are of a split "
                 "that has them"
             )
         return gold
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures:
+class SplitMetrics:
     """What `OfficialFigures` found.
 
     Attributes:
-      figures: each in 0..1, by its official name.
+      metrics: each in 0..1, by its official name.
     """
 
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
     def compute(self) -> Mapping[str, float]:
         """The metrics; seqio asks for them by this name."""
-        return self.figures
+        return self.metrics

@@ -42,7 +42,7 @@ class WindowFiles(seqio.DataSource):
 
     In the split "train", inputs that cannot be trained on are left out; in others they
     have weight 0, as their records count in the official metrics. What is wrong with
-    records is counted in `problems`, and told in the log after the first pass.
+    records is counted in `problems`, and logged after the first pass.
 
     Any number of shards can share a file: each reads it, and makes inputs of every
     count-th record only.

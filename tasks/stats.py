@@ -52,7 +52,7 @@ _PROGRESS_SECS = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """What is told of a set.
+    """Statistics of a set.
 
     Attributes:
       name: as it was asked for.
@@ -155,13 +155,13 @@ def _of_documents(cache: TokenCache, name: str) -> Stats:
     sentences.add_between(cache.sentence_offsets)
     number = _some(cache.num_documents, cache.path, "document")
     replaced = cache.header["counts"].get("replaced_chars", 0)
-    told = f"{replaced} characters of it are no Unicode and are replaced"
+    shown = f"{replaced} characters of it are no Unicode and are replaced"
     return Stats(
         name=name,
         kind="documents",
         facts={"documents": number, "sentences": cache.num_sentences},
         lengths={"document": documents, "sentence": sentences},
-        notes=f"{name}: {told if replaced else 'nothing passed over'}",
+        notes=f"{name}: {shown if replaced else 'nothing passed over'}",
         passed_over={"replaced_chars": replaced},
     )
 
@@ -374,8 +374,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell("stopped")
         return 130
     if args.json:
-        told = [found.as_json(args.percentiles) for found in sets]
-        say(json.dumps({"sets": told}, indent=2))
+        shown = [found.as_json(args.percentiles) for found in sets]
+        say(json.dumps({"sets": shown}, indent=2))
     else:
         say(tables(sets, args.percentiles))
         for found in sets:

@@ -122,7 +122,7 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
         (
             {"causal": False},
             [],
-            "has causal=False: its tokens see those behind them",
+            "has causal=False: its tokens see those after them",
         ),
         (
             {"vocab_size": 258},

@@ -102,16 +102,19 @@ BASE = {
     "config_upgrades",
 }
 OPS = BASE | {"structure", "sharding"}
-LAYERS = OPS | {"ops"}
+LAYERS = OPS | {"ops", "weight_gathering"}
 MODELS = LAYERS | {"layers"}
 CONFIG = BASE | {"sharding", "config_fields", "config_sections", "config_kinds"}
 # conversion: models that it saved are read.
-TRAINING = BASE | {"sharding", "config", "config_fields", "config_kinds", "conversion"}
+TRAINING = BASE | {
+    *("sharding", "batch_sharding", "weight_gathering"),
+    *("config", "config_fields", "config_kinds", "conversion"),
+}
 OBJECTIVES = (
     MODELS
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
-    | {"formats", "decoding"}
+    | {"formats", "decoding", "config_checks"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
@@ -124,6 +127,8 @@ ALLOWED = {
     "terminal": set(),
     "structure": BASE,
     "sharding": BASE,
+    "batch_sharding": BASE | {"sharding"},
+    "weight_gathering": BASE | {"sharding"},
     "builders": BASE | {"structure"},
     "ops": OPS,
     "layers": LAYERS,
@@ -131,7 +136,8 @@ ALLOWED = {
     "config_fields": BASE,
     "config_sections": BASE | {"config_fields"},
     "config_kinds": BASE | {"config_fields", "config_sections"},
-    "config": CONFIG,
+    "config_checks": CONFIG,
+    "config": CONFIG | {"config_checks"},
     "recipes": MODELS | {"config", "models"},
     # config_sections: a source of data has a section of its own.
     "data": BASE | {"structure", "config_fields", "config_sections"},

@@ -262,7 +262,7 @@ def test_the_best_thresholds_are_those_at_which_the_best_f1_is_reached(setup):
         given = [p for p in predictions if p[score] >= least]
         assert 0 < len(given) < COUNT
         dropped = [p if p in given else without_answer(p) for p in predictions]
-        got = scoring.figures(setup.records, {"predictions": dropped})
+        got = scoring.official_metrics(setup.records, {"predictions": dropped})
         best = told["metrics"][f"{part}-best-threshold-f1"]
         assert got[f"{part}-answer-f1"] == pytest.approx(best, abs=1e-12)
 
@@ -316,7 +316,9 @@ def test_what_cannot_be_answered_is_wrong_and_named(setup, tmp_path, capsys):
     assert (told["records"], told["unreadable"]) == (8, 2)
     assert told["problems"] == {"no text": 1, "broken line": 1}
     # Of six questions with a gold answer, and two that must be taken to have one.
-    plain = scoring.figures(answered, read_json(tmp_path / "out" / PREDICTIONS))
+    plain = scoring.official_metrics(
+        answered, read_json(tmp_path / "out" / PREDICTIONS)
+    )
     got = told["metrics"]
     for part in ("long", "short"):
         recall = plain[f"{part}-answer-recall"]

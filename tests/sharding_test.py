@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import toy_job
 
-from etc_jax import registry, sharding
+from etc_jax import batch_sharding, registry, sharding
 from etc_jax.sharding import MeshConfig, axes_for, make_mesh, spec_for, tree_shardings
 from etc_jax.structure import Structure
 
@@ -184,13 +184,13 @@ def test_constrain_pins_the_layout():
 def test_batch_rows_are_split_and_the_rest_is_whole():
     mesh = make_mesh(SPLIT)
     batch = {"x": np.zeros((8, 3)), "n": np.float32(2)}
-    shardings = sharding.batch_shardings(batch, mesh)
+    shardings = batch_sharding.batch_shardings(batch, mesh)
     assert shardings["x"].spec == P(("data", "fsdp"))
     assert shardings["n"].spec == P()
     with pytest.raises(
         ValueError, match=r"batch entry 'x': .* is 6, not divisible by 4.*4 or 8"
     ):
-        sharding.batch_shardings({"x": np.zeros((6, 3))}, mesh)
+        batch_sharding.batch_shardings({"x": np.zeros((6, 3))}, mesh)
 
 
 def pretraining_entries(n=16):
@@ -212,7 +212,7 @@ def pretraining_entries(n=16):
 def test_the_long_sequence_of_a_batch_is_split():
     mesh = make_mesh(MeshConfig(data=2, sequence=4))
     batch = pretraining_entries()
-    split = sharding.batch_shardings(batch, mesh)
+    split = batch_sharding.batch_shardings(batch, mesh)
     rows = ("data", "fsdp")
     for entry in (
         split["long_tokens"],
@@ -229,11 +229,11 @@ def test_the_long_sequence_of_a_batch_is_split():
         split["structure"].global_example_ids,
     ):
         assert entry.spec == P(rows)
-    made = sharding.to_global(batch, mesh, 4)
+    made = batch_sharding.to_global(batch, mesh, 4)
     jax.tree.map(np.testing.assert_array_equal, made, batch)
     jax.tree.map(lambda x, s: x.sharding == s or pytest.fail(str(s)), made, split)
     with pytest.raises(ValueError) as caught:
-        sharding.batch_shardings(pretraining_entries(18), mesh)
+        batch_sharding.batch_shardings(pretraining_entries(18), mesh)
     assert str(caught.value).count("is 18, not divisible by 4") == 6
 
 
@@ -249,9 +249,9 @@ def test_the_sequence_has_an_axis_where_it_is_split():
 
 def test_one_process_builds_all_rows_and_they_stay_in_order():
     mesh = make_mesh(SPLIT)
-    rows = sharding.local_rows(8, mesh)
+    rows = batch_sharding.local_rows(8, mesh)
     np.testing.assert_array_equal(rows, np.arange(8))
-    made = sharding.to_global({"x": np.arange(8)[:, None], "n": 3}, mesh, 8)
+    made = batch_sharding.to_global({"x": np.arange(8)[:, None], "n": 3}, mesh, 8)
     np.testing.assert_array_equal(made["x"], np.arange(8)[:, None])
     assert made["x"].sharding.spec == P(("data", "fsdp"))
     assert int(made["n"]) == 3
@@ -290,8 +290,8 @@ def test_token_table_needs_no_full_rematerialization(capfd, table_spec, complain
     with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
         jax.jit(
             jax.value_and_grad(tied_loss),
-            in_shardings=(shardings, sharding.batch_shardings(ids, mesh)),
-            out_shardings=(sharding.replicated(mesh), shardings),
+            in_shardings=(shardings, batch_sharding.batch_shardings(ids, mesh)),
+            out_shardings=(batch_sharding.replicated(mesh), shardings),
         ).lower(params, ids).compile()
     seen = "Involuntary full rematerialization" in capfd.readouterr().err
     assert seen == complains

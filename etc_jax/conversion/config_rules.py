@@ -116,9 +116,9 @@ def check_sizes(pairs: Mapping[str, tuple[int, int | None]]) -> None:
       ValueError: naming every key that differs.
     """
     found = [
-        f"{key} is {told}, but the weights have {there}"
-        for key, (told, there) in pairs.items()
-        if there is not None and told != there
+        f"{key} is {given}, but the weights have {there}"
+        for key, (given, there) in pairs.items()
+        if there is not None and given != there
     ]
     if found:
         raise ValueError("config and weights differ:\n  " + "\n  ".join(found))
@@ -135,7 +135,7 @@ def shown(value: Any) -> str:
     if isinstance(value, dict | list) and len(value) > 3:
         return f"a {type(value).__name__} of {len(value)}"
     try:
-        told = repr(value)
+        given = repr(value)
     except (ValueError, RecursionError):  # a number of too many digits; too deep
         return f"a {type(value).__name__} that cannot be shown"
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+    return given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."

@@ -153,8 +153,8 @@ class Explained:
             lines += [_wrapped("", f"and {more} more")] if more > 0 else []
         for document, number in self.supporting():
             passage = document.passages[number]
-            told = f"{document.title.text}: {passage.text.strip()}"
-            lines.append(_wrapped(_number(passage), told))
+            found = f"{document.title.text}: {passage.text.strip()}"
+            lines.append(_wrapped(_number(passage), found))
         return "\n".join([_one_line(self.id), *lines])
 
     def as_json(self) -> dict[str, Any]:
@@ -167,24 +167,24 @@ class Explained:
             }
             for document, number in self.supporting()
         ]
-        told = {"id": self.id, "question": self.question, "answer": self.answer}
+        found = {"id": self.id, "question": self.question, "answer": self.answer}
         if self.score is not None:
-            told["score"] = self.score
+            found["score"] = self.score
         if self.prediction is not None:
-            told["prediction"] = self.prediction
+            found["prediction"] = self.prediction
         if self.candidates:
             candidates = [dataclasses.asdict(c) for c in self.candidates]
-            return {**told, "candidates": candidates}
-        return {**told, "support": support}
+            return {**found, "candidates": candidates}
+        return {**found, "support": support}
 
 
 def _as_json(document: Document, passage: Passage) -> dict[str, Any]:
     # Lines and cells of a paragraph are for the eye.
     text = passage.text.translate(_AS_SPACES) if document.paragraphs else passage.text
-    told = {"text": text}
+    found = {"text": text}
     if passage.score is not None:
-        return {**told, "score": passage.score}
-    return {**told, "probability": passage.probability}
+        return {**found, "score": passage.score}
+    return {**found, "probability": passage.probability}
 
 
 def score_text(score: float) -> str:

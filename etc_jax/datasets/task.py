@@ -134,7 +134,8 @@ class Form:
         of it.
       explain: (outputs, windows, setting) -> for each window what of it a reader wants
         to see.
-      pool: what a setting makes of all windows of a record, in order -> its prediction.
+      pool: the results of a setting for all windows of a record, in order -> its
+        prediction.
       pool_explained: the same of what `explain` makes -> what a reader is shown.
       gold_outputs: windows -> outputs of a model that is sure of every label.
       why_lost: (windows of a record, the prediction that its gold outputs become) ->

@@ -7,13 +7,17 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.sharding import collected
+from etc_jax.weight_gathering import collected
 
 # What a layer keeps for its backward pass; everything else is computed again.
 REMAT_POLICIES: dict[str, Callable | None] = {
     "none": None,
+    # Nothing but what goes from layer to layer.
     "full": jax.checkpoint_policies.nothing_saveable,
+    # Products with weights; those of queries and keys have batch axes and are not kept.
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    # Output and log-sum-exp of attention, which its own backward pass needs beside
+    # queries, keys and values.
     "attention": jax.checkpoint_policies.save_only_these_names("attention"),
 }
 
@@ -52,6 +56,7 @@ class Period(nn.Module):
     def __call__(self, carry, shared, own=None):
         """Applies the layers; see `Stack`, with `[layers, ...]` for `own`."""
         for i, make in enumerate(self.layers):
+            # A scan has one body: layers that differ, as in windows, share one.
             carry, _ = make()(carry, shared, *_of_layer(own, i))
         return carry, None
 
@@ -106,6 +111,8 @@ class Stack(nn.Module):
         """
         step = _Step
         if isinstance(carry, Several) and not self.is_initializing():
+            # A single input leaves this to the partitioner, which hides the travel in
+            # the products on TPUs.
             step = nn.map_variables(
                 _Step, "params", lambda params: collected(params, self.dtype)
             )
@@ -124,8 +131,11 @@ class Stack(nn.Module):
         own = () if own is None else (own,)
         scanned = nn.scan(
             step,
+            # Parameters, and what layers sow, with a leading axis of layers.
             variable_axes={"params": 0, "intermediates": 0},
+            # Each layer is initialised, dropped and hashed by keys of its own.
             split_rngs={"params": True, "dropout": True, "lsh": True},
+            # `shared` whole, `own` [layers, ...] a layer at a time.
             in_axes=(nn.broadcast, *(0 for _ in own)),
             length=self.num_layers,
         )
@@ -138,6 +148,7 @@ def stack_layers(params: Mapping[str, Any]) -> dict[str, Any]:
     count = sum(name.startswith("layers_") for name in params)
     layers = [params[f"layers_{i}"] for i in range(count)]
     rest = {k: v for k, v in params.items() if not k.startswith("layers_")}
+    # [...] of each layer -> [layers, ...]
     return {**rest, "layers": jax.tree.map(lambda *x: jnp.stack(x), *layers)}
 
 

@@ -11,5 +11,6 @@ from etc_jax.objectives.learners import (  # noqa: F401
     causal_text_to_text,
     encoder_finetuning,
     encoder_multihop,
+    etc_finetuning,
     openkp,
 )

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from etc_jax.sharding import replicated
+from etc_jax.batch_sharding import replicated
 
 # One order finds a few by luck: over a hundred, the share by chance is seen.
 SHUFFLES = 100
@@ -78,7 +78,7 @@ def _whole(params: Any) -> jax.NamedSharding | None:
     return replicated(sharding.mesh) if named else None
 
 
-def pool_figures(
+def pool_metrics(
     summaries: Summaries, params: Any, pool: Sequence[Any]
 ) -> dict[str, Any]:
     """Metrics of a trained model on a pool.
@@ -106,7 +106,7 @@ def pool_figures(
     predictions, targets = (np.concatenate(x) for x in zip(*pairs, strict=True))
     documents = np.concatenate(documents)
     num_documents = len(np.unique(documents))
-    figures = {
+    metrics = {
         "cpc_pool_sentences": len(targets),
         "cpc_pool_documents": num_documents,
         "cpc_pool_top1": retrieval(predictions, targets),
@@ -114,10 +114,10 @@ def pool_figures(
         "cpc_pool_chance": 1 / len(targets),
     }
     if num_documents == len(documents):
-        return figures
+        return metrics
     alone, chance = same_document(targets, documents)
     return {
-        **figures,
+        **metrics,
         "summary_same_document_top1": alone,
         "context_same_document_top1": same_document(predictions, documents)[0],
         "same_document_chance": chance,

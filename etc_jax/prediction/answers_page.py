@@ -45,11 +45,11 @@ def page(answers: Sequence[Explained], *, task: str) -> str:
       task: name of the data set, for the title.
     """
     parts = [] if len(answers) < 2 else [_contents(answers)]
-    for number, told in enumerate(answers, start=1):
-        parts.append(_Article(f"answer-{number}", told).html())
-    legends = dict.fromkeys(told.wording.legend for told in answers)
-    told = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends)
-    parts.append(f"<footer>\n{told}\n</footer>")
+    for number, item in enumerate(answers, start=1):
+        parts.append(_Article(f"answer-{number}", item).html())
+    legends = dict.fromkeys(item.wording.legend for item in answers)
+    text = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends)
+    parts.append(f"<footer>\n{text}\n</footer>")
     count = "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
     return PAGE.substitute(
         title=escaped(f"{task}: {count}"), style=STYLE, body="\n".join(parts)
@@ -98,8 +98,8 @@ def _contents(answers: Sequence[Explained]) -> str:
     return "\n".join([f"<nav>\n{label}\n<ol>", *items, "</ol>\n</nav>"])
 
 
-def _heading(told: Explained) -> str:
-    return told.id if told.wording.headed_by_id else told.question
+def _heading(item: Explained) -> str:
+    return item.id if item.wording.headed_by_id else item.question
 
 
 class _Article:
@@ -110,48 +110,48 @@ class _Article:
     `NAME-DOCUMENT-PASSAGE`, one that supports.
     """
 
-    def __init__(self, name: str, told: Explained):
-        self._name, self._told = name, told
+    def __init__(self, name: str, item: Explained):
+        self._name, self._item = name, item
         # Names of marks that stand in the page already.
         self._used: set[str] = set()
 
     def html(self) -> str:
-        told, wording = self._told, self._told.wording
-        documents = [self._document(*x) for x in enumerate(told.documents)]
+        item, wording = self._item, self._item.wording
+        documents = [self._document(*x) for x in enumerate(item.documents)]
         label = escaped(wording.question)
         if not wording.headed_by_id:
-            label += f' <span class="text">{escaped(told.id)}</span>'
+            label += f' <span class="text">{escaped(item.id)}</span>'
         lines = [
             f'<article id="{self._name}">',
             f'<p class="label">{label}</p>',
-            f"<h2>{escaped(_heading(told))}</h2>",
+            f"<h2>{escaped(_heading(item))}</h2>",
         ]
         if wording.answer:
             lines += [f'<p class="label">{escaped(wording.answer)}</p>', self._answer()]
-        if told.candidates:
+        if item.candidates:
             lines += self._candidates()
         lines += self._places()
         return "\n".join([*lines, *documents, "</article>"])
 
     def _answer(self) -> str:
-        told = self._told
-        text = escaped(told.answer) if told.answer else "<em>none</em>"
+        item = self._item
+        text = escaped(item.answer) if item.answer else "<em>none</em>"
         if f"{self._name}-mark" in self._used:
             text = _link(f"{self._name}-mark", text)
-        if told.score is not None:
-            text += _score(told.score)
+        if item.score is not None:
+            text += _score(item.score)
         return f'<p class="answer">{text}</p>'
 
     # --- what it rests on -------------------------------------------------------------
 
     def _candidates(self) -> Iterator[str]:
-        candidates = self._told.candidates
+        candidates = self._item.candidates
         shown = [
             c
             for place, c in enumerate(candidates[:_SHOWN_CANDIDATES])
             if place < _FEW_CANDIDATES or c.probability >= _LEAST_SHOWN
         ]
-        label = self._told.wording.candidates.format(len(candidates))
+        label = self._item.wording.candidates.format(len(candidates))
         yield f'<p class="label">{escaped(label)}</p>'
         yield '<ol class="candidates">'
         for rank, candidate in enumerate(shown, start=1):
@@ -171,20 +171,20 @@ class _Article:
 
     def _places(self) -> Iterator[str]:
         """Links to the supporting passages, or to the documents with marks."""
-        told = self._told
-        if not (told.wording.places and told.documents):
+        item = self._item
+        if not (item.wording.places and item.documents):
             return
-        if told.candidates:
-            items = [self._mentions(*x) for x in enumerate(told.documents)]
+        if item.candidates:
+            items = [self._mentions(*x) for x in enumerate(item.documents)]
         else:
             items = [
                 self._support(document, d, p)
-                for d, document in enumerate(told.documents)
+                for d, document in enumerate(item.documents)
                 for p, passage in enumerate(document.passages)
                 if passage.is_support
             ]
-        items = [item for item in items if item]
-        yield f'<p class="label">{escaped(told.wording.places)}</p>'
+        items = [text for text in items if text]
+        yield f'<p class="label">{escaped(item.wording.places)}</p>'
         yield '<ul class="places">'
         yield from items or ["<li><em>none</em></li>"]
         yield "</ul>"
@@ -200,7 +200,7 @@ class _Article:
         count = _marks(document)
         if not count:
             return ""
-        times = _behind(f"{count} ×") if count > 1 else ""
+        times = _number_after(f"{count} ×") if count > 1 else ""
         return (
             f"<li>{_link(f'{self._name}-{d}', escaped(_title(document)))}{times}</li>"
         )
@@ -235,7 +235,7 @@ class _Article:
             for p in document.passages
             if p.box is not None
         ]
-        label = escaped(self._told.wording.drawing)
+        label = escaped(self._item.wording.drawing)
         return f"{drawing(document.sheet, texts, label)}\n"
 
     def _passage(
@@ -283,8 +283,8 @@ def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
         if is_near or not places or len(run) < _LEAST_FOLDED:
             yield inside
         else:
-            told = f"{len(run)} more paragraphs"
-            yield f"<details>\n<summary>{told}</summary>\n{inside}\n</details>"
+            label = f"{len(run)} more paragraphs"
+            yield f"<details>\n<summary>{label}</summary>\n{inside}\n</details>"
 
 
 def _title(document: Document) -> str:
@@ -300,8 +300,8 @@ def _count(document: Document) -> str:
     if document.paragraphs:
         return ""
     support, marks = sum(p.is_support for p in document.passages), _marks(document)
-    told = f"{support} supporting" if support else f"{marks} marked"
-    return f' <span class="count">{told}</span>' if support or marks else ""
+    label = f"{support} supporting" if support else f"{marks} marked"
+    return f' <span class="count">{label}</span>' if support or marks else ""
 
 
 def _link(name: str, text: str) -> str:
@@ -316,15 +316,15 @@ def _strength(passage: Passage) -> str:
 
 
 def _number(probability: float) -> str:
-    return _behind(f"{probability:.0%}")
+    return _number_after(f"{probability:.0%}")
 
 
 def _score(score: float) -> str:
     # No answer has 0.
     doubt = "" if score >= 0 else ", less likely than no answer"
-    return _behind(f"score {score_text(score)}{doubt}")
+    return _number_after(f"score {score_text(score)}{doubt}")
 
 
-def _behind(told: str) -> str:
+def _number_after(text: str) -> str:
     """Something small after a text, from which a space keeps it apart when copied."""
-    return f' <span class="number">{told}</span>'
+    return f' <span class="number">{text}</span>'

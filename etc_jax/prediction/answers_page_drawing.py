@@ -2,7 +2,7 @@
 
 The sheet is as wide as the window if that leaves it legible, and lies in a frame that
 scrolls. Boxes nest and overlap on web pages, so each is a thin outline, and only a text
-covers what is behind it. A text that has no room gets smaller letters.
+covers what is under it. A text that has no room gets smaller letters.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from etc_jax import registry
+from etc_jax.batch_sharding import replicated
 from etc_jax.config import Config
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -25,7 +26,6 @@ from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.prediction.runner import BatchRunner
 from etc_jax.prediction.scoreboard import settle
-from etc_jax.sharding import replicated
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
 
@@ -45,7 +45,7 @@ class OfficialScore:
     """The official metrics of the records of some files.
 
     Attributes:
-      figures: their names; "official_joint_f1" and the like.
+      metric_names: their names; "official_joint_f1" and the like.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer):
@@ -72,7 +72,7 @@ class OfficialScore:
         self._compiled: Callable | None = None
         nothing = [self._task.no_answer] * len(self._task.settings)
         answers = [Answer(name, nothing, None) for name in self._survey.ids]
-        self.figures = tuple(self._scores(answers))
+        self.metric_names = tuple(self._scores(answers))
 
     def __call__(
         self, params: Any, *, should_stop: Callable[[], bool] = lambda: False

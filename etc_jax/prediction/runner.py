@@ -10,18 +10,13 @@ import jax
 import numpy as np
 
 from etc_jax import registry, structure
-from etc_jax.config import Config, batch_problem
+from etc_jax.batch_sharding import local_rows, replicated, to_global
+from etc_jax.config import Config
+from etc_jax.config_checks import batch_problem
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction.model_files import TrainedModel
-from etc_jax.sharding import (
-    MeshConfig,
-    local_rows,
-    make_mesh,
-    nearest_multiples,
-    replicated,
-    to_global,
-)
+from etc_jax.sharding import MeshConfig, make_mesh, nearest_multiples
 from etc_jax.training.checkpoints.layout import check_same_leaves, leaves_of
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight.plan import on_mesh

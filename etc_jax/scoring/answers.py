@@ -68,7 +68,7 @@ def token_overlap(
       gold: the right answer.
       closed: normalised answers that are right as a whole or wrong: if either side is
         one of them and the other differs, nothing is in common.
-      normalize: makes of an answer what is compared.
+      normalize: an answer -> what is compared.
     """
     predicted, wanted = normalize(prediction), normalize(gold)
     if predicted != wanted and (predicted in closed or wanted in closed):

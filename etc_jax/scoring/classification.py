@@ -31,5 +31,5 @@ def score(
         sum(given == positive for _, given in pairs),
         sum(label == positive for label, _ in pairs),
     )
-    figures = {"accuracy": right / len(gold), "f1": found.f1}
-    return Scores.of(figures, list(gold), {"label": predictions})
+    metrics = {"accuracy": right / len(gold), "f1": found.f1}
+    return Scores.of(metrics, list(gold), {"label": predictions})

@@ -142,14 +142,14 @@ def score(
     if not gold:
         raise ValueError("gold: at least one document expected, got none")
     total = agreements(gold, predictions)
-    figures = {"conll_f1": sum(x.f1 for x in total.values()) / len(total)}
+    metrics = {"conll_f1": sum(x.f1 for x in total.values()) / len(total)}
     for name, found in total.items():
-        figures |= {
+        metrics |= {
             f"{name}_f1": found.f1,
             f"{name}_recall": found.recall.value,
             f"{name}_precision": found.precision.value,
         }
-    return Scores.of(figures, list(gold), {"clusters": predictions})
+    return Scores.of(metrics, list(gold), {"clusters": predictions})
 
 
 def checked_clusters(clusters: Sequence[Any], where: str) -> Clusters:

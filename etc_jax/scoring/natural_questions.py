@@ -80,7 +80,7 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]) -> 
       ValueError: if there is no gold record, a value is not of these types, or the
         ids are not the same on both sides, each once; names the record.
     """
-    found = figures(gold, predictions)
+    found = official_metrics(gold, predictions)
     best = [found[f"{name}-best-threshold-f1"] for name in ("long", "short")]
     metrics = {k: v for k, v in found.items() if not k.endswith(("threshold", "-n"))}
     ids = [_identity(record, "gold") for record in gold]
@@ -89,7 +89,7 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]) -> 
     )
 
 
-def figures(
+def official_metrics(
     gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]
 ) -> dict[str, float]:
     """All official metrics, among them best thresholds and the number of questions.
@@ -107,7 +107,7 @@ def figures(
         label, scores = predicted[identity]
         long.append(_long_verdict(labels, label, scores[0]))
         short.append(_short_verdict(labels, label, scores[1]))
-    return _figures("long", long) | _figures("short", short)
+    return _metrics("long", long) | _metrics("short", short)
 
 
 def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
@@ -150,7 +150,7 @@ def _same_set(first: Sequence[Span], second: Sequence[Span]) -> bool:
     )
 
 
-def _figures(name: str, verdicts: Sequence[_Verdict]) -> dict[str, float]:
+def _metrics(name: str, verdicts: Sequence[_Verdict]) -> dict[str, float]:
     points = _curve(verdicts)
     best, best_f1 = (0.0, 0.0, 0.0), 0.0
     for point in points:

@@ -59,13 +59,13 @@ def score(
     totals: dict[str, float] = {}
     for record in gold:
         wanted = normalised(record["KeyPhrases"])
-        for name, value in _figures(given[record["url"]], wanted):
+        for name, value in _metrics(given[record["url"]], wanted):
             totals[name] = totals.get(name, 0.0) + value
     metrics = {name: total / len(gold) for name, total in totals.items()}
     return Scores.of(metrics, urls, {"keyphrases": given})
 
 
-def _figures(given: list[str], wanted: list[str]) -> Iterator[tuple[str, float]]:
+def _metrics(given: list[str], wanted: list[str]) -> Iterator[tuple[str, float]]:
     """(name, value) of each metric of one document."""
     for k in CUTOFFS:
         right = sum(phrase in wanted for phrase in given[:k])

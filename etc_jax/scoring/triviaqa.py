@@ -99,8 +99,8 @@ def score(gold: Mapping[str, list[str]], predictions: Mapping[str, str]) -> Scor
                 answers.token_overlap(given, truth, normalize=normalize).f1
                 for truth in truths
             )
-    figures = {"exact_match": exact / len(gold), "f1": f1 / len(gold)}
-    return Scores.of(figures, list(gold), {"answer": predictions})
+    metrics = {"exact_match": exact / len(gold), "f1": f1 / len(gold)}
+    return Scores.of(metrics, list(gold), {"answer": predictions})
 
 
 def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from etc_jax.sharding import as_split, collected, constrain
+from etc_jax.sharding import constrain
 from etc_jax.training.job import Batch, Params, Sums
+from etc_jax.weight_gathering import as_split, collected
 
 LossFn = Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
 

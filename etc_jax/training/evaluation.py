@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from etc_jax.sharding import local_rows, to_global
+from etc_jax.batch_sharding import local_rows, to_global
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
@@ -80,7 +80,7 @@ class Evaluator:
                 "there is nothing to evaluate on: the job gives no evaluation batch; "
                 "raise data.held_back_fraction or use more text"
             )
-        means = figures(sums, self._job.loss_weights)
+        means = mean_metrics(sums, self._job.loss_weights)
         if self._job.held_back_score is None:
             return means
         score = self._job.held_back_score(params, should_stop=should_stop)
@@ -135,7 +135,7 @@ class _Totals:
         return self._sums
 
 
-def figures(
+def mean_metrics(
     sums: Mapping[str, tuple[float, float]],
     loss_weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:

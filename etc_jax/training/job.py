@@ -15,7 +15,7 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]
 class HeldBackScore(Protocol):
     """Metrics that are no means over batches, such as an official one."""
 
-    figures: tuple[str, ...]
+    metric_names: tuple[str, ...]
 
     def __call__(
         self, params: Params, *, should_stop: Callable[[], bool]
@@ -55,7 +55,7 @@ class Job:
         mean over its own targets. The loss of an evaluation is then that of their means
         over all of it, however its rows lie in batches. None: see `loss_fn`.
       held_back_score: further metrics of parameters, part of each evaluation; its
-        `figures` are their names.
+        `metric_names` are their names.
       inputs: {name: digest} of all that the batches are made of (files, caches, the
         tokenizer), equal for equal contents. They are kept with each checkpoint and
         compared between processes and when a run goes on.

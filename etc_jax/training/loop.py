@@ -9,8 +9,8 @@ from typing import Any
 import jax
 from etils import epath
 
+from etc_jax.batch_sharding import local_rows, to_global
 from etc_jax.config import Config, config_hash, identity, to_dict
-from etc_jax.sharding import local_rows, to_global
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.checkpoints import fingerprints
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
@@ -250,11 +250,11 @@ class Run:
                 "data_wait_share": data / secs,
                 "checkpoint_share": saves / secs,
                 "failed_saves": self._checkpointer.failed_saves,
-                **self._device_figures(values["tokens_per_s"]),
+                **self._device_metrics(values["tokens_per_s"]),
             },
         )
 
-    def _device_figures(self, tokens_per_s: float) -> dict[str, float]:
+    def _device_metrics(self, tokens_per_s: float) -> dict[str, float]:
         """Shares of the peak FLOPs, and the memory; what is not known is left out.
 
         `mfu` is the share of what the model asks for, `hfu` of all that is computed
@@ -262,15 +262,15 @@ class Run:
         whatever the dtype of the run.
         """
         devices = list(self._mesh.devices.flat)
-        figures = {}
+        measured = {}
         if peak := hardware.peak_flops(devices):
             steps_per_s = tokens_per_s / self._job.tokens_per_step
             for name, flops in zip(("mfu", "hfu"), self._steps.flops, strict=True):
                 if flops is not None:
-                    figures[name] = flops * steps_per_s / peak
+                    measured[name] = flops * steps_per_s / peak
         if (used := hardware.peak_memory(devices)) is not None:
-            figures["peak_memory_bytes"] = used
-        return figures
+            measured["peak_memory_bytes"] = used
+        return measured
 
     def _report(self, kind: str, values: dict[str, Any]) -> None:
         values = {**values, "wall_secs": time.perf_counter() - self._began}

@@ -65,11 +65,11 @@ class Claim:
     token: str
 
     def __str__(self) -> str:
-        told = (
+        line = (
             f"process {self.pid} on host {self.host}, since {self.start}: "
             f"{self.command}"
         )
-        return "".join(c if c.isprintable() else "?" for c in told)
+        return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def _own_claim() -> Claim:

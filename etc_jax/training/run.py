@@ -16,8 +16,9 @@ import jax
 import numpy as np
 from etils import epath
 
+from etc_jax.batch_sharding import replicated
 from etc_jax.config import Config, config_hash, flat_items, to_dict
-from etc_jax.sharding import make_mesh, replicated
+from etc_jax.sharding import make_mesh
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoints import fingerprints, warm_start
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
@@ -228,10 +229,10 @@ def _restore_or_init(
 def _check_best_metric(plan: Plan) -> None:
     if plan.config.checkpoint.keep_best:
         evaluate = make_eval_step(plan.job.loss_fn)
-        figures = jax.eval_shape(evaluate, plan.state.params, plan.batch)
+        metrics = jax.eval_shape(evaluate, plan.state.params, plan.batch)
         score = plan.job.held_back_score
-        more = () if score is None else score.figures
-        check_best_metric(plan.config.checkpoint, [*figures, *more])
+        more = () if score is None else score.metric_names
+        check_best_metric(plan.config.checkpoint, [*metrics, *more])
 
 
 def _compile(plan: Plan) -> Steps:

@@ -27,9 +27,9 @@ def ticket(number: int, rng: random.Random) -> dict:
     urgent = number % 2 == 0
     thing = rng.choice(_THINGS)
     others = rng.sample(_NAMES, 3)
-    told = [f"{name} {rng.choice(_NEEDS[rng.random() < 0.5])}." for name in others]
-    told.insert(rng.randrange(4), f"The customer {rng.choice(_NEEDS[urgent])}.")
-    text = f"The {thing} {rng.choice(_FAULTS)}. {' '.join(told)}"
+    sentences = [f"{name} {rng.choice(_NEEDS[rng.random() < 0.5])}." for name in others]
+    sentences.insert(rng.randrange(4), f"The customer {rng.choice(_NEEDS[urgent])}.")
+    text = f"The {thing} {rng.choice(_FAULTS)}. {' '.join(sentences)}"
     return {"id": f"t{number}", "text": text, "urgent": urgent}
 
 

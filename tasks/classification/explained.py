@@ -15,7 +15,7 @@ WORDING = Wording(
     answer="",
     places="",
     candidates="{} labels, the most probable first",
-    legend="The number behind a label is its probability. What did not fit into the "
+    legend="The number after a label is its probability. What did not fit into the "
     "input stands by itself: the model has not read it.",
     headed_by_id=True,
 )
@@ -40,10 +40,10 @@ def explain(
       ValueError: if the logits are not of these windows, or not finite.
     """
     del setting
-    told = []
+    documents = []
     for window, row in zip(windows, probabilities(logits, windows), strict=True):
         candidates = _candidates(window.record, row)
-        told.append(
+        documents.append(
             Explained(
                 window.record.id,
                 question,
@@ -53,7 +53,7 @@ def explain(
                 wording=WORDING,
             )
         )
-    return told
+    return documents
 
 
 def _candidates(record: Labelled, row: np.ndarray) -> tuple[Candidate, ...]:
@@ -65,8 +65,8 @@ def _candidates(record: Labelled, row: np.ndarray) -> tuple[Candidate, ...]:
 def _documents(window: ClassificationWindow) -> Iterator[Document]:
     record, stop = window.record, window.num_chars
     yield _document(record.title or "Text", record.text[:stop])
-    if behind := record.text[stop:].strip():
-        yield _document("Not read, for it did not fit", behind)
+    if unread := record.text[stop:].strip():
+        yield _document("Not read, for it did not fit", unread)
 
 
 def _document(title: str, text: str) -> Document:

@@ -100,8 +100,8 @@ def features(
 def place_behind(text: str, read: str) -> int:
     """The character of a text given its head, of which white space was made single."""
     left = sum(not char.isspace() for char in read)
-    behind = (i for i, char in enumerate(text, start=1) if not char.isspace())
-    return next(itertools.islice(behind, left - 1, None))
+    ends = (i for i, char in enumerate(text, start=1) if not char.isspace())
+    return next(itertools.islice(ends, left - 1, None))
 
 
 def label_of(record: Labelled) -> tuple[int, str | None]:

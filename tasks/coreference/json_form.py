@@ -5,7 +5,7 @@ A line is a document, as Lee et al. (2017) write them, of which these keys are r
     doc_key     name and number of the part, as "bn/abc/00/abc_0001_0"
     sentences   words of each sentence
     clusters    mentions of each entity, (first, last) word counted over the document;
-                left out, or null, where nobody has told
+                left out, or null, where nobody has labelled
     speakers    a name for each word of each sentence; may be left out
 """
 

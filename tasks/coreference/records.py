@@ -51,7 +51,7 @@ class Record:
       sentences: words of each.
       speakers: of each sentence; None where the file does not say.
       clusters: mentions of each entity, those of one mention among them; none where the
-        file has no coreference; None where its form can say that nobody has told.
+        file has no coreference; None where its form can say that nobody labelled it.
       key: what a file of JSON lines calls it; None in columns.
     """
 

@@ -25,7 +25,7 @@ Sentence = tuple[int, int]
 WORDING = Wording(
     places="Supporting sentences",
     legend="Marked: the answer. Tinted: sentences by the probability that they support "
-    "it; those that are taken as supporting have it behind them.",
+    "it; those that are taken as supporting have it after them.",
 )
 
 
@@ -50,7 +50,7 @@ def explain(
     """
     check_outputs(outputs, windows)
     predictions = decode_each(outputs, windows, (threshold,))
-    told = []
+    passages = []
     for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
         probability = support_probability(outputs.support[i])
         place = NOWHERE
@@ -63,10 +63,10 @@ def explain(
             for at in np.flatnonzero(window.sentence >= 0).tolist()
         }
         support = {sentence for sentence, p in found.items() if p >= threshold}
-        told.append(
+        passages.append(
             explained(window.record, prediction["answer"], found, support, place)
         )
-    return told
+    return passages
 
 
 def explained(

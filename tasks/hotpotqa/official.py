@@ -61,8 +61,8 @@ def _by_words(pieces: Pieces, answer: str, tokenizer: Tokenizer) -> list[Span]:
     spans = []
     for a, b in places:
         # White space before the first word is of word -1: the last, as in a list.
-        first, behind = firsts[words[a]], words[b - 1] + 1
-        last = (firsts[behind] if behind < len(firsts) else len(pieces)) - 1
+        first, after = firsts[words[a]], words[b - 1] + 1
+        last = (firsts[after] if after < len(firsts) else len(pieces)) - 1
         spans.append(_narrowed(pieces.ids, (first, last), wanted.tolist()))
     return spans
 

@@ -18,7 +18,7 @@ def explain(
     Raises:
       ValueError: if the outputs are not of these windows.
     """
-    told = []
+    passages = []
     for window, found in zip(windows, find_each(outputs, windows), strict=True):
         place = NOWHERE
         if found.span is not None:
@@ -28,7 +28,7 @@ def explain(
             zip(window.sentences, found.probabilities.tolist(), strict=True)
         )
         support = found.support(window, threshold)
-        told.append(
+        passages.append(
             explained(window.record, found.answer, probabilities, support, place)
         )
-    return told
+    return passages

@@ -162,16 +162,16 @@ def read_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
 def _with_truth(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
     beside = _truth_beside(path)
     truth = None if beside is None else _read_truth(beside)
-    told = set()
+    labelled = set()
     number = 0
     for number, element in enumerate(_children(path), start=1):
-        told.add(element.get("id"))
+        labelled.add(element.get("id"))
         try:
             yield number, _article(element, truth)
         except BadRecordError as e:
             yield number, e
     for name in truth or ():
-        if name not in told:
+        if name not in labelled:
             number += 1
             where = f"{name!r}, of {beside}"
             yield number, BadRecordError("truth without article", where)

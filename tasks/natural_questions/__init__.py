@@ -83,7 +83,7 @@ def _decode(
 
 def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
     """The scores from which on answers count, officially those of the best F1."""
-    found = scoring.figures(gold, content)
+    found = scoring.official_metrics(gold, content)
     names = ("long-best-threshold", "short-best-threshold")
     return {name: found[name] for name in names}
 

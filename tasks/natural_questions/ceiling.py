@@ -36,7 +36,9 @@ def why_lost(windows: Sequence[ArticleWindow], prediction: Prediction) -> Iterat
     """Why a record's prediction is not its gold answer."""
     record = windows[0].record
     said = chosen_annotation(record.annotations or ())
-    found = scoring.figures([official_gold(record)], official({record.id: prediction}))
+    found = scoring.official_metrics(
+        [official_gold(record)], official({record.id: prediction})
+    )
     if said.long and not found["long-answer-recall"]:
         reason = _unseen(record, said.long) or f"prediction is {prediction['long']}"
         if said.long not in record.candidates:

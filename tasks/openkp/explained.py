@@ -34,7 +34,7 @@ WORDING = Wording(
     candidates="{} keyphrases, the best first",
     drawing="The page, as it is laid out",
     legend="Marked: where the page has a keyphrase, with its place in the list. "
-    "Keyphrases are ranked by their best place; the number behind one is the "
+    "Keyphrases are ranked by their best place; the number after one is the "
     "probability of all its places together. Drawn: the elements that have a place "
     "on the page; below it stand all of them, in the order in which the model reads.",
     headed_by_id=True,

@@ -4,7 +4,7 @@
 
 Each item has a world of its own: entities with invented names, and relations between
 them, drawn anew, so that nothing is to be remembered from one item to the next. Every
-relation has a twin between the same kinds of entities, which is told of the same
+relation has a twin between the same kinds of entities, which is stated of the same
 entities in the same documents: what a question asks for is decided by following
 relations, not by which names stand near each other or how often.
 """

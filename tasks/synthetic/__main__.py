@@ -10,7 +10,7 @@ Records are written as they are made, so that any number fits in memory: in one 
 or one a line where the data set has them so; gzipped if --out ends in .gz. The same
 arguments give the same file; --start goes on in the same series of records.
 
-Little to learn but following names, with two relations told in one way each:
+Little to learn but following names, with two relations, one wording each:
 
     python -m tasks.synthetic --task=wikihop --count=1000 --out=easy.json \\
       --through_candidates --kinds=person --facts=2 --contexts=9 \\

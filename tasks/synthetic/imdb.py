@@ -182,7 +182,7 @@ def write_release(
 _HELP = {
     "others": "opinions of others (default: %(default)s)",
     "words": "fill reviews up to so many words (default: %(default)s)",
-    "late": "share of verdicts behind --apart words (default: %(default)s)",
+    "late": "share of verdicts after --apart words (default: %(default)s)",
     "apart": "words before a late verdict (default: %(default)s)",
 }
 

@@ -140,7 +140,7 @@ def _item(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:
 
 
 def _value(rng: random.Random, sizes: NaturalQuestionsSizes, *, is_null: bool) -> _Item:
-    """What some steps lead to; without an answer, the last step is not told."""
+    """What some steps lead to; without an answer, the last step is not stated."""
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
     question = chain[0].name
@@ -148,14 +148,14 @@ def _value(rng: random.Random, sizes: NaturalQuestionsSizes, *, is_null: bool) -
         question = telling.wording(rng, sizes, relation.phrases).format(question)
     question = telling.wording(rng, sizes, path[-1].questions).format(question)
     documents = telling.write_documents(rng, sizes, world)
-    told = next(d for d in documents if d.entity is chain[-2])
-    sentence = told.sentences[told.index_of(path[-1])]
+    source = next(d for d in documents if d.entity is chain[-2])
+    sentence = source.sentences[source.index_of(path[-1])]
     if is_null:
-        told.sentences.remove(sentence)
+        source.sentences.remove(sentence)
     blocks = _padded(rng, sizes, world, documents)
     if is_null:
         return _Item(question, blocks)
-    return _Item(question, blocks, told.entity, sentence, sentence.fact.value_name)
+    return _Item(question, blocks, source.entity, sentence, sentence.fact.value_name)
 
 
 def _about(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:

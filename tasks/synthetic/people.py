@@ -1,4 +1,4 @@
-"""What is told of persons and companies."""
+"""The facts of persons and companies, and their wordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of towns and regions."""
+"""The facts of towns and regions, and their wordings."""
 
 from __future__ import annotations
 

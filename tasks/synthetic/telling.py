@@ -21,7 +21,7 @@ class Sentence:
 
 @dataclasses.dataclass
 class Document:
-    """What is told of an entity; the first sentence names it."""
+    """The sentences about an entity; the first sentence names it."""
 
     entity: Entity
     sentences: list[Sentence]

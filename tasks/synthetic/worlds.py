@@ -143,14 +143,14 @@ def make_world(
     Args:
       rng: where all draws come from.
       sizes: of the item.
-      stated: relations that must be told of all documented entities of their source,
-        with their twins. Others are told too, up to `sizes.facts`.
+      stated: relations that must be stated of all documented entities of their source,
+        with their twins. Others are stated too, up to `sizes.facts`.
       documents: documents of each kind.
       least: how many entities of some kinds there are, if they have not more
         documents. Of other kinds there are about as many as are spoken of.
     """
-    told = {kind: _pairs_told(rng, sizes, stated, kind) for kind in documents}
-    pairs = [pair for kind in documents for pair in told[kind]]
+    stated_pairs = {kind: _stated_pairs(rng, sizes, stated, kind) for kind in documents}
+    pairs = [pair for kind in documents for pair in stated_pairs[kind]]
     counts = {kind: max(_LEAST_ENTITIES, n) for kind, n in documents.items()}
     for one, _ in pairs:
         if one.target != YEAR and one.target not in documents:
@@ -259,7 +259,7 @@ def _redirect(
     return True
 
 
-def _pairs_told(
+def _stated_pairs(
     rng: random.Random, sizes: Sizes, stated: Sequence[Relation], kind: str
 ) -> list[tuple[Relation, Relation]]:
     needed = [pair for pair in PAIRS[kind] if set(pair) & set(stated)]

@@ -16,7 +16,7 @@ from tasks.wikihop.records import Record
 WORDING = Wording(
     question="Query",
     places="Mentioned in",
-    legend="Marked: where a document mentions the chosen candidate. The number behind "
+    legend="Marked: where a document mentions the chosen candidate. The number after "
     "a candidate is its probability among all.",
 )
 

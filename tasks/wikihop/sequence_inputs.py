@@ -59,7 +59,7 @@ def features(
     """The windows of a record, in the order of its documents.
 
     Each is trained on by itself, and what they say of a candidate is averaged at the
-    end: a linear map of averaged rows is the average of what it makes of each. White
+    end: a linear map of averaged rows is the average of its results for each. White
     space is read as one space wherever there is some.
 
     Args:

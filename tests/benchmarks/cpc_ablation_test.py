@@ -18,7 +18,7 @@ def commands(monkeypatch):
         folder.mkdir(parents=True)
         seed = int(options["config.train.seed"])
         without = options["config"].endswith(":no_cpc")
-        figures = {
+        metrics = {
             "summary_same_document_top1": 0.1 if without else 0.3 + seed / 10,
             "context_same_document_top1": 0.2,
             "cpc_pool_top1": 0.004,
@@ -28,7 +28,7 @@ def commands(monkeypatch):
             "cpc_pool_sentences": 256,
             "cpc_pool_documents": 80,
         }
-        (folder / "final_report.json").write_text(json.dumps(figures))
+        (folder / "final_report.json").write_text(json.dumps(metrics))
         lines = [
             {"kind": "eval", "step": 1, "mlm_loss": 9.0},
             {"kind": "eval", "step": 2, "mlm_loss": 4.5 + seed},

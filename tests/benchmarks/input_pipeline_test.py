@@ -48,7 +48,7 @@ def test_rates_are_tokens_over_time():
     timing = harness.Timing(
         "x", "", (1.0, 2.0, 0.5), 1.0, 0.5, 0.0, 1.0, (1.0, 1.0), None
     )
-    got = input_pipeline._figures(
+    got = input_pipeline._result(
         timing, rounds, TINY, {"a": np.zeros((2, 8), np.int16)}
     )
     assert got["tokens_per_sec"] == 150

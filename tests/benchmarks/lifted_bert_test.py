@@ -208,8 +208,8 @@ def trained(monkeypatch):
         out = epath.Path(out.removeprefix("--out="))
         out.mkdir(exist_ok=True)
         score = 0.3 if "bert" in epath.Path(model).name else 0.8
-        figures = dict.fromkeys(("joint_f1", "f1", "sp_f1"), score)
-        (out / "scores.json").write_text(json.dumps({"metrics": figures}))
+        metrics = dict.fromkeys(("joint_f1", "f1", "sp_f1"), score)
+        (out / "scores.json").write_text(json.dumps({"metrics": metrics}))
         return 0
 
     monkeypatch.setattr(finetuning_runs, "train_and_evaluate", train)

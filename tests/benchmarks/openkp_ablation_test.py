@@ -106,7 +106,7 @@ def test_the_command_trains_and_scores_what_is_asked_for(folder, caches, monkeyp
     """`caches` is made already, by the same function."""
     seen = []
 
-    def run(made, run_folder, records, *, row, figure):
+    def run(made, run_folder, records, *, row, metric):
         seen.append((row, made.train.seed, made.train.num_steps, run_folder.name))
         assert records == folder / "items" / "held_back.jsonl"
         scores = {"F1@3": 60.0, "P@1": 90.0, "R@3": 80.0}

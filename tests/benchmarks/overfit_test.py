@@ -1,4 +1,4 @@
-"""Learning records by heart: which ones, how, and what is told of it."""
+"""Memorising records: which ones, how, and what is reported of it."""
 
 import json
 import re

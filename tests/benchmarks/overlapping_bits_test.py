@@ -123,7 +123,7 @@ def adapting_by_hand(model, stream, start, stop, rate):
     return np.float64(found)
 
 
-def test_the_model_learns_from_what_it_has_foretold(config, file):
+def test_the_model_learns_from_what_it_has_predicted(config, file):
     stream = np.frombuffer(file.read_bytes(), np.uint8)
     part = overlapping_bits.part_of(config, "test")
     nats = {

@@ -108,10 +108,10 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(tmp_path, monkeypatc
 
 def test_a_process_of_its_own_runs_the_same_layer():
     sizes = AttentionSizes("full", 8, 1, 2, 4)
-    run, figures = reformer_memory.build_run(dataclasses.asdict(sizes))
+    run, metrics = reformer_memory.build_run(dataclasses.asdict(sizes))
     output, _ = run()
     assert output.shape == (1, 8, 8)
-    assert figures["xla_temp_bytes"] > 0
+    assert metrics["xla_temp_bytes"] > 0
 
 
 def test_only_the_length_grows_full_attention_by_its_square():

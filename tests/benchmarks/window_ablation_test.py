@@ -148,7 +148,7 @@ def test_the_command_trains_and_scores_what_is_asked_for(
     """`caches` are made already, by the same function."""
     seen = []
 
-    def run(made, run_folder, records, *, row, figure):
+    def run(made, run_folder, records, *, row, metric):
         seen.append((row, made.train.seed, made.data.long_length, run_folder.name))
         assert records == files[1]
         score = 80.0 if row == "etc" else 30.0

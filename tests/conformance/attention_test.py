@@ -142,7 +142,7 @@ def test_the_random_structures_have_rows_that_see_nothing():
 
 
 def widened(structure, extra_long, extra_global):
-    """The same structure with padding behind, whose other vectors are arbitrary."""
+    """The same structure with padding after, whose other vectors are arbitrary."""
 
     def pad(name, x):
         if x is None:

@@ -20,7 +20,7 @@ def inputs(n, *, batch=2, seed=0, dtype=np.float64):
 
 
 def packed(n, batch=2, seed=1):
-    """Ids of examples one behind the other, with padding behind them."""
+    """Ids of examples one after the other, with padding after them."""
     rng = np.random.default_rng(seed)
     return np.sort(rng.integers(0, 3, (batch, n)), axis=-1)[:, ::-1].astype(np.int32)
 

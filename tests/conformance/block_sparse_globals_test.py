@@ -160,7 +160,7 @@ def test_bfloat16_is_near_float32():
         ({"num_globals": -1}, "num_globals is -1; expected 0 or more"),
         (
             {"random_blocks": drawn(8, 2)},
-            r"expected \(3 or 1, 7, r\) for 32 tokens in blocks of 4 behind 6 global",
+            r"expected \(3 or 1, 7, r\) for 32 tokens in blocks of 4 after 6 global",
         ),
         (
             {"num_globals": 33, "random_blocks": drawn(8, 2)},

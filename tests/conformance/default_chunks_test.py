@@ -14,7 +14,7 @@ from etc_jax.ops.attention.parts.sizes import even_chunk
 CASES = (
     "global-local, labels",
     "windows, globals",
-    "blocks behind globals",
+    "blocks after globals",
     "lsh",
     "local chunks",
 )

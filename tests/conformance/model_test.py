@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import builders, sharding
+from etc_jax import batch_sharding, builders, sharding
 from etc_jax.layers.stack import REMAT_POLICIES, stack_layers, unstack_layers
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.types import Rows
@@ -182,12 +182,12 @@ def test_eight_devices_equal_one(axes):
     inputs = batch()
     mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
     layout = sharding.tree_shardings(params(), mesh)
-    in_shardings = (layout, *sharding.batch_shardings(inputs, mesh))
+    in_shardings = (layout, *batch_sharding.batch_shardings(inputs, mesh))
     with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
         step = jax.jit(
             jax.value_and_grad(functools.partial(loss, CONFIG)),
             in_shardings=in_shardings,
-            out_shardings=(sharding.replicated(mesh), layout),
+            out_shardings=(batch_sharding.replicated(mesh), layout),
         )
         got = step(jax.device_put(params(), layout), *inputs)
     kernel = got[1]["stack"]["layers"]["layer"]["mlp"]["wi"]["kernel"]

@@ -196,7 +196,7 @@ CASES = {
     "full": functools.partial(of_rows, full.attend, shards=SHARDS),
     "blocks": sparse,
     "blocks, drawn by heads": functools.partial(sparse, per_head=True),
-    "blocks behind globals": functools.partial(sparse, G, True),
+    "blocks after globals": functools.partial(sparse, G, True),
     "lsh": lsh_case,
     "lsh, once": functools.partial(lsh_case, duplicates="once", causal=True),
     "local chunks": functools.partial(

@@ -163,7 +163,7 @@ def test_the_oracle_adds_the_bias_to_the_scaled_products():
 
 @pytest.mark.parametrize("form", ["xla", "dense"])
 def test_queries_may_begin_anywhere(form):
-    """As those behind a cache do: each row of the batch at a place of its own."""
+    """As those after a cache do: each row of the batch at a place of its own."""
     n, count, starts = 21, 4, np.array([3, 17])
     query, key, value = rows(n, n)
     table = normal(BUCKETS, H, seed=5)

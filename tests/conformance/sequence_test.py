@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tiny_model
 
-from etc_jax import builders, sharding
+from etc_jax import batch_sharding, builders, sharding
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.ops import sequence
@@ -157,7 +157,7 @@ def compiled(axes, params, batch, fn=gradient_fn, devices=None):
     config = sharding.MeshConfig(**{"data": 1, **axes})
     mesh = sharding.make_mesh(config, devices or jax.devices())
     layout = sharding.tree_shardings(params, mesh)
-    rows = sharding.batch_shardings(batch, mesh)
+    rows = batch_sharding.batch_shardings(batch, mesh)
     with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
         made = jax.jit(fn, in_shardings=(layout, rows)).lower(params, batch).compile()
     return made, (layout, rows)

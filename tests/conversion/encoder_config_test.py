@@ -22,7 +22,7 @@ def test_a_longformer_that_is_read_has_a_table_of_positions():
         ({"positions": "none", "causal": True}, "positions are 'none'"),
         ({"causal": True}, "causal or dilated"),
         ({"attention_dilation": (2,)}, "causal or dilated"),
-        ({"pre_norm": True}, "norms behind the residuals"),
+        ({"pre_norm": True}, "norms after the residuals"),
     ],
 )
 def test_what_transformers_cannot_compute_is_not_written(change, message):

@@ -1,4 +1,4 @@
-"""Bytes of files: split by position, each foretold once, batches by the step."""
+"""Bytes of files: split by position, each predicted once, batches by the step."""
 
 import zipfile
 

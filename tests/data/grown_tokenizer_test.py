@@ -1,4 +1,4 @@
-"""Tokens behind a vocabulary: their ids, and that no text becomes one."""
+"""Tokens after a vocabulary: their ids, and that no text is tokenised into one."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,7 @@ def test_official_special_ids():
     roles = ("cls", "question", "candidate", "paragraph", "nq_cls", "nq_sep")
     assert [OFFICIAL.special_id(r) for r in roles] == [40, 41, 42, 43, 64, 3]
     assert ids.vocab_size == OFFICIAL.vocab_size == 200
-    assert ids.regular_ids == (70, 200)  # behind <unk> = 68 and <mask> = 69, or so
+    assert ids.regular_ids == (70, 200)  # after <unk> = 68 and <mask> = 69, or so
     regular = OFFICIAL.pieces(range(*ids.regular_ids))
     assert not any(SENTENCEPIECE.is_reserved(p) for p in regular)
 

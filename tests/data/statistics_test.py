@@ -79,11 +79,11 @@ def _hand_made():
 def test_figures_of_a_hand_made_text():
     cache, plan = _hand_made()
     reader = make_reader(cache, plan, evaluation=True, batch_size=4)
-    figures = describe_batches(reader, 1, unk_id=105)
+    metrics = describe_batches(reader, 1, unk_id=105)
     # How much is masked is drawn.
     for name in ("cpc_long_padded_share", "cpc_global_padded_share"):
-        assert 0 < figures.pop(name) < 1
-    assert figures == {
+        assert 0 < metrics.pop(name) < 1
+    assert metrics == {
         "documents": 1,
         "documents_dropped_share": 0.5,
         "tokens_dropped_share": 0.5,
@@ -97,16 +97,16 @@ def test_figures_of_a_hand_made_text():
         "lowest_id": 104,
         "highest_id": 105,
     }
-    assert json.loads(json.dumps(figures)) == figures
+    assert json.loads(json.dumps(metrics)) == metrics
 
 
 def test_overflow_is_a_share_of_what_was_chosen(cache):
     plan = make_plan(cache)
     tight = PretrainingSizes(N, G, 16, 24, 2)
     reader = make_reader(cache, plan, tight)
-    figures = describe_batches(reader, 3)
+    metrics = describe_batches(reader, 3)
     counts = reader.counts
-    assert counts.examples == figures["examples"] == 24
+    assert counts.examples == metrics["examples"] == 24
     batches = [reader.batch_at(step) for step in range(3)]
     for kind, lost in (
         ("mlm", counts.mlm_overflow_tokens),
@@ -114,9 +114,9 @@ def test_overflow_is_a_share_of_what_was_chosen(cache):
     ):
         had_room = sum(b[f"{kind}_weights"].sum() for b in batches)
         share = lost / (lost + had_room)
-        assert figures[f"{kind}_overflow_share"] == pytest.approx(share)
+        assert metrics[f"{kind}_overflow_share"] == pytest.approx(share)
         assert share > 0
-    assert "unk_share" not in figures
+    assert "unk_share" not in metrics
 
 
 def test_figures_of_a_mixture_are_of_all_texts(cache):
@@ -130,9 +130,9 @@ def test_figures_of_a_mixture_are_of_all_texts(cache):
         seed=0,
         shares=NO_CPC,
     )
-    figures = describe_batches(reader, 2)
-    assert figures["documents"] == 2 and figures["tokens_dropped_share"] == 0.5
-    assert "cpc_overflow_share" not in figures
+    metrics = describe_batches(reader, 2)
+    assert metrics["documents"] == 2 and metrics["tokens_dropped_share"] == 0.5
+    assert "cpc_overflow_share" not in metrics
 
 
 def test_no_batch_is_an_error(cache):

@@ -136,7 +136,7 @@ def make_windows(count, start=0, make_fn=make_window, **kwargs):
 
 
 def stacked(windows, n, g, rows=None):
-    """The batch of some windows at other lengths, with rows of padding behind."""
+    """The batch of some windows at other lengths, with rows of padding after."""
     rows = rows or len(windows)
 
     def stack(arrays, length=None, fill=0):

@@ -86,7 +86,7 @@ def test_what_shapes_windows_is_told_with_its_defaults():
     }
     assert found.with_options({"stride": 128, "seed": 9}).shaping(sizes) == usual
     assert found.with_options({"stride": 64}).shaping(sizes) != usual
-    # Lengths that only cut off what is behind shape nothing.
+    # Lengths that only cut off what is after shape nothing.
     for name in ("hotpotqa", "wikihop"):
         assert find_task(name).shaping(sizes) == {}
     blocks = find_task("openkp").with_options({"tokens_per_block": 97})

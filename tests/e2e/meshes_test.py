@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny_model
 
-from etc_jax import sharding
+from etc_jax import batch_sharding, sharding
 from etc_jax.config_sections import OptimizerConfig, ScheduleConfig
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
@@ -75,8 +75,8 @@ def losses(axes: tuple[tuple[str, int], ...]) -> np.ndarray:
         state = init_state(TASK.init, tx, layout, jax.random.key(0))
         step = jax.jit(make_train_step(TASK.loss, tx), donate_argnums=0)
         for i in range(STEPS):
-            rows = reader().batch_at(i, sharding.local_rows(BATCH_SIZE, mesh))
-            batch = sharding.to_global(rows, mesh, BATCH_SIZE)
+            rows = reader().batch_at(i, batch_sharding.local_rows(BATCH_SIZE, mesh))
+            batch = batch_sharding.to_global(rows, mesh, BATCH_SIZE)
             state, metrics = step(state, batch, jax.random.key(1))
             sums = metrics["sums"]
             parts = [a / b for a, b in (sums["mlm_loss"], sums["cpc_loss"])]

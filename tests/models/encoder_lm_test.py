@@ -108,7 +108,7 @@ def slow_mlp(x, p):
 
 
 def slow_log_chances(tokens):
-    """Of all tokens behind each of `tokens`, by `CONFIG`: `[n, v]`."""
+    """Of all tokens after each of `tokens`, by `CONFIG`: `[n, v]`."""
     params = jax.tree.map(np.float64, random_params(CONFIG))
     embeddings = params["encoder"]["embeddings"]
     x = embeddings["token_embedder"]["embedding"][tokens] * math.sqrt(12)

@@ -276,7 +276,7 @@ def test_global_tokens_in_front_of_blocks_see_all_and_are_seen():
         return np.flatnonzero(np.abs(run(other) - run(tokens)).max(-1)[0])
 
     np.testing.assert_array_equal(changed(2), np.arange(20))
-    # Blocks behind three global tokens: (3, 4), ..., (9, 10), (11, 12), ..., (19,).
+    # Blocks after three global tokens: (3, 4), ..., (9, 10), (11, 12), ..., (19,).
     np.testing.assert_array_equal(changed(10), [0, 1, 2, *range(7, 13)])
     np.testing.assert_array_equal(changed(3), [0, 1, 2, *range(3, 7)])
     np.testing.assert_array_equal(changed(19), [0, 1, 2, *range(17, 20)])

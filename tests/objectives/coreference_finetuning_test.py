@@ -73,12 +73,12 @@ def test_the_loss_is_that_of_each_document(model, singletons):
     want, kept = marginal_loss(first, clusters)
     if singletons:
         want += mention_loss(first, clusters)
-    loss, figures = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
+    loss, metrics = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
     np.testing.assert_allclose(loss, want, rtol=1e-5)
-    assert set(figures) == {"loss", "antecedent_accuracy", "mention_recall"}
-    assert figures["antecedent_accuracy"][1] == kept
+    assert set(metrics) == {"loss", "antecedent_accuracy", "mention_recall"}
+    assert metrics["antecedent_accuracy"][1] == kept
     mine = clusters[np.asarray(first.top_spans)] * np.asarray(first.top_mask)
-    assert figures["mention_recall"] == (np.count_nonzero(mine), 3)
+    assert metrics["mention_recall"] == (np.count_nonzero(mine), 3)
 
 
 def test_right_antecedents_are_counted_by_hand():
@@ -100,8 +100,8 @@ def test_right_antecedents_are_counted_by_hand():
             choice = int(np.argmax(outputs.scores[row, i]))
             hits += right[choice - 1] if choice else not any(right)
             kept += 1
-    _, figures = chosen.losses(outputs, given)
-    assert figures["antecedent_accuracy"] == (hits, kept) and 0 < hits < kept
+    _, metrics = chosen.losses(outputs, given)
+    assert metrics["antecedent_accuracy"] == (hits, kept) and 0 < hits < kept
 
 
 def test_mention_loss_is_that_of_a_plain_loop():

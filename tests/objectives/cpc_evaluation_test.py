@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from etc_jax.objectives.cpc_evaluation import (
-    pool_figures,
+    pool_metrics,
     retrieval,
     same_document,
     shuffled_retrieval,
@@ -61,24 +61,24 @@ def test_a_model_that_knows_its_sentences_is_told_from_one_that_does_not():
     def knows(scale, batch):
         return scale * batch["vectors"], batch["vectors"]
 
-    figures = pool_figures(knows, np.float32(2), pool)
-    assert figures["cpc_pool_sentences"] == 120
-    assert figures["cpc_pool_documents"] == 10
-    assert figures["cpc_pool_top1"] == 1.0
-    assert figures["cpc_pool_shuffled_top1"] == pytest.approx(1 / 120, abs=0.003)
-    assert figures["cpc_pool_chance"] == 1 / 120
+    metrics = pool_metrics(knows, np.float32(2), pool)
+    assert metrics["cpc_pool_sentences"] == 120
+    assert metrics["cpc_pool_documents"] == 10
+    assert metrics["cpc_pool_top1"] == 1.0
+    assert metrics["cpc_pool_shuffled_top1"] == pytest.approx(1 / 120, abs=0.003)
+    assert metrics["cpc_pool_chance"] == 1 / 120
     # 10 documents of 12 sentences with random vectors: 11 of 119 others by chance.
-    assert figures["same_document_chance"] == pytest.approx(11 / 119)
-    assert figures["summary_same_document_top1"] < 0.3
+    assert metrics["same_document_chance"] == pytest.approx(11 / 119)
+    assert metrics["summary_same_document_top1"] < 0.3
 
     def guesses(shift, batch):
         return batch["vectors"][::-1] + shift, batch["vectors"]
 
-    assert pool_figures(guesses, np.float32(0), pool)["cpc_pool_top1"] < 0.2
+    assert pool_metrics(guesses, np.float32(0), pool)["cpc_pool_top1"] < 0.2
 
 
 def test_figures_of_pairs_are_left_out_where_every_sentence_is_of_another_document():
     pool = [batch_of(np.random.default_rng(0), [1] * 4, range(4))]
-    figures = pool_figures(lambda p, x: (x["vectors"],) * 2, np.float32(0), pool)
-    assert figures["cpc_pool_documents"] == figures["cpc_pool_sentences"] == 4
-    assert not [name for name in figures if "same_document" in name]
+    metrics = pool_metrics(lambda p, x: (x["vectors"],) * 2, np.float32(0), pool)
+    assert metrics["cpc_pool_documents"] == metrics["cpc_pool_sentences"] == 4
+    assert not [name for name in metrics if "same_document" in name]

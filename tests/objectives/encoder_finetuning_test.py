@@ -80,10 +80,10 @@ def test_the_loss_is_that_of_the_logits_of_the_model(name):
         for x, places in ((logits.start, STARTS[row]), (logits.end, ENDS[row])):
             p = np.exp(np.asarray(x[row, :12], np.float64))
             want -= np.log(sum(p[i] for i in places if i >= 0) / p.sum()) / 2
-    loss, figures = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
+    loss, metrics = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
-    assert set(figures) == {"loss", "start_loss", "end_loss", "span_accuracy"}
-    assert figures["loss"][1] == 2
+    assert set(metrics) == {"loss", "start_loss", "end_loss", "span_accuracy"}
+    assert metrics["loss"][1] == 2
 
 
 def test_global_tokens_are_those_of_the_batch():

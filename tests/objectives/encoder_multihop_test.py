@@ -114,9 +114,9 @@ def test_the_loss_of_candidates_is_a_softmax_over_their_tokens(model):
         logits = rows[row, places] @ head["kernel"][:, 0] + head["bias"][0]
         want += np.log(np.exp(logits).sum()) - logits[label]
         right += np.argmax(logits) == label
-    loss, figures = chosen.loss(params, given, None, True)
+    loss, metrics = chosen.loss(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
-    assert figures["accuracy"] == (right, 2) and set(figures) == {"loss", "accuracy"}
+    assert metrics["accuracy"] == (right, 2) and set(metrics) == {"loss", "accuracy"}
 
 
 def test_a_candidate_that_is_none_changes_nothing():
@@ -213,13 +213,13 @@ def test_the_loss_of_evidence_is_the_sum_of_its_parts(model):
     for side, (name, places) in enumerate((("start", [5, 9]), ("end", [6, 9]))):
         x = logits[:, side]
         want[name] = log_sum(x) - log_sum(x[places])
-    loss, figures = chosen.loss(params, given, None, True)
+    loss, metrics = chosen.loss(params, given, None, True)
     total = sum(want.values()) - (want["start"] + want["end"]) / 2
     np.testing.assert_allclose(loss, total / 2, rtol=1e-5)
     for part, value in want.items():
-        np.testing.assert_allclose(figures[f"{part}_loss"][0], value, rtol=1e-5)
-    assert figures["start_loss"][1] == figures["span_accuracy"][1] == 1
-    assert figures["answer_type_accuracy"][1] == 2
+        np.testing.assert_allclose(metrics[f"{part}_loss"][0], value, rtol=1e-5)
+    assert metrics["start_loss"][1] == metrics["span_accuracy"][1] == 1
+    assert metrics["answer_type_accuracy"][1] == 2
 
 
 def test_figures_of_evidence_count_what_is_there():
@@ -234,10 +234,10 @@ def test_figures_of_evidence_count_what_is_there():
     )
     types = np.eye(3)[given["labels"]["answer_type"]] * 20.0
     outputs = EvidenceLogits(sure["relevant"], sure["support"], types, start, end)
-    total, figures = chosen.losses(outputs, given)
-    assert figures["support_f1"] == (8.0, 8.0) and sure["support"].shape == (B, g)
-    assert figures["span_accuracy"] == (2, 2)
-    assert figures["answer_type_accuracy"] == (3, 3)
+    total, metrics = chosen.losses(outputs, given)
+    assert metrics["support_f1"] == (8.0, 8.0) and sure["support"].shape == (B, g)
+    assert metrics["span_accuracy"] == (2, 2)
+    assert metrics["answer_type_accuracy"] == (3, 3)
     # Of two places that are as likely, each has a half: together they are sure.
     assert total < 1e-3
 

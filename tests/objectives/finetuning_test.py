@@ -97,7 +97,7 @@ WORDS = (15, 12, 7)
 
 
 def _page(rng):
-    """Words of one or two tokens, -1 behind them, and looks."""
+    """Words of one or two tokens, -1 after them, and looks."""
     words = np.full((B, N), -1, np.int32)
     for row, number in zip(words, WORDS, strict=True):
         row[: number + 4] = np.sort([*range(number), *range(4)])

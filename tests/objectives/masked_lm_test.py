@@ -89,7 +89,7 @@ def test_logits_are_made_of_the_masked_places_alone(params):
 
 
 def test_both_sides_are_seen(params):
-    """The loss of a place hangs on what is before it and on what is behind."""
+    """The loss of a place hangs on what is before it and on what is after."""
     batch = make_batch()
     batch["mlm_positions"] = np.full((2, 5), 6, np.int32)
 

@@ -19,7 +19,7 @@ from etc_jax.objectives.jobs.pretraining import check_batch
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.training import metrics
-from etc_jax.training.evaluation import figures
+from etc_jax.training.evaluation import mean_metrics
 from etc_jax.training.step import make_eval_step
 
 VOCAB_SIZE = 40
@@ -362,7 +362,7 @@ def test_the_evaluation_loss_weighs_by_targets_not_by_batches(params, weights):
         for at in range(0, 4, size):
             rows = jax.tree.map(lambda x, at=at: x[at : at + size], batch)
             total = metrics.add_sums(total, evaluate(params, rows))
-        return figures(total, task.loss_weights)
+        return mean_metrics(total, task.loss_weights)
 
     at_once, halves = whole(4), whole(2)
     # The rows have unlike numbers of masked words, and the last one has none.

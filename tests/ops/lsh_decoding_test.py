@@ -125,7 +125,7 @@ def cut(rows, n):
 def by_prefixes(case, rows, implementations, **options):
     """`[implementations, n, b, h, d]`: the last row of attention over each prefix.
 
-    Prefixes of as many chunks are rows of one batch, with padding behind each.
+    Prefixes of as many chunks are rows of one batch, with padding after each.
     """
     chunk = case.look.chunk_length
     out = np.zeros((len(implementations), case.n, BATCH, HEADS, SIZE), rows[0].dtype)

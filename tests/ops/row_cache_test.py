@@ -41,7 +41,7 @@ WINDOWS = {
 
 
 def decoded(query, key, value, options):
-    """Outputs of the tokens behind the prompts, and how many rows the cache has."""
+    """Outputs of the tokens after the prompts, and how many rows the cache has."""
     radius, dilation = options.get("radius"), options.get("dilation", 1)
     size = N if radius is None else row_cache.window_rows(radius, dilation, N)
     cache = row_cache.fill(

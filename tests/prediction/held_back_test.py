@@ -51,7 +51,7 @@ def test_figures_on_a_mesh_are_those_of_the_command_line(name, measure, tmp_path
     with on_mesh(mesh):
         got = score(params)
         assert score(params, should_stop=lambda: True) is None
-    assert tuple(got) == score.figures
+    assert tuple(got) == score.metric_names
     assert measure in got
     assert got == pytest.approx(official(tmp_path / "out", run, file), abs=1e-6)
 
@@ -101,8 +101,8 @@ def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
     best = min(found, key=lambda step: (-found[step], step))
     kept = {int(p.name) for p in (run / "checkpoints").iterdir() if p.name.isdecimal()}
     assert kept == {best, 4}
-    figures = official(tmp_path / "out", run, file, best)
-    assert found[best] == pytest.approx(figures["official_joint_f1"], abs=1e-6)
+    metric_names = official(tmp_path / "out", run, file, best)
+    assert found[best] == pytest.approx(metric_names["official_joint_f1"], abs=1e-6)
 
 
 def without_files(config):

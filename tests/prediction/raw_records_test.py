@@ -86,7 +86,7 @@ def test_elements_before_a_fault_of_an_array_come_out():
 
 
 def test_a_record_that_is_cut_off_does_not_take_the_next_ones_with_it():
-    # Its last string has no end: what is behind would be taken for more of it.
+    # Its last string has no end: what is after would be taken for more of it.
     text = '{"id": "a\n' + (json.dumps(B) + "\n") * 3
     fault, *rest = raw_records(text, "in")
     assert fault.where == "in, line 1" and [x.value for x in rest] == [B, B, B]

@@ -40,7 +40,7 @@ def predicted(*, name=1, scores=(1.0, 1.0), **answers):
 
 
 def figures(records, *predictions):
-    return nq.figures(records, {"predictions": list(predictions)})
+    return nq.official_metrics(records, {"predictions": list(predictions)})
 
 
 def f1(records, *predictions):

@@ -30,7 +30,7 @@ def run_hotpotqa(case: dict) -> float:
 
 def run_natural_questions(case: dict) -> float:
     predictions = {"predictions": case["predictions"]}
-    found = natural_questions.figures(case["gold"], predictions)
+    found = natural_questions.official_metrics(case["gold"], predictions)
     want = dict(case["official"])
     return largest_difference(found, want | want.pop("unthresholded", {}))
 

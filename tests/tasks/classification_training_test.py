@@ -1,4 +1,4 @@
-"""From texts to figures: a small Longformer learns what stands far behind its head."""
+"""From texts to metrics: a Longformer learns what stands long after the start."""
 
 import jax
 import jax.numpy as jnp

@@ -82,7 +82,7 @@ def test_whole_elements_are_taken_while_there_is_room(long_length, elements):
     made = window(sizes=Sizes(long_length, 6))
     assert made.structure.global_example_ids.sum() == elements
     assert made.structure.long_example_ids.sum() == [2, 9, 12][elements - 1]
-    # A smaller element behind the first that does not fit is not taken.
+    # A smaller element after the first that does not fit is not taken.
     made = window(("a b", "a b c d e", "a"), sizes=Sizes(6, 6))
     assert made.words == ("a", "b")
 

@@ -1,7 +1,7 @@
 """Local data with the names and features of the real, registered as seqio Tasks.
 
 The names of the functions are not those of the fixtures, which would hide what a file
-imports behind the arguments of its tests.
+imports after the arguments of its tests.
 """
 
 import functools

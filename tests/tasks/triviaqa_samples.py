@@ -31,7 +31,7 @@ def record(*texts: str, names=None, **changes) -> tq.Record:
 def release(
     folder, questions, domain="Wikipedia", texts=None, name="dev", **more
 ) -> pathlib.Path:
-    """Writes a release; as in the real one, the domain stands behind the questions."""
+    """Writes a release; as in the real one, the domain stands after the questions."""
     for file, text in (texts or {}).items():
         path = folder / "evidence" / file
         path.parent.mkdir(parents=True, exist_ok=True)

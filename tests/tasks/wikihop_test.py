@@ -156,7 +156,7 @@ def test_exemptions_are_a_choice():
 
 
 def mentions(made) -> list[tuple[int, str]]:
-    """(candidate, text) of the runs of tied tokens behind the candidates."""
+    """(candidate, text) of the runs of tied tokens after the candidates."""
     column, text = made.structure.links[:, 2], pieces(made)
     runs: list[tuple[int, str]] = []
     for i in range(10, len(text)):

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 import pytest
 
+from etc_jax import batch_sharding, sharding
 from etc_jax import config as config_lib
-from etc_jax import sharding
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.formats.structured import Sizes
@@ -161,7 +161,7 @@ def test_eight_devices_give_the_losses_and_gradients_of_one(job_of):
         mesh = sharding.make_mesh(mesh_config, devices)
         with on_mesh(mesh), jax.default_matmul_precision("highest"):
             placed = jax.device_put(params, sharding.tree_shardings(params, mesh))
-            batch = sharding.to_global(rows, mesh, BATCH_SIZE)
+            batch = batch_sharding.to_global(rows, mesh, BATCH_SIZE)
             found = jax.jit(jax.grad(losses, has_aux=True))(placed, batch)
             return jax.device_get(found)
 

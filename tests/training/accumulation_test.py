@@ -8,15 +8,14 @@ import toy_job
 from flax import linen as nn
 from tpu_process import in_a_process
 
+from etc_jax.batch_sharding import batch_shardings, to_global
 from etc_jax.layers.common import Mlp
 from etc_jax.layers.stack import Stack
 from etc_jax.sharding import (
     DEFAULT_RULES,
     MeshConfig,
-    batch_shardings,
     logical_rules,
     make_mesh,
-    to_global,
     tree_shardings,
 )
 from etc_jax.training.accumulation import loss_and_gradient, split_rows

@@ -96,7 +96,7 @@ class Bench:
         return self.toy(**changes)
 
     def unrecorded(self, **changes):
-        """Likewise without the record that would refuse earlier."""
+        """A run on the changed workdir, without the record that refuses earlier."""
         shutil.copytree(self.finished, self.folder / "run", dirs_exist_ok=True)
         (self.folder / "run" / "run.json").unlink()
         return self.toy(**changes)

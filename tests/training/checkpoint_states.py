@@ -49,7 +49,7 @@ def save_all(workdir, states, **options):
 
 
 # The names of the functions are not those of the fixtures, which would hide what a
-# file imports behind the arguments of its tests.
+# file imports after the arguments of its tests.
 @pytest.fixture(name="states", scope="module")
 def states_fixture():
     return states_by_step(make_state())

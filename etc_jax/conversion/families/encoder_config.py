@@ -229,7 +229,7 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
             )
         if config.pre_norm:
             raise ValueError(
-                "pre_norm is True, but transformers' Longformer has its norms behind "
+                "pre_norm is True, but transformers' Longformer has its norms after "
                 "the residuals; keep this model here"
             )
         if config.causal or any(w.dilation != 1 for w in config.patterns):

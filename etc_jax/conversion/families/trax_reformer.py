@@ -76,7 +76,7 @@ class _Array(NamedTuple):
         return Row(source, self.target, self.transform)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """For an error."""
         owner = "" if self.layer is None else f"layer {self.layer}: "
         return f"{owner}{self.target}"
@@ -232,15 +232,15 @@ def _misfits(
     """A message for each weight that is missing or has another shape."""
     for usual, array in expected.items():
         if usual not in places:
-            yield f"{array.told}: missing; expected at {_written(usual)}"
+            yield f"{array.label}: missing; expected at {_written(usual)}"
             continue
         value, shapes = found[places[usual]], [array.shape]
         if usual[0] == _POSITIONS:
             shapes.append(array.shape[1:])
         if isinstance(value, np.ndarray) and value.shape not in shapes:
             yield (
-                f"{array.told}: {_written(places[usual])} has the shape {value.shape}; "
-                f"expected {array.shape} by the config"
+                f"{array.label}: {_written(places[usual])} has the shape "
+                f"{value.shape}; expected {array.shape} by the config"
             )
 
 

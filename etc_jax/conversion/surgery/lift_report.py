@@ -54,6 +54,8 @@ class LiftReport:
             ("left over in the source", self.left_over),
         ):
             lines.append(f"{len(found)} {title}:")
-            told = {_LAYER.sub("layers_*/", name): how for name, how in found.items()}
-            lines += [f"  {name}: {how}" for name, how in told.items()] or ["  none"]
+            grouped = {
+                _LAYER.sub("layers_*/", name): how for name, how in found.items()
+            }
+            lines += [f"  {name}: {how}" for name, how in grouped.items()] or ["  none"]
         return "\n".join([*self.choices, *lines])

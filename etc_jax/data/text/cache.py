@@ -181,7 +181,7 @@ def build_cache(
       split_fn: paragraphs -> sentences; with workers, a function of a module.
       progress_fn: called now and then with (documents, tokens) written so far.
       workers: processes that tokenise; 0: this one alone.
-      part_chars: characters of a part, the least that a killed run leaves behind.
+      part_chars: characters of a part, the least that a killed run leaves.
 
     Raises:
       ValueError: if `path` holds a cache that something else made, a damaged one, or

@@ -24,7 +24,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
 PACKAGES = ("numpy", "scipy", "jax")
-READER_VERSION = "1"  # raise it with every change to what this file makes of a source
+READER_VERSION = "1"  # raise it with every change to how this file reads a source
 SKIPPED_FOLDERS = frozenset(
     ("test", "tests", "idle_test", "site-packages", "dist-packages", "_bundled")
     + ("pydoc_data",)

@@ -31,7 +31,7 @@ from etc_jax.data.input_files import (
 )
 from etc_jax.data.text.corpus import Document
 
-READER_VERSION = "1"  # raise it with every change to what this file makes of a source
+READER_VERSION = "1"  # raise it with every change to how this file reads a source
 FORMATS = ("auto", "text", "jsonl")
 BORDERS = ("file", "line")
 SUFFIXES = {

@@ -102,12 +102,12 @@ def describe_batches(
     tokens = np.concatenate(
         [unmasked_tokens(batch, reader.schema) for batch in batches]
     )
-    figures = _of_the_text(reader) | _of_the_batches(batches, reader.schema)
+    metrics = _of_the_text(reader) | _of_the_batches(batches, reader.schema)
     if unk_id is not None:
-        figures["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
-    figures["lowest_id"] = int(tokens.min())
-    figures["highest_id"] = int(tokens.max())
-    return figures
+        metrics["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
+    metrics["lowest_id"] = int(tokens.min())
+    metrics["highest_id"] = int(tokens.max())
+    return metrics
 
 
 def _share(part: Any, whole: Any) -> float:
@@ -143,12 +143,12 @@ def _of_the_batches(batches: list[Batch], schema: Schema) -> dict[str, Any]:
         return np.stack([at(batch, mark) == 0 for batch in batches])
 
     [text] = schema.text
-    figures = {"examples": int((~is_padding(text)[..., 0]).sum())}
+    metrics = {"examples": int((~is_padding(text)[..., 0]).sum())}
     for axis in schema.marks:
-        figures[f"{axis}_padded_share"] = float(np.mean(is_padding(axis)))
+        metrics[f"{axis}_padded_share"] = float(np.mean(is_padding(axis)))
     for kind in ("mlm", "cpc"):
         if (name := f"{kind}_overflow") in batches[0]:
             lost = total(name)
             share = _share(lost, lost + total(f"{kind}_weights"))
-            figures[f"{name}_share"] = share
-    return figures
+            metrics[f"{name}_share"] = share
+    return metrics

@@ -1,6 +1,6 @@
 """BERT's WordPiece, from a standard vocab.txt or a vocabulary trained here.
 
-A word is what BERT's basic tokenization makes of a text: cut at white space, around
+Words are those of BERT's basic tokenization: cut at white space, around
 each punctuation mark, and around each Chinese character.
 """
 

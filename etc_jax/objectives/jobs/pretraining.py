@@ -15,7 +15,7 @@ from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
 from etc_jax.models.etc import EtcConfig
 from etc_jax.objectives.batch_checks import wrong_structure
-from etc_jax.objectives.cpc_evaluation import pool_figures
+from etc_jax.objectives.cpc_evaluation import pool_metrics
 from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.objectives.jobs.pretraining_data import (
     Corpora,
@@ -99,10 +99,10 @@ def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, tas
         )
 
     def report(params) -> dict[str, Any]:
-        figures = {"unigram_entropy": unigram_entropy(held_back[0].tokens)}
+        metrics = {"unigram_entropy": unigram_entropy(held_back[0].tokens)}
         if pool is not None:
-            figures |= pool_figures(task.summaries, params, pool)
-        return figures
+            metrics |= pool_metrics(task.summaries, params, pool)
+        return metrics
 
     return report
 

@@ -224,14 +224,14 @@ def look_at(reader: TextReader) -> None:
       ValueError: if much of what is chosen to be masked has no room, or much of the
         text is cut or left out.
     """
-    figures = describe_batches(reader, LOOKED_AT)
-    shown = " ".join(f"{k}={v:.5g}" for k, v in figures.items())
+    metrics = describe_batches(reader, LOOKED_AT)
+    shown = " ".join(f"{k}={v:.5g}" for k, v in metrics.items())
     _LOG.info("first %d batches: %s", LOOKED_AT, shown)
     for kind, remedy in (
         ("mlm", "data.mlm_capacity"),
         ("cpc", "data.cpc_long_length and data.cpc_global_length"),
     ):
-        share = figures.get(f"{kind}_overflow_share", 0.0)
+        share = metrics.get(f"{kind}_overflow_share", 0.0)
         if share > MAX_OVERFLOW:
             raise ValueError(
                 f"{share:.1%} of what is chosen for {kind.upper()} has no room in the "
@@ -251,7 +251,7 @@ def look_at(reader: TextReader) -> None:
             "lower it, or look at where documents end (data.document_per)",
         ),
     ):
-        if figures[name] > MAX_LOST:
+        if metrics[name] > MAX_LOST:
             raise ValueError(
-                f"{figures[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
+                f"{metrics[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
             )

@@ -29,9 +29,8 @@ from etc_jax.models.heads import AnswerLogits
 from etc_jax.objectives.learners.finetuning import (
     Finetuning,
     Sums,
-    answer_losses,
-    span_losses,
 )
+from etc_jax.objectives.losses.answers import answer_losses, span_losses
 from etc_jax.objectives.losses.coreference import (
     marginal_loss,
     mention_loss,

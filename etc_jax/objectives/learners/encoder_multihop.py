@@ -18,11 +18,9 @@ from etc_jax.models.encoder_multihop import (
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.learners.finetuning import (
     Sums,
-    accuracy,
-    span_losses,
-    support_f1,
 )
 from etc_jax.objectives.losses import candidates, qa_span
+from etc_jax.objectives.losses.answers import accuracy, span_losses, support_f1
 
 CANDIDATES, PARAGRAPHS, SENTENCES = "candidates", "paragraphs", "sentences"
 # Of places that have no token: probability and loss are 0 in float32.
@@ -103,9 +101,9 @@ class HotpotqaLongformer(MarkedFinetuning):
         sums = {name: jnp.sum(loss * weights) for name, loss in parts.items()}
         span, of_span = span_losses(outputs, batch, self.is_token(batch))
         examples = jnp.sum(weights)
-        figures = {f"{name}_loss": (part, examples) for name, part in sums.items()}
+        metrics = {f"{name}_loss": (part, examples) for name, part in sums.items()}
         return sum(sums.values()) + span, {
-            **figures,
+            **metrics,
             **of_span,
             "answer_type_accuracy": accuracy(outputs.answer_type, kind, weights),
             "support_f1": support_f1(logits["support"], labels["support"], weights),

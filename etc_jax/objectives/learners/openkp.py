@@ -15,7 +15,8 @@ from etc_jax.formats import sequence, structured
 from etc_jax.models.encoder_keyphrases import EncoderForKeyphrases
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
-from etc_jax.objectives.learners.finetuning import EtcFinetuning, Finetuning, Sums
+from etc_jax.objectives.learners.etc_finetuning import EtcFinetuning
+from etc_jax.objectives.learners.finetuning import Finetuning, Sums
 from etc_jax.objectives.losses import keyphrase
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import NUM_BOXES, NUM_FONTS, Visual

@@ -54,25 +54,25 @@ class Retention:
         return [step for step in steps if step not in stay]
 
 
-def check_best_metric(config: CheckpointConfig, figures: Iterable[str]) -> None:
+def check_best_metric(config: CheckpointConfig, names: Iterable[str]) -> None:
     """Refuses to rank by a metric that no evaluation gives.
 
     Args:
       config: the section of the run's config.
-      figures: names of what an evaluation gives.
+      names: of what an evaluation gives.
 
     Raises:
       UserError: naming what there is.
     """
-    figures = sorted(figures)
-    if config.keep_best and config.best_metric not in figures:
+    names = sorted(names)
+    if config.keep_best and config.best_metric not in names:
         official = config.best_metric.startswith("official_")
-        has_none = not any(name.startswith("official_") for name in figures)
+        has_none = not any(name.startswith("official_") for name in names)
         remedy = "choose one of these"
         if official and has_none:
             remedy += ", or name the official files of development data in "
             remedy += "data.held_back_files, by whose score checkpoints are then ranked"
         raise UserError(
             f"checkpoint.best_metric is {config.best_metric!r}, but the evaluation "
-            f"gives: {', '.join(figures)}; {remedy}"
+            f"gives: {', '.join(names)}; {remedy}"
         )

@@ -287,11 +287,11 @@ def _tried(fn: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
 
 
 def _settled(result: Any, error: Exception | None) -> Any:
-    told = None
+    received = None
     if error is not None:
         code = getattr(error, "exit_code", CRASHED)
-        told = {"message": f"{type(error).__name__}: {error}", "exit_code": code}
-    failures = {i: x for i, x in enumerate(exchange(told)) if x is not None}
+        received = {"message": f"{type(error).__name__}: {error}", "exit_code": code}
+    failures = {i: x for i, x in enumerate(exchange(received)) if x is not None}
     if error is not None:
         raise error
     for process, failure in failures.items():
@@ -314,11 +314,11 @@ def check_same(what: str, values: Mapping[str, Any], *, advice: str) -> None:
       UserError: on every process, with both values of the first that differ.
     """
     mine = {"number of processes": _count(), **values}
-    told = exchange(mine)
-    first = next(told)
+    received = exchange(mine)
+    first = next(received)
     # What is missing differs too: not None, which a value can be.
     absent = "(absent)"
-    for process, other in enumerate(itertools.chain([first], told)):
+    for process, other in enumerate(itertools.chain([first], received)):
         names = sorted(first.keys() | other.keys())
         wrong = [
             f"{name}: {first.get(name, absent)!r} on process 0, "

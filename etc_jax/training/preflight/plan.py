@@ -13,20 +13,17 @@ import optax
 from etils import epath
 
 from etc_jax import registry
+from etc_jax.batch_sharding import batch_shardings, batch_shards, local_rows, replicated
 from etc_jax.config import Config
 from etc_jax.config_kinds import is_objective
 from etc_jax.sharding import (
     DEFAULT_RULES,
     MeshConfig,
     Rules,
-    batch_shardings,
-    batch_shards,
-    local_rows,
     logical_rules,
     make_mesh,
     nearest_multiples,
     path_of,
-    replicated,
 )
 from etc_jax.training import tensorboard
 from etc_jax.training.errors import UserError

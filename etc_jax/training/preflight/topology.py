@@ -139,7 +139,7 @@ def _wait_for_lock() -> None:
     if os.environ.get(_ALLOW_MANY, "").lower() in ("1", "true"):
         return
     deadline = time.monotonic() + WAIT_SECS
-    told = False
+    warned = False
     while _is_held():
         if time.monotonic() >= deadline:
             raise UserError(
@@ -147,9 +147,9 @@ def _wait_for_lock() -> None:
                 "ended; deleting the file would disturb it. Where it compiles only, "
                 f"{_ALLOW_MANY}=1 in the environment lets both run"
             )
-        if not told:
+        if not warned:
             _LOG.warning("%s; waiting up to %.0f s", _lock_holder(), WAIT_SECS)
-            told = True
+            warned = True
         time.sleep(_POLL_SECS)
 
 

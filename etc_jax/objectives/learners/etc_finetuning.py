@@ -1,0 +1,180 @@
+"""Fine-tuning of structured inputs: head and loss of each task (ETC paper, app. C)."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax import registry
+from etc_jax.config_fields import Problem
+from etc_jax.config_sections import FinetuningConfig
+from etc_jax.data.schema import Schema
+from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.formats import structured
+from etc_jax.models.encoder_heads import SpanLogits
+from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.heads import (
+    AnswerLogits,
+    CandidateHead,
+    EtcWithHead,
+    HotpotqaHead,
+    LabelsHead,
+    NaturalQuestionsHead,
+    SpanHead,
+)
+from etc_jax.objectives.batch_checks import wrong_structure
+from etc_jax.objectives.learners.finetuning import Finetuning
+from etc_jax.objectives.losses import candidates, qa_span
+from etc_jax.objectives.losses.answers import (
+    SPAN,
+    accuracy,
+    answer_losses,
+    span_accuracy,
+    span_losses,
+    support_f1,
+)
+from etc_jax.objectives.losses.labels import label_loss
+from etc_jax.training.job import Sums
+from etc_jax.types import Rows
+
+
+class EtcFinetuning(Finetuning):
+    """A task of structured inputs."""
+
+    models: ClassVar[tuple[type, ...]] = (EtcConfig,)
+    schema: ClassVar[Schema] = structured.SCHEMA
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return (
+            Rows(batch["long_tokens"], batch["global_tokens"]),
+            batch["structure"],
+            Rows(batch["long_types"], batch["global_types"]),
+        )
+
+    def flops_inputs(self, batch: Any) -> Any:
+        return [batch["structure"]]
+
+    def problems(self, batch: Any) -> list[str]:
+        return super().problems(batch) or list(
+            wrong_structure(batch, "structure", self.model)
+        )
+
+
+class HeadFinetuning(EtcFinetuning):
+    """A task that is a head on the encoder: parameters `encoder`, `head`."""
+
+    @abc.abstractmethod
+    def head(self, config: EtcConfig, deterministic: bool) -> Any:
+        """The Linen module on the encoder, named "head"; see `models.heads`."""
+
+    def module(self, deterministic: bool) -> EtcWithHead:
+        return EtcWithHead(self.model, self.head, deterministic)
+
+
+@registry.register("learner", "hotpotqa/structured")
+class Hotpotqa(HeadFinetuning):
+    """Supporting sentences, answer type and span: outputs are `AnswerLogits`."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> HotpotqaHead:
+        return HotpotqaHead(config, name="head")
+
+    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        labels, weights = batch["labels"], batch["weights"]
+        total, parts, examples = qa_span.hotpotqa(
+            outputs.support,
+            outputs.answer_type,
+            outputs.span,
+            weights=weights,
+            **labels,
+        )
+        metrics = {f"{name}_loss": (part, examples) for name, part in parts.items()}
+        kind = labels["answer_type"]
+        places = jnp.stack([labels["begin"], labels["end"]], axis=-1)
+        spans = weights * (kind == SPAN)
+        return total, {
+            **metrics,
+            "answer_type_accuracy": accuracy(outputs.answer_type, kind, weights),
+            "span_accuracy": span_accuracy(outputs.span, places, spans),
+            "support_f1": support_f1(outputs.support, labels["support"], weights),
+        }
+
+
+@registry.register("learner", "natural_questions/structured")
+class NaturalQuestions(HeadFinetuning):
+    """Answer type, short and long answer: outputs are `AnswerLogits`."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> NaturalQuestionsHead:
+        return NaturalQuestionsHead(config, name="head")
+
+    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        return answer_losses(outputs, batch)
+
+
+@registry.register("learner", "labels/structured")
+class Labels(HeadFinetuning):
+    """A class of the whole text: outputs are float32 `[b, classes]`."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> LabelsHead:
+        return LabelsHead(config, len(self.classes), name="head")
+
+    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        targets, weights = batch["labels"]["label"], batch["weights"]
+        total, hits, examples = label_loss(outputs, targets, weights)
+        return total, {"accuracy": (hits, examples)}
+
+
+@registry.register("learner", "triviaqa/structured")
+class Triviaqa(HeadFinetuning):
+    """Any place that names the answer: outputs are `SpanLogits` of the long tokens."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
+        return SpanHead(config, name="head")
+
+    def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
+        return span_losses(outputs, batch, self.is_token(batch))
+
+
+@dataclasses.dataclass(frozen=True)
+class WikihopConfig(FinetuningConfig):
+    """Options of WikiHop.
+
+    Attributes:
+      final_layer: one more feed-forward block before the logits.
+      label_smoothing: share of the target spread over all candidates.
+    """
+
+    final_layer: bool = True
+    label_smoothing: float = 0.0
+
+    def problems(self) -> Iterator[Problem]:
+        if not 0 <= self.label_smoothing < 1:
+            yield (
+                "label_smoothing",
+                f"is {self.label_smoothing}; expected 0 <= label_smoothing < 1",
+            )
+
+
+@registry.register("learner", "wikihop/structured")
+class Wikihop(HeadFinetuning):
+    """One of the candidates: outputs are float32 `[b, g]`, a logit a global token."""
+
+    section = WikihopConfig
+
+    def head(self, config: EtcConfig, deterministic: bool) -> CandidateHead:
+        final = self.objective.final_layer
+        return CandidateHead(config, final, deterministic, name="head")
+
+    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        total, hits, examples = candidates.choice(
+            outputs,
+            batch["global_types"] == GLOBAL_CANDIDATE_TYPE,
+            batch["labels"]["candidate"],
+            batch["weights"],
+            label_smoothing=self.objective.label_smoothing,
+        )
+        return total, {"accuracy": (hits, examples)}
