@@ -204,7 +204,7 @@ class Study:
                 "length": length,
                 "windows": caches[0].num_windows,
                 "longest": list(caches[0].longest.values()),
-                "ceiling": self.items.ceiling(self.source.tokenizer, length),
+                "upper_bound": self.items.upper_bound(self.source.tokenizer, length),
             }
         arguments = {
             name: str(value) if isinstance(value, pathlib.Path) else value

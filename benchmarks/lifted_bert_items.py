@@ -22,7 +22,7 @@ from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import Sizes
-from tasks import ceiling, hotpotqa, wikihop
+from tasks import hotpotqa, upper_bound, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import wikihop as invented_wikihop
 from tasks.synthetic.__main__ import write_records
@@ -110,12 +110,14 @@ class Items:
         ]
         return made[0], made[1]
 
-    def ceiling(self, tokenizer: Tokenizer, length: int) -> dict[str, float]:
+    def upper_bound(self, tokenizer: Tokenizer, length: int) -> dict[str, float]:
         """What gold labels would score on held-back items, in percent, found once."""
-        known = self.folder / str(length) / "ceiling.json"
+        known = self.folder / str(length) / "upper_bound.json"
         if not known.exists():
             sizes, files = Sizes(length, _GLOBAL), [self.held_back]
-            best = ceiling.ceiling_of(self.item_set.task, files, tokenizer, sizes)
+            best = upper_bound.upper_bound_of(
+                self.item_set.task, files, tokenizer, sizes
+            )
             shares = best.scores.metrics.items()
             write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
         return json.loads(known.read_text())

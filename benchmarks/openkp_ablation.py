@@ -42,9 +42,9 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
-from tasks.ceiling import ceiling_of
 from tasks.synthetic import openkp as invented
 from tasks.synthetic.__main__ import write_records
+from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp")
 
@@ -151,13 +151,13 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
         metric="accuracy",
         beside=("P@1", "R@3"),
         pairs=PAIRS,
-        about={"task": TASK.name, "ceiling": ceiling(caches[1], held_back)},
+        about={"task": TASK.name, "upper_bound": upper_bound(caches[1], held_back)},
     )
 
 
-def ceiling(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
+def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
-    got = ceiling_of(TASK, [file], held_back.load_tokenizer(), SIZES)
+    got = upper_bound_of(TASK, [file], held_back.load_tokenizer(), SIZES)
     percent = {name: 100 * share for name, share in got.scores.metrics.items()}
     print(f"the best there can be: {json.dumps(percent)}", flush=True)
     return percent

@@ -7,7 +7,7 @@
 
 The first records of the files that can be trained on go the way of any data set:
 `etc_jax.prepare`, the training loop, `etc_jax.evaluate` with the official measure, on
-the records that were trained on. What gold labels would score is the ceiling; a share
+the records that were trained on. What gold labels score is the upper bound; a share
 of it is asked for, and the exit code is 1 below that. A model that does not get there
 has inputs, labels or decoding that contradict each other.
 
@@ -40,9 +40,9 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import Task
 from etc_jax.training.errors import RunError
-from tasks import ceiling
+from tasks import upper_bound
 
-# Of the ceiling.
+# Of the upper bound.
 WANTED_SHARE = 0.95
 
 MODEL = rows.MODEL | {"mlp_dim": 256}
@@ -80,7 +80,7 @@ class Outcome:
       records: learnt and scored.
       measure: the official metric that counts, in percent.
       score: of the model.
-      ceiling: of gold labels.
+      upper_bound: of gold labels.
       steps: of training.
       spent: on them.
       config: of the run.
@@ -90,15 +90,15 @@ class Outcome:
     records: int
     measure: str
     score: float
-    ceiling: float
+    upper_bound: float
     steps: int
     spent: Spent
     config: config_lib.Config
 
     @property
     def share(self) -> float:
-        """Of the ceiling, that was reached."""
-        return self.score / self.ceiling if self.ceiling else 0.0
+        """Of the upper bound, that was reached."""
+        return self.score / self.upper_bound if self.upper_bound else 0.0
 
     @property
     def is_enough(self) -> bool:
@@ -114,7 +114,7 @@ class Outcome:
                 f"{self.steps} steps of {self.config.train.batch_size} records in "
                 f"{self.spent.wall_secs / 60:.1f} min, "
                 f"{self.spent.cpu_secs / 60:.1f} min of CPU time",
-                f"{self.measure} {self.score:.2f}, ceiling {self.ceiling:.2f}: "
+                f"{self.measure} {self.score:.2f}, upper bound {self.upper_bound:.2f}: "
                 f"{self.share:.1%} of it, wanted {WANTED_SHARE:.0%}",
             ]
         )
@@ -195,13 +195,15 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
-    best = ceiling.ceiling_of(task, [file], tokenizer).scores.metrics[task.measure]
+    best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics[
+        task.measure
+    ]
     return Outcome(
         task=task.name,
         records=count,
         measure=task.measure,
         score=100 * _score(task, folder, file),
-        ceiling=100 * best,
+        upper_bound=100 * best,
         steps=config.train.num_steps,
         spent=spent,
         config=config,

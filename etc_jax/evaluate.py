@@ -40,8 +40,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etc_jax.data.whole_files import write_whole
+from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.of_config import task_of
-from etc_jax.datasets.survey import survey
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
@@ -112,7 +112,7 @@ def evaluate(args: argparse.Namespace) -> str:
     """
     out = _out_folder(args.out)
     evaluation = _Evaluation(args)
-    parts = Parts(out, evaluation.survey.ids, evaluation.made_by())
+    parts = Parts(out, evaluation.summary.ids, evaluation.made_by())
     number, count = args.shard
     mine = [part for part in parts.missing() if part % count == number]
     if mine:
@@ -149,7 +149,7 @@ class _Evaluation:
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
-        self.survey = survey(self.task, args.files)
+        self.summary = summarised(self.task, args.files)
 
     def made_by(self) -> dict[str, Any]:
         """What decides the predictions."""
@@ -157,8 +157,8 @@ class _Evaluation:
             "task": self.task.name,
             "model": self.model.digest,
             "step": self.model.step,
-            "files": list(self.survey.sha256),
-            "records": len(self.survey.ids),
+            "files": list(self.summary.sha256),
+            "records": len(self.summary.ids),
             "thresholds": list(self.settings),
             "options": self.task.option_values,
         }
@@ -186,13 +186,13 @@ class _Evaluation:
         result = settle(
             self.task,
             answers,
-            self.survey.gold,
+            self.summary.gold,
             settings=self.settings,
             fixed=self.args.threshold,
-            unreadable=self.survey.unreadable,
+            unreadable=self.summary.unreadable,
         )
         lost = problems_of(answers)
-        lines = [self.survey.problems.report()]
+        lines = [self.summary.problems.report()]
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]
@@ -216,7 +216,7 @@ class _Evaluation:
 
     def scores(self, result: Result, lost: Mapping[str, list[str]]) -> dict[str, Any]:
         """The content of scores.json."""
-        model, counts = self.model, collections.Counter(self.survey.problems.counts)
+        model, counts = self.model, collections.Counter(self.summary.problems.counts)
         counts.update({kind: len(messages) for kind, messages in lost.items()})
         summary = {
             "task": self.task.name,
@@ -224,7 +224,7 @@ class _Evaluation:
             "model_sha256": model.digest,
             "files": [str(path) for path in self.args.files],
             "records": result.chosen.count,
-            "unreadable": self.survey.unreadable,
+            "unreadable": self.summary.unreadable,
             "without_input": sum(map(len, lost.values())),
             "problems": dict(counts),
             "metrics": dict(result.chosen.metrics),

@@ -40,7 +40,7 @@ COMMANDS = [
     ("etc_jax.prepare", *TOKENS, "--out=o", "@"),
     ("etc_jax.prepare", "--task=wikihop", "--tokenizer=@", "--out=o", "f"),
     ("tasks.stats", "@"),
-    ("tasks.ceiling", *TOKENS, "@"),
+    ("tasks.upper_bound", *TOKENS, "@"),
     ("tasks.coreference.writing", "--predictions=p", "--out=@", "f"),
     ("tasks.hyperpartisan.split", "--splits=s", "--out=@", "a"),
     ("tasks.synthetic.__main__", "--task=wikihop", "--count=1", "--out=@"),

@@ -11,6 +11,8 @@ from etc_jax.ops.attention import global_local
 from etc_jax.types import LabelTable, Pieces, Rows
 
 # Which projection serves each piece: the official sharing modes (paper, section 3.2).
+# x2y: queries of x, keys and values of y. Names are those of the official variables,
+# such as l2l_key_projection.
 _OWN = Pieces("l2l", "l2g", "g2g", "g2l")
 _SHARED_KV = Pieces("l2l", "l2l", "g2g", "g2g")
 _SHARED_QKV = Pieces("l2l", "l2l", "l2l", "l2l")
@@ -32,6 +34,7 @@ class Labels(nn.Module):
     def __call__(self) -> LabelTable:
         shape = (self.num_labels, self.num_heads)
         return LabelTable(
+            # [labels, h, d]
             # 0.5 is the official spread of label embeddings.
             self.param(
                 "embedding",
@@ -39,6 +42,7 @@ class Labels(nn.Module):
                 (*shape, self.head_dim),
                 self.param_dtype,
             ),
+            # [labels, h]
             self.param("bias", nn.initializers.zeros, shape, self.param_dtype),
         )
 
@@ -97,10 +101,12 @@ class GlobalLocalAttention(nn.Module):
         modules, done = {}, {}
         out = []
         for piece, name in zip(Pieces._fields, names, strict=True):
+            # The last letter says whose rows the keys are made of.
             side = "long" if piece[2] == "l" else "global_"
             if name not in modules:
                 modules[name] = self._project(f"{name}_{kind}")
             if (name, side) not in done:
+                # [b, n or g, e] -> [b, n or g, h, d]
                 done[name, side] = modules[name](getattr(x, side))
             out.append(done[name, side])
         return Pieces(*out)
@@ -120,15 +126,19 @@ class GlobalLocalAttention(nn.Module):
         del layer, kept
         project = self._project("long_query")
         other = project if self.share_qkv else self._project("global_query")
+        # [b, n, e] -> [b, n, h, d]; [b, g, e] -> [b, g, h, d]
         query = Rows(project(x.long), other(x.global_))
         tables = None
         if self.num_labels is not None:
             sizes = (self.num_labels, self.num_heads, self.head_dim, self.param_dtype)
+            # One table for each softmax: l2l with l2g, g2g with g2l. The official code
+            # shares them in no mode.
             tables = Rows(
                 Labels(*sizes, name="long_labels")(),
                 Labels(*sizes, name="global_labels")(),
             )
         drop = self.dropout_rate > 0 and not self.deterministic
+        # Rows of [b, n, h, d] and [b, g, h, d].
         out = global_local.attend(
             query,
             self._pieces(x, "key"),
@@ -157,4 +167,5 @@ class GlobalLocalAttention(nn.Module):
 
         long_out = output("long_out")
         global_out = long_out if self.share_out else output("global_out")
+        # [b, n, h, d] -> [b, n, e]; [b, g, h, d] -> [b, g, e]
         return jax.tree.map(lambda f, y: f(y), Rows(long_out, global_out), out), None

@@ -57,6 +57,7 @@ class Branches(nn.Module):
     ) -> Callable[[Any], Any]:
         """A function of all streams from a maker of functions of one."""
         flat = jax.tree.leaves(names)
+        # A name that serves several streams is made once: they share its parameters.
         made = {name: make(name) for name in dict.fromkeys(flat)}
         return lambda x: jax.tree.map(lambda name, a: made[name](a), names, x)
 
@@ -86,7 +87,10 @@ class Block(Branches):
         """(streams `[b, n, e]`, see `Branches`) -> (the same shapes, what is kept)."""
 
         def residual(x, norm, branch):
+            # Post-norm is BERT's order and the official default of ETC; in pre-norm the
+            # residual stream itself is never normalised.
             y, kept = branch(norm(x) if self.pre_norm else x)
+            # [b, n, e] + [b, n, e], stream by stream.
             x = jax.tree.map(lambda a, b: a + b, x, self.dropped(y))
             return self.laid_out(x if self.pre_norm else norm(x)), kept
 
@@ -97,6 +101,7 @@ class Block(Branches):
         if self.cross_attention is not None:
             norm = self.of_streams(self.norm, self.cross_attention_norm)
             cross = self.cross_attention("cross_attention")
+            # Keys are another sequence's: nothing of its own, nothing kept.
             x, _ = residual(x, norm, lambda y: cross(y, shared))
         norm = self.of_streams(self.norm, self.mlp_norm)
         mlp = self.of_streams(self.mlp, self.mlp_name)
@@ -115,15 +120,18 @@ class AttentionHalf(Branches):
     def __call__(self, x: Any, shared: Any, kept: Any = None):
         """(streams, shared, kept) -> (streams, kept)."""
         norm = self.of_streams(self.norm, self.attention_norm)
+        # No residual: the stack adds y to the stream that f does not read.
         y, kept = self.attention("attention")(
             self.laid_out(norm(x)), shared, None, kept
         )
         y = self.dropped(y)
         if self.cross_attention is not None:
             norm = self.of_streams(self.norm, self.cross_attention_norm)
+            # In the stream's dtype, which may be wider than that of y.
             both = jax.tree.map(lambda a, b: a + b.astype(a.dtype), x, y)
             cross = self.cross_attention("cross_attention")
             more, _ = cross(self.laid_out(norm(both)), shared)
+            # f of both branches is one change, [b, n, e].
             y = jax.tree.map(lambda a, b: a + b, y, self.dropped(more))
         return y, kept
 

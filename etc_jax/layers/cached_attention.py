@@ -63,14 +63,18 @@ class CachedLocalAttention(LocalAttention):
     ):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
         del own
+        # [b, n, e] -> [b, n, h, d], three times.
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         if isinstance(shared, Newest):
+            # [b, 1, h, d] over what this layer's cache holds.
             out, kept = local_step(*rows, kept, shared, look=self.look)
         else:
             out = lsh.local(*rows, **self.options(shared))
+            # Keys and values alone, [b, cache rows, h, d].
             kept = local_cache(
                 *rows[1:], _lengths(shared), look=self.look, length=self.cache_length
             )
+        # [b, n, h, d] -> [b, n, e]
         return self.output(x.shape[-1])(out), kept
 
 
@@ -89,13 +93,18 @@ class CachedLshAttention(LshAttention):
     ):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
         del own
+        # [b, n, e] -> [b, n, h, d], twice: queries are keys.
         rows = [self.project(name)(x) for name in ("query_key", "value")]
         attend = self._step if isinstance(shared, Newest) else self._prompt
         out, kept = attend(rows, shared, kept)
+        # [b, n, h, d] -> [b, n, e]
         return self.output(x.shape[-1])(out), kept
 
     def _step(self, rows, now: Newest, kept: HashedCache):
+        # [layers, h, d, rounds, half] -> [h, d, rounds, half]: those of the prompt, as
+        # buckets of other rotations say nothing of each other.
         rotations = kept.rotations[now.layer]
+        # [b, 1, h, d] -> int32 [b, h, rounds, 1]
         buckets = hash_vectors(rows[0], rotations, self.num_buckets)
         out, cache = lsh_step(
             *rows,
@@ -110,10 +119,13 @@ class CachedLshAttention(LshAttention):
 
     def _prompt(self, rows, sequence: Sequence, kept: None):
         del kept
+        # [h, d, rounds, half]
         rotations = self.rotations(self.num_buckets)
+        # [b, n, h, d] -> int32 [b, h, rounds, n]
         # Also of a prompt of one chunk, which is attended whole: there will be more.
         buckets = hash_vectors(rows[0], rotations, self.num_buckets)
         out = self.attend(rows, buckets, self.num_buckets, sequence)
+        # Keys and values [b, length, h, d], sorted numbers [b, h, rounds, length].
         cache = lsh_cache(
             *rows,
             buckets,
@@ -143,6 +155,7 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
     """
     half = kind.f()
     plain = half.attention("attention")
+    # Linen's own two fields belong to the module, not to its copy.
     fields = {field.name for field in dataclasses.fields(plain)} - {"parent", "name"}
     options = {name: getattr(plain, name) for name in fields}
 
@@ -150,6 +163,7 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
         return _CACHED[type(plain)](cache_length=length, name=name, **options)
 
     def f() -> AttentionHalf:
+        # Names and norms stay, so that the parameters of the plain layer fit.
         return half.clone(attention=attention)
 
     return LayerKind(kind.name, f, kind.g)

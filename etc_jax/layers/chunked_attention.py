@@ -43,6 +43,8 @@ def hash_key(module: nn.Module, seed: int, layer: jax.Array | None = None) -> ja
       seed: where there is no stream.
       layer: number of the layer, for a key of its own by `seed`; None: that of `seed`.
     """
+    # A stream draws anew in each call, as in training; the seed alone gives the same
+    # rotations each time.
     for stream in ("lsh", "dropout"):
         if module.has_rng(stream):
             return module.make_rng(stream)
@@ -122,8 +124,10 @@ class LocalAttention(ChunkedAttention):
     def __call__(self, x: jax.Array, sequence: Sequence, own=None, kept: None = None):
         """`[b, n, e]` -> (the same shape, nothing to keep)."""
         del own, kept
+        # [b, n, e] -> [b, n, h, d], three times.
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         out = lsh.local(*rows, **self.options(sequence))
+        # [b, n, h, d] -> [b, n, e]
         return self.output(x.shape[-1])(out), None
 
 
@@ -164,16 +168,20 @@ class LshAttention(ChunkedAttention):
           kept: buckets to take in place of hashing.
         """
         del own
+        # [b, n, e] -> [b, n, h, d], twice: queries are keys.
         rows = [self.project(name)(x) for name in ("query_key", "value")]
         factors, buckets = self.factors(x.shape[1]), kept
+        # A sequence of one chunk is attended whole and needs no buckets.
         if buckets is None and x.shape[1] > self.look.chunk_length:
             rotations = sequence.rotations
             if rotations is None:
                 rotations = self.rotations(factors, sequence.layer)
+            # [b, n, h, d] -> int32 [b, h, rounds, n]
             buckets = hash_vectors(rows[0], rotations, factors)
             # A reversible stack keeps them of every layer.
             buckets = buckets.astype(np.min_scalar_type(math.prod(factors) - 1))
         out = self.attend(rows, buckets, factors, sequence)
+        # [b, n, h, d] -> [b, n, e]
         return self.output(x.shape[-1])(out), buckets
 
     def attend(self, rows, buckets, factors, sequence: Sequence) -> jax.Array:
@@ -198,4 +206,5 @@ class LshAttention(ChunkedAttention):
     ) -> jax.Array:
         """Drawn anew; see `lsh_hashing.draw_rotations` and `hash_key`."""
         sizes = (self.num_heads, self.head_dim, self.num_hashes)
+        # [h, d, rounds, half the sum of factors]: a bucket is an axis with its sign.
         return draw_rotations(hash_key(self, self.hash_seed, layer), *sizes, factors)

@@ -43,8 +43,11 @@ def sinusoids(positions: jax.Array, width: int) -> jax.Array:
       float32 `[b, n, width]`.
     """
     half = width // 2
+    # [half]
     rates = np.float32(10_000.0 ** (-np.arange(half) / half))
+    # [b, n, 1] * [1, 1, half] -> [b, n, half]
     angles = positions[..., None].astype(jnp.float32) * rates[None, None]
+    # [b, n, 2 * half]
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 
@@ -58,7 +61,9 @@ def as_rows(x: jax.Array, axes: int = 1) -> jax.Array:
     """
     lead, last = x.shape[:-axes], math.prod(x.shape[-axes:])
     if sharding.sequence_axis() is not None:
+        # [b, n, e]
         return x.reshape(*lead, last)
+    # [b * n, e]
     return x.reshape(-1, last)
 
 
@@ -90,15 +95,19 @@ class Dense(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         lead, inputs = x.shape[: -self.axes], x.shape[-self.axes :]
+        # [*inputs, *features], such as [e, h, d]: heads are an axis of their own, which
+        # a mesh can split.
         kernel = self.param(
             "kernel",
             truncated_normal(self.stddev),
             (*inputs, *self.features),
             self.param_dtype,
         )
+        # Both groups of axes as one each: [inputs, features].
         matrix = kernel.reshape(math.prod(inputs), -1)
         rows = as_rows(x, self.axes).astype(self.dtype)
         if self.wide:
+            # Multiplied in `dtype`, summed and kept in float32.
             y = chunked_loss.logits(rows, matrix)
         else:
             y = rows @ matrix.astype(self.dtype)
@@ -106,10 +115,14 @@ class Dense(nn.Module):
             bias = self.param(
                 "bias", nn.initializers.zeros, self.features, self.param_dtype
             )
+            # [rows, features] + [1, features]
             y = y + _for_rows(bias, rows).astype(y.dtype)
+        # [rows, features] -> [..., *features]
         return y.reshape(*lead, *self.features)
 
 
+# Computed again in the backward pass: faster than writing and reading what it would
+# keep.
 @functools.partial(jax.checkpoint, static_argnums=(3, 4))
 def _normalise(rows, scale, bias, epsilon: float, dtype):
     """Rows with mean 0 and variance 1, scaled and shifted: `[..., e]`.
@@ -120,8 +133,10 @@ def _normalise(rows, scale, bias, epsilon: float, dtype):
     if bias is not None:
         # Two passes: the one-pass variance loses digits where the mean is large.
         y = y - jnp.mean(y, axis=-1, keepdims=True)
+    # [..., e] -> [..., 1]
     variance = jnp.mean(jnp.square(y), axis=-1, keepdims=True)
     y = y * jax.lax.rsqrt(variance + epsilon) * _for_rows(scale, y)
+    # Rounded to the compute dtype once, at the end.
     return (y if bias is None else y + _for_rows(bias, y)).astype(dtype)
 
 
@@ -140,6 +155,7 @@ class _Norm(nn.Module):
     def _normed(self, x: jax.Array, bias: jax.Array | None) -> jax.Array:
         ones = nn.initializers.ones
         scale = self.param("scale", ones, (x.shape[-1],), self.param_dtype)
+        # [b, n, e] -> [b * n, e]
         rows = as_rows(x)
         y = _normalise(rows, scale, bias, self.epsilon, jnp.dtype(self.dtype))
         return y.reshape(x.shape)
@@ -200,12 +216,15 @@ class Mlp(nn.Module):
 
     def _map(self, x: jax.Array) -> jax.Array:
         rows = as_rows(x)
+        # [b * n, e] -> [b * n, mlp_dim]
         hidden = self._dense(self.mlp_dim, "wi")(rows)
         drop = nn.Dropout(self.hidden_dropout_rate, name="hidden_dropout")
+        # The activation is of wi_gate's map where there is one, else of wi's.
         gate = self._dense(self.mlp_dim, "wi_gate")(rows) if self.gated else hidden
         gate = drop(gate, deterministic=self.deterministic)
         gate = ACTIVATIONS[self.activation](gate)
         hidden = gate * hidden if self.gated else gate
+        # [b * n, mlp_dim] -> [b * n, e] -> [b, n, e]
         return self._dense(x.shape[-1], "wo")(hidden).reshape(x.shape)
 
     @nn.compact
@@ -238,6 +257,8 @@ def chunked_mlp(size: int, **options) -> Callable[[jax.Array], jax.Array]:
         n = x.shape[1]
         if not size or n <= size:
             return Mlp(**options)(x)
+        # Of [b, chunks, size, mlp_dim] one chunk exists at a time. All read the
+        # parameters of one Mlp; each draws its own dropout.
         step = nn.scan(
             nn.remat(_MlpStep, prevent_cse=False),
             variable_broadcast="params",
@@ -245,8 +266,10 @@ def chunked_mlp(size: int, **options) -> Callable[[jax.Array], jax.Array]:
             in_axes=1,
             out_axes=1,
         )
+        # [b, n, e] -> [b, chunks * size, e] -> [b, chunks, size, e]
         chunks = blocking.pad_axis(x, 1, 0, -n % size)
         chunks = blocking.blocks(chunks, chunks.shape[1] // size, 1)
+        # [b, chunks, size, e] -> [b, n, e]
         return blocking.unblock(step(**options)(None, chunks)[1], 1)[:, :n]
 
     return apply

@@ -51,6 +51,7 @@ class EtcEmbeddings(nn.Module):
         self.token_embedder = self._table(self.vocab_size, self.embedding_dim)
         self.segment_embedder = self._table(self.num_types, self.embed_dim)
         if self.embedding_dim != self.embed_dim:
+            # The official spread: of the table's width, not `initializer_range`.
             self.embedding_projection = Dense(
                 (self.embed_dim,),
                 self.embedding_dim**-0.5,
@@ -67,16 +68,20 @@ class EtcEmbeddings(nn.Module):
         self.dropout = nn.Dropout(self.dropout_rate)
 
     def _one(self, tokens, types, positions, adder, default_type, side: str):
+        # [b, n] -> [b, n, embedding_dim] -> [b, n, e]
         x = self.token_embedder(tokens)
         if self.embedding_dim != self.embed_dim:
             x = self.embedding_projection(x)
         if types is None:
+            # The official default, which is not 0 for both.
             types = jnp.full_like(tokens, default_type)
         x = x + self.segment_embedder(types)
         if self.max_positions:
+            # [b, n, e] + [b or 1, n, e]
             x = x + self._positions(tokens, positions, side)
         if adder is not None:
             x = x + adder.astype(x.dtype)
+        # The adder is normalised with the rest, as in the official code.
         x = getattr(self, f"{side}_embed_norm")(x)
         return self.dropout(x, deterministic=self.deterministic)
 
@@ -126,4 +131,5 @@ class EtcEmbeddings(nn.Module):
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., embedding_dim]` -> float32 logits by the token table."""
         table = self.token_embedder.embedding
+        # [..., embedding_dim] x [embedding_dim, vocabulary]
         return chunked_loss.logits(x.astype(self.dtype), table.T)

@@ -22,14 +22,18 @@ def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
     """
     n = example_ids.shape[1]
     real = example_ids > 0
+    # [b, n]: the example of the token before, 0 before the first one.
     before = jnp.pad(example_ids[:, :-1], ((0, 0), (1, 0)))
     starts = real & (example_ids != before)
+    # The number of each real token among those of its row, from 0.
     seen = jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
     if real_only:
         count = seen
     else:
         count = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), example_ids.shape)
+        # The first example counts from place 0, not from its own first token.
         starts &= seen > 0
+    # [b, n]: the count at which the example of each token starts.
     first = jax.lax.cummax(jnp.where(starts, count, 0), axis=1)
     return jnp.where(real, count - first, -1) if real_only else count - first
 
@@ -92,9 +96,12 @@ class TokenEmbeddings(nn.Module):
         if types is None:
             types = jnp.zeros_like(tokens)
         if positions is None:
+            # An offset means rows for padding: positions are those of real tokens then.
             positions = positions_of(example_ids, self.position_offset > 0)
+        # [b, n] -> [b, n, e]
         x = self.token_embedder(tokens) * self.scale + self.segment_embedder(types)
         if self.position_kind == "learnt":
+            # Padding of position -1 (RoBERTa) has the row before that of position 0.
             x = x + self.position_embedder(positions + self.position_offset)
         elif self.position_kind == "sinusoidal":
             x = x + sinusoids(positions, self.embed_dim).astype(self.dtype)
@@ -106,4 +113,5 @@ class TokenEmbeddings(nn.Module):
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., e]` -> float32 logits over the vocabulary by the token table."""
         table = self.token_embedder.embedding
+        # [..., e] x [e, vocabulary]
         return chunked_loss.logits(x.astype(self.dtype), table.T)

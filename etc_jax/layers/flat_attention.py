@@ -50,9 +50,12 @@ class FlatAttention(nn.Module):
                 f"{type(structure).__name__}; take 'global_local' layers alone"
             )
         count = x.global_.shape[1]
+        # [b, g, e], [b, n, e] -> [b, g + n, e]
         rows = jnp.concatenate([x.global_, x.long], axis=1)
         ids = [structure.global_example_ids, structure.long_example_ids]
+        # [b, g + n]; 0 is padding in both.
         ids = jnp.concatenate([i.astype(jnp.int32) for i in ids], axis=1)
         flat = self.attention("flat")
         y, kept = flat(rows, Sequence(ids, layer=layer), None, kept)
+        # [b, g + n, e] -> [b, n, e], [b, g, e]
         return Rows(y[:, count:], y[:, :count]), kept

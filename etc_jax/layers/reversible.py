@@ -67,12 +67,14 @@ class TwoStreamStack(nn.Module):
     def _parts(self, x, shared, rng):
         """(halves, their params, their keys)."""
         pairs = [(kind.f(), kind.g()) for kind in self.kinds]
+        # A key for each layer of a repeat, each of its halves and each repeat.
         shape = (len(pairs), 2, self.num_repeats)
 
         def init(init_rng):
             keys = jax.random.split(init_rng, shape)
 
             def of(half, keys):
+                # Keys [repeats] -> parameters [repeats, ...].
                 return jax.vmap(lambda rng: _init(half, rng, x, shared))(keys)
 
             return {
@@ -80,6 +82,8 @@ class TwoStreamStack(nn.Module):
                 for i, (kind, (f, g)) in enumerate(zip(self.kinds, pairs, strict=True))
             }
 
+        # The whole tree is one parameter of this module: halves are pure functions of
+        # theirs, which the backward pass calls again.
         found = self.param("layers", init)
         params = [(found[kind.name]["f"], found[kind.name]["g"]) for kind in self.kinds]
         keys = jax.random.split(rng, shape)
@@ -90,6 +94,7 @@ class TwoStreamStack(nn.Module):
 
 def _streams(rng: jax.Array) -> dict[str, jax.Array]:
     dropout, lsh = jax.random.split(rng)
+    # Both come from a key that is kept, so that a replayed half draws the same.
     return {"dropout": dropout, "lsh": lsh}
 
 

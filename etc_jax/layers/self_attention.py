@@ -131,9 +131,11 @@ class SelfAttention(nn.Module):
             index = jnp.zeros((x.shape[0], 1), jnp.int32)
         if index is None:
             return None
+        # [b, n, e] -> [b, g, e]; -1 reads row 0, which counts nowhere.
         rows = sequence.take_rows(x, jnp.maximum(index, 0), sharding.sequence_axis())
         return Globals(
             index,
+            # [b, g, h, d] of these tokens, then [b, n, h, d] of all, twice.
             self._project("query_global", rows),
             self._project("key_global", x),
             self._project("value_global", x),
@@ -165,6 +167,7 @@ class SelfAttention(nn.Module):
             # as of spans there, depends on its rows.
             return full.attend(*rows, padding_sees=True, **options)
         if random_blocks is None:
+            # [1, drawing blocks, num_random], or None.
             random_blocks = self.pattern.undrawn(n)
         return block_sparse.attend(
             *rows,
@@ -194,12 +197,14 @@ class SelfAttention(nn.Module):
         Raises:
           ValueError: if a sequence is split over devices that must be whole.
         """
+        # [b, n, e] -> [b, n, h, d]: queries, keys, values.
         rows = [self._project(name, x) for name in ("query", "key", "value")]
         offsets = None
         if self.relative:
             rows[0], offsets = self._of_offsets(rows[0], x.shape[-1])
         if isinstance(inputs, Newest):
             reach = {"radius": self.pattern.radius, "dilation": self.pattern.dilation}
+            # [b, 1, h, d] over the rows of this layer's cache.
             out, kept = row_cache.step(*rows, kept, inputs, offsets=offsets, **reach)
         else:
             out = self._attend(x, rows, offsets, inputs, random_blocks)
@@ -212,13 +217,16 @@ class SelfAttention(nn.Module):
             param_dtype=self.param_dtype,
             name="out",
         )
+        # [b, n, h, d] -> [b, n, e]
         return output(out), kept
 
     def _cache(self, rows, inputs: SequenceInputs) -> RowCache | None:
         if self.cache_length is None:
             return None
+        # [b, n] -> int32 [b]
         lengths = jnp.sum(inputs.example_ids > 0, axis=1, dtype=jnp.int32)
         size = row_cache.window_rows(*self.pattern[:2], self.cache_length)
+        # Keys and values alone, [b, size, h, d].
         return row_cache.fill(*rows[1:], lengths, size)
 
     def _of_offsets(self, query: jax.Array, width: int):
@@ -242,14 +250,20 @@ class SelfAttention(nn.Module):
             use_bias=False,
             name="offset",
         )
+        # [1, 2 * radius + 1], in steps of the dilation.
         offset = jnp.arange(-radius, radius + 1, dtype=jnp.int32)[None]
+        # E of each head: [2 * radius + 1, h, d]
         embedding = jnp.zeros((2 * radius + 1, *shape), self.dtype)
         for step in dict.fromkeys(steps):
+            # bool [1, h, 1]: the heads of this dilation.
             mine = np.array([s == step for s in steps])[None, :, None]
+            # [2 * radius + 1, width] -> [2 * radius + 1, h, d]; one map for all steps.
             found = dense(sinusoids(offset * step, width)[0])
             embedding = jnp.where(mine, found, embedding)
         wide = embedding.astype(jnp.promote_types(self.dtype, jnp.float32))
+        # (v - u) . E, summed in float32: [2 * radius + 1, h]
         bias = jnp.einsum("vhd,hd->vh", wide, (v - u).astype(wide.dtype))
+        # [b, n, h, d] + [1, 1, h, d]
         query = query + u.astype(query.dtype)[None, None]
         return query, LabelTable(embedding, bias)
 

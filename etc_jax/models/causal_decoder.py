@@ -39,6 +39,7 @@ class Cache:
         self, layers: tuple[Any, ...], logits: jax.Array
     ) -> tuple[jax.Array, Cache]:
         """(logits, the cache after it); not a number where there was no room."""
+        # [b] -> [b, 1], beside logits [b, vocabulary].
         fits = (self.position < self.length)[:, None]
         cache = dataclasses.replace(self, layers=layers, position=self.position + 1)
         return jnp.where(fits, logits, jnp.nan), cache
@@ -58,7 +59,7 @@ class CausalDecoder:
         """Raises ValueError if the model is not causal, or not so long."""
         if not self.config.causal:
             raise ValueError(
-                "the model has causal=False: its tokens see those behind them, so that "
+                "the model has causal=False: its tokens see those after them, so that "
                 "it cannot continue a text; take a language model"
             )
         if not 1 <= length <= self.config.max_length:

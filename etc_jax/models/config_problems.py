@@ -43,11 +43,11 @@ def too_small(
       least: that is allowed.
       meaning: of that number, for the message.
     """
-    told = f"{least} ({meaning})" if meaning else f"{least}"
+    expected = f"{least} ({meaning})" if meaning else f"{least}"
     for name in names:
         value = getattr(config, name)
         if value is not None and value < least:
-            yield name, f"is {value}; expected {told} or more"
+            yield name, f"is {value}; expected {expected} or more"
 
 
 def transformer_problems(config: Any) -> Problems:
@@ -65,6 +65,7 @@ def transformer_problems(config: Any) -> Problems:
     }
     yield from choice_problems(config, choices)
     heads, width = config.num_heads, config.embed_dim
+    # No heads at all is a problem that `too_small` names; here it would divide by 0.
     if heads > 0 and not config.head_dim and width % heads:
         yield (
             "num_heads",

@@ -126,12 +126,15 @@ class Encoder(nn.Module):
             make_layer(c, self.deterministic, i, pattern)
             for i, pattern in enumerate(c.patterns)
         ]
+        # One scan over runs of `patterns`: a scan has one body, and the layers of a run
+        # differ in what their tokens see.
         self.stack = Stack(
             functools.partial(Period, tuple(layers), name="period"),
             c.num_layers // len(layers),
             c.scan_layers,
             c.remat_policy,
         )
+        # The residual stream of pre-norm layers is not normalised before its end.
         if c.pre_norm:
             self.final_norm = _norm(c)
         if self.with_pooler:
@@ -190,6 +193,7 @@ class Encoder(nn.Module):
                 )
         if example_ids is None:
             example_ids = jnp.ones_like(tokens, jnp.int32)
+        # [b, n] -> [b, n, e]
         x = self.embeddings(tokens, example_ids, types, positions)
         self.sow("intermediates", "embedded", x)
         own = None
@@ -197,8 +201,10 @@ class Encoder(nn.Module):
             random_blocks = self._drawn(n)
         if random_blocks is not None:
             runs = self.config.num_layers // len(self.config.patterns)
+            # [layers, ...] -> [runs, layers of a run, ...]
             own = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
         x = self.finish(self.stack(x, SequenceInputs(example_ids, global_index), own))
+        # Heads call `pooled` on their own; `init` of the encoder alone makes it too.
         if self.with_pooler and self.is_initializing():
             self.pooled(x)
         return x
@@ -213,15 +219,17 @@ class Encoder(nn.Module):
         sparse = c.patterns[0]
         if not isinstance(sparse, Sparse) or length <= sparse.whole_length:
             return None
+        # True means undrawn: "training" in evaluation, "never" always.
         if {"training": self.deterministic, "always": False}.get(c.random_blocks, True):
             return None
         if sparse.num_globals:
-            return random_blocks_of.draw_behind_globals(
+            return random_blocks_of.draw_after_globals(
                 c.num_layers,
                 c.num_heads,
                 sparse.num_drawing(length),
                 sparse.num_random,
             )
+        # The released draw depends on lengths in whole blocks, also on the longest.
         return random_blocks_of.draw(
             c.num_layers,
             c.num_heads,
@@ -233,6 +241,7 @@ class Encoder(nn.Module):
 
     def pooled(self, x: jax.Array) -> jax.Array:
         """BERT's output for a whole sequence: rows `[b, n, e]` -> `[b, e]`."""
+        # [b, n, e] -> [b, e]
         return jnp.tanh(self.pooler(x[:, 0]))
 
     def vocabulary_logits(self, x: jax.Array) -> jax.Array:
@@ -265,11 +274,13 @@ class EncoderForMaskedLm(nn.Module):
         self.encoder = Encoder(c, self.deterministic, pooler)
         self.mlm_dense = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
         self.mlm_norm = _norm(c)
+        # Logits are products with the token table, so the bias is no Dense layer's.
         self.mlm_bias = self.param("mlm_bias", nn.initializers.zeros, (c.vocab_size,))
         if self.with_next_sentence:
             self.next_sentence = Dense((2,), c.initializer_range, jnp.float32)
 
     def _features(self, x: jax.Array) -> jax.Array:
+        # [..., e] -> [..., e], in the order of BERT's head: map, activation, norm.
         return self.mlm_norm(ACTIVATIONS[self.config.activation](self.mlm_dense(x)))
 
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
@@ -277,17 +288,20 @@ class EncoderForMaskedLm(nn.Module):
         x = self.encoder(tokens, example_ids, **inputs)
         if self.with_next_sentence and self.is_initializing():
             self.next_sentence(self.encoder.pooled(x))
+        # [b, n, e] x [e, vocabulary] -> float32 [b, n, vocabulary]
         logits = self.encoder.vocabulary_logits(self._features(x))
         return logits + self.mlm_bias[None, None]
 
     def next_sentence_logits(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 `[b, 2]`: the second part follows the first, or is any other."""
         x = self.encoder(tokens, example_ids, **inputs)
+        # [b, n, e] -> [b, e] -> [b, 2]
         return self.next_sentence(self.encoder.pooled(x))
 
     def masked_losses(self, tokens, example_ids, positions, targets):
         """See `objectives.masked_lm.MaskedModel`."""
         x = self.encoder(tokens, example_ids)
+        # [b, n, e] -> [b, p, e]: the table is multiplied with masked places alone.
         x = sequence.take_rows(x, positions, sharding.sequence_axis())
         table = self.encoder.embeddings.token_embedder.embedding
         size = self.config.logits_chunk_length

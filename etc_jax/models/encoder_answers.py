@@ -38,10 +38,13 @@ class EncoderForAnswers(nn.Module):
           of the short answer's begin and end, and the long answer's.
         """
         c = self.config
+        # [b, n] -> [b, n, e]
         x = Encoder(c, self.deterministic, name="encoder")(
             tokens, example_ids, **inputs
         )
         return AnswerLogits(
+            # [b, e] -> [b, 5]
             answer_type=out_layer(c, NATURAL_QUESTIONS_TYPES, "answer_type")(x[:, 0]),
+            # [b, n, e] -> [b, n, 4]
             span=out_layer(c, 4, "answer_span")(x),
         )

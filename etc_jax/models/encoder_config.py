@@ -48,6 +48,8 @@ class EncoderConfig:
     # How positions are encoded: by a table, unless a family has a choice.
     positions: ClassVar[str] = "learnt"
 
+    # `sized` fields show in shapes or paths of parameters, `free` ones change nothing
+    # that was learnt, and all others must agree at `init_from`.
     vocab_size: int = sized(30522)
     num_types: int = sized(2)
     embed_dim: int = sized(768)
@@ -55,6 +57,7 @@ class EncoderConfig:
     num_heads: int = sized(12)
     mlp_dim: int = sized(3072)
     max_length: int = sized(512)
+    # BERT's is the gelu of the error function, not its tanh approximation.
     activation: str = "gelu_exact"
     dropout_rate: float = free(0.1)
     attention_dropout_rate: float = free(0.1)
@@ -129,6 +132,7 @@ class RobertaConfig(EncoderConfig):
       pad_id: token of padding, whose number is also that of its row of positions.
     """
 
+    # What released RoBERTas have instead of BERT's.
     vocab_size: int = 50265
     num_types: int = 1
     layer_norm_epsilon: float = 1e-5
@@ -140,6 +144,7 @@ class RobertaConfig(EncoderConfig):
 
     @property
     def position_offset(self) -> int:
+        # Padding has row pad_id, and positions begin after it.
         return self.pad_id + 1
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -173,6 +178,7 @@ class LongformerConfig(RobertaConfig):
 
     formats: ClassVar[tuple[str, ...]] = ("sequence", "text_to_text")
 
+    # The released models: 4096 positions, windows of 256 tokens to each side.
     max_length: int = 4096
     attention_window: tuple[int, ...] = (512,)
     attention_dilation: tuple[int | tuple[int, ...], ...] = ()
@@ -188,6 +194,7 @@ class LongformerConfig(RobertaConfig):
     def patterns(self) -> tuple[Window, ...]:
         steps = self.attention_dilation or (1,) * len(self.attention_window)
         return tuple(
+            # Both sides together -> one side.
             Window(width // 2, step, self.causal)
             for width, step in zip(self.attention_window, steps, strict=True)
         )
@@ -275,8 +282,10 @@ class BigBirdConfig(EncoderConfig):
 
     vocab_size: int = 50358
     max_length: int = 4096
+    # The tanh approximation ("gelu_new").
     activation: str = "gelu"
     pattern: str = "block_sparse"
+    # Blocks as in the released models, of the internal form.
     block_size: int = 64
     num_globals: int = 0
     num_random_blocks: int = 3

@@ -66,8 +66,12 @@ class EncoderForCoreference(nn.Module):
         if isinstance(c, LongformerConfig):
             # Its projections of global tokens stay parts of the model.
             named["global_index"] = jnp.full((b * n // length, 1), -1, jnp.int32)
+        # [b, n] -> [b * n / length, length]: parts are rows of their own.
         parts = (x.reshape(-1, length) for x in (tokens, example_ids))
+        # [b * n / length, length, e] -> [b, n, e]
         rows = encoder(*parts, **named).reshape(b, n, -1)
+        # The head is of one document; over the batch its parameters are the same, its
+        # dropout is not.
         head = nn.vmap(
             SpanPairHead,
             variable_axes={"params": None},
@@ -83,5 +87,6 @@ class EncoderForCoreference(nn.Module):
             deterministic=self.deterministic,
             name="head",
         )
+        # [b, m, 2] -> [b, m] twice; padding reads row 0 and is masked.
         first, last = jnp.maximum(spans[..., 0], 0), jnp.maximum(spans[..., 1], 0)
         return head(rows, first, last, spans[..., 0] >= 0, num_words)

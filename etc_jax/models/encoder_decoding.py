@@ -29,6 +29,7 @@ class LongformerDecoder(CausalDecoder):
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
         """See `decoding.Decoder`."""
         none = jnp.zeros((batch, 1), jnp.int32)
+        # A prompt of one token of padding leaves an empty cache.
         _, layers = self._prompt(params, none, jnp.zeros((batch,), jnp.int32), length)
         return Cache(layers, jnp.zeros((batch,), jnp.int32), length)
 
@@ -37,8 +38,10 @@ class LongformerDecoder(CausalDecoder):
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`."""
         x, layers = self._prompt(params, tokens, lengths, length)
+        # [b, n, e] -> [b, 1, e]: the row of each prompt's last token.
         last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], axis=1)
         model = self._model(params)
+        # [b, 1, e] -> [b, vocabulary]
         logits = model.logits(model.encoder.finish(last))[:, 0]
         return logits, Cache(layers, lengths, length)
 
@@ -49,6 +52,7 @@ class LongformerDecoder(CausalDecoder):
         model = self._model(params)
         position = cache.newest
         one = jnp.ones_like(token)[:, None]
+        # [b] -> [b, 1, e], at the place of the newest token.
         x = model.encoder.embeddings(token[:, None], one, None, position[:, None])
         blocks, stacked = self._layers(params, cache.length)
 
@@ -63,6 +67,7 @@ class LongformerDecoder(CausalDecoder):
 
         repeats = jnp.arange(self._repeats, dtype=jnp.int32)
         # Caches are carried, so that each layer writes its row where it is.
+        # Parameters [repeats, ...] go through the scan, one repeat a step.
         (x, layers), _ = jax.lax.scan(body, (x, cache.layers), (repeats, stacked))
         return cache.with_token(layers, model.logits(model.encoder.finish(x))[:, 0])
 
@@ -77,6 +82,7 @@ class LongformerDecoder(CausalDecoder):
         """(the layers of a run, with caches; their parameters, stacked by repeats)."""
         stack = params["encoder"]["stack"]
         if not self.config.scan_layers:
+            # Decoding always scans, so unrolled parameters are stacked.
             stack = stack_layers(stack)
         blocks = [
             make_layer(self.config, True, i, pattern, cache_length=length)()
@@ -86,7 +92,9 @@ class LongformerDecoder(CausalDecoder):
 
     def _prompt(self, params: Any, tokens, lengths, length: int):
         """(rows after the layers, caches) of prompts."""
+        # [1, n]
         place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
+        # int32 [b, n]: 0 after the end of each prompt.
         ids = (place < lengths[:, None]).astype(jnp.int32)
         x = self._model(params).encoder.embeddings(tokens, ids)
         blocks, stacked = self._layers(params, length)
@@ -98,6 +106,7 @@ class LongformerDecoder(CausalDecoder):
                 caches.append(mine)
             return x, tuple(caches)
 
+        # Caches come out with a leading axis of repeats.
         return jax.lax.scan(body, x, stacked)
 
 

@@ -21,6 +21,7 @@ def visible_pairs(
     Block-sparse attention counts whole blocks, of which no two of a row are the same:
     the neighbours, the global ones and the random ones.
     """
+    # int [b, n]
     ids = np.asarray(inputs.example_ids)
     if isinstance(pattern, Window):
         return _of_windows(pattern, config, ids, inputs.global_index)
@@ -39,6 +40,7 @@ def _of_windows(window: Window, config, ids: np.ndarray, global_index) -> float:
         row, column = np.nonzero(globals_)
         local[row, np.asarray(global_index)[row, column]] = 0
     total = 2.0 * pairs_between(globals_, ids) - pairs_between(globals_, globals_)
+    # A mean over heads, which differ in dilation alone.
     for step in set(steps):
         last = index if window.causal else index + window.radius * step
         near = pairs_within(local, index - window.radius * step, last, step)
@@ -67,12 +69,14 @@ def _global_ids(ids: np.ndarray, global_index) -> np.ndarray:
     if global_index is None:
         return np.zeros((len(ids), 0), ids.dtype)
     places = np.asarray(global_index)
+    # [b, n] at [b, g] -> [b, g]
     found = np.take_along_axis(ids, np.maximum(places, 0), axis=1)
     return np.where(places >= 0, found, 0)
 
 
 def _of_blocks(sparse: Sparse, n: int) -> float:
     """Pairs of a sequence of n real tokens."""
+    # Tokens that see all and are seen by all.
     held = sparse.num_globals or 2 * sparse.block_size
     near = min(n, held + (3 + sparse.num_random) * sparse.block_size)
     num_globals = min(n, held)
@@ -84,7 +88,9 @@ def body(config: EncoderConfig, inputs: SequenceInputs) -> float:
     c, width = config, config.embed_dim
     ids = np.asarray(inputs.example_ids)
     tokens = int(np.sum(ids > 0))
+    # Queries, keys, values, output.
     dense = 4 * projection(tokens, width, width)
+    # Both maps of the feed-forward block.
     dense += 2 * projection(tokens, width, c.mlp_dim)
     num_globals = int(np.sum(_global_ids(ids, inputs.global_index) > 0))
     if num_globals:

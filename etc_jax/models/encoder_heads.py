@@ -74,11 +74,14 @@ class EncoderForLabels(nn.Module):
         encoder = Encoder(c, self.deterministic, pooler, name="encoder")
         x = encoder(tokens, example_ids, **inputs)
         if c.label_activation is None:
+            # [b, n, e] -> [b, e], by BERT's pooler.
             x = encoder.pooled(x)
         else:
             sizes = ((c.embed_dim,), c.initializer_range, c.compute_dtype)
+            # [b, n, e] -> [b, e]: RoBERTa and BigBird map the first row in the head.
             x = Dense(*sizes, name="label_dense")(dropout(x[:, 0]))
             x = ACTIVATIONS[c.label_activation](x)
+        # [b, e] -> [b, num_labels]
         return out_layer(c, self.num_labels, "label_out")(dropout(x))
 
 
@@ -104,6 +107,7 @@ class EncoderForTokenLabels(nn.Module):
         encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
         x = encoder(tokens, example_ids, **inputs)
         x = dropout_layer(c, self.deterministic)(x)
+        # [b, n, e] -> [b, n, num_labels]
         return out_layer(c, self.num_labels, "token_label_out")(x)
 
 
@@ -134,13 +138,17 @@ class EncoderForChoices(nn.Module):
         drawn = {k: x for k, x in inputs.items() if k == "random_blocks"}
         own = {"example_ids": example_ids, **inputs}
         own = {
+            # [b, choices, ...] -> [b * choices, ...]
             name: x.reshape(b * choices, *x.shape[2:])
             for name, x in own.items()
             if x is not None and name not in drawn
         }
         encoder = Encoder(self.config, self.deterministic, True, name="encoder")
+        # [b * choices, n] -> [b * choices, n, e]
         x = encoder(tokens.reshape(b * choices, -1), **own, **drawn)
+        # [b * choices, n, e] -> [b * choices, e]
         x = dropout_layer(self.config, self.deterministic)(encoder.pooled(x))
+        # [b * choices, e] -> [b * choices, 1] -> [b, choices]
         return out_layer(self.config, 1, "choice_out")(x).reshape(b, choices)
 
 
@@ -182,6 +190,7 @@ class EncoderForSpans(nn.Module):
         x = encoder(tokens, example_ids, **inputs)
         if c.answer_mlp:
             x = self._block(x)
+        # [b, n, e] -> [b, n, 2]
         logits = out_layer(c, 2, "answer_span")(x)
         if answerable is not None:
             logits = logits - jnp.where(answerable, 0.0, _NO_ANSWER)[..., None]
@@ -191,6 +200,7 @@ class EncoderForSpans(nn.Module):
         c = self.config
         dropout = dropout_layer(c, self.deterministic)
         sizes = (c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype)
+        # [b, n, e] -> [b, n, e], a post-norm block as in the layers.
         y = dropout(Mlp(*sizes, name="answer_mlp")(dropout(x)))
         norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="answer_norm")
         return norm(x + y)

@@ -34,5 +34,6 @@ class EncoderForKeyphrases(nn.Module):
           float32 `[b, 5, n]`; see `NgramHead`.
         """
         encoder = Encoder(self.config, self.deterministic, name="encoder")
+        # [b, n] -> [b, n, e] -> [b, 5, n]
         x = encoder(tokens, example_ids, **inputs)
         return NgramHead(self.config, name="head")(x, words)

@@ -29,16 +29,18 @@ class EncoderForCausalLm(nn.Module):
         c = self.config
         if not c.causal:
             raise ValueError(
-                "LongformerConfig: causal is False, so that tokens see those behind "
+                "LongformerConfig: causal is False, so that tokens see those after "
                 "them, which a language model foretells; set model.causal=True"
             )
         self.encoder = Encoder(c, self.deterministic)
         sizes = (c.vocab_size,), c.initializer_range, c.compute_dtype
+        # A matrix of its own, not the token table.
         self.logits = Dense(*sizes, wide=True)
 
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, n, vocabulary]`; arguments as of `Encoder`."""
         x = self.encoder(tokens, example_ids, **inputs)
+        # [b, n, e] -> float32 [b, n, vocabulary]
         return self.logits(x)
 
     def losses(self, tokens, targets, example_ids=None):
@@ -53,6 +55,7 @@ class EncoderForCausalLm(nn.Module):
           (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
         """
         x = self.encoder(tokens, example_ids)
+        # The parameters, not the module: logits exist inside the loss alone, in chunks.
         head = self.logits.variables["params"]
         size = self.config.logits_chunk_length
         return cross_entropy(x, head["kernel"], head["bias"], targets, size)

@@ -45,8 +45,10 @@ class EncoderForCandidates(nn.Module):
         """
         c = self.config
         encoder = Encoder(c, self.deterministic, name="encoder")
+        # [b, n] -> [b, n, e] -> [b, m, e]
         x = rows_at(encoder(tokens, example_ids, **inputs), candidates)
         x = dropout_layer(c, self.deterministic)(x)
+        # [b, m, e] -> [b, m, 1] -> [b, m]
         return out_layer(c, 1, "candidate")(x)[..., 0]
 
 
@@ -104,10 +106,14 @@ class EncoderForEvidence(nn.Module):
         c = self.config
         encoder = Encoder(c, self.deterministic, name="encoder")
         x = dropout_layer(c, self.deterministic)(encoder(tokens, example_ids, **inputs))
+        # [b, n, e] -> [b, n, 2]
         span = out_layer(c, 2, "answer_span")(x)
         return EvidenceLogits(
+            # [b, p, e] -> [b, p, 1] -> [b, p]
             paragraph=self._head(rows_at(x, paragraphs), "paragraph", 1)[..., 0],
+            # [b, s, e] -> [b, s, 1] -> [b, s]
             sentence=self._head(rows_at(x, sentences), "sentence", 1)[..., 0],
+            # [b, e] -> [b, 3]
             answer_type=self._head(x[:, 0], "type", HOTPOTQA_TYPES),
             start=span[..., 0],
             end=span[..., 1],

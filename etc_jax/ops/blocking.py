@@ -22,6 +22,7 @@ def materialised(fn, witness: jax.Array, *args):
     """
 
     def empty(*args):
+        # The branch that never runs must give the same shapes and dtypes.
         shapes = jax.eval_shape(fn, *args)
         return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
@@ -73,6 +74,8 @@ def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Ar
     axis %= x.ndim
     if num_blocks == 1:
         return jnp.expand_dims(x, axis)
+    # w = block_size + 2r. Padded so that the last block of the last window is whole:
+    # [..., (C + ceil(w / block_size) - 1) * block_size, ...].
     width = x.shape[axis] - (num_blocks - 1) * block_size
     x = pad_axis(x, axis, 0, -width % block_size)
     # The first blocks of all windows, then the second ones, ...: a window is few
@@ -81,9 +84,11 @@ def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Ar
     for start in range(0, width, block_size):
         end = start + num_blocks * block_size
         part = jax.lax.slice_in_dim(x, start, end, axis=axis)
+        # One block of every window: [..., C * block, ...] -> [..., C, block, ...].
         part = blocks(part, num_blocks, axis)
         size = min(block_size, width - start)
         parts.append(jax.lax.slice_in_dim(part, 0, size, axis=axis + 1))
+    # [..., C, block, ...] of each part -> [..., C, w, ...].
     return jnp.concatenate(parts, axis=axis + 1)
 
 
@@ -93,11 +98,13 @@ def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
     num_blocks, width = x.shape[axis], x.shape[axis + 1]
     if num_blocks == 1:
         return jnp.squeeze(x, axis)
+    # [..., C, w, ...] -> [..., C, whole blocks, ...].
     x = pad_axis(x, axis + 1, 0, -width % block_size)
     after = x.shape[axis + 1] - block_size
     out = jnp.zeros((), x.dtype)
     for start in reversed(range(0, width, block_size)):
         part = jax.lax.slice_in_dim(x, start, start + block_size, axis=axis + 1)
+        # [..., C * block, ...], at the places that these blocks were cut from.
         out = out + pad_axis(unblock(part, axis), axis, start, after - start)
     total = (num_blocks - 1) * block_size + width
     return jax.lax.slice_in_dim(out, 0, total, axis=axis)
@@ -134,5 +141,6 @@ def each_step(body, carry, count: int):
 
 def join_steps(x: jax.Array, axis: int) -> jax.Array:
     """Steps of blocks `[steps, ..., C, q, ...]` -> `[..., steps * C * q, ...]`."""
+    # [steps, ..., C, q, ...] -> [..., steps, C, q, ...].
     x = jnp.moveaxis(x, 0, axis)
     return unblock(unblock(x, axis), axis)

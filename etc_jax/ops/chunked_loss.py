@@ -50,6 +50,7 @@ def _logits_bwd(residuals, grad):
     x, kernel = residuals
     columns = grad.astype(x.dtype)
     if sequence_axis() is None:
+        # [..., e] and [..., v] -> [rows, e] and [rows, v].
         rows, columns = (a.reshape(-1, a.shape[-1]) for a in (x, columns))
         kernel_grad = jnp.matmul(rows.T, columns, preferred_element_type=_wide(x))
     else:
@@ -85,10 +86,12 @@ def cross_entropy(
     """
     n = x.shape[1]
     if not chunk_length or n <= chunk_length:
+        # [b, n, e] x [e, v] -> [b, n, v].
         scores = logits(x, kernel) + bias[None, None]
         losses, _ = _losses(scores, targets)
         return losses, _hits(scores, targets)
     count = -(-n // chunk_length)
+    # x: [count, b, l, e], targets: [count, b, l]; l = ceil(n / count).
     losses, hits = _chunked(_chunks(x, count), kernel, bias, _chunks(targets, count))
     return _unchunked(losses, n), _unchunked(hits, n)
 
@@ -105,12 +108,14 @@ def _chunks(a: jax.Array, count: int) -> jax.Array:
 
 
 def _unchunked(a: jax.Array, n: int) -> jax.Array:
+    # [count, b, l] -> [b, l, count] -> [b, n], without the padding.
     a = jnp.moveaxis(a, 0, 2)
     return a.reshape(a.shape[0], -1)[:, :n]
 
 
 def _losses(scores: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(cross entropy, log-sum-exp) of each row."""
+    # [b, l, v] at [b, l, 1] -> [b, l].
     picked = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
     lse = jax.nn.logsumexp(scores, axis=-1)
     return lse - picked, lse
@@ -140,6 +145,7 @@ def _chunked_fwd(x, kernel, bias, targets):
 
     def one(chunk):
         rows, wanted = chunk
+        # [b, l, e] x [e, v] -> [b, l, v]: logits of one chunk, not kept.
         scores = _product(rows, matrix) + bias[None, None]
         return *_losses(scores, wanted), _hits(scores, wanted)
 
@@ -156,6 +162,7 @@ def _chunked_bwd(residuals, grads):
     shards = ways("batch") if b % ways("batch") == 0 else 1
 
     def own(a):
+        # [b, l, x] -> [shards, b / shards * l, x].
         return a.reshape(shards, -1, a.shape[-1])
 
     def pinned(kernel_grad, bias_grad):
@@ -167,9 +174,11 @@ def _chunked_bwd(residuals, grads):
     def add(total, chunk):
         rows, wanted, lse, grad = chunk
         scores = _product(rows, matrix) + bias[None, None]
+        # The gradient of lse - picked: softmax minus one-hot, [b, l, v].
         is_target = jnp.arange(size)[None, None] == wanted[..., None]
         scores_grad = (jnp.exp(scores - lse[..., None]) - is_target) * grad[..., None]
         columns = own(scores_grad.astype(x.dtype))
+        # [shards, rows, e] x [shards, rows, v] -> [shards, e, v].
         kernel_grad = jnp.einsum(
             "sre,srv->sev", own(rows), columns, preferred_element_type=_wide(x)
         )

@@ -27,6 +27,8 @@ def shear(rows: jax.Array) -> jax.Array:
     q, w = rows.shape[-2:]
     lead = rows.shape[:-2]
     padded = jnp.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, q)])
+    # [..., q, w + q] read again in rows one place shorter: each row then begins one
+    # place further to the right than the row above it.
     flat = padded.reshape(*lead, q * (w + q))[..., : q * (w + q - 1)]
     return flat.reshape(*lead, q, w + q - 1)
 
@@ -37,6 +39,7 @@ def unshear(block: jax.Array) -> jax.Array:
     lead = block.shape[:-2]
     flat = block.reshape(*lead, q * wide)
     flat = jnp.pad(flat, [(0, 0)] * len(lead) + [(0, q)])
+    # Rows one place longer take that back: w = wide - q + 1 places of each are real.
     return flat.reshape(*lead, q, wide + 1)[..., : wide - q + 1]
 
 
@@ -65,6 +68,8 @@ class Distance:
         the right.
         """
         k = self.max_distance
+        # Clipped for all queries: on the left if even query 0 is more than k places
+        # after the key, on the right if even the last one is more than k before it.
         first = min(max(0, -self.offset - k), self.keys)
         stop = max(first, min(self.keys, k + queries - self.offset))
         return first, stop, first + self.offset + k if stop > first else 0
@@ -83,9 +88,13 @@ class Distance:
         q, ndim = t.shape[-1], t.ndim
         first, stop, place = self._rows(q)
         k = self.max_distance
+        # Labels 0..k are distances 0..k, labels k + 1..2k are distances -1..-k. By
+        # distance, from -k to k: [..., 2k + 1, q].
         near = [jnp.flip(t[..., k + 1 : 2 * k + 1, :], axis=-2), t[..., : k + 1, :]]
         near = jnp.concatenate(near, axis=-2)
+        # Logits of the two clipped labels, [..., 1, q].
         far_left, far_right = near[..., :1, :], near[..., -1:, :]
+        # [..., q, 2k + 1] -> [..., q, 2k + q], of which the band -> [..., rows, q].
         band = _flip(shear(_flip(near))[..., place : place + stop - first])
         left, right = (self._spread(side, ndim) for side in self._sides(q))
         band = jnp.where(left, far_left, jnp.where(right, far_right, band))
@@ -110,10 +119,13 @@ class Distance:
         far_left = total(left, block[..., :first, :])
         far_right = total(right, block[..., stop:, :])
         wide = 2 * self.max_distance + q
+        # [..., q, rows] -> [..., q, 2k + q], as `shear` gives it.
         sheared = jnp.pad(
             _flip(band),
             [(0, 0)] * (ndim - 1) + [(place, wide - place - (stop - first))],
         )
+        # Pairs of the band beyond distance k fall off here; `total` has them. By
+        # distance: [..., 2k + 1, q].
         near = _flip(unshear(sheared))
         inner = near.shape[-2] - 2
         ends = [(0, 0)] * (ndim - 2)
@@ -123,6 +135,7 @@ class Distance:
             + jnp.pad(far_right, [*ends, (inner + 1, 0), (0, 0)])
         )
         k = self.max_distance
+        # By label again: 0..k, k + 1..2k, then those that no distance has.
         dt = [near[..., k:, :], jnp.flip(near[..., :k, :], axis=-2)]
         unused = jnp.zeros((*near.shape[:-2], num_labels - 2 * k - 1, q), near.dtype)
         return jnp.concatenate([*dt, unused], axis=-2)
@@ -161,6 +174,7 @@ def choose(logits: jax.Array, rows, places) -> jax.Array:
 
 def choose_gradient(block: jax.Array, base, values, places, num_labels: int):
     """The transpose of `choose` of base logits and the rows of labels `values`."""
+    # The last row wins in `choose`, so it takes its places first.
     rest, parts = block, []
     for value, place in zip(reversed(values), reversed(places), strict=True):
         parts.append(Constant(value).gradient(jnp.where(place, rest, 0), num_labels))
@@ -173,6 +187,7 @@ def gather(t: jax.Array, label: jax.Array) -> jax.Array:
     lead = jnp.broadcast_shapes(t.shape[:-2], label.shape[:-2])
     t = jnp.broadcast_to(t, (*lead, *t.shape[-2:]))
     label = jnp.broadcast_to(label, (*lead, *label.shape[-2:]))
+    # [..., labels, q] at [..., keys, q] -> [..., keys, q].
     return jnp.take_along_axis(t, label, axis=-2)
 
 
@@ -182,4 +197,5 @@ def gather_gradient(block: jax.Array, label: jax.Array, num_labels: int) -> jax.
     def one(v):
         return jnp.sum(jnp.where(label == v, block, 0), axis=-2)
 
+    # [labels, ..., q] -> [..., labels, q].
     return jnp.moveaxis(jax.lax.map(one, jnp.arange(num_labels)), 0, -2)

@@ -46,5 +46,6 @@ def ngram_mask(number: jax.Array, n: int, longest: int = MAX_WORDS) -> jax.Array
     Returns:
       bool `[b, longest, n]`: [_, k - 1, i] is True if words i to i + k - 1 are there.
     """
+    # One past the last word of each n-gram, [longest, n].
     ends = jnp.arange(n)[None, :] + jnp.arange(1, longest + 1)[:, None]
     return ends[None] <= number[:, None, None]

@@ -94,10 +94,14 @@ def _undo(halves, params, rngs, shared, kept, outputs, gradients):
 
         return half
 
+    # y2 = x2 + g(y1): one vjp gives g(y1) anew, to subtract, and its gradients. A
+    # cotangent has the dtype of what the half gave, not that of the stream.
     change, back = jax.vjp(again(1), params[1], y1, floats)
     x2 = _subtract(y2, change)
     d_params_g, extra, d_floats_g = back(_like(d2, change))
+    # y1 is an output, and what g reads.
     d1 = _add(d1, extra)
+    # y1 = x1 + f(x2), with the x2 that was just found.
     change, back = jax.vjp(again(0), params[0], x2, floats)
     x1 = _subtract(y1, change)
     d_params_f, extra, d_floats_f = back(_like(d1, change))
@@ -134,6 +138,7 @@ def layers_apart(layers, params, rngs, shared, x1, x2):
             kept.append(mine)
         return tuple(streams), (tuple(hidden), tuple(kept))
 
+    # Over repeats; leaves of hidden and kept get a leading axis of repeats.
     outputs, (hidden, kept) = jax.lax.scan(body, (x1, x2), (params, rngs))
     return outputs, hidden, kept
 
@@ -172,6 +177,7 @@ def _stack_function(layers):
 
     def forward(params, rngs, shared, x1, x2):
         outputs, _, kept = layers_apart(layers, params, rngs, shared, x1, x2)
+        # Of activations the last outputs alone; `kept` is integers.
         return outputs, (params, rngs, shared, outputs, kept)
 
     def backward(saved, gradients):
@@ -183,6 +189,7 @@ def _stack_function(layers):
             outputs, gradients, d_floats = carry
             params, rngs, kept = inputs
             found = []
+            # The last layer first: its inputs are the outputs of the one before.
             for i in reversed(range(len(layers))):
                 outputs, gradients, mine, by_half = _undo(
                     layers[i], params[i], rngs[i], shared, kept[i], outputs, gradients
@@ -200,6 +207,7 @@ def _stack_function(layers):
             body, (outputs, gradients, zeros), (params, rngs, kept), reverse=True
         )
         d_shared = _with_floats(shared, _like(d_floats, floats), _no_gradient)
+        # In the order of the arguments; keys have float0, as all that is not a float.
         return d_params, jax.tree.map(_no_gradient, rngs), d_shared, *gradients
 
     run.defvjp(forward, backward)

@@ -36,6 +36,7 @@ def choose(
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     logits = logits / temperature
     if 0 < top_k < logits.shape[-1]:
+        # [b, 1]: the top_k-th logit of each row.
         least = jax.lax.top_k(logits, top_k)[0][:, -1:]
         logits = jnp.where(logits < least, -jnp.inf, logits)
     if top_p is not None:
@@ -46,8 +47,10 @@ def choose(
 def _nucleus(logits: Array, top_p: Array | float) -> Array:
     ordered = jnp.sort(logits, axis=-1, descending=True)
     odds = jax.nn.softmax(ordered, axis=-1)
+    # What the likelier tokens have together, [b, vocabulary], in sorted order.
     before = jnp.cumsum(odds, axis=-1) - odds
     # The first one stays in, whatever is lost in rounding.
     kept = (before < top_p).at[:, 0].set(True)
+    # A threshold, [b, 1], as `kept` does not say where in the row a token stands.
     least = jnp.where(kept, ordered, jnp.inf).min(axis=-1, keepdims=True)
     return jnp.where(logits < least, -jnp.inf, logits)

@@ -72,6 +72,7 @@ def halo(
     axis %= arrays[0].ndim
 
     def edges(start: int, stop: int) -> Array:
+        # One message for all arrays: [arrays, ..., places, ...].
         return jnp.stack(
             [jax.lax.slice_in_dim(x, start, stop, axis=axis) for x in arrays]
         )
@@ -79,9 +80,12 @@ def halo(
     before, after = [], []
     for hop in range(1, -(-radius // length) + 1):
         width = min(length, radius - (hop - 1) * length)
+        # From the device so many hops away: of the one before its last places, of the
+        # one after its first. Only the furthest one may give fewer than all.
         before.insert(0, _shift(edges(length - width, length), hop, axis_name))
         after.append(_shift(edges(0, width), -hop, axis_name))
     return tuple(
+        # [..., radius + length + radius, ...].
         jnp.concatenate([*(b[i] for b in before), x, *(a[i] for a in after)], axis)
         for i, x in enumerate(arrays)
     )
@@ -98,13 +102,17 @@ def join_softmax(output: Array, lse: Array, axis_name: str) -> Array:
     Returns:
       `[..., q, d]`; zeros in rows that see nothing anywhere.
     """
+    # A row that saw none has +1e30, which must not be the maximum over devices.
     seen = lse < -MASKED / 2
     lse = jnp.where(seen, lse, MASKED)
+    # [..., q]. The maximum cancels in the result, so it needs no gradient.
     top = jax.lax.pmax(jax.lax.stop_gradient(lse), axis_name)
     weight = jnp.where(seen, jnp.exp(lse - top), 0)[..., None]
+    # [..., q, d + 1]: weighted outputs and weights in one psum.
     parts = jnp.concatenate([weight * output.astype(weight.dtype), weight], axis=-1)
     total = jax.lax.psum(parts, axis_name)
     acc, weight = total[..., :-1], total[..., -1:]
+    # The inner `where` keeps 0 / 0 out of the values and of their gradients.
     return jnp.where(weight > 0, acc / jnp.where(weight > 0, weight, 1), 0).astype(
         output.dtype
     )
@@ -138,8 +146,10 @@ def take_rows(x: Array, positions: Array, axis_name: str | None = None) -> Array
     def pick(x, positions):
         places = positions - jax.lax.axis_index(axis_name) * x.shape[1]
         here = (places >= 0) & (places < x.shape[1])
+        # [b, n / ways, e] -> [b, p, e], zeros where another device has the row.
         rows = jnp.take_along_axis(x, jnp.where(here, places, 0)[..., None], axis=1)
         rows = jnp.where(here[..., None], rows, 0)
+        # Summed over devices, of which each keeps its part: [b, p / ways, e].
         return jax.lax.psum_scatter(rows, axis_name, scatter_dimension=1, tiled=True)
 
     long = jax.P(None, axis_name)

@@ -47,5 +47,6 @@ def dense_features(visual: Visual) -> jax.Array:
     places = jnp.arange(NUM_CROSSED, len(FLAGS), dtype=jnp.int32)
     flags = visual.flags.astype(jnp.int32)[..., None]
     places = places.reshape((1,) * (flags.ndim - 1) + (-1,))
+    # [..., g, 1] >> [1, ..., 1, 5] -> [..., g, 5].
     bits = (flags >> places) & 1
     return jnp.concatenate([visual.boxes, bits.astype(jnp.float32)], axis=-1)

@@ -17,8 +17,8 @@ from etc_jax.batch_sharding import replicated
 from etc_jax.config import Config
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.of_config import lengths_of, task_of
-from etc_jax.datasets.survey import survey
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import Answer
@@ -62,8 +62,8 @@ class OfficialScore:
         self._config, self._tokenizer = config, tokenizer
         self._task = task_of(config)
         self._files = config.data.held_back_files
-        self._survey = survey(self._task, self._files)
-        if self._survey.gold is None:
+        self._summary = summarised(self._task, self._files)
+        if self._summary.gold is None:
             raise UserError(
                 f"data.held_back_files: {', '.join(self._files)} have no gold answers, "
                 "so there is nothing to score by; name files of development data"
@@ -71,7 +71,7 @@ class OfficialScore:
         self._model = finetuning.of_config(config)
         self._compiled: Callable | None = None
         nothing = [self._task.no_answer] * len(self._task.settings)
-        answers = [Answer(name, nothing, None) for name in self._survey.ids]
+        answers = [Answer(name, nothing, None) for name in self._summary.ids]
         self.metric_names = tuple(self._scores(answers))
 
     def __call__(
@@ -92,7 +92,7 @@ class OfficialScore:
                 raise _Stopped
             return stacked(windows)
 
-        numbers = range(len(self._survey.ids))
+        numbers = range(len(self._summary.ids))
         steps = [
             list(numbers[i : i + work.RECORDS_A_STEP])
             for i in numbers[:: work.RECORDS_A_STEP]
@@ -148,8 +148,8 @@ class OfficialScore:
         result = settle(
             self._task,
             answers,
-            self._survey.gold,
+            self._summary.gold,
             settings=self._task.settings,
-            unreadable=self._survey.unreadable,
+            unreadable=self._summary.unreadable,
         )
         return {f"{PREFIX}{k}": float(x) for k, x in result.chosen.metrics.items()}

@@ -14,7 +14,6 @@ from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import hotpotqa as scoring
 from tasks.hotpotqa import sequence
-from tasks.hotpotqa.ceiling import why_lost
 from tasks.hotpotqa.decoding import (
     THRESHOLD,
     THRESHOLDS,
@@ -39,6 +38,7 @@ from tasks.hotpotqa.inputs import (
     whole_length,
 )
 from tasks.hotpotqa.records import Paragraph, Record, parse, read
+from tasks.hotpotqa.upper_bound import why_lost
 
 __all__ = [
     "SIZES",

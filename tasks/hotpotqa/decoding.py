@@ -309,7 +309,7 @@ def write(predictions: Predictions, path: str | os.PathLike) -> None:
 
 
 def gold_outputs(windows: Sequence[HotpotWindow]) -> Outputs:
-    """Outputs of a model that is sure of every label: the ceiling of the format.
+    """Outputs of a model that is sure of every label: the upper bound of the format.
 
     Raises:
       ValueError: if a window has no gold answer.

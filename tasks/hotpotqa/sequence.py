@@ -4,7 +4,6 @@ The tokenizer is one that has grown by `TOKENS`; see `etc_jax.convert grow`.
 """
 
 from etc_jax.datasets.task import Form
-from tasks.hotpotqa.ceiling import why_lost_in_sequence
 from tasks.hotpotqa.decoding import THRESHOLDS
 from tasks.hotpotqa.sequence_decoding import (
     THRESHOLD,
@@ -20,6 +19,7 @@ from tasks.hotpotqa.sequence_inputs import (
     features,
     whole_length,
 )
+from tasks.hotpotqa.upper_bound import why_lost_in_sequence
 
 __all__ = [
     "FORM",

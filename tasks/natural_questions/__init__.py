@@ -19,7 +19,6 @@ from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import natural_questions as scoring
 from tasks.natural_questions import sequence_inputs
-from tasks.natural_questions.ceiling import agreed, why_lost
 from tasks.natural_questions.decoding import (
     NO_ANSWER,
     Outputs,
@@ -45,6 +44,7 @@ from tasks.natural_questions.inputs import (
 )
 from tasks.natural_questions.records import Annotation, Record, parse, read
 from tasks.natural_questions.spans import MODES
+from tasks.natural_questions.upper_bound import agreed, why_lost
 from tasks.natural_questions.windows import DRAWN_BY, ArticleWindow
 
 __all__ = [

@@ -372,7 +372,7 @@ def write(predictions: Mapping[str, Prediction], path: str | os.PathLike) -> Non
 
 
 def gold_outputs(windows: Sequence[ArticleWindow]) -> Outputs:
-    """Outputs of a model that is sure of every label: the ceiling of the format.
+    """Outputs of a model that is sure of every label: the upper bound of the format.
 
     Raises:
       ValueError: if a window has no gold answer.

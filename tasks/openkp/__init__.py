@@ -17,7 +17,6 @@ from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import openkp as scoring
 from tasks.openkp import sequence_inputs
-from tasks.openkp.ceiling import why_lost
 from tasks.openkp.decoding import (
     decode,
     decode_each,
@@ -35,6 +34,7 @@ from tasks.openkp.inputs import (
     whole_length,
 )
 from tasks.openkp.records import Record, parse, read
+from tasks.openkp.upper_bound import why_lost
 
 __all__ = [
     "SIZES",

@@ -15,7 +15,6 @@ import dataclasses
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
 from tasks.triviaqa import structured
-from tasks.triviaqa.ceiling import why_lost
 from tasks.triviaqa.decoding import (
     Outputs,
     decode,
@@ -28,6 +27,7 @@ from tasks.triviaqa.decoding import (
 from tasks.triviaqa.explained import explain
 from tasks.triviaqa.inputs import SIZES, TriviaqaWindow, features, whole_length
 from tasks.triviaqa.records import Record, parse, read, release_values
+from tasks.triviaqa.upper_bound import why_lost
 
 __all__ = [
     "SIZES",

@@ -245,12 +245,12 @@ def test_everything_is_made_once(here, argv, trained, converted, capsys):
     assert found["arguments"]["steps"] == 4
     long, short = (found["inputs"][name] for name in ("etc", "bert"))
     assert long["windows"] == 24 > short["windows"] > 0
-    assert long["ceiling"]["joint_f1"] == 100.0 > short["ceiling"]["joint_f1"]
+    assert long["upper_bound"]["joint_f1"] == 100.0 > short["upper_bound"]["joint_f1"]
     assert lifted_bert.main(given) == 0
     assert len(trained) == 10 and len(converted) == 2
 
 
-def test_the_ceiling_is_what_gold_labels_score(study):
+def test_the_upper_bound_is_what_gold_labels_score(study):
     made = study("--rows=bert_512")
     source, items = made.source, made.items
     task = items.item_set.task
@@ -262,7 +262,7 @@ def test_the_ceiling_is_what_gold_labels_score(study):
         predictions[record.id] = decoded
         gold.append(official_gold(record))
     scores = task.score(gold, task.official(predictions))
-    found = items.ceiling(source.tokenizer, SHORT)
+    found = items.upper_bound(source.tokenizer, SHORT)
     assert found["joint_f1"] == pytest.approx(100 * scores.metrics["joint_f1"])
 
 

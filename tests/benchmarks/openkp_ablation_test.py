@@ -93,7 +93,7 @@ def test_labels_of_both_losses_are_occurrences_of_the_same_keyphrases(caches):
 
 def test_the_best_there_can_be_is_the_arithmetic_of_the_pages(caches):
     file = caches[1].path.parent / "held_back.jsonl"
-    got = openkp_ablation.ceiling(caches[1], file)
+    got = openkp_ablation.upper_bound(caches[1], file)
     with open(file) as lines:
         counts = [len(json.loads(line)["KeyPhrases"]) for line in lines]
     # Of n keyphrases, three guesses find all: precision n/3, recall 1.
@@ -125,7 +125,7 @@ def test_the_command_trains_and_scores_what_is_asked_for(folder, caches, monkeyp
     ]
     written = json.loads(out.read_text())
     assert (written["task"], written["measure"]) == ("openkp", "F1@3")
-    assert written["ceiling"]["R@3"] == 100.0
+    assert written["upper_bound"]["R@3"] == 100.0
 
 
 def test_a_wrong_field_is_refused_before_anything_is_trained(folder, caches, capsys):

@@ -73,7 +73,9 @@ def test_two_records_are_learnt_by_heart(tmp_path, capsys, monkeypatch):
     argv = ["--task=wikihop", f"--tokenizer={vocabulary}", "--records=2", file, *SMALL]
     argv += [f"--workdir={tmp_path / 'run'}", f"--out={tmp_path / 'out.json'}"]
     assert overfit.main(argv) == 0
-    assert "accuracy 100.00, ceiling 100.00: 100.0% of it" in capsys.readouterr().out
+    assert (
+        "accuracy 100.00, upper bound 100.00: 100.0% of it" in capsys.readouterr().out
+    )
     told = json.loads((tmp_path / "out.json").read_text())
     assert (told["records"], told["steps"], told["score"]) == (2, 30, 100.0)
     assert told["config"]["model"]["embed_dim"] == 32
@@ -89,24 +91,24 @@ def test_two_records_are_learnt_by_heart(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("score", "ceiling", "is_enough"),
+    ("score", "upper_bound", "is_enough"),
     [(95.0, 100.0, True), (94.9, 100.0, False), (93.2, 98.0, True), (0.0, 0.0, False)],
 )
-def test_the_score_is_compared_with_the_ceiling(score, ceiling, is_enough):
+def test_the_score_is_compared_with_the_upper_bound(score, upper_bound, is_enough):
     config = config_lib.from_config_dict(config_lib.default_config())
     outcome = Outcome(
         task="hotpotqa",
         records=50,
         measure="joint_f1",
         score=score,
-        ceiling=ceiling,
+        upper_bound=upper_bound,
         steps=7,
         spent=Spent(120.0, 90.0),
         config=config,
     )
     assert outcome.is_enough == is_enough
     assert "7 steps of 8 records in 2.0 min, 1.5 min of CPU time" in outcome.report()
-    assert f"joint_f1 {score:.2f}, ceiling {ceiling:.2f}" in outcome.report()
+    assert f"joint_f1 {score:.2f}, upper bound {upper_bound:.2f}" in outcome.report()
 
 
 def test_a_score_that_is_too_low_is_1(vocabulary, questions, tmp_path, monkeypatch):

@@ -147,7 +147,7 @@ def test_who_meets_everybody_attends_to_everybody(look, duplicates, causal):
 
 
 @pytest.mark.parametrize("name", ["lsh, prime, once, causal", "local, causal"])
-def test_what_is_behind_does_not_leak(name):
+def test_what_is_after_does_not_leak(name):
     case = dataclasses.replace(CASES[name], n=12)
     args, _ = inputs_of(case)
     # Buckets are given: which tokens meet may depend on all of them.

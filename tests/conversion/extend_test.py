@@ -119,7 +119,7 @@ def test_global_projections_are_copies_and_can_be_again():
     )
 
 
-def test_new_positions_are_random_behind_the_learnt_ones():
+def test_new_positions_are_random_after_the_learnt_ones():
     config = CONFIGS["roberta"]
     params = masked_lm(config)
     tables = [

@@ -26,7 +26,7 @@ def base(request):
     return KINDS[request.param]
 
 
-def test_new_ids_stand_behind_the_old_ones(base):
+def test_new_ids_stand_after_the_old_ones(base):
     made, v = grown(base, TOKENS), base.vocab_size
     assert made.added_ids == {"[q]": v, "</t>": v + 1, "[ent]": v + 2}
     assert made.vocab_size == v + 3 and not base.added_ids

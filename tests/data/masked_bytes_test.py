@@ -128,7 +128,7 @@ def test_evaluation_hides_only_bytes_that_count(scored):
         reader.batch_at(windows.steps)
 
 
-def test_what_is_behind_a_short_text_is_padding():
+def test_what_is_after_a_short_text_is_padding():
     _, reader = evaluation(100, 125, 40)
     batch = reader.batch_at(0)
     np.testing.assert_array_equal(batch["example_ids"][0], np.arange(LENGTH) < 25)

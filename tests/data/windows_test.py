@@ -260,7 +260,7 @@ def test_rows_are_those_of_the_whole_batch(cache, rows, evaluation):
     )
 
 
-def test_evaluation_is_one_epoch_in_order_with_padding_behind(cache, windows):
+def test_evaluation_is_one_epoch_in_order_with_padding_after(cache, windows):
     reader = make_reader(cache, evaluation=True, seed=9)
     assert reader.steps_per_epoch == 3
     for step in range(3):

@@ -37,7 +37,7 @@ def test_ids_are_those_of_the_tokenizer_and_offsets_go_forward(kind, texts):
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_every_word_is_behind_its_own_pieces(kind):
+def test_every_word_is_after_its_own_pieces(kind):
     text = "the cat  saw 1,234 dogs in 1999, and caf\u00e9s;\n the\u00a0cats"
     [pieces] = encode(TOKENIZERS[kind], [text])
     for word in text.split():

@@ -60,7 +60,7 @@ def model_logits(config, params, tokens):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_steps_behind_prompts_of_two_lengths_give_the_logits_of_the_whole(name):
+def test_steps_after_prompts_of_two_lengths_give_the_logits_of_the_whole(name):
     config, tokens = CONFIGS[name], tokens_of(N)
     decoder, params = LongformerDecoder(config), params_of(CONFIGS[name])
     want = np.asarray(model_logits(config, params, tokens))

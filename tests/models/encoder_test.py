@@ -300,7 +300,7 @@ def test_global_tokens_that_cannot_be_are_told(change, message):
         )
 
 
-def test_labels_of_blocks_behind_globals_have_the_gradient_of_every_pair():
+def test_labels_of_blocks_after_globals_have_the_gradient_of_every_pair():
     # The head reads a global token, so that blocks matter in the layer below.
     config = dataclasses.replace(CONFIGS["big_bird with globals"], num_layers=2)
     params = random_params(config, functools.partial(EncoderForLabels, num_labels=3))

@@ -72,7 +72,7 @@ def paths(params) -> set[str]:
 
 
 @pytest.mark.parametrize("scan", [True, False])
-def test_layers_of_a_pattern_come_one_behind_the_other(scan):
+def test_layers_of_a_pattern_come_one_after_the_other(scan):
     model, params = made(config_of(pattern=MIXED, scan_layers=scan))
     out = jax.jit(model.apply)({"params": params}, *inputs())
 

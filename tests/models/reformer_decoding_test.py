@@ -62,7 +62,7 @@ def test_steps_give_the_logits_of_one_forward_pass(config):
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-def test_behind_one_lsh_layer_logits_are_those_of_the_text_so_far():
+def test_after_one_lsh_layer_logits_are_those_of_the_text_so_far():
     # Chunks of 4 and 6 are worked on in multiples of 12, and a table has no axes.
     config = dataclasses.replace(
         LSH,

@@ -37,7 +37,7 @@ def test_any_length_up_to_the_longest_works(n):
     assert np.isfinite(logits).all()
 
 
-def test_what_is_behind_does_not_change_what_was_said_before():
+def test_what_is_after_does_not_change_what_was_said_before():
     # One bucket each way round would let later tokens decide who meets whom: with
     # chunks of the whole length nobody is hashed.
     config = dataclasses.replace(TINY, lsh_chunk_length=32, local_chunk_length=4)

@@ -31,7 +31,7 @@ def learner(**changes):
     return finetuning.find(config, section, "text_to_text")
 
 
-def test_a_target_stands_right_behind_its_input():
+def test_a_target_stands_right_after_its_input():
     found = jax.tree.map(np.asarray, joined(BATCH))
     assert found["tokens"].tolist() == [
         [5, 6, 3, 11, 12, 3, 0, 0, 0],

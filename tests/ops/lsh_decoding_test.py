@@ -193,7 +193,7 @@ def test_prompts_of_any_length_go_on_as_if_step_by_step(name):
             np.testing.assert_allclose(out[:, 0], want, atol=1e-12, rtol=0)
 
 
-def test_padding_behind_the_newest_token_is_part_of_the_circle():
+def test_padding_after_the_newest_token_is_part_of_the_circle():
     # In an array of four chunks, of which two are padding, what lies before the first
     # chunk of a round is padding, not the end of another round.
     case = Case(8, lsh.Look(4, 1, 1), 2)

@@ -10,7 +10,7 @@ import pytest
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.models.encoder import BigBirdConfig, EncoderForMaskedLm
-from etc_jax.ops.attention.parts.random_blocks import draw, draw_behind_globals
+from etc_jax.ops.attention.parts.random_blocks import draw, draw_after_globals
 
 SIZES = {"max_length": 4096, "block_size": 64, "num_random": 3}
 
@@ -40,8 +40,8 @@ def test_lengths_that_are_not_drawn_for_are_refused(length):
         draw(1, 1, length, **SIZES)
 
 
-def test_behind_globals_each_block_draws_others_that_it_does_not_see():
-    got = draw_behind_globals(2, 3, 9, 3)
+def test_after_globals_each_block_draws_others_that_it_does_not_see():
+    got = draw_after_globals(2, 3, 9, 3)
     assert got.shape == (2, 3, 9, 3) and got.dtype == np.int32
     for layer in got:
         for rows in layer:
@@ -50,11 +50,11 @@ def test_behind_globals_each_block_draws_others_that_it_does_not_see():
                 assert np.abs(row - block).min() > 1
     assert not np.array_equal(got[0], got[1])
     assert not np.array_equal(got[0, 0], got[0, 1])
-    np.testing.assert_array_equal(got, draw_behind_globals(2, 3, 9, 3))
+    np.testing.assert_array_equal(got, draw_after_globals(2, 3, 9, 3))
 
 
-def test_behind_globals_all_that_may_be_drawn_are_drawn_alike():
-    got = draw_behind_globals(1, 4000, 6, 2)[0]
+def test_after_globals_all_that_may_be_drawn_are_drawn_alike():
+    got = draw_after_globals(1, 4000, 6, 2)[0]
     for block in range(6):
         counts = np.bincount(got[:, block].ravel(), minlength=6)
         far = np.abs(np.arange(6) - block) > 1
@@ -64,10 +64,10 @@ def test_behind_globals_all_that_may_be_drawn_are_drawn_alike():
 
 
 def test_where_fewer_may_be_drawn_all_are():
-    got = draw_behind_globals(1, 2, 4, 3)
+    got = draw_after_globals(1, 2, 4, 3)
     far = [[-1, 2, 3], [-1, -1, 3], [-1, -1, 0], [-1, 0, 1]]
     np.testing.assert_array_equal(np.sort(got), [[np.sort(far)] * 2])
-    assert draw_behind_globals(1, 2, 0, 3).shape == (1, 2, 0, 3)
+    assert draw_after_globals(1, 2, 0, 3).shape == (1, 2, 0, 3)
 
 
 def _config(**changes):

@@ -40,7 +40,7 @@ def filled(path, leaf, rng) -> jax.Array:
     return jnp.asarray(0.2 * rng.normal(size=leaf.shape), leaf.dtype)
 
 
-def test_the_global_token_learns_what_stands_far_behind_it():
+def test_the_global_token_learns_what_stands_far_after_it():
     config = LongformerConfig(
         vocab_size=tokenizer().vocab_size,
         embed_dim=16,

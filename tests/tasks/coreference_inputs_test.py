@@ -139,7 +139,7 @@ def test_candidates_are_all_spans_inside_of_sentences(record):
         assert found.unreachable == len(set(gold) - set(want))
 
 
-def test_padding_is_behind_and_no_span(record):
+def test_padding_is_after_and_no_span(record):
     found = features(record, tokenizer(), sizes(11)).candidates(2, max_tokens=9)
     padded = found.padded(30)
     number = len(found.mask)

@@ -13,7 +13,7 @@ from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import Sizes
-from tasks import ceiling, hotpotqa
+from tasks import hotpotqa, upper_bound
 from tasks.hotpotqa import sequence as hl
 from tasks.hotpotqa.records import parse
 from tasks.hotpotqa.sequence_inputs import MAX_OCCURRENCES, spelled
@@ -334,12 +334,12 @@ def test_an_answer_shows_its_place_and_what_supports_it():
     assert not any(p.marks for d in told.documents for p in (d.title, *d.passages))
 
 
-# --- ceiling --------------------------------------------------------------------------
+# --- upper bound ----------------------------------------------------------------------
 
 
 def test_gold_outputs_of_made_up_records_are_right(tmp_path):
     path = write_json(tmp_path, list(synthetic.records(25, seed=2)))
-    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], BERT, Sizes(4096, 256))
+    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, Sizes(4096, 256))
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
 
 
@@ -349,7 +349,7 @@ def test_gold_outputs_of_real_records_are_right(name, vocabulary):
     folder = require_shared("data")
     model = grown(open_tokenizer(folder / "tokenizers" / vocabulary), hl.TOKENS)
     path = folder / f"hotpotqa/hotpot_dev_distractor_v1.{name}.json"
-    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], model, hl.SIZES)
+    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], model, hl.SIZES)
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
     assert got.scores.count == len(json.loads(path.read_text()))
 
@@ -365,7 +365,7 @@ def test_every_loss_has_its_reason(tmp_path):
         {"_id": "one", "supporting_facts": [["Ann Lee", 1]]},
     ]
     path = write_json(tmp_path, [{**HOTPOT, **change} for change in changes])
-    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], BERT, SIZES)
+    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, SIZES)
     assert [tuple(loss) for loss in got.losses] == [
         ("nowhere", "supporting fact ('X', 0) points nowhere"),
         ("unknown", "answer 'zebra': answer not in the input"),
@@ -381,7 +381,7 @@ def test_every_loss_has_its_reason(tmp_path):
     ]
     path = write_json(tmp_path, [HOTPOT])
     small = Sizes(len(TEXT.split()) - 1, 16)
-    got = ceiling.ceiling_of(HOTPOTQA_SEQUENCE, [path], BERT, small)
+    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, small)
     assert [loss.reason for loss in got.losses] == [
         "supporting fact ('Ann Lee', 1) did not fit into the input",
         "('Ann Lee', 0) is no supporting fact, and two paragraphs must have one",

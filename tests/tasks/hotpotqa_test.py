@@ -394,7 +394,7 @@ def test_the_file_is_the_official_one(tmp_path):
     }
 
 
-# --- ceiling --------------------------------------------------------------------------
+# --- upper bound ----------------------------------------------------------------------
 
 
 def normal(text: str) -> list[str]:
@@ -416,7 +416,7 @@ def f1(got: list, want: list) -> float:
     ],
 )
 def test_gold_answers_survive_the_way_there_and_back(name, lost):
-    """The ceiling at 4096 tokens on official records."""
+    """The upper bound at 4096 tokens on official records."""
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
     problems = Problems()

@@ -82,7 +82,7 @@ def figures_of(chosen, data, windows, params):
     return data.score(gold, data.official(predictions)).metrics
 
 
-def test_a_candidate_is_found_in_documents_far_behind_it():
+def test_a_candidate_is_found_in_documents_far_after_it():
     towns = WIKIHOP["candidates"]
     values = [
         WIKIHOP

@@ -46,7 +46,7 @@ def test_the_verdict_is_the_label(items):
     assert sum(item["label"] for item in items) == COUNT / 2
 
 
-def test_half_of_the_verdicts_stand_behind_all_others_and_512_words(items):
+def test_half_of_the_verdicts_stand_after_all_others_and_512_words(items):
     late = [item for item in items if verdict_place(item) >= 600]
     assert abs(len(late) / COUNT - 0.5) < 0.1
     for item in items:

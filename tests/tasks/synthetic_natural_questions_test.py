@@ -200,7 +200,7 @@ def test_facts_stand_apart_from_the_name_and_are_the_same_as_without():
 
 
 @pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
-def test_the_ceiling_of_long_articles_is_100(sizes):
+def test_the_upper_bound_of_long_articles_is_100(sizes):
     long = NaturalQuestionsSizes(annotators=5, contexts=40, words=18_000)
     made = [read(item) for item in records(5, seed=5, sizes=long)]
     assert all(len(r.words) > 20_000 for r in made)

@@ -23,13 +23,13 @@ from etc_jax.data.windows.cache import WindowReader
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task
 from etc_jax.datasets.explained import Explained, Passage
+from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.records import (
     BadRecordError,
     PassedOverError,
     Problems,
     read_records,
 )
-from etc_jax.datasets.survey import survey
 from tasks import (
     hotpotqa,
     wikihop,
@@ -303,7 +303,7 @@ def test_a_terminal_gets_no_control_characters():
     assert Passage("x").marks == ()
 
 
-# --- survey ---------------------------------------------------------------------------
+# --- summary of files -----------------------------------------------------------------
 
 
 def write_values(folder, found, values, name):
@@ -315,12 +315,12 @@ def write_values(folder, found, values, name):
     return write_json(folder, values, f"{name}.json")
 
 
-def test_a_survey_counts_all_there_is(found, tmp_path):
+def test_a_summary_counts_all_there_is(found, tmp_path):
     value, key, gold = VALUES[found.name], ID[found.name], GOLD[found.name]
     broken, other = {**value, gold: 3}, {**value, key: "second"}
     first = write_values(tmp_path, found, [value, broken], "a")
     second = write_values(tmp_path, found, [dict(value), other], "b")
-    got = survey(found, [first, second])
+    got = summarised(found, [first, second])
     assert got.ids == (str(value[key]), "second")
     # Of lines with one url all but one are passed over, officially.
     twice, lost = ("url twice", 0) if found.name == "openkp" else ("id twice", 1)
@@ -333,12 +333,12 @@ def test_a_survey_counts_all_there_is(found, tmp_path):
     assert len(set(got.sha256)) == 2
 
 
-def test_a_survey_refuses_a_file_that_is_cut_short(found, tmp_path):
+def test_a_summary_refuses_a_file_that_is_cut_short(found, tmp_path):
     other = {**VALUES[found.name], ID[found.name]: "second"}
     path = write_values(tmp_path, found, [VALUES[found.name], other], "a")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BadRecordError, match="file cut short: .*/a.json"):
-        survey(found, [path])
+        summarised(found, [path])
 
 
 def test_a_line_that_is_no_json_is_one_unreadable_record(tmp_path):
@@ -346,7 +346,7 @@ def test_a_line_that_is_no_json_is_one_unreadable_record(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     lines = [json.dumps(VALUES[found.name]), "{", "", "[1]"]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    got = survey(found, [path])
+    got = summarised(found, [path])
     assert (len(got.ids), got.unreadable) == (1, 2)
 
 
@@ -361,5 +361,5 @@ def test_a_record_that_is_passed_over_is_not_lost(tmp_path):
 
     found = dataclasses.replace(task.find_task("wikihop"), read=read)
     path = write_json(tmp_path, [WIKIHOP, {**WIKIHOP, "id": "worse"}])
-    got = survey(found, [path])
+    got = summarised(found, [path])
     assert got.unreadable == 0 and dict(got.problems.counts) == {"url twice": 1}

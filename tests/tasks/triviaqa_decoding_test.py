@@ -123,7 +123,7 @@ REAL = ["web-dev", "web-train", "wikipedia-dev", "wikipedia-train"]
 
 @pytest.mark.parametrize("vocabulary", ["bert_base_uncased", "roberta_bart"])
 def test_gold_answers_survive_the_way_there_and_back(vocabulary):
-    """The ceiling on what is in 4096 tokens of official records is 1."""
+    """The upper bound on what is in 4096 tokens of official records is 1."""
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers" / vocabulary)
     problems = Problems()

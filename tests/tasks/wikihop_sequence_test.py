@@ -11,7 +11,7 @@ from multihop_samples import WIKIHOP, tokenizer, write_json
 from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import Sizes
-from tasks import ceiling, wikihop
+from tasks import upper_bound, wikihop
 from tasks.synthetic import wikihop as synthetic
 from tasks.wikihop import sequence as wl
 from tasks.wikihop.records import parse
@@ -83,7 +83,7 @@ def test_documents_that_spell_an_added_token_do_not_hold_it():
 # --- several inputs -------------------------------------------------------------------
 
 
-def test_documents_go_on_in_further_inputs_behind_query_and_candidates():
+def test_documents_go_on_in_further_inputs_after_query_and_candidates():
     [whole] = windows_of()
     parts = windows_of(SMALL)
     assert len(parts) == 4
@@ -208,14 +208,14 @@ def test_a_test_file_has_no_answers():
         wl.gold_outputs([made])
 
 
-# --- ceiling --------------------------------------------------------------------------
+# --- upper bound ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [300, 4096])
 def test_gold_outputs_of_made_up_records_are_right(tmp_path, length):
     path = write_json(tmp_path, list(synthetic.records(12, seed=2)))
     sizes = Sizes(length, 256)
-    got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], BERT, sizes)
+    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], BERT, sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     windows = [len(wl.features(r, BERT, sizes)) for r in wikihop.read([path])]
     assert (max(windows) > 1) == (length == 300)
@@ -226,13 +226,13 @@ def test_gold_outputs_of_real_records_are_right(name):
     folder = require_shared("data")
     model = grown(open_tokenizer(folder / "tokenizers/roberta_bart"), wl.TOKENS)
     path = folder / f"wikihop/{name}.json"
-    got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], model, wl.SIZES)
+    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], model, wl.SIZES)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     assert got.scores.count == len(json.loads(path.read_text()))
 
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
     path = write_json(tmp_path, [WIKIHOP])
-    got = ceiling.ceiling_of(WIKIHOP_SEQUENCE, [path], BERT, Sizes(70, 20))
+    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], BERT, Sizes(70, 20))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason

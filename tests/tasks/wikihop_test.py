@@ -331,7 +331,7 @@ def test_logits_of_other_windows_are_refused():
     ],
 )
 def test_gold_answers_survive_the_way_there_and_back(name):
-    """The ceiling at 4096 tokens on official records is an accuracy of 1."""
+    """The upper bound at 4096 tokens on official records is an accuracy of 1."""
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
     problems = Problems()

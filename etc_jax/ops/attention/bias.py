@@ -58,6 +58,7 @@ def bucket(
     """
     sided = num_buckets if causal else num_buckets // 2
     exact = sided // 2
+    # Causal: keys after the query, which a mask hides, fall in bucket 0.
     distance = jnp.maximum(-offset, 0) if causal else jnp.abs(offset)
     found = jnp.minimum(distance, exact)
     for first in _first_distances(exact, sided - exact, max_distance):
@@ -74,6 +75,7 @@ def _first_distances(exact: int, large: int, max_distance: int) -> list[int]:
     """
     first, n = [], exact
     for i in range(1, large):
+        # The least n with n >= exact * (max_distance / exact) ** (i / large).
         while n**large * exact**i < max_distance**i * exact**large:
             n += 1
         first.append(n)
@@ -97,6 +99,7 @@ def toeplitz(values: Array, keys: int, queries: int) -> Array:
     flat = tiled.reshape(*lead, (keys + 1) * size)
     flat = blocking.pad_axis(flat, -1, 0, max(0, keys * (size + 1) - flat.shape[-1]))
     wide = flat[..., : keys * (size + 1)].reshape(*lead, keys, size + 1)
+    # Entry (k, q) is values[k - q + queries - 1]: [..., keys, queries].
     return jnp.flip(wide[..., :queries], axis=-1)
 
 
@@ -104,6 +107,7 @@ def by_offset(pairs: Array) -> Array:
     """The transpose of `toeplitz`: `[..., keys, queries]` -> `[..., offsets]`."""
     *lead, keys, queries = pairs.shape
     values = jax.ShapeDtypeStruct((*lead, keys + queries - 1), pairs.dtype)
+    # The transpose of slices, padding and reshapes sums each diagonal: no scatter.
     back = jax.linear_transpose(lambda x: toeplitz(x, keys, queries), values)
     return back(pairs)[0]
 
@@ -124,6 +128,7 @@ class RowBias(NamedTuple):
         # Places of the window that are too far from a query are never seen.
         far = block_size - 1
         around = blocking.pad_axis(self.window, -1, far, far)
+        # [h, 2r + 1 + 2 (q - 1)] -> [h, w, q], w = 2r + q.
         return toeplitz(around, self.window.shape[-1] + far, block_size)
 
     def window_gradient(self, ds: Array) -> Array:
@@ -144,6 +149,7 @@ class PairBias(NamedTuple):
     @classmethod
     def make(cls, bias: Array, padded: int) -> PairBias:
         """Of `[b or 1, h or 1, q, keys]`, padded to so many keys."""
+        # Keys are rows, as in blocks of logits: [b, h, q, k] -> [b, h, k, q].
         keys = jnp.swapaxes(bias, 2, 3)
         return cls(blocking.pad_axis(keys, 2, 0, padded - keys.shape[2]))
 
@@ -160,6 +166,7 @@ class PairBias(NamedTuple):
     def add_gradient(self, total: Array, ds: Array, start) -> Array:
         """With that of the block from `start`, `[b, h, size, q]`."""
         part = summed_to(ds, (*self.values.shape[:2], *ds.shape[2:]))
+        # Blocks have no key in common, so that a part replaces the zeros of `total`.
         return jax.lax.dynamic_update_slice_in_dim(total, part, start, 2)
 
 
@@ -180,6 +187,7 @@ class OffsetBias(NamedTuple):
 
     def block(self, start, size: int, queries: int) -> Array:
         """See `PairBias`."""
+        # Place `start` has the offset of key `start` from the last query.
         part = blocking.slice_axis(self.values, start, size + queries - 1, 2)
         return toeplitz(part, size, queries)
 
@@ -189,6 +197,7 @@ class OffsetBias(NamedTuple):
 
     def add_gradient(self, total: Array, ds: Array, start) -> Array:
         """See `PairBias`."""
+        # Blocks have offsets in common: [b, h, size, q] -> [b, h, size + q - 1], added.
         found = by_offset(ds)
         old = blocking.slice_axis(total, start, found.shape[2], 2)
         return jax.lax.dynamic_update_slice_in_dim(total, old + found, start, 2)

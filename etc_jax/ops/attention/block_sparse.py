@@ -105,25 +105,30 @@ def attend(
         (1, drawing),
         (h, drawing),
     ):
-        behind = f" behind {num_globals} global ones" if num_globals else ""
+        after = f" after {num_globals} global ones" if num_globals else ""
         raise ValueError(
             f"random_blocks has shape {random_blocks.shape}, expected ({h} or 1, "
-            f"{drawing}, r) for {n} tokens in blocks of {block_size}{behind}"
+            f"{drawing}, r) for {n} tokens in blocks of {block_size}{after}"
         )
     globals_ = min(num_globals, n)
 
+    # What follows the global tokens becomes whole blocks of s places:
+    # [b, n, ...] -> [b, places, ...], places = globals + blocks * s.
     def whole(x):
         return blocking.pad_axis(x, 1, 0, -(n - globals_) % block_size)
 
     rows = [whole(x) for x in (query, key, value)]
     # Ids of numpy cannot be looked up at places that are traced.
+    # Padding has id 0: nothing sees it, and its rows are zero.
     ids = whole(jnp.asarray(example_ids))
     random_blocks = jnp.asarray(random_blocks, jnp.int32)
     if implementation == "dense":
+        # Counts [b, h or 1, places, places] become a mask and log-count biases.
         met = _met(ids, random_blocks, block_size, globals_)
         drop = dropout.dense()
         pairs = dense.counted(met, query.dtype)
         return dense.attend(*rows, *pairs, scale=scale, dropout=drop)[:, :n]
+    # Rows that do not see everything: [b, drawing * s, h, d]; none so far.
     inner = rows[0][:, :0]
     if drawing:
         blocks = Blocks(ids, random_blocks)
@@ -135,8 +140,10 @@ def attend(
         """Of `[b, places, ...]`, those that see everything."""
         return x[:, :globals_] if globals_ else _ends(x, block_size)
 
+    # Only example ids are read: nothing is causal, and there are no windows.
     place = jnp.broadcast_to(jnp.arange(ids.shape[1], dtype=jnp.int32), ids.shape)
     tokens = Tokens(ids, place, jnp.zeros(ids.shape, bool))
+    # [b, globals, h, d], or of both ends [b, 2s, h, d] (one block: [b, s, h, d]).
     found = full.some_rows(
         seers(rows[0]),
         *rows[1:],
@@ -148,6 +155,7 @@ def attend(
         shards=shards,
         place=Place(),
     )
+    # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
     front = globals_ or block_size
     return jnp.concatenate([found[:, :front], inner, found[:, front:]], axis=1)[:, :n]
 
@@ -197,8 +205,11 @@ def _inner_rows(
       `[b, drawing blocks * block_size, h, d]`.
     """
     ids, drawn = blocks
+    # Internal form: blocks 0 and last are common; inner rows start with block 1.
     first, common = 1, (0, ids.shape[1] // block_size - 1)
     if num_globals:
+        # Extended form: `first` blocks of globals, the drawing blocks, one of padding.
+        # [b, places, h, d] -> [b, (first + drawing + 1) * s, h, d].
         rows = [_fenced(x, block_size, num_globals) for x in rows]
         ids = _fenced(ids, block_size, num_globals)
         first = -(-num_globals // block_size)
@@ -208,6 +219,7 @@ def _inner_rows(
     b, _, h, _ = rows[0].shape
     _, drawing, r = drawn.shape
     if chunk_blocks is None:
+        # Keys of a block's logits: the band, the common blocks and the drawn ones.
         keys = (BAND + len(common) + r) * block_size
         chunk_blocks = even_chunk(drawing, b * h, block_size, keys, shards)
     options = BlockOptions(
@@ -221,6 +233,7 @@ def _inner_rows(
     heads = [jnp.swapaxes(x, 1, 2) for x in rows]
     blocks = Blocks(ids, jnp.broadcast_to(drawn, (h, drawing, r)))
     out = block_rows(options, *heads, blocks, dropout.stream(0).draws(0))
+    # [b, h, places, d] -> [b, drawing * s, h, d]: rows of other blocks are zeros.
     return jnp.swapaxes(out, 1, 2)[:, first * block_size : -block_size]
 
 
@@ -250,6 +263,7 @@ def meetings(random_blocks: Array, count: int, *, ends: bool) -> Array:
     met = jnp.broadcast_to(
         seen.astype(jnp.int32), (random_blocks.shape[0], count, count)
     )
+    # [h, drawing, r, count], summed over r: each draw counts once more; -1 is none.
     drawn = random_blocks[..., None] == jnp.arange(count)[None, None, None]
     drawing = slice(1, -1) if ends else slice(None)
     return met.at[:, drawing].add(drawn.sum(2, dtype=jnp.int32))
@@ -261,6 +275,7 @@ def _met(example_ids, random_blocks, block_size: int, num_globals: int) -> Array
     met = meetings(random_blocks, count, ends=not num_globals)
     met = met.repeat(block_size, 1).repeat(block_size, 2)
     front = (num_globals, 0)
+    # Globals see all and are seen by all, once: [1, h, places, places].
     met = jnp.pad(met, ((0, 0), front, front), constant_values=1)[None]
     real = example_ids[:, None, None] > 0
     same = example_ids[:, None, :, None] == example_ids[:, None, None]

@@ -48,6 +48,8 @@ def attend(
     if mask is None:
         mask = jnp.ones((1, 1, 1, 1), bool)
     probabilities = jax.nn.softmax(jnp.where(mask, logits, MASKED), axis=-1)
+    # A row that sees nothing is all MASKED, of which the softmax makes a mean over
+    # masked keys: exact zeros instead.
     probabilities *= jnp.any(mask, axis=-1, keepdims=True)
     if dropout is not None:
         probabilities = dropout(probabilities)
@@ -56,4 +58,5 @@ def attend(
 
 def counted(met: jax.Array, dtype) -> tuple[jax.Array, jax.Array]:
     """(mask, bias) of pairs that count `met` times; int `[..., q, k]`."""
+    # exp(logit + log m) is m times exp(logit). The log of 0 is left to the mask.
     return met > 0, jnp.log(jnp.maximum(met, 1).astype(dtype))

@@ -90,10 +90,14 @@ def attend(
         last = jnp.max(example_ids, axis=1, keepdims=True)
         query_ids = jnp.where(query_ids > 0, query_ids, last)
     start = jnp.reshape(jnp.asarray(query_start, jnp.int32), (-1, 1))
+    # [1 or b, q] places of the queries among those of the keys, [1, k].
     position = start + jnp.arange(count, dtype=jnp.int32)[None]
     place = jnp.arange(n, dtype=jnp.int32)[None]
+    # `OffsetBias` has static offsets, of queries 0, 1, ...; with any other start (of a
+    # cache) and for the oracle the function gives all pairs.
     in_order = isinstance(query_start, int) and query_start == 0
     if callable(bias) and (implementation == "dense" or not in_order):
+        # Offsets [b or 1, q, k] -> [h or 1, b or 1, q, k] -> [b or 1, h or 1, q, k].
         bias = jnp.moveaxis(bias(place[:, None] - position[..., None]), 0, 1)
     if bias is not None and not callable(bias):
         _check_bias(bias, (b, h, count, n))
@@ -153,19 +157,24 @@ def some_rows(
     b, g, h, d = query.shape
     n = key.shape[1]
     # Blocks of keys here, and all queries in one row of each.
+    # A step's logits are [b, h, chunks * size, g]: 64 queries count as one row.
     size, chunks = block_sizes(n, 0, 0, b * h * -(-g // 64), shards=shards)
     options = Options(scale, size, chunks, dropout.rate)
+    # Steps of the scan have one shape: keys are padded to whole chunks, with id 0.
     padded = max(1, -(-n // (size * chunks))) * size * chunks
+    # Without a window (radius 0) nothing is read from neighbours.
     pairs = InlinePairs.make(tokens, query_tokens, 0, padded, causal, Place())
     if callable(bias):
         bias = OffsetBias.make(bias, g, padded)
     elif bias is not None:
         bias = PairBias.make(bias, padded)
+    # [b, n, h, d] -> [b, padded, h, d] -> [b, h, padded, d].
     keys = [
         jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2) for x in (key, value)
     ]
     # Keys that stand beside the sequence: none, in the least that a softmax takes.
     none = jnp.zeros((b, h, 1, d), query.dtype)
+    # [b, h, g, d], and the log-sum-exp of each row, [b, h, g].
     out, lse = global_rows(
         options,
         jnp.swapaxes(query, 1, 2),
@@ -178,6 +187,7 @@ def some_rows(
         dropout.draws(place.first(-(-n // size))),
     )
     if place.axis_name is not None:
+        # Each device has some of the keys; by their lse the parts are one softmax.
         out = sequence.join_softmax(out, lse, place.axis_name)
     return jnp.swapaxes(out, 1, 2)
 

@@ -92,11 +92,15 @@ def _blocked(
 ) -> Rows:
     b, n, h, _ = query.long.shape
     g = query.global_.shape[1]
+    # No key is farther than that: a longer window would be padding.
     radius = max(1, min(rules.radius, place.total(n) - 1))
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
     options = Options(scale, block_size, chunk_blocks, dropout.rate)
+    # Dropout has a key a block, numbered over the whole sequence: devices that have
+    # whole blocks draw what one device would.
     first = place.first(-(-n // block_size))
     draws = Rows(*(x.draws(first) for x in dropout.split()))
+    # Chunks are of one size, so long rows are padded to whole chunks.
     chunk = block_size * chunk_blocks
     padded = max(1, -(-n // chunk)) * chunk
     if isinstance(structure, st.ExplicitStructure):
@@ -109,16 +113,20 @@ def _blocked(
     def heads(x):
         return jnp.swapaxes(x, 1, 2)  # [b, length, h, d] <-> [b, h, length, d]
 
+    # [b, n, h, d] -> [b, h, padded, d]; with what is around, [b, r + n + r, h, d] ->
+    # [b, h, r + padded + r, d].
     def blocks_of(x):
         return heads(blocking.pad_axis(x, 1, 0, padded - n))
 
     local = Rows(key.l2l, value.l2l)
     if n:
+        # The places of neighbouring devices, or zeros where there are none.
         local = place.around(local, radius, 1)
     to_long = [blocks_of(x) for x in local]
 
     long, glob = jnp.zeros_like(query.long), jnp.zeros_like(query.global_)
     if n:
+        # l2l + l2g: [b, h, padded, d], each row over its window and g global keys.
         long = long_rows(
             options,
             blocks_of(query.long),
@@ -133,7 +141,9 @@ def _blocked(
         long = heads(long)[:, :n]
     if g:
         # What is around the own tokens is masked for global queries.
+        # `pairs` are laid out for keys of r + padded + r places, so these are as well.
         own = [blocking.pad_axis(x, 1, radius, radius) for x in (key.g2l, value.g2l)]
+        # g2g + g2l: [b, h, g, d], and the log-sum-exp of each row, [b, h, g].
         glob, lse = global_rows(
             options,
             heads(query.global_),
@@ -146,6 +156,7 @@ def _blocked(
             draws.global_,
         )
         if place.axis_name is not None:
+            # Each device has part of the long keys; the first alone counts global ones.
             glob = sequence.join_softmax(glob, lse, place.axis_name)
         glob = heads(glob)
     return Rows(long, glob)
@@ -157,9 +168,11 @@ def _split(
     """`_blocked` on each device's part of the long sequence."""
     n = query.long.shape[1]
     ways = sequence.size(axis_name)
+    # The length without padding: places from n on do not exist.
     place = Place(axis_name, n)
     arrays = (query, key, value, structure)
     long_rows_axis = Rows(1, st.NO_AXIS)
+    # l2l and g2l keys are long; global ones are few, so each device has them all.
     long_keys_axis = Pieces(1, st.NO_AXIS, st.NO_AXIS, 1)
     axes = (long_rows_axis, long_keys_axis, long_keys_axis, st.long_axes(structure))
 
@@ -177,6 +190,7 @@ def _split(
         inputs = (query, key, value, tables, structure, rules, scale)
         return _blocked(*inputs, drop, sizes, place)
 
+    # Global rows come out of the joint softmax the same on every device.
     out = jax.tree.map(spec, long_rows_axis)
     body = sequence.split(body, axis_name, (*specs, jax.P(), jax.P()), out)
     long, glob = body(*arrays, tables, dropout.rng)
@@ -240,6 +254,7 @@ def _structure_problems(structure, rules, tables, b, n, g):
         ]
         if has_labels and tables is None:
             yield f"{has_labels[0]} labels are given, but there are no label tables"
+        # l2l has a column for each offset of the window, the others one for each key.
         shapes = {"l2l": (n, 2 * rules.radius + 1), "l2g": (n, g)}
         shapes |= {"g2g": (g, g), "g2l": (g, n)}
         for piece, shape in shapes.items():

@@ -60,7 +60,7 @@ class LshCache(NamedTuple):
     numbers: Array
 
 
-# --- what a prompt leaves behind ------------------------------------------------------
+# --- the cache of a prompt ------------------------------------------------------------
 
 
 def local_cache(
@@ -114,11 +114,13 @@ def lsh_cache(
             "by 32-bit numbers; take fewer buckets"
         )
     token = jax.lax.broadcasted_iota(jnp.int32, buckets.shape, 3)
+    # [b, h, rounds, n]; padding becomes `FREE`, which is sorted last.
     known = token < lengths[:, None, None, None]
     buckets = buckets.astype(jnp.int32)
     numbers = jnp.sort(jnp.where(known, buckets * length + token, FREE))[..., :length]
     missing = [(0, 0)] * 3 + [(0, length - numbers.shape[3])]
     numbers = jnp.pad(numbers, missing, constant_values=FREE)
+    # [b, n, h, d] -> [b, length, h, d]: token p in row p, as there is a row for each.
     rows = (last_rows(x, lengths, length) for x in (unit_keys(query_key), value))
     return LshCache(*map(bits, rows), numbers)
 
@@ -151,6 +153,7 @@ def local_step(
     check_newest(query, key, value)
     cache = RowCache(put(cache.key, key, now), put(cache.value, value, now))
     position = now.position[:, None, None]
+    # One round for all heads, in which place is position: [b, 1, 1, chunks, c].
     _, token, looked = _window(position, now.length, look)
     seen = looked & (token <= position[..., None, None])
     token, seen = (x.reshape(x.shape[0], -1) for x in (token, seen))
@@ -202,15 +205,19 @@ def lsh_step(
         put(cache.value, value, now),
         jax.lax.dynamic_update_index_in_dim(cache.numbers, numbers, now.layer, 0),
     )
+    # [b, h, rounds, w], and of these tokens keys and values [b, h, rounds, w, d].
     token, seen = _tokens_in_window(numbers, place, now, look)
     of_token = functools.partial(_of_heads, token=token, layer=now.layer)
     keys, values = (of_token(x, dtype=value.dtype) for x in (cache.key, cache.value))
     dtype = accumulation_dtype(query_key.dtype)
+    # [b, 1, h, d] x [b, h, rounds, w, d] -> [b, h, rounds, w], in float32.
     logits = dot("bqhd,bhrwd->bhrw", query_key, keys, dtype)
     if duplicates == "once":
+        # m copies, each less log m, weigh as one key.
         logits -= jnp.log(_copies(token, seen).astype(dtype))
     # All copies of a token are met equally often by it: they need no count.
     logits = jnp.where(token == now.position[:, None, None, None], SELF, logits)
+    # The newest token sees itself, if only by `SELF`: no row is all MASKED.
     logits = jnp.where(seen, logits, MASKED)
     weights = _rounded(logits) if rounding == "transformers" else _softmax(logits)
     out = dot("bhrw,bhrwd->bhd", weights, values, dtype)[:, None]
@@ -227,8 +234,10 @@ def _sorted_in(numbers: Array, buckets: Array, position: Array) -> tuple[Array, 
     """
     first = buckets.astype(jnp.int32) * numbers.shape[3]
     number = first + position[:, None, None, None]
+    # [b, h, rounds, 1]: as many places as there are smaller numbers.
     place = jnp.sum(numbers < number, axis=-1, keepdims=True, dtype=jnp.int32)
     here = jax.lax.broadcasted_iota(jnp.int32, numbers.shape, 3)
+    # What comes after moves on by one place, without sorting again.
     moved = jnp.where(here == place, number, jnp.roll(numbers, 1, axis=-1))
     return jnp.where(here < place, numbers, moved), place[..., 0]
 
@@ -257,6 +266,7 @@ def _window(place: Array, length: Array, look: Look) -> tuple[Array, Array, Arra
     # A sequence of one chunk is attended whole: one round, in which it is met once.
     once = (round_ == 0) & (steps[None, None, None] == 0)
     looked = (per_round > 1) | once[..., None]
+    # A look over the border of a round gives a chunk of another round.
     return chunk // per_round, chunk % per_round * c + inside, looked
 
 
@@ -275,6 +285,7 @@ def _tokens_in_window(
     number = jnp.take_along_axis(
         numbers.reshape(b, h, -1), at.reshape(b, h, -1), -1, mode="promise_in_bounds"
     )
+    # The remainder is the token; of `FREE` it is any, which is not seen.
     return (number % length).reshape(b, h, rounds, -1), seen.reshape(b, h, rounds, -1)
 
 
@@ -288,6 +299,7 @@ def _of_heads(x: Array, token: Array, layer: Array | int, dtype) -> Array:
 
 def _copies(token: Array, seen: Array) -> Array:
     """How often each token is seen in all rounds; at least 1. `[b, h, rounds, w]`."""
+    # [b, h, rounds * w]: copies may be in any round.
     flat = jnp.where(seen, token, -1).reshape(*token.shape[:2], -1)
 
     def count(tokens):

@@ -54,6 +54,7 @@ class Newest(NamedTuple):
 def window_rows(radius: int, dilation: int | Sequence[int], length: int) -> int:
     """Rows that a causal window needs, of at most `length` tokens."""
     steps = (dilation,) if isinstance(dilation, int) else dilation
+    # As far back as the head with the widest steps looks, and the newest token.
     return min(radius * max(steps) + 1, length)
 
 
@@ -71,6 +72,7 @@ def fill(key: Array, value: Array, lengths: Array, rows: int) -> RowCache:
 
 def last_rows(x: Array, lengths: Array, rows: int) -> Array:
     """`[b, n, ...]` -> `[b, rows, ...]`, the last tokens of each, p in row p % rows."""
+    # [b, rows] -> [b, rows, 1, ...], which broadcasts over heads and features.
     token = jnp.maximum(tokens_of(rows, lengths - 1), 0)  # rows without one: any
     token = token.reshape(*token.shape, *(1,) * (x.ndim - 2))
     return jnp.take_along_axis(x, token, axis=1, mode="promise_in_bounds")
@@ -84,12 +86,14 @@ def tokens_of(rows: int, position: Array) -> Array:
       position: int `[b]`, of the newest token in it.
     """
     row = jnp.arange(rows, dtype=jnp.int32)[None]
+    # The last token up to `position` that has this remainder: p % rows == row.
     return position[:, None] - (position[:, None] - row) % rows
 
 
 def put(x: Array, row: Array, now: Newest) -> Array:
     """A part of a cache `[layers, b, rows, ...]` with the newest row `[b, 1, ...]`."""
     batch = jnp.arange(x.shape[1], dtype=jnp.int32)
+    # [b, h, d], over the oldest token of each sequence, or in a free row.
     at = x.at[now.layer, batch, now.position % x.shape[2]]
     return at.set(bits(row[:, 0]), mode="promise_in_bounds", unique_indices=True)
 
@@ -108,6 +112,7 @@ def bits(x: Array) -> Array:
     """
     if jnp.finfo(x.dtype).bits > 16:
         return x
+    # A bitcast is exact: `take` gives back the same numbers.
     return jax.lax.bitcast_convert_type(x, jnp.uint16)
 
 
@@ -130,7 +135,7 @@ def step(
       query: `[b, 1, h, d]`, of the newest token.
       key: `[b, 1, h, d]`, of the newest token.
       value: `[b, 1, h, d]`, of the newest token.
-      cache: of the tokens before it.
+      cache: of the tokens before it; what it has no rows for is not seen.
       now: where it stands.
       radius: keys before it, in steps; None: all.
       dilation: places of a step, of all heads or of each.
@@ -142,14 +147,16 @@ def step(
       (`[b, 1, h, d]`, the cache with the newest token).
 
     Raises:
-      ValueError: if the rows are not those of one token, or the cache has too few.
+      ValueError: if the rows are not those of one token.
     """
     check_newest(query, key, value)
     h, rows = query.shape[2], cache.key.shape[2]
     cache = RowCache(put(cache.key, key, now), put(cache.value, value, now))
+    # [b, rows]: no row has a token after the newest one, so this is causal.
     token = tokens_of(rows, now.position)
     offset = token - now.position[:, None]
     steps = (dilation,) * h if isinstance(dilation, int) else dilation
+    # [1, h, 1] with [b, 1, rows]: seen is [b, h, rows].
     steps = jnp.asarray(steps, jnp.int32)[None, :, None]
     seen = (token >= 0)[:, None] & (offset[:, None] % steps == 0)
     if radius is not None:
@@ -158,12 +165,16 @@ def step(
         scale = query.shape[-1] ** -0.5
     dtype, more = accumulation_dtype(query.dtype), 0.0
     if offsets is not None:
+        # [b, 1, h, d] x [2r + 1, h, d] -> [b, h, 1, 2r + 1], a logit for each offset.
         t = dot("bqhd,vhd->bhqv", query, offsets.embedding, dtype)
         t += offsets.bias.T[None, :, None].astype(dtype)
+        # Offset in steps -> 0..2r; what is clipped is not seen.
         label = jnp.clip(offset[:, None] // steps + radius, 0, 2 * radius)
         label = jnp.broadcast_to(label, (*t.shape[:2], rows))[:, :, None]
+        # [b, h, 1, rows], scaled as the product that it is added to.
         more += jnp.take_along_axis(t, label, axis=-1) * scale
     if bias is not None:
+        # [b, rows] -> [h or 1, b, rows] -> [b, h or 1, 1, rows], not scaled.
         more += jnp.moveaxis(bias(offset), 0, 1)[:, :, None].astype(dtype)
     rows_of = (take(x, (now.layer,), query.dtype) for x in cache)
     return over_rows(query, *rows_of, seen[:, :, None], scale, more), cache
@@ -191,7 +202,9 @@ def over_rows(
       `[b, 1, h, d]`.
     """
     dtype = accumulation_dtype(query.dtype)
+    # [b, 1, h, d] x [b, w, h, d] -> [b, h, 1, w]. Sums and softmax are in float32.
     logits = dot("bqhd,bwhd->bhqw", query, key, dtype) * scale + more
+    # The newest token sees itself, so that no row is all MASKED.
     weights = jax.nn.softmax(jnp.where(seen, logits, MASKED))
     return dot("bhqw,bwhd->bqhd", weights, value, dtype).astype(query.dtype)
 

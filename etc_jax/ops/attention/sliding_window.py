@@ -72,7 +72,9 @@ class _Biases(NamedTuple):
         if index is None:
             return cls(windows, None, None)
         place = jnp.arange(n, dtype=jnp.int32)
+        # [b, 1, g] - [1, n, 1] -> [b, n, g]: global key minus query in the sequence.
         offset = index[:, None].astype(jnp.int32) - place[None, :, None]
+        # [h or 1, b, n, g] -> [b, n, h or 1, g].
         pairs = (jnp.moveaxis(bias(x), 0, 2) for x in (offset, -offset))
         return cls(windows, *pairs)
 
@@ -186,6 +188,7 @@ def attend(
     tokens, side = _tokens(example_ids, globals_)
     side_rows = ()
     if globals_ is not None:
+        # Keys that all tokens see beside their windows: [b, n, h, d] -> [b, g, h, d].
         side_rows = tuple(
             _rows_at(x, globals_.index, sequence_axis) for x in (key, value)
         )
@@ -208,6 +211,7 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
     if globals_ is None:
         return Tokens(example_ids, place, jnp.zeros((b, n), bool)), _no_tokens(b)
     index = globals_.index.astype(jnp.int32)
+    # [b, g]; an index of -1 has example 0, which nothing sees.
     example = jnp.take_along_axis(example_ids, jnp.maximum(index, 0), axis=1)
     example = jnp.where(index >= 0, example, 0)
     # After the last place, where nothing is set: -1 would be that place.
@@ -262,9 +266,11 @@ def _attend(
             # axes.
             return _joined([x[:, :, start:stop] for start, stop in own])
 
+        # [2r + 1, h, ...]: with one axis in front, heads are axis 2 here too.
         table = jax.tree.map(lambda x, f=of_heads: f(x[None])[0], offsets)
         bias = None
         if biases is not None:
+            # [1, 1, h or 1, 2 * reach + 1], and `to_globals` is [b, n, h or 1, g].
             windows = biases.windows[stream][None, None]
             bias = [
                 x if x is None or x.shape[2] == 1 else of_heads(x)
@@ -281,6 +287,7 @@ def _attend(
             choices._replace(dropout=dropout.stream(stream + 1)),
             place,
         )
+        # Their runs are side by side in `out`; each goes back to its place.
         done = 0
         for start, stop in own:
             parts[start] = out[:, :, done : done + stop - start]
@@ -290,7 +297,10 @@ def _attend(
         return out
     bias = None
     if biases is not None:
+        # [b, n, h or 1, g] -> [b, h or 1, g, n].
         bias = jnp.transpose(biases.of_globals, (0, 2, 3, 1))
+    # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
+    # which this one replaces.
     found = full.some_rows(
         *globals_[1:],
         side,
@@ -325,6 +335,7 @@ def _fold(x: Array, step: int) -> Array:
     if step == 1:
         return x
     b, n = x.shape[:2]
+    # [b, n, ...] -> [b, n / step, step, ...] -> [b, step, n / step, ...], then merged.
     x = blocking.pad_axis(x, 1, 0, -n % step)
     x = x.reshape(b, -1, step, *x.shape[2:])
     return blocking.unblock(jnp.moveaxis(x, 2, 1), 0)
@@ -334,6 +345,7 @@ def _unfold(x: Array, step: int, n: int) -> Array:
     """The inverse of `_fold`."""
     if step == 1:
         return x
+    # [b, step, n / step, ...] -> [b, n / step, step, ...] -> [b, n, ...].
     x = x.reshape(-1, step, *x.shape[1:])
     return blocking.unblock(jnp.moveaxis(x, 1, 2), 1)[:, :n]
 
@@ -355,8 +367,11 @@ def _windows(
     dropout = choices.dropout
     total = -(-place.total(query.shape[1]) // step)
     whole = query.shape[1]
+    # Folded, windows are dense: [b, n, h, d] -> [b * step, n / step, h, d], which are
+    # b and n below. Padding has example 0.
     query, key, value = (_fold(x, step) for x in (query, key, value))
     tokens = jax.tree.map(lambda x: _fold(x, step), tokens)
+    # Each fold sees all global tokens: [b / step, g, ...] -> [b, g, ...].
     side, side_rows = jax.tree.map(
         lambda x: jnp.repeat(x, step, axis=0), (side, side_rows)
     )
@@ -366,30 +381,36 @@ def _windows(
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *choices.sizes)
     options = Options(choices.scale, block_size, chunk_blocks, dropout.rate)
     draws = dropout.draws(place.first(-(-n // block_size)))
+    # Chunks are of one size: rows are padded to a whole number of them.
     padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
     labelled = table is not None
     pairs = InlinePairs.make(
         tokens, side, radius, padded, choices.causal, place, labelled
     )
+    # Offsets that a short sequence does not have are left out: [2r + 1, h, ...].
     table = jax.tree.map(lambda x: _by_label(_near(x, radius), radius), table)
 
     def blocks_of(x):
         return jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2)
 
+    # [b, n, h, d] -> [b, r + n + r, h, d] -> [b, h, r + padded + r, d].
     around = map(blocks_of, place.around((key, value), radius, 1))
     if not side_rows:
         side_rows = (jnp.zeros((b, 0, h, d), query.dtype),) * 2
     sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
     if bias is not None:
         windows, to_globals = bias
+        # [h or 1, 2 * reach + 1] -> [h or 1, 2r + 1].
         windows = _near(windows[0, 0].T, radius).T
         if to_globals is not None:
+            # Folded and padded as queries are, then [b, h or 1, g, padded].
             to_globals = blocking.pad_axis(_fold(to_globals, step), 1, 0, padded - n)
             to_globals = jnp.transpose(to_globals, (0, 2, 3, 1))
         bias = RowBias(windows, to_globals)
     out = long_rows(
         options, blocks_of(query), *around, *sides, table, bias, pairs, draws
     )
+    # [b, h, padded, d] -> [b, n, h, d] -> unfolded [b / step, whole, h, d].
     return _unfold(jnp.swapaxes(out, 1, 2)[:, :n], step, whole)
 
 
@@ -401,6 +422,7 @@ def _near(x: Array, radius: int) -> Array:
 
 def _by_label(x: Array, radius: int) -> Array:
     """`[2 * radius + 1, ...]` by offset -> by label; see `InlinePairs.labelled`."""
+    # Offsets -r..r -> 0, 1, ..., r, -1, ..., -r.
     return jnp.concatenate([x[radius:], x[:radius][::-1]])
 
 
@@ -424,6 +446,7 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
         globals_ = globals_._replace(
             key=padded(globals_.key), value=padded(globals_.value)
         )
+        # Global queries are few, so each device has them all; of their keys, a part.
         global_specs = Globals(everywhere, everywhere, long, long)
     in_specs = (long, long, long, global_specs, long, everywhere, everywhere)
     bias_specs = None

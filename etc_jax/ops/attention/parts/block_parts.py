@@ -95,6 +95,7 @@ class Inputs(NamedTuple):
     def make(cls, options: BlockOptions, key, value, blocks: Blocks) -> Inputs:
         """Of keys and values `[b, h, places, d]`."""
         count = key.shape[2] // options.block_size
+        # The last step then has blocks and neighbours of its own: no slice is clamped.
         extra = -(count - 1 - options.first) % options.chunk_blocks
         pad = functools.partial(blocking.pad_axis, before=0, after=extra)
         return cls(
@@ -122,6 +123,7 @@ def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[Part]:
     q_example = blocking.slice_axis(inputs.example, first, size, 1)[:, None, :, None]
     # Number of each block, `[1, 1, C, 1, 1]`.
     own = (first + jnp.arange(size))[None, None, :, None, None]
+    # Blocks that fill up the last step see nothing.
     real = own < count - 1
 
     def same(example):
@@ -136,19 +138,23 @@ def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[Part]:
             for x in (inputs.key, inputs.value)
         )
         example = blocking.slice_axis(inputs.example, first + step, size, 1)
+        # Keys [b, h, C, s, d], mask [b, 1, C, s, q].
         parts.append(Part(k, v, same(example[:, None]) & real))
     common = jnp.asarray(options.common)
+    # The same for all blocks: [b, h, common * s, d] and [b, common * s].
     k, v, example = (
         blocking.unblock(jnp.take(x, common, axis=axis), axis)
         for x, axis in ((inputs.key, 2), (inputs.value, 2), (inputs.example, 1))
     )
     # A common block that is in the band is not seen a second time.
     block = jnp.repeat(common, options.block_size)
+    # [1, 1, C, common * s, 1].
     far = jnp.abs(own - block[None, None, None, :, None]) > 1
     parts.append(Part(k, v, same(example[:, None, None]) & real & far))
     if inputs.drawn.shape[2]:
         ids = inputs.drawn_ids(options, index)
         h, c, r = ids.shape
+        # [b, blocks, s] at [h, C, r] -> [b, h, C, r * s].
         example = inputs.example[:, ids].reshape(-1, h, c, r * options.block_size)
         k, v = _taken(inputs.key, ids), _taken(inputs.value, ids)
         parts.append(Part(k, v, same(example) & real))
@@ -161,6 +167,7 @@ def _taken(x: Array, ids: Array) -> Array:
     b, size, d = x.shape[0], x.shape[3], x.shape[4]
     # Mapped over heads, not indexed by them: so they stay split over devices.
     take = jax.vmap(lambda x, ids: x[:, ids], in_axes=(1, 0), out_axes=1)
+    # [b, h, C * r, s, d] -> [b, h, C, r * s, d].
     return take(x, ids.reshape(h, -1)).reshape(b, h, c, r * size, d)
 
 
@@ -186,6 +193,8 @@ def add_part(
         return total.at[:, :, jnp.asarray(options.common)].add(parts)
     ids = inputs.drawn_ids(options, index)
     h, c, r = ids.shape
+    # [b, h, C, r * s, d] -> [b, h, C * r, s, d]; a block that several blocks drew has
+    # the sum of theirs.
     parts = gradient.reshape(*gradient.shape[:2], c * r, -1, gradient.shape[-1])
     add = jax.vmap(lambda x, ids, y: x.at[:, ids].add(y), (1, 0, 1), out_axes=1)
     return add(total, ids.reshape(h, -1), parts)

@@ -54,6 +54,7 @@ def _factors(options: Options, draws: Draws | None, index, logits):
 
 def _inner(options: BlockOptions, x: Array) -> Array:
     """Rows of inner blocks, `[b, h, steps * C, s, ...]`, of `[b, h, places, ...]`."""
+    # [b, h, blocks, s, ...] -> [b, h, inner, s, ...], then to a multiple of C.
     x = blocked(x, options.block_size, 2)[:, :, options.first : -1]
     return blocking.pad_axis(x, 2, 0, -x.shape[2] % options.chunk_blocks)
 
@@ -79,14 +80,17 @@ def _forward(options, query, key, value, blocks, draws):
         q = _cut(options, index, queries)
         parts = parts_of(options, inputs, index)
         logits = [_logits(options, part, q, dtype) for part in parts]
+        # All parts are one softmax: [b, h, C, q]. Less the maximum, exp is at most 1.
         top = functools.reduce(jnp.maximum, [x.max(-2) for x in logits])
         total, acc = 0, 0
         factors = _factors(options, draws, index, logits)
         for part, x, factor in zip(parts, logits, factors, strict=True):
             weights = jnp.exp(x - top[..., None, :])
+            # Before dropout, which is of probabilities: it does not change their sum.
             total += weights.sum(-2)
             if factor is not None:
                 weights = weights * factor
+            # [b, h, C, w, q] x [b, h, C, w, d] or [b, h, w, d] -> [b, h, C, q, d].
             acc += dot(f"bhcwq,{part.letters}->bhcqd", weights, part.value, dtype)
         output, lse = finish(acc, total, top)
         return carry, (output.astype(query.dtype), lse)
@@ -126,6 +130,7 @@ def _vjp_forward(options, query, key, value, blocks, draws):
     output, lse = checkpoint_name(
         _forward(options, query, key, value, blocks, draws), "attention"
     )
+    # The logits are not kept: from q, k and lse they are worked out again.
     return output, (query, key, value, blocks, draws, output, lse)
 
 
@@ -133,12 +138,14 @@ def _vjp_backward(options, saved, d_output):
     query, key, value, blocks, draws, output, lse = saved
     dtype = accumulation_dtype(query.dtype)
     inputs = Inputs.make(options, key, value, blocks)
+    # [b, h, n].
     delta = row_deltas(output, d_output, dtype)[..., 0, :]
     rows = [_inner(options, x) for x in (query, d_output, lse, delta)]
     add = functools.partial(add_part, options, inputs)
 
     def body(carry, index):
         q, do, lse, delta = (_cut(options, index, x) for x in rows)
+        # One row beside the keys: [b, h, C, q] -> [b, h, C, 1, q].
         lse, delta = lse[..., None, :], delta[..., None, :]
         parts = parts_of(options, inputs, index)
         logits = [_logits(options, part, q, dtype) for part in parts]
@@ -151,6 +158,7 @@ def _vjp_backward(options, saved, d_output):
             d_keys = add(d_keys, index, i, dot(to, ds, q, dtype))
             d_values = add(d_values, index, i, dot(to, p, do, dtype))
             dq += dot(f"bhcwq,{part.letters}->bhcqd", ds, part.key, dtype)
+        # Each step has its own rows of dq; keys are seen in several: theirs are sums.
         return (d_keys, d_values), dq.astype(query.dtype)
 
     zeros = [jnp.zeros(x.shape, dtype) for x in (inputs.key, inputs.value)]

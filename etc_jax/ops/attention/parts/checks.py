@@ -10,6 +10,7 @@ DROPOUT_RATE_LIMIT = 1 - 2**-17
 
 def dropout_rate_problem(rate: float) -> str | None:
     """What is wrong with a rate: it is outside of [0, 1), or would round to 1."""
+    # So written, NaN is a problem as well.
     if not 0.0 <= rate < 1.0:
         return f"must be in [0, 1), got {rate}"
     if rate >= DROPOUT_RATE_LIMIT:
@@ -55,6 +56,7 @@ def check_rows(
             f"{value.shape}; expected [batch, length, heads, head_dim], of query with "
             "a length of its own"
         )
+    # Ids of keys stand for the queries too only where both are of one length.
     b, q, k = *query.shape[:2], key.shape[1]
     if query_ids is None and example_ids is not None and q != k:
         raise ValueError(

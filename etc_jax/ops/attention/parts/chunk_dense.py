@@ -31,12 +31,14 @@ def meetings(
     rounds, n = places.shape[-2:]
     chunks = rounds * n // chunk_length
     round_ = jax.lax.broadcasted_iota(jnp.int32, places.shape, places.ndim - 2)
+    # Chunks counted through all rounds: [..., rounds, n].
     chunk = (round_ * n + places) // chunk_length
     count = jnp.zeros((*places.shape[:-2], n, n), jnp.int32)
     for own in range(rounds):
         for other in range(rounds):
             for step in range(-before, after + 1):
                 looked_at = (chunk[..., own, :, None] + step) % chunks
+                # [..., n, 1] with [..., 1, n] -> [..., n, n].
                 count += looked_at == chunk[..., other, None, :]
     return count
 
@@ -58,6 +60,7 @@ def mask_and_bias(
         jax.lax.broadcasted_iota(jnp.int32, (1, 1, n, n), k) for k in (2, 3)
     )
     own, other = example_ids[:, None, :, None], example_ids[:, None, None, :]
+    # [b or 1, h or 1, n, n] each; the bias is the logarithm of the count.
     mask, bias = dense.counted(met, dtype)
     mask &= (own == other) & (other > 0)
     if causal:

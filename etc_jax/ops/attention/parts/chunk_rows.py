@@ -93,6 +93,7 @@ class Order(NamedTuple):
         """By token, for each round `[rounds, b, h, n]` -> by place `[b, h, places]`."""
         if self.order is None:
             return x[0]
+        # Round by round: [b, h, n] at [b, h or 1, n] -> [b, h, n].
         parts = [_take(x[r], self.order[:, :, r]) for r in range(self.rounds)]
         return jnp.concatenate(parts, axis=2)
 
@@ -101,6 +102,7 @@ class Order(NamedTuple):
         if self.order is None:
             return [x]
         parts = blocking.blocks(x, self.rounds, 2)
+        # [b, h, rounds, n, ...] by place, each round gathered by its inverse order.
         return [_take(parts[:, :, r], self.places[:, :, r]) for r in range(self.rounds)]
 
     def summed(self, x: Array) -> Array:
@@ -136,6 +138,7 @@ class _Queries(NamedTuple):
 
 def _take(x: Array, index: Array) -> Array:
     """`[b, h or 1, n, ...]` at int `[b, h or 1, m]` -> `[b, h, m, ...]`."""
+    # [b, h or 1, m] -> [b, h or 1, m, 1, ...].
     index = index.reshape(*index.shape, *(1,) * (x.ndim - 3))
     return jnp.take_along_axis(x, index, axis=2, mode="promise_in_bounds")
 
@@ -146,12 +149,13 @@ def _take(x: Array, index: Array) -> Array:
 def _circle(options: ChunkOptions, x: Array) -> Array:
     """Places with what is looked at before the first and after the last of them.
 
-    Behind that, zeros up to a whole number of steps.
+    After that, zeros up to a whole number of steps.
     """
     length = x.shape[2]
+    # A look may reach around the circle more than once: whole turns, and a rest.
     ahead, before = divmod(options.before * options.block_size, length)
-    behind, after = divmod(options.after * options.block_size, length)
-    parts = [x[:, :, length - before :], *[x] * (ahead + 1 + behind), x[:, :, :after]]
+    turns, after = divmod(options.after * options.block_size, length)
+    parts = [x[:, :, length - before :], *[x] * (ahead + 1 + turns), x[:, :, :after]]
     x = jnp.concatenate(parts, axis=2)
     return blocking.pad_axis(x, 2, 0, _missing(options, length))
 
@@ -163,6 +167,7 @@ def _uncircle(options: ChunkOptions, x: Array, length: int) -> Array:
     total = jnp.zeros_like(x, shape=(*x.shape[:2], length, *x.shape[3:]))
     start = before % length - length  # of the first whole copy, after the padding
     while start < stop:
+        # A copy that the looks cut short is filled up with zeros to a whole one.
         first, last = max(start, 0), min(start + length, stop)
         if last > first:
             part = jax.lax.slice_in_dim(x, first, last, axis=2)
@@ -180,6 +185,8 @@ def _inputs(options, query, key, value, order: Order) -> tuple[_Queries, _Keys]:
     tokens, chunks = order.tokens(), None
     example = _take(order.example_ids[:, None], tokens)
     if options.count_once:
+        # Chunk of each token in each round, [b, h, rounds, n], then by place: [b, h,
+        # places, rounds].
         round_ = jax.lax.broadcasted_iota(jnp.int32, order.places.shape, 2)
         place = round_ * order.example_ids.shape[1] + order.places
         chunk = place // options.block_size
@@ -206,6 +213,7 @@ def _cut_queries(options: ChunkOptions, index, x):
 
 def _starts(options: ChunkOptions, index) -> list[Array]:
     """Where what a step looks at starts: the first chunk of each query, the second."""
+    # `_circle` has `before` chunks in front: chunk i's first look is at place i * c.
     first = index * options.chunk_blocks
     looks = options.before + 1 + options.after
     return [(first + i) * options.block_size for i in range(looks)]
@@ -230,6 +238,7 @@ def _cut_keys(options: ChunkOptions, index, keys: _Keys) -> list[_Keys]:
 
 def _logits(options, q: _Queries, k: _Keys, num_chunks: int, dtype, own=SELF):
     """Of one look, `[b, h, C, c, q]`: keys are rows; `own` is a token's for itself."""
+    # Keys [..., c, 1] with queries [..., 1, q]: [b or 1, h or 1, C, c, q].
     token = k.token[..., :, None], q.token[..., None, :]
     example = k.example[..., :, None], q.example[..., None, :]
     seen = (example[0] == example[1]) & (example[0] > 0)
@@ -237,6 +246,8 @@ def _logits(options, q: _Queries, k: _Keys, num_chunks: int, dtype, own=SELF):
         seen &= token[0] <= token[1]
     logits = dot("bhcwd,bhcqd->bhcwq", k.key, q.query, dtype) * options.scale
     if options.count_once:
+        # A key is in the softmax once for each meeting: less the logarithm of their
+        # number, all its copies together weigh as one key.
         met = _meetings(options, q.chunks, k.chunks, num_chunks)
         logits -= jnp.log(jnp.maximum(met, 1).astype(dtype))
     if options.mask_self:
@@ -261,6 +272,7 @@ def _meetings(options: ChunkOptions, q: Array, k: Array, num_chunks: int) -> Arr
     count = 0
     for own in range(rounds):
         for other in range(rounds):
+            # Chunks from query to key, [..., w, q].
             far = k[..., :, None, other] - q[..., None, :, own]
             for step in range(-options.before, options.after + 1):
                 if step == 0 and own != other:
@@ -276,6 +288,7 @@ def _factors(options: ChunkOptions, draws: Draws | None, index, logits: list[Arr
     start, (*lead, c, q) = index * options.chunk_blocks, logits[0].shape
     shape = (*lead, c * len(logits), q)
     factors = draws.factors(options.dropout_rate, start, shape, 2, logits[0].dtype)
+    # [b, h, C, looks * c, q] -> [b, h, C, c, q] for each look.
     return jnp.split(factors, len(logits), axis=-2)
 
 
@@ -295,6 +308,7 @@ def _forward(options, query, key, value, order, draws):
         q = jax.tree.map(functools.partial(_cut_queries, options, index), queries)
         looks = _cut_keys(options, index, keys)
         logits = [_logits(options, q, k, num_chunks, dtype) for k in looks]
+        # One softmax for all looks of a round: a common maximum, [b, h, C, q].
         top = functools.reduce(jnp.maximum, [x.max(-2) for x in logits])
         total, acc = 0, 0
         factors = _factors(options, draws, index, logits)
@@ -303,11 +317,13 @@ def _forward(options, query, key, value, order, draws):
             total += weights.sum(-2)
             if factor is not None:
                 weights = weights * factor
+            # [b, h, C, c, q] x [b, h, C, c, d] -> [b, h, C, q, d].
             acc += dot("bhcwq,bhcwd->bhcqd", weights, k.value, dtype)
         output, _ = finish(acc, total, top)
         return carry, (output.astype(query.dtype), top, total)
 
     _, parts = blocking.each_step(body, (), _steps(options, order))
+    # [steps, b, h, C, q, ...] -> [b, h, places, ...] -> [b, h, n, ...] for each round.
     by_round = (
         order.unsorted(blocking.join_steps(x, 2)[:, :, : order.num_places])
         for x in parts
@@ -340,13 +356,17 @@ def _one_softmax(options, output, top, total) -> tuple[Array, _Rows]:
       total: `[rounds, b, h, n]`, its sum of exp(logit - top).
     """
     highest = jnp.max(top, axis=0, keepdims=True)
+    # Alone: the largest logit is that of the token for itself, `SELF`.
     seen, alone = highest > MASKED / 2, highest <= SELF / 2
     weights = jnp.where(seen, jnp.exp(top - highest) * total, 0)
+    # 1 where nothing is seen: weights of 0 then give zeros, not 0 / 0.
     sum_ = jnp.where(seen, jnp.sum(weights, axis=0, keepdims=True), 1)
     weights, lse = weights / sum_, jnp.log(sum_) + jnp.where(alone, 0, highest)
+    # Left out of a lone token's lse as well: beside `SELF`, digits would be lost.
     own = jnp.where(alone, 0, SELF)
     if options.rounded:
         share = _rounded_shares(total)
+        # A round shows `total` copies of the token, each with the weight exp(share).
         weights = jnp.where(alone & seen, total * jnp.exp(share), weights)
         own, lse = jnp.where(alone, share, SELF), jnp.where(alone, 0, lse)
     # No reduction: over an axis this short it took half of a pass on CPU.
@@ -402,6 +422,8 @@ def _vjp_backward(options, saved, d_output):
     delta = row_deltas(output, d_output, dtype)[..., 0, :]
 
     own = jnp.broadcast_to(rows.own, (order.rounds, *rows.own.shape[1:]))
+    # By place, to whole steps: [b, h, places, d] and [b, h, places]. Padding has an
+    # lse of 0, and masked logits: exp(MASKED - 0) is 0.
     rows = [order.sorted(x) for x in (d_output, rows.lse, delta)]
     rows.append(order.sorted_rounds(own))
     rows = [blocking.pad_axis(x, 2, 0, _missing(options, x.shape[2])) for x in rows]
@@ -425,6 +447,7 @@ def _vjp_backward(options, saved, d_output):
             dp = dot("bhcwd,bhcqd->bhcwq", k.value, do, dtype)
             p, ds = score_gradients(x, lse, factor, dp, delta, options.scale)
             if options.mask_self:
+                # The logit of a token for itself is a constant.
                 ds = jnp.where(k.token[..., :, None] == q.token[..., None, :], 0, ds)
             d_key = dot("bhcwq,bhcqd->bhcwd", ds, q.query, dtype)
             d_value = dot("bhcwq,bhcqd->bhcwd", p, do, dtype)
@@ -435,6 +458,7 @@ def _vjp_backward(options, saved, d_output):
 
     zeros = [jnp.zeros(x.shape, dtype) for x in (keys.key, keys.value)]
     totals, dq = blocking.each_step(body, tuple(zeros), _steps(options, order))
+    # [b, h, places, d]; totals are of the circle, with all copies of a place.
     by_place = [
         blocking.join_steps(dq, 2)[:, :, : order.num_places],
         *(_uncircle(options, x, order.num_places) for x in totals),

@@ -81,7 +81,9 @@ class Draws(NamedTuple):
     def factors(self, rate: float, start, shape, axis: int, dtype) -> jax.Array:
         """Dropout factors of blocks from `start`, which lie along `axis` of `shape`."""
         count = shape[axis]
+        # What one block draws: [b, h, keys, q] of [b, h, C, keys, q].
         rest = (*shape[:axis], *shape[axis + 1 :])
+        # [C], counted through the whole sequence.
         numbers = self.first_block + start + jnp.arange(count, dtype=jnp.int32)
 
         def one(number):
@@ -106,7 +108,9 @@ def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array:
     """
     dropped = round(rate * 2**16)
     *lead, keys, q = shape
+    # [..., ceil(keys / 2), q] words -> [..., keys, q] numbers below 2**16.
     words = jax.random.bits(rng, (*lead, -(-keys // 2), q), jnp.uint32)
     bits = jnp.concatenate([words & 0xFFFF, words >> 16], axis=-2)[..., :keys, :]
+    # By the rate as rounded, so that the mean of the factors is 1.
     keep = 2**16 / (2**16 - dropped)
     return jnp.where(bits >= dropped, jnp.asarray(keep, dtype), 0)

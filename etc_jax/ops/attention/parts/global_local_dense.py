@@ -14,6 +14,7 @@ from etc_jax.types import Rows
 def band_to_square(band: jax.Array) -> jax.Array:
     """`[..., n, 2r+1]` -> `[..., n, n]`: slot s of row i goes to column i + s - r."""
     n, width = band.shape[-2:]
+    # Slot of column j in row i, j - i + r: [n, n].
     slot = jnp.arange(n)[None, :] - jnp.arange(n)[:, None] + width // 2
     inside = (slot >= 0) & (slot < width)
     index = jnp.broadcast_to(jnp.clip(slot, 0, width - 1), (*band.shape[:-1], n))
@@ -66,8 +67,10 @@ def _label_bias(query, labels, table):
     """`[b, h, q, k]` label logits of queries `[b, q, h, d]`, or None without labels."""
     if labels is None or table is None:
         return None
+    # [b, q, h, d] x [v, h, d] -> [b, h, q, v].
     t = jnp.einsum("bqhd,vhd->bhqv", query, table.embedding)
     t = t + table.bias.T[None, :, None, :]
+    # At [b, 1, q, k] -> [b, h, q, k].
     return jnp.take_along_axis(t, labels[:, None], axis=-1)
 
 
@@ -109,6 +112,7 @@ def attend(query, key, value, tables, pairs: dict, *, scale: float, dropouts):
         (query.long, "l2l", "l2g", tables and tables.long, dropouts.long),
         (query.global_, "g2g", "g2l", tables and tables.global_, dropouts.global_),
     ):
+        # Both key sets side by side, [b, n + g or g + n, h, d]: one softmax.
         keys, values = (
             jnp.concatenate([getattr(x, own), getattr(x, other)], axis=1)
             for x in (key, value)

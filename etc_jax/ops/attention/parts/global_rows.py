@@ -42,6 +42,7 @@ def _label_logits(query: Array, table, dtype) -> Array | None:
 
 def _block(options, query, key, t, block_fn, witness, dtype, bias=None):
     """(masked logits, labels) of one block of keys."""
+    # [b, h, k, d] x [b, h, g, d] -> [b, h, k, g]: keys are rows, queries columns.
     scores = dot("bhkd,bhqd->bhkq", key, query, dtype)
     mask, labels = blocking.materialised(block_fn, witness, witness)
     logits = masked_logits(scores, t, mask, labels, options.scale, witness, bias)
@@ -52,6 +53,7 @@ def _long_block(options, query, key, t, bias, pairs, draws, index, dtype):
     """(start, keys, (logits, factors or None, labels)) of one chunk of long keys."""
     size = options.chunk_blocks * options.block_size
     start = index * size
+    # Long keys begin after the padding: [b, h, size, d].
     k = blocking.slice_axis(key, start + pairs.radius, size, 2)
 
     def block_fn(index):
@@ -63,6 +65,7 @@ def _long_block(options, query, key, t, bias, pairs, draws, index, dtype):
     factors = None
     if draws is not None:
         b, h, _, g = logits.shape
+        # [b, h, C, block, g], drawn for each block: chunks change nothing.
         blocks = (b, h, options.chunk_blocks, options.block_size, g)
         first = index * options.chunk_blocks
         factors = draws.stream(_G2L).factors(
@@ -88,9 +91,11 @@ def _global_block(options, query, g_key, t, pairs, draws, dtype):
 def _absorb(state, logits, factors, value, dtype):
     """Online softmax: adds one block of keys to (maximum, sum, output)."""
     top, total, acc = state
+    # All [b, h, g]. Sums so far are relative to the old maximum: shrunk to the new.
     new = jnp.maximum(top, logits.max(-2))
     shrink = jnp.exp(top - new)
     weights = jnp.exp(logits - new[..., None, :])
+    # Before dropout, which is of probabilities: it does not change their sum.
     total = total * shrink + weights.sum(-2)
     if factors is not None:
         weights = weights * factors
@@ -110,6 +115,7 @@ def _forward(options, query, g_key, g_value, key, value, table, bias, pairs, dra
     size = options.chunk_blocks * options.block_size
 
     logits, factors, _ = _global_block(options, query, g_key, t, pairs, draws, dtype)
+    # Before any key. The maximum is finite, so that `top - new` is never inf - inf.
     state = (
         jnp.full(query.shape[:-1], MASKED, dtype),
         jnp.zeros(query.shape[:-1], dtype),
@@ -186,12 +192,14 @@ def _vjp_backward(options, saved, cotangents):
     def gradients(block, k, v):
         """Gradients of one block of keys: (dq, dt or 0, dk, dv, of the scores)."""
         logits, factors, labels = block
+        # [b, h, k, g], as the logits.
         dp = dot("bhkd,bhqd->bhkq", v, d_output, dtype)
         dropped, ds = score_gradients(
             logits, lse[..., None, :], factors, dp, delta, options.scale
         )
         dt = jnp.zeros((), dtype)
         if labels is not None:
+            # [b, h, V, g].
             dt = labels.gradient(ds, table.bias.shape[0])
         return (
             dot("bhkq,bhkd->bhqd", ds, k, dtype),
@@ -216,10 +224,12 @@ def _vjp_backward(options, saved, cotangents):
         return (dq + part_dq, dt + part_dt, d_bias), (dk, dv)
 
     d_bias = None if bias is None else bias.no_gradient(query.shape[:2], dtype)
+    # dq, dt and d_bias are sums over chunks; each chunk has its own rows of dk, dv.
     (dq, dt, d_bias), (dk, dv) = jax.lax.scan(
         body, (dq, dt, d_bias), _chunks(options, key, pairs)
     )
     if bias is not None:
+        # `ds` is of the scores, before the scale; a bias is added after it.
         values = summed_to(d_bias, bias.values.shape) / options.scale
         d_bias = bias._replace(values=values.astype(bias.values.dtype))
     d_table = None
@@ -227,6 +237,7 @@ def _vjp_backward(options, saved, cotangents):
         dq += dot("bhvq,vhd->bhqd", dt, table.embedding.astype(query.dtype), dtype)
         d_table = type(table)(
             dot("bhvq,bhqd->vhd", dt, query, dtype).astype(table.embedding.dtype),
+            # [b, h, V, g] -> [h, V] -> [V, h].
             jnp.sum(dt, axis=(0, 3)).T.astype(table.bias.dtype),
         )
 

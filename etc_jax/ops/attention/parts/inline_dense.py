@@ -66,6 +66,7 @@ def attend(
     place = jnp.arange(n)
     offset = place[None, :] - place[:, None]
     step = jnp.asarray(dilation)[:, None, None]
+    # [1, n, n] with [h, 1, 1] -> [h, n, n].
     near = (jnp.abs(offset)[None] <= radius * step) & (offset[None] % step == 0)
     allowed = seen(
         example_ids, example_ids, jnp.broadcast_to(place[None], (b, n)), causal=causal
@@ -74,12 +75,14 @@ def attend(
     if globals_ is not None:
         is_global = jnp.any(globals_.index[:, :, None] == place[None, None], axis=1)
         is_global &= example_ids > 0
+    # [b, 1, n, n] & ([1, h, n, n] | [b, 1, 1, n]) -> [b, h, n, n].
     mask = allowed[:, None] & (near[None] | is_global[:, None, None])
     pairs = None if bias is None else bias(offset)[None]
     if offsets is not None:
         # Products with every offset, of which each pair takes its own.
         t = jnp.einsum("bqhd,vhd->bhqv", query, offsets.embedding)
         t = t + offsets.bias.T[None, :, None]
+        # Of each pair, [b, h, n, n]; what is clipped is outside of the window.
         label = jnp.clip(offset[None] // step + radius, 0, 2 * radius)
         label = jnp.broadcast_to(label[None], (*t.shape[:-1], n))
         found = jnp.take_along_axis(t, label, axis=-1) * scale
@@ -89,6 +92,7 @@ def attend(
     if globals_ is None:
         return out
     index = jnp.maximum(globals_.index, 0)
+    # [b, n, n] at [b, g, 1] -> [b, 1, g, n].
     rows = jnp.take_along_axis(allowed, index[..., None], axis=1)[:, None]
     if bias is not None:
         pairs = jnp.moveaxis(bias(place[None, None] - index[..., None]), 0, 1)
@@ -96,6 +100,7 @@ def attend(
         *globals_[1:], rows, pairs, scale=scale, dropout=of_globals.dense()
     )
     # Each token takes the row of its own global query.
+    # [b, n, g] -> [b, n].
     slot = jnp.argmax(globals_.index[:, None] == place[None, :, None], axis=-1)
     found = jnp.take_along_axis(found, slot[..., None, None], axis=1)
     return jnp.where(is_global[..., None, None], found, out)

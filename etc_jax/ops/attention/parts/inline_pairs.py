@@ -1,9 +1,9 @@
 """Who sees whom in one sequence, some of whose tokens are global (Longformer).
 
 The same four kinds of blocks as `attention.pairs`; labels are offsets in the window, if
-there are any. Global tokens stand
-in the sequence themselves, so a key that is global is left out of the windows, and all
-that a global query sees are the tokens of the sequence.
+there are any. Global tokens stand in the sequence themselves, so a key that is global
+is left out of the windows, and all that a global query sees are the tokens of the
+sequence.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ class InlinePairs:
         """Pads the vectors of the sequence to `radius + padded + radius` places."""
         tail = padded - tokens.example.shape[-1]
 
-        def behind(x):
+        def with_tail(x):
             return blocking.pad_axis(x, -1, 0, tail)
 
         # What neighbours exchange travels as one type.
         ints = [x.astype(jnp.int32) for x in tokens]
-        example, position, is_global = map(behind, place.around(ints, radius, -1))
+        example, position, is_global = map(with_tail, place.around(ints, radius, -1))
         return cls(
             keys=Tokens(example, position, is_global > 0),
-            queries=jax.tree.map(behind, tokens),
+            queries=jax.tree.map(with_tail, tokens),
             side=side,
             radius=radius,
             causal=causal,
@@ -119,6 +119,7 @@ class InlinePairs:
             part = blocking.slice_axis(x, start, size, -1)
             return blocking.windows(part, num_blocks, block_size, -1)
 
+        # Keys [b, C, w, 1], queries [b, C, 1, q]; w = q + 2r.
         keys = _rows(jax.tree.map(cut, self.keys))
         queries = self._queries(start, num_blocks, block_size)
         width = block_size + 2 * self.radius
@@ -126,16 +127,20 @@ class InlinePairs:
             jax.lax.broadcasted_iota(jnp.int32, (width, block_size), axis)
             for axis in (0, 1)
         )
+        # [w, q]: slot s of row i is s - r - i places away, at most r.
         near = (slot >= row) & (slot <= row + 2 * self.radius)
+        # Global keys stand beside the window: in it too they would count twice.
         mask = same_example(queries, keys, self.causal) & ~keys.is_global
         labels = None
         if self.labelled:
+            # Slot 0 is r places before query 0.
             base = label_ops.Distance(self.radius, -self.radius, width)
             labels = ChosenLabels(base=base)
         return (near[None, None] & mask)[:, None], labels
 
     def l2g(self, start, num_blocks: int, block_size: int):
         """Global keys and the rows of the blocks from `start`: `[b, 1, C, g, q]`."""
+        # Keys [b, 1, g, 1], queries [b, C, 1, q].
         keys = _rows(jax.tree.map(lambda x: x[:, None], self.side))
         queries = self._queries(start, num_blocks, block_size)
         return same_example(queries, keys, self.causal)[:, None], None
@@ -151,5 +156,6 @@ class InlinePairs:
             return blocking.slice_axis(x, start, size, -1)
 
         keys = _rows(jax.tree.map(cut, self.queries))
+        # Queries [b, 1, g], keys [b, size, 1].
         mask = same_example(_columns(self.side), keys, self.causal)
         return mask[:, None], None

@@ -35,6 +35,7 @@ def _chunk(options: Options, pairs, index, arrays):
     start = index * size
     query, key, value = arrays
     q = blocking.slice_axis(query, start, size, 2)
+    # Keys have r places of padding in front: the window of row `start` starts there.
     wide = size + 2 * pairs.radius
     cut = functools.partial(
         blocking.windows,
@@ -54,6 +55,7 @@ def _label_logits(q: Array, table, dtype) -> Array | None:
     """`[b, h, C, q, d]` with `[V, h, d]`, `[V, h]` -> `[b, h, C, V, q]`."""
     if table is None:
         return None
+    # [V, h] -> [1, h, 1, V, 1].
     bias = table.bias.astype(dtype).T[None, :, None, :, None]
     return dot("vhd,bhcqd->bhcvq", table.embedding.astype(q.dtype), q, dtype) + bias
 
@@ -65,6 +67,7 @@ def _biases(options, bias, start) -> tuple[Array | None, Array | None]:
     side = bias.side
     if side is not None:
         size = options.chunk_blocks * options.block_size
+        # [b or 1, h or 1, g, n] -> [b or 1, h or 1, C, g, q].
         side = blocking.slice_axis(side, start, size, 3)
         side = jnp.moveaxis(blocking.blocks(side, options.chunk_blocks, 3), 3, 2)
     return bias.of_windows(options.block_size)[None, :, None], side
@@ -83,9 +86,11 @@ def _logits(options, pairs, start, q, k_window, side_key, table, bias, dtype):
         return logits, labels
 
     of_window, of_side = _biases(options, bias, start)
+    # [b, h, C, w, d] x [b, h, C, q, d] -> [b, h, C, w, q]: keys are rows.
     scores = dot("bhcwd,bhcqd->bhcwq", k_window, q, dtype)
     parts = [part(scores, pairs.l2l, of_window)]
     if side_key.shape[2]:
+        # The same keys for all blocks: [b, h, C, g, q].
         scores = dot("bhgd,bhcqd->bhcgq", side_key, q, dtype)
         parts.append(part(scores, pairs.l2g, of_side))
     return parts
@@ -114,9 +119,11 @@ def _forward(
     def body(carry, index):
         start, q, k, v = _chunk(options, pairs, index, (query, key, value))
         parts = _logits(options, pairs, start, q, k, side_key, table, bias, dtype)
+        # Window and globals are one softmax: a common maximum and sum, [b, h, C, q].
         top = functools.reduce(jnp.maximum, [s.max(-2) for s, _ in parts])
         weights = [jnp.exp(s - top[..., None, :]) for s, _ in parts]
         total = sum(w.sum(-2) for w in weights)
+        # After the sum: dropout is of probabilities.
         factors = _factors(options, draws, index, parts, dtype)
         weights = [
             w if f is None else w * f for w, f in zip(weights, factors, strict=True)
@@ -192,9 +199,11 @@ def _vjp_backward(options, saved, d_output):
         parts = _logits(options, pairs, start, q, k, side_key, table, bias, dtype)
         factors = _factors(options, draws, index, parts, dtype)
         do = rows(d_output, start)
+        # [b, h, C, q] -> [b, h, C, 1, q], a row beside the keys.
         row_lse = rows(lse, start)[..., None, :]
         row_delta = row_deltas(rows(output, start), do, dtype)
 
+        # (p after dropout, ds), [b, h, C, w or g, q].
         def part_gradients(part, factor, to_weights, values):
             dp = dot(to_weights, values, do, dtype)
             return score_gradients(
@@ -203,6 +212,7 @@ def _vjp_backward(options, saved, d_output):
 
         p, ds = part_gradients(parts[0], factors[0], "bhcwd,bhcqd->bhcwq", v)
         carry = dict(carry)
+        # [b, h, C, w, d], summed where the windows overlap.
         carry["value"] = add_window(
             carry["value"], dot("bhcwq,bhcqd->bhcwd", p, do, dtype), start
         )
@@ -220,18 +230,22 @@ def _vjp_backward(options, saved, d_output):
             dq += dot("bhcgq,bhgd->bhcqd", ds, side_key, dtype)
             blocks_ds.append(ds)
         if table is not None:
+            # Both parts read one table: [b, h, C, V, q].
             dt = sum(
                 labels.gradient(block, table.bias.shape[0])
                 for block, (_, labels) in zip(blocks_ds, parts, strict=True)
                 if labels is not None
             )
             carry["embedding"] += dot("bhcvq,bhcqd->vhd", dt, q, dtype)
+            # [b, h, C, V, q] -> [h, V] -> [V, h].
             carry["label_bias"] += jnp.sum(dt, axis=(0, 2, 4)).T
             dq += dot("bhcvq,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
         side = None
         if bias is not None:
+            # All blocks have the same window bias: [b, h, C, w, q] -> [b, h, w, q].
             carry["bias"] += bias.window_gradient(blocks_ds[0].sum(axis=2))
             if bias.side is not None:
+                # [b, h, C, g, q] -> [b, h, g, C, q].
                 side = jnp.moveaxis(blocks_ds[1], 3, 2)
                 side = summed_to(side, (*bias.side.shape[:2], *side.shape[2:]))
         return carry, (dq.astype(query.dtype), side)
@@ -258,6 +272,7 @@ def _vjp_backward(options, saved, d_output):
     d_bias = None
     if bias is not None:
         if side is not None:
+            # `ds` is of the scores, before the scale; a bias is added after it.
             side = blocking.join_steps(side, 3) / options.scale
             side = side.astype(bias.side.dtype)
         window = summed_to(total["bias"].sum(axis=0), bias.window.shape) / options.scale

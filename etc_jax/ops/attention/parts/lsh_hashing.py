@@ -73,6 +73,7 @@ def draw_rotations(
     """
     if num_hashes < 1:
         raise ValueError(f"num_hashes is {num_hashes}, expected at least 1")
+    # One direction for the two ends of an axis.
     half = sum(factors_of(num_buckets)) // 2
     return jax.random.normal(rng, (num_heads, head_dim, num_hashes, half), dtype)
 
@@ -112,6 +113,7 @@ def hash_vectors(
     )
     buckets, start, step = jnp.zeros(rotated.shape[:-1], jnp.int32), 0, 1
     for factor in factors:
+        # [b, h, num_hashes, n, factor / 2]; the first factor is the lowest digit.
         part = rotated[..., start : start + factor // 2]
         buckets += step * _nearest_end(part)
         start, step = start + factor // 2, step * factor
@@ -128,4 +130,5 @@ def _nearest_end(x: jax.Array) -> jax.Array:
     place = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
     found = x == jnp.where(is_low, low, top)[..., None]
     first = jnp.where(found, place, half).min(-1)
+    # The other ends count on after the first ones, as in [x, -x].
     return jnp.where(is_low, half + first, first)

@@ -44,6 +44,7 @@ class ChosenLabels:
 
     def logits(self, t: Array, witness: Array) -> Array:
         def rows(t):
+            # [..., keys or 1, q], and [..., 1, q] for each chosen label.
             return self.base.logits(t), [t[..., v, None, :] for v in self.values]
 
         logits, chosen = blocking.materialised(rows, witness, t)
@@ -146,7 +147,9 @@ class RulePairs:
         def pad(x):
             return blocking.pad_axis(x, -1, radius, padded - n + radius)
 
+        # Each vector: [b, radius + padded + radius].
         long = jax.tree.map(pad, structure.long_tokens())
+        # Places of padding have indices as well: distances are j - i everywhere.
         index = jnp.arange(-radius, padded + radius, dtype=jnp.int32)[None]
         long = long._replace(index=index)
         return cls(
@@ -175,6 +178,7 @@ class RulePairs:
             part = blocking.slice_axis(x, start + self.radius, size, -1)
             return blocking.blocks(part, num_blocks, -1)
 
+        # [b, C * q] -> [b, C, 1, q].
         return st.as_columns(jax.tree.map(cut, self.long))
 
     def l2l(self, start, num_blocks: int, block_size: int):
@@ -185,12 +189,14 @@ class RulePairs:
             part = blocking.slice_axis(x, start, size, -1)
             return blocking.windows(part, num_blocks, block_size, -1)
 
+        # Keys as rows: [b, C, w, 1]. Pair functions broadcast, so either side may be.
         keys = st.as_rows(jax.tree.map(cut, self.keys))
         queries = self._queries(start, num_blocks, block_size)
         mask, label = st.l2l(self.rules, queries, keys)
         # The pair function's label is a function of j - i: no array of it is needed.
         labels = None
         if label is not None:
+            # Slot 0 of a window is r places before the block's first query.
             base = label_ops.Distance(
                 self.rules.max_distance, -self.radius, block_size + 2 * self.radius
             )
@@ -199,6 +205,7 @@ class RulePairs:
 
     def l2g(self, start, num_blocks: int, block_size: int):
         """All globals and the rows of the blocks from `start`: `[b, 1, C, g, q]`."""
+        # [b, 1, g, 1]: the same for all blocks.
         keys = st.as_rows(jax.tree.map(lambda x: x[:, None], self.global_))
         queries = self._queries(start, num_blocks, block_size)
         mask, label = st.l2g(self.rules, queries, keys)
@@ -209,6 +216,7 @@ class RulePairs:
         mask, label = st.g2g(
             self.rules, st.as_columns(self.global_), st.as_rows(self.global_)
         )
+        # All devices have the global keys: in the joint softmax they count once.
         mask = self.place.once(mask)
         if label is None:
             return _heads(mask), None
@@ -273,6 +281,7 @@ class ExplicitPairs:
                 return None
             if name.startswith("l2l"):
                 middle = x.shape[-1] // 2
+                # [b, n, width] -> [b, n, 2r + 1], of the radius at hand.
                 x = x[..., middle - radius : middle + radius + 1]
             if name.startswith("l2"):
                 return blocking.pad_axis(x, -2, 0, after)
@@ -283,6 +292,7 @@ class ExplicitPairs:
             for f in dataclasses.fields(structure)
         }
         index = jnp.arange(-radius, padded + radius)[None]
+        # Place in the whole sequence, [1, radius + padded + radius].
         whole = place.first(n) + index
         real = (whole >= 0) & (whole < place.total(n))
         own = real & (index >= 0) & (index < n)
@@ -292,6 +302,7 @@ class ExplicitPairs:
         """(mask, labels) of one piece; `cut` makes `[..., q, keys]` of a tensor."""
 
         def prepare(x):
+            # [b, ..., q, keys] -> [b, 1, ..., keys, q].
             return None if x is None else jnp.swapaxes(_heads(cut(x)), -1, -2)
 
         mask = prepare(getattr(self.tensors, f"{name}_mask"))
@@ -311,6 +322,7 @@ class ExplicitPairs:
     def l2l(self, start, num_blocks: int, block_size: int):
         """See `RulePairs.l2l`."""
         cut = self._row_cut(start, num_blocks, block_size)
+        # Band to window: [b, C, q, 2r + 1] -> [b, C, q, w] -> [b, 1, C, w, q].
         mask, labels = self._piece("l2l", lambda x: label_ops.shear(cut(x)))
         if mask is None:
             band = jnp.ones((block_size, 2 * self.radius + 1), jnp.int32)
@@ -318,6 +330,7 @@ class ExplicitPairs:
         size = num_blocks * block_size + 2 * self.radius
         real = blocking.slice_axis(self.real, start, size, -1)
         real = blocking.windows(real, num_blocks, block_size, -1)
+        # Zeros around the sequence are no keys: [1, 1, C, w, 1].
         return mask & real[:, None, :, :, None], labels
 
     def l2g(self, start, num_blocks: int, block_size: int):
@@ -336,6 +349,7 @@ class ExplicitPairs:
         mask, labels = self._piece(
             "g2l", lambda x: blocking.slice_axis(x, start, size, -1)
         )
+        # A neighbour's places are read by the global queries on the neighbour's device.
         own = blocking.slice_axis(self.own, start + self.radius, size, -1)
         own = own[:, None, :, None]
         return own if mask is None else mask & own, labels

@@ -64,6 +64,7 @@ def draw(
                 )[: blocks - 2]
         else:
             _of_other_lengths(rng, of_heads, blocks, num_random)
+    # All callers share what the cache holds.
     made.flags.writeable = False
     return made
 
@@ -73,6 +74,7 @@ def _of_the_paper(rng, blocks: int, block_size: int, num_random: int) -> np.ndar
     last = blocks - 1
     if _DRAWN > 2 * block_size:
         last = _DRAWN // block_size - 1
+    # Neither the first block nor the last: all see these anyway.
     drawn_from = np.arange(1, min(last, blocks - 2) + 1, dtype=np.int32)
     rows = []
     for row in range(1, blocks - 1):
@@ -98,7 +100,7 @@ def _of_other_lengths(rng, of_heads: np.ndarray, blocks: int, num_random: int) -
 
 
 @functools.lru_cache(maxsize=16)
-def draw_behind_globals(
+def draw_after_globals(
     num_layers: int, num_heads: int, num_blocks: int, num_random: int
 ) -> np.ndarray:
     """The blocks of each layer where the first tokens are global.

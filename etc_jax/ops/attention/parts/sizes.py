@@ -30,6 +30,7 @@ def block_sizes(
         if x is not None and x < 1:
             raise ValueError(f"{name} must be at least 1, got {x}")
     if block_size is None:
+        # Of the block_size + 2r keys of a window a row sees 2r + 1: the rest is waste.
         block_size = 64 if radius <= 128 else 128
     block_size = min(block_size, max(n, 1))
     count = max(1, -(-n // block_size))
@@ -55,9 +56,11 @@ def even_chunk(count: int, rows: int, block_size: int, keys: int, shards: int) -
       shards: devices that the rows are split over.
     """
     logits = 4 * -(-rows // shards) * block_size * keys
+    # Steps, if each has as many blocks as it may.
     least = -(-count // max(1, blocking.step_bytes() // logits))
     for reach in (2, 4):
         steps = range(least, min(reach * least, count + 1))
+        # Least blocks with padding, then fewest steps; of these the size of a chunk.
         chunk = min((-(-count // s) * s, s, -(-count // s)) for s in steps)[2]
         if -count % chunk <= count / 16:
             break

@@ -28,6 +28,7 @@ class Options:
 
 def accumulation_dtype(dtype) -> jnp.dtype:
     """float32, or float64 for float64 inputs."""
+    # Logits and softmax are of it too: in bfloat16 one near 10 is a multiple of 1/16.
     return jnp.promote_types(dtype, jnp.float32)
 
 
@@ -70,6 +71,7 @@ def finish(acc, total, top):
       top: maximum logit of each row.
     """
     seen = top > MASKED / 2
+    # A row that saw nothing has the maximum MASKED, and weights of exp(0) = 1.
     scale = jnp.where(seen, 1 / total, 0)
     output = acc * scale[..., None]
     return output, jnp.where(seen, top + jnp.log(total), -MASKED)
@@ -101,8 +103,10 @@ def score_gradients(logits, lse, factors, dp, delta, scale: float):
       delta: of `row_deltas`.
       scale: of the logits.
     """
+    # The probabilities again, [..., keys, q], without a second pass for the sum.
     p = jnp.exp(logits - lse)
     dropped = p
     if factors is not None:
         dropped, dp = p * factors, dp * factors
+    # Of a softmax: p * (dp - sum of p * dp over the row); delta is that sum.
     return dropped, p * (dp - delta) * scale

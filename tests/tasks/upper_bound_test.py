@@ -10,12 +10,12 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks import ceiling, hotpotqa, wikihop
+from tasks import hotpotqa, upper_bound, wikihop
 
 
 def of_hotpotqa(tmp_path, *values, sizes=Sizes(80, 40)):  # noqa: B008  (frozen)
     path = write_json(tmp_path, [{**HOTPOT, **value} for value in values])
-    return ceiling.ceiling_of(find_task("hotpotqa"), [path], tokenizer(), sizes)
+    return upper_bound.upper_bound_of(find_task("hotpotqa"), [path], tokenizer(), sizes)
 
 
 def test_a_record_that_comes_back_whole_loses_nothing(tmp_path):
@@ -61,7 +61,9 @@ def test_what_does_not_fit_is_a_loss(tmp_path):
     assert tiny.scores.metrics["joint_f1"] == 0.0
     assert "question too long" in tiny.losses[0].reason
     path = write_json(tmp_path, [WIKIHOP])
-    got = ceiling.ceiling_of(find_task("wikihop"), [path], tokenizer(), Sizes(9, 50))
+    got = upper_bound.upper_bound_of(
+        find_task("wikihop"), [path], tokenizer(), Sizes(9, 50)
+    )
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
 
@@ -75,7 +77,7 @@ def test_the_command_prints_figures_and_reasons(tmp_path, capsys):
             write_json(tmp_path, [{**HOTPOT, "_id": "b", "answer": "zebra"}], "b.json")
         ),
     ]
-    ceiling.main(["--task=hotpotqa", f"--tokenizer={vocabulary}", *files])
+    upper_bound.main(["--task=hotpotqa", f"--tokenizer={vocabulary}", *files])
     printed = capsys.readouterr().out
     assert "2 records read, 0 problems" in printed and "1 losses" in printed
     assert "b: answer 'zebra': answer not in the supporting text" in printed
@@ -108,11 +110,11 @@ def test_the_command_knows_every_task(
     arguments = [f"--task={task}", f"--tokenizer={vocabulary}", "--long_length=64"]
     arguments += ["--global_length=40"]
     path = openkp_samples.write_lines(tmp_path, [value])
-    ceiling.main([*arguments, str(path)])
+    upper_bound.main([*arguments, str(path)])
     whole = capsys.readouterr().out
     assert f"{figure}" in whole and "0 losses" in whole
     path = openkp_samples.write_lines(tmp_path, [value, spoiled])
-    ceiling.main([*arguments, str(path)])
+    upper_bound.main([*arguments, str(path)])
     printed = capsys.readouterr().out
     assert "1 losses" in printed and lost in printed
 
@@ -120,13 +122,13 @@ def test_the_command_knows_every_task(
 def test_the_command_says_what_is_wrong(tmp_path):
     unread = [f"--tokenizer={tmp_path / 'none'}", "x.json"]
     with pytest.raises(SystemExit, match="error: no tokenizer at"):
-        ceiling.main(["--task=wikihop", *unread])
+        upper_bound.main(["--task=wikihop", *unread])
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(PIECES) + "\n")
     test_file = {k: v for k, v in HOTPOT.items() if k != "answer"}
     path = write_json(tmp_path, [test_file])
     with pytest.raises(SystemExit, match="error: 'a1' has no gold answer"):
-        ceiling.main(["--task=hotpotqa", f"--tokenizer={vocabulary}", str(path)])
+        upper_bound.main(["--task=hotpotqa", f"--tokenizer={vocabulary}", str(path)])
 
 
 @pytest.mark.parametrize(
@@ -163,10 +165,10 @@ def test_the_command_says_what_is_wrong(tmp_path):
         ),
     ],
 )
-def test_the_ceiling_of_real_records(name, task, sizes, metric, expected):
+def test_the_upper_bound_of_real_records(name, task, sizes, metric, expected):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
-    got = ceiling.ceiling_of(find_task(task), [folder / name], model, sizes)
+    got = upper_bound.upper_bound_of(find_task(task), [folder / name], model, sizes)
     assert got.scores.metrics[metric] == pytest.approx(expected, abs=1e-12)
     assert len(got.losses) == (expected < 1.0)
     assert len(json.loads((folder / name).read_text())) == got.scores.count

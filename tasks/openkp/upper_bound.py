@@ -1,4 +1,4 @@
-"""Why a gold answer is lost on the way to an input and back; see `tasks.ceiling`.
+"""Why a gold answer is lost between record and input; see `tasks.upper_bound`.
 
 Recall is what labels can lose: `R@3` and `R@5` are 1 if and only if none has.
 Precision is divided by k whatever the number of keyphrases.

@@ -1,4 +1,4 @@
-"""Why a gold answer is lost on the way to an input and back; see `tasks.ceiling`."""
+"""Why a gold answer is lost between record and input; see `tasks.upper_bound`."""
 
 from __future__ import annotations
 

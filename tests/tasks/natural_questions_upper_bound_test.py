@@ -18,9 +18,9 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import natural_questions as nq
-from tasks.ceiling import ceiling_of
 from tasks.natural_questions import SIZES, SIZES_512, Options
 from tasks.natural_questions.decoding import MAX_SHORT_WORDS
+from tasks.upper_bound import upper_bound_of
 
 
 def predicted(record, model, sizes, options=Options(), **pooling):  # noqa: B008
@@ -58,7 +58,7 @@ def made_up(name: int, words: int):
 
 
 @pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
-def test_the_ceiling_of_long_articles_is_100(sizes):
+def test_the_upper_bound_of_long_articles_is_100(sizes):
     records = [made_up(name, 20_000) for name in range(7)]
     assert all(len(r.words) >= 20_000 for r in records)
     got = scores(records, tokenizer(), sizes)
@@ -76,7 +76,7 @@ def test_the_ceiling_of_long_articles_is_100(sizes):
         (Sizes(64, 11), {"stride": 16}),
     ],
 )
-def test_the_ceiling_of_small_windows_is_100(sizes, options):
+def test_the_upper_bound_of_small_windows_is_100(sizes, options):
     records = [made_up(name, 600) for name in range(40)]
     got = scores(records, tokenizer(), sizes, Options(question_tokens=8, **options))
     assert got[scoring.AVERAGE_F1] == 1.0
@@ -114,7 +114,7 @@ def test_every_loss_has_its_reason(tmp_path):
     # A character that no piece stands for.
     values[5]["document_tokens"][10]["token"] = "\x07"
     path = write_lines(tmp_path / "x.jsonl", values)
-    got = ceiling_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
+    got = upper_bound_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
     assert {loss.id: loss.reason for loss in got.losses} == {
         "two": "short answer [[16, 17], [20, 21]]: of several spans, where one can be "
         "said",
@@ -132,12 +132,12 @@ def test_every_loss_has_its_reason(tmp_path):
 def test_a_lone_annotator_counts_and_a_record_without_one_is_named(tmp_path):
     value = original()
     path = write_lines(tmp_path / "x.jsonl", [value])
-    got = ceiling_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
+    got = upper_bound_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
     assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0 and got.losses == ()
     del value["annotations"]
     write_lines(path, [value])
     with pytest.raises(ValueError, match="'7' has no annotation"):
-        ceiling_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
+        upper_bound_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
 
 
 @pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
@@ -145,11 +145,11 @@ def test_a_lone_annotator_counts_and_a_record_without_one_is_named(tmp_path):
     "name, count",
     [("full_format_derived.jsonl.gz", 4), ("simplified_derived.jsonl.gz", 28)],
 )
-def test_the_ceiling_of_real_articles_is_100(name, count, sizes):
+def test_the_upper_bound_of_real_articles_is_100(name, count, sizes):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
     path = folder / "natural_questions" / name
-    got = ceiling_of(find_task("natural_questions"), [path], model, sizes)
+    got = upper_bound_of(find_task("natural_questions"), [path], model, sizes)
     assert got.losses == () and got.problems.counts.total() == 0
     assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0
     assert got.scores.count == count

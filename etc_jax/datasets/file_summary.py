@@ -15,7 +15,7 @@ _NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Survey:
+class FileSummary:
     """What some files hold.
 
     Attributes:
@@ -33,7 +33,7 @@ class Survey:
     sha256: tuple[str, ...]
 
 
-def survey(task: Task, paths: Sequence[str | os.PathLike]) -> Survey:
+def summarised(task: Task, paths: Sequence[str | os.PathLike]) -> FileSummary:
     """Reads files of a data set from one end to the other.
 
     Raises:
@@ -51,7 +51,7 @@ def survey(task: Task, paths: Sequence[str | os.PathLike]) -> Survey:
         raise broken
     if not ids:
         raise ValueError(f"there is no record to evaluate: {problems.report()}")
-    return Survey(
+    return FileSummary(
         ids=tuple(ids),
         unreadable=problems.lost,
         gold=_all_or_none(ids, gold),

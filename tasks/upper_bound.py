@@ -1,6 +1,6 @@
 """What the best possible model would score: gold labels to inputs and back to text.
 
-    python -m tasks.ceiling --task=hotpotqa --tokenizer=vocab.txt dev.json
+    python -m tasks.upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
 
 Each record goes through features and decoding with its own labels as outputs. The
 official metrics of that are printed, and for each record that lost something, why.
@@ -32,7 +32,7 @@ class Loss(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ceiling:
+class UpperBound:
     """The official metrics of gold labels.
 
     Attributes:
@@ -52,13 +52,13 @@ class Ceiling:
         return "\n".join([*parts, f"{len(lines)} losses", *lines])
 
 
-def ceiling_of(
+def upper_bound_of(
     task: Task,
     paths: Sequence[str | os.PathLike],
     tokenizer: Tokenizer,
     sizes: InputSizes | None = None,
-) -> Ceiling:
-    """The ceiling of files of a data set.
+) -> UpperBound:
+    """The upper bound of files of a data set.
 
     Args:
       task: the data set in one format.
@@ -94,13 +94,13 @@ def ceiling_of(
             reasons = task.why_lost(windows, prediction)
             losses += [Loss(record.id, why) for why in reasons]
     scores = task.score(gold, task.official(predictions))
-    return Ceiling(scores, tuple(losses), problems)
+    return UpperBound(scores, tuple(losses), problems)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; see the module."""
     parser = ArgumentParser(
-        prog="python -m tasks.ceiling", description=__doc__.partition("\n")[0]
+        prog="python -m tasks.upper_bound", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--task", required=True, help="name of the data set")
     parser.add_argument("--format", help="default: the first that it has")
@@ -113,10 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         task = find(args.task).in_format(args.format)
         sizes = given_lengths(args, task)
-        ceiling = ceiling_of(task, args.files, open_tokenizer(args.tokenizer), sizes)
+        found = upper_bound_of(task, args.files, open_tokenizer(args.tokenizer), sizes)
     except (ValueError, OSError) as e:
         sys.exit(printable(f"error: {e}"))
-    say(ceiling.report())
+    say(found.report())
 
 
 if __name__ == "__main__":
