@@ -48,6 +48,7 @@ class SpanPairs(NamedTuple):
 
 def distance_bucket(distance: jax.Array) -> jax.Array:
     """The bucket, 0 to 9, of distances of 0 or more."""
+    # right: 0 to 4 -> themselves, 5 to 7 -> 5, 8 to 15 -> 6, 64 or more -> 9.
     return jnp.searchsorted(jnp.array(_DISTANCES), distance, side="right")
 
 
@@ -71,12 +72,18 @@ class _Source(NamedTuple):
 def _span_rows(source: _Source, first: jax.Array, last: jax.Array) -> jax.Array:
     """First row, last row, mean weighted by `looks`, width: `[s]` -> `[s, e]`."""
     rows, looks, widths = source
+    # [1, max_tokens]
     further = jnp.arange(len(widths))[None]
+    # [s]; a span that is too long is no candidate, but has a row like the others.
     width = jnp.minimum(last - first, len(widths) - 1)
+    # [s, max_tokens], rows of the tokens from the first one on.
     places = jnp.minimum(first[:, None] + further, len(rows) - 1)
     logits = jnp.where(further <= width[:, None], looks[places], MASKED)
+    # Over the tokens of the span alone: [s, max_tokens]
     weights = jax.nn.softmax(logits, axis=1).astype(rows.dtype)
+    # [s, w], [s, w, d] -> [s, d]
     mean = jnp.einsum("sw,swd->sd", weights, rows[places])
+    # [s, 3 * d + feature_dim]
     return jnp.concatenate([rows[first], rows[last], mean, widths[width]], axis=1)
 
 
@@ -88,8 +95,10 @@ def _scanned(body: type[nn.Module]) -> Callable[..., nn.Module]:
     return nn.scan(
         # The loop itself keeps the two computations apart.
         nn.remat(body, prevent_cse=False),
+        # One module for all chunks; each draws its own dropout.
         variable_broadcast="params",
         split_rngs={"params": False, "dropout": True},
+        # Chunks a step at a time; `shared` whole.
         in_axes=(0, nn.broadcast),
     )
 
@@ -110,9 +119,11 @@ def _by_chunks(chunks_fn: Callable, arrays: tuple[jax.Array, ...], length: int):
     chunks = -(-number // length)
 
     def cut(x: jax.Array) -> jax.Array:
+        # [rows, ...] -> [chunks, length, ...]
         more = [(0, chunks * length - number)] + [(0, 0)] * (x.ndim - 1)
         return jnp.pad(x, more).reshape(chunks, length, *x.shape[1:])
 
+    # [chunks, length, ...] -> [rows, ...], without what filled up the last one.
     made = chunks_fn(tuple(map(cut, arrays)))
     return made.reshape(chunks * length, *made.shape[2:])[:number]
 
@@ -128,9 +139,11 @@ class _Ffnn(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        # [..., e] -> [..., ffnn_dim]
         hidden = Dense((self.ffnn_dim,), self.stddev, self.dtype, name="wi")(x)
         dropout = nn.Dropout(self.dropout_rate)
         hidden = dropout(jax.nn.relu(hidden), deterministic=self.deterministic)
+        # [..., ffnn_dim] -> float32 [...]
         return Dense((1,), self.stddev, jnp.float32, name="wo")(hidden)[..., 0]
 
 
@@ -152,8 +165,10 @@ class _PairScores(nn.Module):
     @nn.compact
     def __call__(self, carry, chunk, shared):
         (rows, antecedents, buckets), (top_rows, distances) = chunk, shared
+        # [k, e] at [s, c] -> [s, c, e]
         other = top_rows[antecedents]
         own = jnp.broadcast_to(rows[:, None], other.shape)
+        # [s, c, 3 * e + feature_dim]
         x = jnp.concatenate([own, other, own * other, distances[buckets]], axis=-1)
         return carry, self.make_ffnn()(x)
 
@@ -222,24 +237,34 @@ class SpanPairHead(nn.Module):
                 f"{mask.shape}; expected [t, d] of one document, and [m] three times, "
                 "m not 0"
             )
+        # Rows [t, d], logits of heads [t], widths [max_tokens, feature_dim].
         source = self._source(rows.astype(self.dtype))
         mask = mask & (last - first < self.max_tokens)
+        # float32 [m]
         scores = self._mention_scores(source, first, last)
         room = min(self.max_spans, len(first), math.ceil(self.top_ratio * len(rows)))
+        # k = room: [k], [k]
         top, top_mask = self._kept(scores, mask, num_words, room)
+        # [k, e] with e = 3 * d + feature_dim
         top_rows = self._top_rows(source, first[top], last[top])
         scores = scores[top]
+        # [k] -> [k, k]: how likely each pair is, without the feed-forward score.
         coarse = self._coarse_scores(top_rows) + scores[:, None] + scores[None]
+        # [k, c], [k, c]
         antecedents, antecedent_mask = self._likely(coarse, top_mask)
+        # [k, k] at [k, c] -> [k, c]
         full = jnp.take_along_axis(coarse, antecedents, axis=1)
         full += self._pair_scores(top_rows, antecedents)
         full = jnp.where(antecedent_mask, full, MASKED)
+        # Having no antecedent scores 0, which the others are measured against.
         none = jnp.zeros((len(top), 1), jnp.float32)
+        # [k, 1 + c]
         full = jnp.concatenate([none, full], axis=1)
         return SpanPairs(top, top_mask, scores, antecedents, antecedent_mask, full)
 
     def _source(self, rows: jax.Array) -> _Source:
         stddev = self.initializer_range
+        # [t, d] -> [t, 1]
         looks = Dense((1,), stddev, jnp.float32, name="head_attention")(rows)
         widths = self._table("width_embedder", self.max_tokens)
         return _Source(rows, looks[:, 0], widths)
@@ -277,10 +302,14 @@ class SpanPairHead(nn.Module):
         Those after the last one are the last candidate.
         """
         number = len(scores)
+        # A choice has no gradient; the scores of what is chosen have.
         ranked = jnp.where(mask, jax.lax.stop_gradient(scores), -jnp.inf)
+        # [m] -> [k], from the highest score on.
         best, found = jax.lax.top_k(ranked, k)
         wanted = jnp.ceil(self.top_ratio * num_words)
+        # Static shapes: k places for every document, of which some may stay empty.
         kept = (jnp.arange(k) < wanted) & (best > -jnp.inf)
+        # What is not kept becomes `number` and so comes last.
         order = jnp.sort(jnp.where(kept, found, number))
         return jnp.minimum(order, number - 1), order < number
 
@@ -288,6 +317,7 @@ class SpanPairHead(nn.Module):
         """The bilinear score of each pair: float32 `[k, k]`."""
         sizes = (top_rows.shape[1:], self.initializer_range, self.dtype)
         mapped = Dense(*sizes, use_bias=False, name="coarse")(top_rows)
+        # [k, e], [k, e] -> [k, k]
         return jnp.einsum(
             "ie,je->ij", mapped, top_rows, preferred_element_type=jnp.float32
         )
@@ -295,22 +325,28 @@ class SpanPairHead(nn.Module):
     def _likely(self, coarse, top_mask) -> tuple[jax.Array, jax.Array]:
         """Earlier spans of the highest scores, in ascending order: `[k, c]`, mask."""
         k = len(coarse)
+        # bool [k, k]: spans are in the order of the text.
         earlier = jnp.tril(jnp.ones((k, k), bool), -1)
         allowed = earlier & top_mask[:, None] & top_mask[None]
         ranked = jnp.where(allowed, jax.lax.stop_gradient(coarse), -jnp.inf)
+        # [k, k] -> [k, c]
         best, found = jax.lax.top_k(ranked, min(self.max_antecedents, k))
+        # As in `_kept`: empty places last, and ascending in each row.
         order = jnp.sort(jnp.where(best > -jnp.inf, found, k), axis=1)
         return jnp.where(order < k, order, 0), order < k
 
     def _pair_scores(self, top_rows, antecedents) -> jax.Array:
         """The feed-forward score of each pair: float32 `[k, c]`."""
         k, c = antecedents.shape
+        # [k, 1] - [k, c] -> [k, c]; empty places hold 0.
         buckets = distance_bucket(jnp.maximum(jnp.arange(k)[:, None] - antecedents, 0))
+        # [10, feature_dim]
         distances = self._table("distance_embedder", len(_DISTANCES) + 1)
         module = _scanned(_PairScores)(self._ffnn(), name="antecedent")
 
         def score_fn(chunks):
             return module(None, chunks, (top_rows, distances))[1]
 
+        # `chunk_length` counts pairs here: c of them in each row.
         chunk_length = max(1, self.chunk_length // c)
         return _by_chunks(score_fn, (top_rows, antecedents, buckets), chunk_length)

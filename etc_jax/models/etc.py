@@ -131,6 +131,7 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
     if config.reversible:
         return TwoStreamStack(
             tuple(
+                # No parent: the stack calls halves as functions of parameters.
                 LayerKind(
                     name,
                     functools.partial(AttentionHalf, **parts, parent=None),
@@ -140,6 +141,7 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
             ),
             repeats,
         )
+    # A repeat of one layer is no `Period`: its parameters are below "layer".
     if len(kinds) == 1:
         kinds = [("layer", kinds[0][1])]
     layers = [
@@ -163,6 +165,7 @@ def _layer_numbers(config: EtcConfig) -> jax.Array | None:
         return None
     numbers = jnp.arange(config.num_layers, dtype=jnp.int32)
     width = len(config.pattern)
+    # [layers] -> [repeats, layers of a repeat]
     return numbers if width == 1 else numbers.reshape(-1, width)
 
 
@@ -194,6 +197,7 @@ class Etc(nn.Module):
         )
         self.stack = _stack(c, self.deterministic)
         if c.reversible:
+            # Nothing has normalised the two streams: halves add to them as they are.
             self.long_final_norm, self.global_final_norm = _norm(c), _norm(c)
 
     def __call__(
@@ -223,6 +227,7 @@ class Etc(nn.Module):
           ValueError: if the shapes or the structure do not fit the config.
         """
         tokens = Rows(long_tokens, global_tokens)
+        # [b, n], [b, g] -> [b, n, e], [b, g, e]
         x = self._embedded(tokens, types, positions, adders)
         if self.config.reversible:
             return self._reversed(x, structure)
@@ -242,6 +247,7 @@ class Etc(nn.Module):
         """
         if self.config.reversible:
             return tuple(self(*one) for one in inputs)
+        # One `Rows` for each batch; batch sizes and lengths may differ.
         x = [self._embedded(Rows(*tokens)) for *tokens, _ in inputs]
         structures = tuple(structure for *_, structure in inputs)
         numbers = _layer_numbers(self.config)
@@ -257,9 +263,11 @@ class Etc(nn.Module):
 
     def _reversed(self, x: Rows, structure) -> Rows:
         """The reversible layers and the norm of their two streams' mean."""
+        # In bfloat16 the backward pass would find other inputs than were given.
         x = jax.tree.map(lambda a: a.astype(jnp.float32), x)
         rng = hash_key(self, self.config.hash_seed)
         y1, y2 = self.stack(x, x, structure, rng)
+        # [b, n, e] and [b, g, e], in float32 until the norm.
         mean = jax.tree.map(lambda a, b: (a + b) / 2, y1, y2)
         return Rows(
             self.long_final_norm(mean.long), self.global_final_norm(mean.global_)
@@ -284,6 +292,7 @@ class EtcForPretraining(nn.Module):
     def setup(self):
         c = self.config
         self.encoder = Etc(c, self.deterministic)
+        # To the width of the token table, which gives the logits.
         self.mlm_dense = Dense((c.token_dim,), c.initializer_range, c.compute_dtype)
         self.mlm_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
         self.mlm_bias = self.param("mlm_bias", nn.initializers.zeros, (c.vocab_size,))
@@ -310,6 +319,7 @@ class EtcForPretraining(nn.Module):
         Returns:
           float32 `[b, p, vocabulary]`.
         """
+        # [b, n, e] -> [b, p, token_dim] -> [b, p, vocabulary]
         logits = self.encoder.vocabulary_logits(self._mlm_rows(long_output, positions))
         return logits + self.mlm_bias[None, None, :]
 
@@ -325,12 +335,14 @@ class EtcForPretraining(nn.Module):
           (float32 `[b, p]` in nats, bool `[b, p]`: whether a target is the likeliest).
         """
         x = self._mlm_rows(long_output, positions)
+        # [vocabulary, token_dim]
         table = self.encoder.embeddings.token_embedder.embedding
         size = self.config.logits_chunk_length
         return cross_entropy(x, table.T, self.mlm_bias, targets, size)
 
     def _mlm_rows(self, long_output, positions) -> jax.Array:
         """What the token table is multiplied with: `[b, p, token_dim]`."""
+        # [b, n, e] -> [b, p, e]; the map and the norm follow on these alone.
         x = sequence.take_rows(long_output, positions, sharding.sequence_axis())
         return self.mlm_norm(ACTIVATIONS[self.config.activation](self.mlm_dense(x)))
 

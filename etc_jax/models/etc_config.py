@@ -76,6 +76,7 @@ class EtcConfig:
     formats: ClassVar[tuple[str, ...]] = ("structured",)
 
     vocab_size: int = sized(30522)
+    # The official segment vocabulary; without types, 1 (long) and 0 (global) are read.
     num_types: int = sized(16)
     embed_dim: int = sized(768)
     embedding_dim: int | None = sized(None)
@@ -83,10 +84,13 @@ class EtcConfig:
     num_heads: int = sized(12)
     head_dim: int | None = sized(None)
     mlp_dim: int = sized(3072)
+    # r and k of the base model (paper, section 4.1).
     radius: int = 84
     max_distance: int = 12
+    # Official size; 2k + 4 = 28 are read: offsets, unlinked, linked, other segment.
     num_labels: int | None = sized(32)
     max_positions: int = sized(0)
+    # The tanh approximation, as in the official code.
     activation: str = "gelu"
     dropout_rate: float = free(0.1)
     attention_dropout_rate: float = free(0.1)
@@ -94,9 +98,11 @@ class EtcConfig:
     layer_norm_epsilon: float = 1e-12
     share_mlp: bool = sized(True)
     share_kv: bool = sized(False)
+    # The paper's base model shares none, although the official class says True here.
     share_qkv: bool = sized(False)
     share_out: bool = sized(False)
     pre_norm: bool = False
+    # As in the released models, which were trained with CPC.
     hard_g2l: bool = True
     hard_l2g: bool = False
     parent_labels: tuple[int, int] | None = None
@@ -191,6 +197,7 @@ def large(**changes) -> EtcConfig:
         "mlp_dim": 4096,
         "radius": 169,
         "max_distance": 24,
+        # 2k + 4, without spare rows.
         "num_labels": 52,
     }
     return base(**{**sizes, **changes})

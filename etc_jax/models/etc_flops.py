@@ -17,12 +17,14 @@ from etc_jax.structure import Rules, Structure
 
 def visible_pairs(rules: Rules, structure: Structure) -> int:
     """Pairs of query and key that see each other in a batch, of all four pieces."""
+    # [b, n], [b, g]; 0 is padding.
     long_ids = np.asarray(structure.long_example_ids)
     global_ids = np.asarray(structure.global_example_ids)
     index = np.arange(long_ids.shape[1])
     groups = long_ids
     if structure.long_segment_ids is not None:
         segments = np.asarray(structure.long_segment_ids).astype(np.int64)
+        # One number for each example and segment; padding stays 0.
         wide = segments - segments.min(initial=0)
         groups = long_ids * (1 + wide.max(initial=0)) + wide
         groups = np.where(long_ids > 0, groups + 1, 0)
@@ -44,8 +46,10 @@ def visible_pairs(rules: Rules, structure: Structure) -> int:
 def _tied(rules: Rules, structure: Structure) -> np.ndarray:
     """(row, long token, global token) of ties that open hard masks, each once."""
     links = np.asarray(structure.links)
+    # [b, n, columns] -> those whose links open hard masks.
     columns = [c for c in range(links.shape[-1]) if rules.links[c].opens]
     links = links[..., columns]
+    # [ties, 3]; a pair that two columns tie is one.
     row, i, column = np.nonzero(links >= 0)
     tied = np.unique(np.stack([row, i, links[row, i, column]], axis=1), axis=0)
     long_ids = np.asarray(structure.long_example_ids)[tied[:, 0], tied[:, 1]]
@@ -58,6 +62,7 @@ def _hard(tied, query_ids, key_ids, exempt, *, side: int) -> int:
     if exempt is None:
         return len(tied)
     exempt = np.asarray(exempt)
+    # Exempt queries see all of their example, tied or not.
     bound = ~exempt[tied[:, 0], tied[:, side]]
     free = pairs_between(np.where(exempt, query_ids, 0), key_ids)
     return int(bound.sum()) + free
@@ -72,6 +77,7 @@ def _layers(config: EtcConfig, structure: Structure) -> float:
     feed_forward = 2 * projection(tokens, c.embed_dim, c.mlp_dim)
     # Query, output, and keys and values for long and for global queries.
     matrices = 4 if c.share_qkv else 6
+    # A product of each query with its whole table.
     labels = projection(tokens, inner, c.num_labels or 0)
     by_kind = {
         "global_local": matrices * projection(tokens, c.embed_dim, inner)

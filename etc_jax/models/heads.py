@@ -53,9 +53,12 @@ class HotpotqaHead(nn.Module):
         global token, and two span logits for each long token.
         """
         first = x.global_[:, 0]
+        # [b, g, e] -> [b, g, 1]
         support = _logits(self.config, 1, "support")(x.global_)
         return AnswerLogits(
+            # [b, e] -> [b, 3]
             answer_type=_logits(self.config, HOTPOTQA_TYPES, "answer_type")(first),
+            # [b, n, e] -> [b, n, 2]
             span=_logits(self.config, 2, "answer_span")(x.long),
             support=support[..., 0],
         )
@@ -79,7 +82,9 @@ class NaturalQuestionsHead(nn.Module):
         """
         kinds = NATURAL_QUESTIONS_TYPES
         return AnswerLogits(
+            # [b, e] -> [b, 5]
             answer_type=_logits(self.config, kinds, "answer_type")(x.long[:, 0]),
+            # [b, n, e] -> [b, n, 4]
             span=_logits(self.config, 4, "answer_span")(x.long),
         )
 
@@ -98,6 +103,7 @@ class LabelsHead(nn.Module):
     @nn.compact
     def __call__(self, x: Rows) -> jax.Array:
         """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, classes]`."""
+        # [b, g, e] -> [b, e] -> [b, classes]
         return _logits(self.config, self.classes, "label_out")(x.global_[:, 0])
 
 
@@ -113,6 +119,7 @@ class SpanHead(nn.Module):
     @nn.compact
     def __call__(self, x: Rows) -> SpanLogits:
         """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, n]`, twice."""
+        # [b, n, e] -> [b, n, 2]
         logits = _logits(self.config, 2, "answer_span")(x.long)
         return SpanLogits(logits[..., 0], logits[..., 1])
 
@@ -134,6 +141,7 @@ class CandidateHead(nn.Module):
     def __call__(self, x: Rows) -> jax.Array:
         """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, g]`."""
         y = self._final(x.global_) if self.final_layer else x.global_
+        # [b, g, e] -> [b, g, 1] -> [b, g]
         return _logits(self.config, 1, "candidate")(y)[..., 0]
 
     def _final(self, y: jax.Array) -> jax.Array:
@@ -143,6 +151,7 @@ class CandidateHead(nn.Module):
         )
         norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="mlp_norm")
         dropout = nn.Dropout(c.dropout_rate)
+        # Post-norm whatever the encoder's layers have, as in the official code.
         return norm(y + dropout(mlp(y), deterministic=self.deterministic))
 
 
@@ -163,5 +172,6 @@ class EtcWithHead(nn.Module):
     def __call__(self, tokens: Rows, structure: Structure, types: Rows):
         """Logits of the head; arguments as of `Etc`, in float32."""
         encoder = Etc(self.config, self.deterministic, name="encoder")
+        # [b, n], [b, g] -> [b, n, e], [b, g, e]
         output = encoder(*tokens, structure, types=types)
         return self.make_head(self.config, self.deterministic)(output)

@@ -37,9 +37,12 @@ class NgramHead(nn.Module):
           float32 `[b, 5, n]`: [_, k - 1, i] is that of words i to i + k - 1; -10000
           for runs that reach beyond the last word.
         """
+        # [b, n, e], a row for each token -> [b, n, e], a row for each word.
         x = self._norm("word_norm")(ngrams.sum_words(x, words))
         lengths = range(1, ngrams.MAX_WORDS + 1)
+        # 5 times [b, n] -> [b, 5, n]
         logits = jnp.stack([self._logits(x, k) for k in lengths], axis=1)
+        # bool [b, 5, n]
         mask = ngrams.ngram_mask(ngrams.num_words(words), x.shape[1])
         return jnp.where(mask, logits, ngrams.NO_NGRAM)
 
@@ -50,6 +53,7 @@ class NgramHead(nn.Module):
     def _logits(self, x: jax.Array, k: int) -> jax.Array:
         """float32 `[b, n]` of the runs of k words."""
         c = self.config
+        # [b, n, e] -> [b, n, e]: row i is of words i to i + k - 1.
         y = nn.Conv(
             c.embed_dim,
             (k,),
@@ -59,7 +63,9 @@ class NgramHead(nn.Module):
             dtype=c.compute_dtype,
             name=f"ngram_{k}",
         )(x)
+        # Activation before the norm: it belongs to the official convolution.
         y = self._norm(f"ngram_{k}_norm")(_gelu(y))
+        # [b, n, e] -> [b, n, 1] -> [b, n]
         return nn.Dense(
             1,
             use_bias=False,

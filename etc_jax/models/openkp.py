@@ -44,8 +44,10 @@ class VisualEmbedding(nn.Module):
             stddev, dtype = c.initializer_range, c.compute_dtype
             return Dense((c.embed_dim,), stddev, dtype, name=name)
 
+        # [b, g, 13] -> [b, g, e]
         looks = _gelu(dense("looks_in")(dense_features(visual)))
         return (
+            # Each table: [b, g] -> [b, g, e]
             table(NUM_CROSSES, "flag_embedder")(crosses(visual.flags))
             + table(NUM_FONTS, "font_embedder")(visual.font.astype(jnp.int32))
             + table(NUM_FONTS, "parent_font_embedder")(
@@ -65,7 +67,9 @@ def visual_adders(of_elements: jax.Array, links: jax.Array) -> Rows:
     Returns:
       `Rows` of `[b, n, e]`, zeros for tokens in no element, and `[b, g, e]`.
     """
+    # [b, n] -> [b, n, 1]
     places = jnp.maximum(links, 0).astype(jnp.int32)[..., None]
+    # [b, g, e] at [b, n, 1] -> [b, n, e]
     long = jnp.take_along_axis(of_elements, places, axis=1)
     return Rows(jnp.where(links[..., None] >= 0, long, 0), of_elements)
 
@@ -110,5 +114,7 @@ class EtcForKeyphrases(nn.Module):
             looks = VisualEmbedding(self.config, name="visual")(visual)
             adders = visual_adders(looks, structure.links[..., 0])
         encoder = Etc(self.config, self.deterministic, name="encoder")
+        # [b, n], [b, g] -> [b, n, e], [b, g, e]
         x = encoder(*tokens, structure, types=types, adders=adders)
+        # Words are of the long input: [b, n, e] -> [b, 5, n]
         return NgramHead(self.config, name="head")(x.long, words)

@@ -65,6 +65,7 @@ class AxialPositions(nn.Module):
 
     def __call__(self, length: int) -> jax.Array:
         """`[length, sum of dims]` for positions 0..length - 1."""
+        # Rows of the first table that `length` positions reach.
         used = -(-length // math.prod(self.shape[1:]))
         grid = (used, *self.shape[1:])
         tables = []
@@ -72,15 +73,19 @@ class AxialPositions(nn.Module):
             table = table[:used] if axis == 0 else table
             others = [i for i in range(len(grid)) if i != axis]
             tables.append(
+                # [size, dim] -> [*grid, dim], the same along all other axes.
                 jnp.broadcast_to(
                     jnp.expand_dims(table, others), (*grid, table.shape[1])
                 )
             )
+        # [*grid, e] -> [positions of the grid, e] -> [length, e]
         return jnp.concatenate(tables, axis=-1).reshape(math.prod(grid), -1)[:length]
 
     def at(self, positions: jax.Array) -> jax.Array:
         """`[b, sum of dims]` for positions int `[b]`."""
+        # [b] -> a place in each table, [b] each.
         places = jnp.unravel_index(positions, self.shape)
+        # [b, dim] of each table.
         found = [t[place] for t, place in zip(self._tables(), places, strict=True)]
         return jnp.concatenate(found, axis=-1)
 
@@ -116,12 +121,15 @@ class ReformerEmbeddings(nn.Module):
         c, n = self.config, tokens.shape[1]
         known = min(n, c.max_length)  # what follows is padding
         drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
+        # [b, n] -> [b, n, e]
         x = drop(self.token_embedder(tokens))
         if c.axial_shape is None:
             positions = self.position_embedder(jnp.arange(known, dtype=jnp.int32))
         else:
             positions = self.position_embedder(known).astype(c.compute_dtype)
+        # [known, e] -> [n, e]
         positions = blocking.pad_axis(positions, 0, 0, n - known)
+        # [b, n, e] + [1, n, e]
         return x + drop(positions[None])
 
     def at(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
@@ -176,6 +184,7 @@ def _kind(config: ReformerConfig, deterministic: bool, i: int, kind: str) -> Lay
             name=name,
         )
 
+    # No parent: the stack calls halves as functions of parameters.
     f, g = (
         functools.partial(
             half,
@@ -209,6 +218,7 @@ class Reformer(nn.Module):
         kinds = [_kind(c, self.deterministic, *x) for x in enumerate(c.pattern)]
         repeats = c.num_layers // len(c.pattern)
         self.stack = TwoStreamStack(tuple(kinds), repeats, c.reversible)
+        # Over the features of both streams, 2 * e.
         self.final_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
 
     def __call__(
@@ -233,6 +243,7 @@ class Reformer(nn.Module):
         Raises:
           ValueError: if the shapes do not fit the config.
         """
+        # Both streams begin as the embeddings.
         x, shared, rng = self._start(tokens, example_ids, rotations)
         return self._end(*self.stack(x, x, shared, rng))[:, : tokens.shape[1]]
 
@@ -251,6 +262,7 @@ class Reformer(nn.Module):
         """
         x, shared, rng = self._start(tokens, example_ids, rotations)
         outputs, hidden, kept = self.stack.with_hidden(x, x, shared, rng)
+        # hidden[i] is [repeats, b, padded n, e], of layer i of each repeat.
         layers = [(r, i) for r in range(hidden[0].shape[0]) for i in range(len(hidden))]
         streams = [x, *(hidden[i][r] for r, i in layers)]
         buckets = [kept[i][0][r] for r, i in layers if kept[i][0] is not None]
@@ -272,10 +284,12 @@ class Reformer(nn.Module):
         tokens, example_ids = (
             blocking.pad_axis(a, 1, 0, extra) for a in (tokens, example_ids)
         )
+        # [b, padded n] -> [b, padded n, e]
         x = self.embeddings(tokens).astype(c.residual_dtype)
         return x, Sequence(example_ids, rotations), hash_key(self, c.hash_seed)
 
     def _end(self, y1, y2):
+        # [b, padded n, e], twice -> [b, padded n, 2 * e]
         return self.final_norm(jnp.concatenate([y1, y2], axis=-1))
 
 
@@ -301,6 +315,7 @@ class ReformerLm(nn.Module):
     def __call__(self, tokens, example_ids=None, rotations=None) -> jax.Array:
         """float32 logits `[b, n, vocabulary]`; see `Reformer`."""
         x = self.encoder(tokens, example_ids, rotations)
+        # [b, n, 2 * e] -> float32 [b, n, vocabulary]
         return self.logits(x)
 
     def losses(self, tokens, targets, example_ids=None, rotations=None):
@@ -321,9 +336,11 @@ class ReformerLm(nn.Module):
     def masked_losses(self, tokens, example_ids, positions, targets):
         """The same of some tokens alone; see `objectives.masked_lm.MaskedModel`."""
         x = self.encoder(tokens, example_ids)
+        # [b, n, 2 * e] -> [b, p, 2 * e]
         return self._cross_entropy(sequence.take_rows(x, positions), targets)
 
     def _cross_entropy(self, x, targets):
+        # The parameters, not the module: logits exist inside the loss alone, in chunks.
         head = self.logits.variables["params"]
         size = self.config.logits_chunk_length
         return cross_entropy(x, head["kernel"], head["bias"], targets, size)

@@ -75,6 +75,8 @@ class ReformerConfig:
     vocab_size: int = sized(320)
     embed_dim: int = sized(768)
     num_layers: int = sized(12)
+    # Pattern, chunks, hashes, buckets and axial tables are those of trax's
+    # reformer_enwik8.gin.
     pattern: tuple[str, ...] = ("local", "local", "lsh", "local")
     num_heads: int = sized(8)
     head_dim: int | None = sized(None)
@@ -102,6 +104,7 @@ class ReformerConfig:
     mlp_chunk_length: int = free(0)
     logits_chunk_length: int = free(0)
     reversible: bool = free(True)
+    # In bfloat16 the reversible backward pass finds other inputs than were given.
     residual_dtype: str = free("float32")
     dtype: str = free("float32")
     attention: str = free("auto")
@@ -136,6 +139,7 @@ class ReformerConfig:
     def chunking(self) -> tuple[int, int]:
         """(longest sequence that is one chunk everywhere, what divides longer ones)."""
         chunks = [self.looks[kind].chunk_length for kind in set(self.pattern)]
+        # A multiple of the chunks of all layers, so that none pads on its own.
         return min(chunks), math.lcm(*chunks)
 
     def padded(self, length: int) -> int:
@@ -213,6 +217,7 @@ def duplication(**changes) -> ReformerConfig:
         "lsh_chunk_length": 64,
         "num_hashes": 4,
         "num_buckets": (32,),
+        # The table was made with the paper's own code.
         "duplicates": "once",
         "dropout_rate": 0.0,
     }

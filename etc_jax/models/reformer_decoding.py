@@ -49,6 +49,7 @@ class _Parts(NamedTuple):
 
     def logits(self, y1: jax.Array, y2: jax.Array) -> jax.Array:
         """Streams `[b, 1, e]` -> float32 `[b, vocabulary]`."""
+        # [b, 1, e], twice -> [b, 1, 2 * e]
         y = self.model.encoder.final_norm(jnp.concatenate([y1, y2], axis=-1))
         return self.model.logits(y)[:, 0]
 
@@ -78,6 +79,7 @@ class ReformerDecoder(CausalDecoder):
         """See `decoding.Decoder`."""
         parts = _parts(params, self.config, length)
         x = jnp.zeros((batch, 1, self.config.embed_dim), self.config.residual_dtype)
+        # A prompt of one token of padding leaves an empty cache.
         _, cache = _fill(parts, x, jnp.zeros((batch,), jnp.int32), length)
         return cache
 
@@ -92,9 +94,11 @@ class ReformerDecoder(CausalDecoder):
         parts = _parts(params, self.config, length)
         n = tokens.shape[1]
         tokens = blocking.pad_axis(tokens, 1, 0, parts.config.padded(n) - n)
+        # [b, padded n] -> [b, padded n, e]
         x = parts.start(parts.model.encoder.embeddings(tokens))
         streams, cache = _fill(parts, x, lengths, length)
         last = (lengths - 1)[:, None, None]
+        # [b, padded n, e] -> [b, 1, e]: the row of each prompt's last token.
         y1, y2 = (jnp.take_along_axis(y, last, axis=1) for y in streams)
         return parts.logits(y1, y2), cache
 
@@ -104,6 +108,7 @@ class ReformerDecoder(CausalDecoder):
         """See `decoding.Decoder`."""
         parts = _parts(params, self.config, cache.length)
         position = cache.newest
+        # [b] -> [b, e] -> [b, 1, e]
         x = parts.start(parts.model.encoder.embeddings.at(token, position))[:, None]
         halves = [(_as_half(kind.f()), _as_half(kind.g())) for kind in parts.kinds]
         layers = parts.params["stack"]["layers"]
@@ -111,6 +116,7 @@ class ReformerDecoder(CausalDecoder):
             (layers[kind.name]["f"], layers[kind.name]["g"]) for kind in parts.kinds
         ]
         one_chunk, multiple = parts.config.chunking
+        # int32 [b]: how long the sequence so far would be, with its padding.
         length = position + 1
         whole = -(-length // multiple) * multiple
         length = jnp.where(length <= one_chunk, length, whole)  # `config.padded`
@@ -120,6 +126,7 @@ class ReformerDecoder(CausalDecoder):
             layer, params = inputs
             now = Newest(position, layer, length)
             for i, of_layer in enumerate(params):
+                # No keys: nothing is dropped, and rotations are in the cache.
                 *streams, (mine, _) = reversible.layer(
                     halves[i], of_layer, (None, None), now, *streams, (kept[i], None)
                 )
@@ -135,6 +142,7 @@ class ReformerDecoder(CausalDecoder):
 
 def _fill(parts: _Parts, x: jax.Array, lengths: jax.Array, length: int):
     """(the two streams after the stack, the cache) of a prompt's embeddings."""
+    # [1, n] against lengths [b, 1]: 0 after the end of each prompt.
     token = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
     sequence = Sequence((token < lengths[:, None]).astype(jnp.int32))
     streams, _, kept = TwoStreamStack(parts.kinds, parts.repeats).apply(
@@ -145,6 +153,7 @@ def _fill(parts: _Parts, x: jax.Array, lengths: jax.Array, length: int):
         jax.random.key(parts.config.hash_seed),
         method="with_hidden",
     )
+    # Feed-forward halves keep nothing.
     return streams, Cache(tuple(of_f for of_f, _ in kept), lengths, length)
 
 

@@ -10,6 +10,7 @@ from etc_jax.models.useful_flops import attention, pairs_within, projection
 
 def _local_pairs(config: ReformerConfig, ids: np.ndarray) -> int:
     look, index = config.looks["local"], np.arange(ids.shape[1])
+    # [n]: the chunk of each token, and the first and last place it looks at.
     chunk = index // look.chunk_length
     first = (chunk - look.before) * look.chunk_length
     last = (chunk + 1 + look.after) * look.chunk_length - 1
@@ -19,6 +20,7 @@ def _local_pairs(config: ReformerConfig, ids: np.ndarray) -> int:
 def _lsh_pairs(config: ReformerConfig, ids: np.ndarray) -> int:
     look = config.looks["lsh"]
     seen = look.chunk_length * (1 + look.before + look.after)
+    # [b, n] -> [b]
     tokens = np.sum(ids > 0, axis=1)
     return config.num_hashes * int(np.sum(tokens * np.minimum(seen, tokens)))
 

@@ -76,11 +76,13 @@ def pairs_within(
       step: from i to j are multiples of it.
     """
     n = groups.shape[1]
+    # [tokens], [tokens]: padding is gone.
     row, place = np.nonzero(groups)
     # Tokens of a group side by side, in ascending order.
     keys = np.stack([row, groups[row, place], place % step], axis=1)
     _, number = np.unique(keys, axis=0, return_inverse=True)
     span = 3 * n  # further apart than any two places
+    # Each group has a stretch of the line to itself, so that one search serves all.
     at = number.ravel().astype(np.int64) * span
     sorted_at = np.sort(at + place)
     low = np.searchsorted(sorted_at, at + np.maximum(first[place], -n + 1), "left")
@@ -93,6 +95,8 @@ def pairs_between(a: np.ndarray, b: np.ndarray) -> int:
     width = 1 + max(int(a.max(initial=0)), int(b.max(initial=0)))
     counts = []
     for ids in (a, b):
+        # [b, n] -> numbers that differ between rows of the batch too.
         flat = np.arange(len(ids))[:, None] * width + ids
         counts.append(np.bincount(flat[ids > 0], minlength=len(ids) * width))
+    # [b * width] each: a group of x and y tokens has x * y pairs.
     return int(np.sum(counts[0].astype(np.int64) * counts[1]))
