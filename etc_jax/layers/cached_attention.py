@@ -32,7 +32,7 @@ from etc_jax.ops.attention.lsh_decoding import (
     lsh_cache,
     lsh_step,
 )
-from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.parts.lsh_hashing import factors_of, hash_vectors
 from etc_jax.ops.attention.row_cache import Newest, RowCache
 
 
@@ -120,17 +120,18 @@ class CachedLshAttention(LshAttention):
     def _prompt(self, rows, sequence: Sequence, kept: None):
         del kept
         # [h, d, rounds, half]
-        rotations = self.rotations(self.num_buckets)
+        factors = factors_of(self.num_buckets)
+        rotations = self.rotations(factors)
         # [b, n, h, d] -> int32 [b, h, rounds, n]
         # Also of a prompt of one chunk, which is attended whole: there will be more.
-        buckets = hash_vectors(rows[0], rotations, self.num_buckets)
-        out = self.attend(rows, buckets, self.num_buckets, sequence)
+        buckets = hash_vectors(rows[0], rotations, factors)
+        out = self.attend(rows, buckets, factors, sequence)
         # Keys and values [b, length, h, d], sorted numbers [b, h, rounds, length].
         cache = lsh_cache(
             *rows,
             buckets,
             _lengths(sequence),
-            num_buckets=math.prod(self.num_buckets),
+            num_buckets=math.prod(factors),
             length=self.cache_length,
         )
         return out, HashedCache(cache, rotations)

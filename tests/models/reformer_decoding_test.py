@@ -62,6 +62,12 @@ def test_steps_give_the_logits_of_one_forward_pass(config):
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+def test_a_number_of_buckets_is_one_factor():
+    configs = [dataclasses.replace(LSH, num_buckets=x) for x in ((4,), 4)]
+    want, got = (decoded(config, tokens_of(N), 5, N) for config in configs)
+    np.testing.assert_array_equal(got, want)
+
+
 def test_after_one_lsh_layer_logits_are_those_of_the_text_so_far():
     # Chunks of 4 and 6 are worked on in multiples of 12, and a table has no axes.
     config = dataclasses.replace(
