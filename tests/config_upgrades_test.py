@@ -64,7 +64,7 @@ def _tuple(value):
 
 def test_what_was_a_data_set_is_a_format_of_another():
     config = config_of("hotpotqa_longformer")
-    assert config.objective.name == "hotpotqa" and config.model.formats == ("sequence",)
+    assert config.objective.name == "hotpotqa" and config.model.formats[0] == "sequence"
 
 
 def test_options_that_stood_twice_are_those_of_the_inputs():
