@@ -11,7 +11,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "etc_jax"
-MAX_SECS = 2.5
+# CPU time of importing all of etc_jax, to that of importing what it requires: a ratio
+# of one process, which is the same on a slow machine.
+MAX_RATIO = 1.0
 MAX_MIB = 300
 BLOCKED = (
     "tensorflow",
@@ -32,7 +34,10 @@ class Blocked:
             raise ModuleNotFoundError(f"{name} is blocked", name=name)
 
 sys.meta_path.insert(0, Blocked())
-wall, cpu = time.perf_counter(), time.process_time()
+start = time.process_time()
+import absl.app, flax.linen, jax, ml_collections, numpy, optax, orbax.checkpoint
+import safetensors, scipy, sentencepiece, tokenizers, tqdm
+cpu = time.process_time()
 import importlib, pkgutil, resource
 import etc_jax
 names = [m.name for m in pkgutil.walk_packages(etc_jax.__path__, "etc_jax.")]
@@ -45,7 +50,7 @@ if sys.platform == "linux":
     peak_mib = int(status.split("VmHWM:")[1].split()[0]) / 2**10
 print(json.dumps({
     "modules": names,
-    "wall_secs": time.perf_counter() - wall,
+    "required_cpu_secs": cpu - start,
     "cpu_secs": time.process_time() - cpu,
     "mib": peak_mib,
 }))
@@ -65,7 +70,7 @@ def import_all(blocked=BLOCKED) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def imports():
-    """Figures of three imports of everything, each in a process of its own."""
+    """Measurements of three imports of everything, each in a process of its own."""
     runs = [import_all() for _ in range(3)]
     assert all(run.returncode == 0 for run in runs), runs[0].stderr
     return [json.loads(run.stdout) for run in runs]
@@ -85,13 +90,11 @@ def test_the_block_works():
     assert got.returncode != 0 and "tqdm is blocked" in got.stderr
 
 
-def test_importing_everything_is_quick_and_small(imports, record_property):
-    # CPU seconds, which a busy machine does not stretch as it does the wall time.
-    secs, mib = min(x["cpu_secs"] for x in imports), min(x["mib"] for x in imports)
-    wall = min(x["wall_secs"] for x in imports)
-    print(f"importing all: {secs:.2f} CPU s, {wall:.2f} s on the wall, {mib:.0f} MiB")
-    record_property("import_wall_secs", wall)
-    assert secs < MAX_SECS
+def test_importing_everything_adds_less_than_what_it_requires(imports):
+    ratio = min(x["cpu_secs"] / x["required_cpu_secs"] for x in imports)
+    mib = min(x["mib"] for x in imports)
+    print(f"importing all: {ratio:.2f} of what it requires, {mib:.0f} MiB")
+    assert ratio < MAX_RATIO
     assert mib < MAX_MIB
 
 

@@ -10,12 +10,16 @@ from etc_jax import registry
 from etc_jax.config_kinds import section_of
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.task import DataSet, Form, Task
-from etc_jax.models.encoder import BertConfig
+from etc_jax.models.encoder_config import BertConfig, LongformerConfig
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives.learners import finetuning
 from tasks import coreference, hotpotqa
 
-MODELS = {"structured": EtcConfig(), "sequence": BertConfig()}
+MODELS = {
+    "structured": EtcConfig(),
+    "sequence": BertConfig(),
+    "text_to_text": LongformerConfig(causal=True),
+}
 EVERY = [
     (name, form) for name in task_lib.names() for form in task_lib.find(name).forms
 ]

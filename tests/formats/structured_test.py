@@ -139,8 +139,12 @@ def test_a_batch_stacks_every_array():
 
 
 def test_sizes_that_make_no_input_are_refused():
-    for sizes in ((0, 4), (4, 0), (4, 40_000)):
-        with pytest.raises(ValueError, match="global tokens"):
+    for sizes, message in (
+        ((0, 4), "long_length must be at least 1"),
+        ((4, 0), "global_length must be at least 1"),
+        ((4, 40_000), "global_length must be at least 1 and at most 32767"),
+    ):
+        with pytest.raises(ValueError, match=message):
             Sizes(*sizes)
 
 
