@@ -49,11 +49,13 @@
         A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
         etc_jax.predict, without the optimizer. Without --step the newest checkpoint.
 
-The folder holds model.json, params.safetensors and report.json, which says for every
+The folder holds model.json, params.safetensors and report.json, which says what every
 array was made of, what is new and what was left over; also tokenizer.json, if there was
 a vocabulary; of --to_hf, config.json and model.safetensors. It appears whole or not at
 all.
 """
+
+# One file: a parser and a function for each flag; the work is in conversion/.
 
 import argparse
 import dataclasses

@@ -11,6 +11,8 @@ on where it stood when the same command is given again. Records that cannot be t
 on are left out, counted and named.
 """
 
+# One file: the function, and the command that only parses for it.
+
 from __future__ import annotations
 
 import argparse

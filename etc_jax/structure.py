@@ -18,6 +18,8 @@ Labels, for a maximum distance k (the ids of the official inputs):
 `Structure.explicit`.
 """
 
+# One file: each check is of a field that one of the rules reads, and changes with it.
+
 from __future__ import annotations
 
 import dataclasses

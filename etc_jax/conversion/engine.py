@@ -8,6 +8,8 @@ stacked on a leading axis, as a scanned stack keeps them.
 Everything here is numpy on the host; the caller puts the result on devices.
 """
 
+# One file: import and export read the same rows, in opposite directions.
+
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,6 +9,8 @@ Bytes that are no UTF-8 and NUL characters become U+FFFD and are counted; a file
 too many of them is an error.
 """
 
+# One file: caches remember READER_VERSION, which counts the changes of all of it.
+
 from __future__ import annotations
 
 import dataclasses

@@ -6,6 +6,8 @@ A token sees its neighbours and all global tokens, each once; a global token see
 whole sequence, by projections of its own. Windows may be dilated, by heads, and causal.
 """
 
+# One file: folding, splitting over devices and joining are inverses of each other.
+
 from __future__ import annotations
 
 import itertools

@@ -9,6 +9,8 @@ of the whole input never exist at once; the backward pass recomputes them from t
 log-sum-exp.
 """
 
+# One file: the forward and the backward pass share every layout.
+
 from __future__ import annotations
 
 import dataclasses
