@@ -48,7 +48,7 @@ FAMILIES = {
         ReformerConfig,
         reformer.config_from_hf,
         reformer.read_hf,
-        reformer.export_hf,
+        reformer.weights_to_hf,
         reformer.values_to_hf,
     ),
     **{

@@ -56,7 +56,7 @@ def test_a_layer_of_a_repeat_goes_to_its_place():
 
 def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
     params = random_params(CONFIG)
-    exported = conversion.export_hf(params, CONFIG)
+    exported = conversion.weights_to_hf(params, CONFIG)
     bias = exported["lm_head.decoder.bias"]
     np.testing.assert_array_equal(bias, exported["lm_head.bias"])
     # transformers 5.24 leaves the first at zero, and reads the other one.

@@ -354,8 +354,16 @@ def export_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, An
     """The inverse of `import_hf`."""
     join = _runs(config).join
     exported = export_params(names(config), params)
-    exported[_HEAD_BIAS_AGAIN] = exported[_HEAD_BIAS]
     return {join(name): array for name, array in exported.items()}
+
+
+def weights_to_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
+    """Weights for a folder: `export_hf`, and the bias of the logits by both names.
+
+    Versions of transformers differ in which of the two they read.
+    """
+    exported = export_hf(params, config)
+    return {**exported, _HEAD_BIAS_AGAIN: exported[_HEAD_BIAS]}
 
 
 def values_to_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
