@@ -163,7 +163,7 @@ def _report(source: EncoderConfig, made: Extended, length: int) -> str:
         f"short inputs: rows differ by {made.difference:.2g} at most",
     ]
     if made.left_behind:
-        lines.append(f"left behind: {', '.join(made.left_behind)}")
+        lines.append(f"left out: {', '.join(made.left_behind)}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning sets as seqio Tasks: their examples, mixtures and official figures."""
+"""Fine-tuning sets as seqio Tasks: their examples, mixtures and official metrics."""
 
 import contextlib
 import dataclasses
@@ -385,7 +385,7 @@ def test_a_record_that_cannot_be_trained_on_counts_in_the_figures(sio, register)
 def test_figures_of_records_without_an_answer_are_refused(sio, register):
     test = [{k: HOTPOT[k] for k in ("_id", "question", "context")}]
     register("set", "hotpotqa", {"validation": test})
-    with pytest.raises(ValueError, match="'a1' has no gold answer; official figures"):
+    with pytest.raises(ValueError, match="'a1' has no gold answer; official metrics"):
         evaluated(sio, "set", sure("hotpotqa"))
 
 
