@@ -247,7 +247,7 @@ def report(cache: WindowCache) -> str:
     if unread:
         lines.append(
             f"WARNING: {unread} of the files could not be read to the end (see above): "
-            "the records after it are missing"
+            "the records after the break are missing"
         )
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _MOST_PATHS = 1 << 16
 
-# Problems that end the reading of a file: the records after are missing.
+# Problems that end the reading of a file: the rest is missing.
 FILE_KINDS = (
     "file cut short",
     "broken JSON",

@@ -170,7 +170,7 @@ def build_windows(
       progress_fn: called now and then with (records, windows) written so far.
 
     Raises:
-      NoWindowError: if no part has a window, with why; nothing is left.
+      NoWindowError: if no part has a window, with why; no file is left.
       ValueError: if `path` holds a cache that something else made, a damaged one, or
         other files.
     """

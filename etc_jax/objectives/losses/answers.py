@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.data.windows.label_names import NATURAL_QUESTIONS_PLACES
-from etc_jax.models.heads import (
-    AnswerLogits,
-)
+from etc_jax.models.heads import AnswerLogits
 from etc_jax.objectives.losses import qa_span
 from etc_jax.objectives.losses.alias_spans import alias_spans
 from etc_jax.training.job import Sums

@@ -287,11 +287,11 @@ def _tried(fn: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
 
 
 def _settled(result: Any, error: Exception | None) -> Any:
-    received = None
+    failed = None
     if error is not None:
         code = getattr(error, "exit_code", CRASHED)
-        received = {"message": f"{type(error).__name__}: {error}", "exit_code": code}
-    failures = {i: x for i, x in enumerate(exchange(received)) if x is not None}
+        failed = {"message": f"{type(error).__name__}: {error}", "exit_code": code}
+    failures = {i: x for i, x in enumerate(exchange(failed)) if x is not None}
     if error is not None:
         raise error
     for process, failure in failures.items():
