@@ -116,7 +116,10 @@ def test_missing_and_extra_tensors_are_listed():
         ({"attention_window": [4, 6]}, "2 entries for 4 layers"),
         ({"attention_window": 7}, "expected even numbers"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-        ({"attention_type": "sparse"}, "attention_type is 'sparse'; expected one of"),
+        (
+            {"model_type": "big_bird", "attention_type": "sparse"},
+            "attention_type is 'sparse'; expected one of",
+        ),
         ({"attention_mode": "sliding_chunks"}, "counts one side"),
         ({"attention_mode": "sliding_chunks_no_overlap"}, "no counterpart"),
         ({"position_embedding_type": "relative_key"}, "only 'absolute'"),

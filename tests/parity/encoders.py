@@ -7,7 +7,8 @@ from flax import linen as nn
 
 from etc_jax.conversion.families.bert import BertWeights
 from etc_jax.conversion.families.encoder import export_hf, model_of, read_hf
-from etc_jax.conversion.families.encoder_config import config_from_hf, family_of
+from etc_jax.conversion.families.encoder_config import config_from_hf
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.data.windows import questions
 from etc_jax.models.encoder import BigBirdConfig, LongformerConfig

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from etc_jax.conversion.families import bert, encoder
-from etc_jax.conversion.families.encoder_config import family_of
+from etc_jax.conversion.families.encoder_family import facts_of
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery.extend_parts import (
     WINDOW,
     Extended,
@@ -94,10 +95,7 @@ def _weights(
     params, config: EncoderConfig, target: EncoderConfig, asked: Extension
 ) -> dict[str, np.ndarray]:
     """Of the long model, by the names of `conversion.families.bert`."""
-    old, new = (
-        "pooler." if isinstance(c, BigBirdConfig) else "pooler.dense."
-        for c in (config, target)
-    )
+    old, new = (f"{facts_of(family_of(c)).pooler}." for c in (config, target))
     weights = {
         new + name.removeprefix(old) if name.startswith(old) else name: array
         for name, array in encoder.to_common(params, config).items()

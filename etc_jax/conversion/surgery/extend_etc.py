@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from etc_jax.conversion.families import bert, encoder
-from etc_jax.conversion.families.encoder_config import family_of
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery.extend_parts import (
     WINDOW,
     Extended,
