@@ -34,7 +34,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import rows
-from benchmarks.rows import Comparison, Run
 from etc_jax import prepare as windows
 from etc_jax.config import Config
 from etc_jax.data.tokenizers import wordpiece_training
@@ -102,59 +101,6 @@ def _cache(folder: pathlib.Path, name: str, records, tokenizer: Tokenizer):
     return windows.prepare(TASK, [file], tokenizer, folder / name, sizes=SIZES)
 
 
-def config(
-    caches: tuple[WindowCache, WindowCache],
-    row: str,
-    seed: int,
-    steps: int,
-    changes: Sequence[str] = (),
-) -> Config:
-    """The config of a run.
-
-    Raises:
-      ValueError: if a change does not fit.
-    """
-    return rows.config(
-        caches,
-        ROWS[row],
-        model=MODEL,
-        seed=seed,
-        steps=steps,
-        changes=[*BASE, *changes],
-    )
-
-
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
-    """Makes the pages and checks the config of every run.
-
-    Raises:
-      ValueError, OSError: if something given does not fit.
-    """
-    folder = args.workdir or pathlib.Path("runs/openkp_ablation")
-    caches = make_caches(folder / "items", args.items, args.held_back)
-    held_back = folder / "items" / "held_back.jsonl"
-    for row in args.rows:
-        config(caches, row, args.seeds[0], args.steps, changes)
-
-    def run(row: str, seed: int) -> Run:
-        return rows.train_and_score(
-            config(caches, row, seed, args.steps, changes),
-            folder / f"{row}_seed{seed}",
-            held_back,
-            row=row,
-            metric="accuracy",
-        )
-
-    return Comparison(
-        run,
-        measure=TASK.measure,
-        metric="accuracy",
-        beside=("P@1", "R@3"),
-        pairs=PAIRS,
-        about={"task": TASK.name, "upper_bound": upper_bound(caches[1], held_back)},
-    )
-
-
 def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
     got = upper_bound_of(TASK, [file], held_back.load_tokenizer(), SIZES)
@@ -163,10 +109,35 @@ def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     return percent
 
 
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Makes the pages.
+
+    Raises:
+      ValueError, OSError: if something given does not fit.
+    """
+    folder = args.workdir or pathlib.Path("runs/openkp_ablation")
+    caches = make_caches(folder / "items", args.items, args.held_back)
+    held_back = folder / "items" / "held_back.jsonl"
+
+    def config(row: str, seed: int) -> Config:
+        own = {"model": MODEL, "seed": seed, "steps": args.steps}
+        return rows.config(caches, ROWS[row], **own, changes=[*BASE, *changes])
+
+    return rows.Study(
+        folder,
+        config,
+        rows.official(held_back),
+        measure=TASK.measure,
+        metric="accuracy",
+        beside=("P@1", "R@3"),
+        pairs=PAIRS,
+        about={"task": TASK.name, "upper_bound": upper_bound(caches[1], held_back)},
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    name = "benchmarks.openkp_ablation"
-    options = rows.parser(name, __doc__, ROWS, items=2560, held_back=200)
+    options = rows.parser("openkp_ablation", __doc__, ROWS, items=2560, held_back=200)
     options.add_argument("--steps", type=int, default=STEPS, help="of a run")
     return rows.main(options, argv, prepare)
 

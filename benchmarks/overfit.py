@@ -30,7 +30,7 @@ from typing import Any
 
 import ml_collections
 
-from benchmarks import finetuning_runs, rows
+from benchmarks import finetuning_runs, report, rows
 from benchmarks.finetuning_runs import Spent
 from etc_jax import config as config_lib
 from etc_jax import prepare
@@ -39,7 +39,6 @@ from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import Task
-from etc_jax.training.errors import RunError
 from tasks import upper_bound
 
 # Of the upper bound.
@@ -195,63 +194,39 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
-    best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics[
-        task.measure
-    ]
+    best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics
     return Outcome(
         task=task.name,
         records=count,
         measure=task.measure,
-        score=100 * _score(task, folder, file),
-        upper_bound=100 * best,
+        score=rows.official(file)(config, folder / "run")[task.measure],
+        upper_bound=100 * best[task.measure],
         steps=config.train.num_steps,
         spent=spent,
         config=config,
     )
 
 
-def _score(task: Task, folder: pathlib.Path, file: pathlib.Path) -> float:
-    """The official metric, as the command line finds it."""
-    scores = finetuning_runs.official_scores(
-        folder / "run", folder / "evaluation", file
-    )
-    return scores[task.measure]
-
-
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overfit",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--task", required=True, choices=sorted(SETTINGS))
-    parser.add_argument("--tokenizer", required=True, help="vocabulary file or folder")
-    parser.add_argument("--records", type=int, help="default: see SETTINGS")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--workdir", type=pathlib.Path, help="default: runs/overfit_TASK"
-    )
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
-    parser.add_argument("files", nargs="+", help="records, as the data set has them")
-    args, more = parser.parse_known_args(argv)
-    if args.records is not None and args.records < 1:
-        parser.error(f"--records is {args.records}; expected at least 1")
-    return args, more
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 1 if the score is too low."""
-    args, changes = _parse(argv)
-    try:
+    options = report.parser("overfit", __doc__)
+    add = options.add_argument
+    add("--task", required=True, choices=sorted(SETTINGS))
+    add("--tokenizer", required=True, help="vocabulary file or folder")
+    add("--records", type=int, help="default: see SETTINGS")
+    add("--seed", type=int, default=0)
+    add("--workdir", type=pathlib.Path, help="default: runs/overfit_TASK")
+    add("files", nargs="+", help="records, as the data set has them")
+    args, changes = options.parse_known_args(argv)
+    if args.records is not None and args.records < 1:
+        options.error(f"--records is {args.records}; expected at least 1")
+
+    def work() -> tuple[dict[str, Any], int]:
         outcome = measure(args, changes)
-    except (ValueError, OSError, RunError) as error:
-        print(f"benchmarks.overfit: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    print(outcome.report())
-    if args.out is not None:
-        args.out.write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
-    return 0 if outcome.is_enough else 1
+        print(outcome.report())
+        return outcome.to_json(), 0 if outcome.is_enough else 1
+
+    return report.run(options, args, work)
 
 
 if __name__ == "__main__":

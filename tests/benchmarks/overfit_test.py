@@ -111,15 +111,12 @@ def test_the_score_is_compared_with_the_upper_bound(score, upper_bound, is_enoug
     assert f"joint_f1 {score:.2f}, upper bound {upper_bound:.2f}" in outcome.report()
 
 
-def test_a_score_that_is_too_low_is_1(vocabulary, questions, tmp_path, monkeypatch):
+def test_a_score_that_is_too_low_is_1(vocabulary, questions, tmp_path, trained):
     file = write(tmp_path / "questions.json", questions)
-    monkeypatch.setattr(finetuning_runs, "train", lambda *args: Spent(1.0, 1.0))
-    monkeypatch.setattr(overfit, "_score", lambda *args: 0.94)
     argv = ["--task=hotpotqa", f"--tokenizer={vocabulary}", "--records=2", file]
-    argv.append(f"--workdir={tmp_path / 'run'}")
-    assert overfit.main(argv) == 1
-    monkeypatch.setattr(overfit, "_score", lambda *args: 0.96)
-    assert overfit.main(argv) == 0
+    for share, code in ((0.94, 1), (0.96, 0)):
+        trained.score_fn = lambda config, share=share: share
+        assert overfit.main([*argv, f"--workdir={tmp_path / str(share)}"]) == code
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def save_run(folder, config, **changes):
     return folder
 
 
-def test_the_command_tells_the_bits_of_a_run(config, tmp_path, capsys, monkeypatch):
+def test_the_command_prints_the_bits_of_a_run(config, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(overlapping_bits, "_REPORT_EVERY", 4)
     folder = save_run(tmp_path, config)
     part = overlapping_bits.part_of(config, "test")
