@@ -33,16 +33,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import rows
-from etc_jax import prepare as windows
+from benchmarks import finetuning_runs, rows
 from etc_jax.config import Config
 from etc_jax.data.tokenizers import wordpiece_training
-from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import Sizes
 from tasks.synthetic import openkp as invented
-from tasks.synthetic.__main__ import write_records
 from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp")
@@ -83,22 +80,17 @@ def make_caches(
 
     The records are `train.jsonl` and `held_back.jsonl` in the folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     pages = list(invented.records(count, seed=TRAIN_SERIES, sizes=PAGES))
-    tokenizer = wordpiece_training.train(
-        (page["text"] for page in pages), vocab_size=VOCAB_SIZE
-    )
+    texts = (page["text"] for page in pages)
     others = invented.records(held_back, seed=HELD_BACK_SERIES, sizes=PAGES)
-    return (
-        _cache(folder, "train", pages, tokenizer),
-        _cache(folder, "held_back", others, tokenizer),
+    return finetuning_runs.make_caches(
+        TASK,
+        folder,
+        {"train": pages, "held_back": others},
+        wordpiece_training.train(texts, vocab_size=VOCAB_SIZE),
+        SIZES,
+        lines=True,
     )
-
-
-def _cache(folder: pathlib.Path, name: str, records, tokenizer: Tokenizer):
-    file = folder / f"{name}.jsonl"
-    write_records(file, records, lines=True)
-    return windows.prepare(TASK, [file], tokenizer, folder / name, sizes=SIZES)
 
 
 def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:

@@ -25,13 +25,12 @@ import itertools
 import json
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_collections
 
 from benchmarks import finetuning_runs, report, rows
-from benchmarks.finetuning_runs import Spent
 from etc_jax import config as config_lib
 from etc_jax import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -68,60 +67,6 @@ SETTINGS = {
     "hotpotqa": Setting(50, batch_size=2, epochs=20, learning_rate=1e-3),
     "wikihop": Setting(20, batch_size=2, epochs=24, learning_rate=1e-3),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What came of a run.
-
-    Attributes:
-      task: name of the data set.
-      records: learnt and scored.
-      measure: the official metric that counts, in percent.
-      score: of the model.
-      upper_bound: of gold labels.
-      steps: of training.
-      spent: on them.
-      config: of the run.
-    """
-
-    task: str
-    records: int
-    measure: str
-    score: float
-    upper_bound: float
-    steps: int
-    spent: Spent
-    config: config_lib.Config
-
-    @property
-    def share(self) -> float:
-        """Of the upper bound, that was reached."""
-        return self.score / self.upper_bound if self.upper_bound else 0.0
-
-    @property
-    def is_enough(self) -> bool:
-        return self.share >= WANTED_SHARE
-
-    def report(self) -> str:
-        """All of it in lines for people."""
-        data = self.config.data
-        return "\n".join(
-            [
-                f"{self.records} records of {self.task}, {data.long_length} long and "
-                f"{data.global_length} global tokens",
-                f"{self.steps} steps of {self.config.train.batch_size} records in "
-                f"{self.spent.wall_secs / 60:.1f} min, "
-                f"{self.spent.cpu_secs / 60:.1f} min of CPU time",
-                f"{self.measure} {self.score:.2f}, upper bound {self.upper_bound:.2f}: "
-                f"{self.share:.1%} of it, wanted {WANTED_SHARE:.0%}",
-            ]
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        values = {**dataclasses.asdict(self), "share": self.share}
-        return {**values, "config": config_lib.to_dict(self.config)}
 
 
 def usable(task: Task, files: Sequence[str], tokenizer: Tokenizer) -> Iterator[Any]:
@@ -178,8 +123,8 @@ def make_config(
     return config
 
 
-def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
-    """Chooses, prepares, trains and evaluates.
+def measure(args: argparse.Namespace, changes: Sequence[str]) -> dict[str, Any]:
+    """Chooses, prepares, trains and evaluates; JSON values, scores in percent.
 
     Raises:
       ValueError, OSError, RunError: if something given does not fit.
@@ -195,15 +140,33 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
     best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics
-    return Outcome(
-        task=task.name,
-        records=count,
-        measure=task.measure,
-        score=rows.official(file)(config, folder / "run")[task.measure],
-        upper_bound=100 * best[task.measure],
-        steps=config.train.num_steps,
-        spent=spent,
-        config=config,
+    most = 100 * best[task.measure]
+    score = rows.official(file)(config, folder / "run")[task.measure]
+    return {
+        "task": task.name,
+        "records": count,
+        "measure": task.measure,
+        "score": score,
+        "upper_bound": most,
+        "steps": config.train.num_steps,
+        "spent": dataclasses.asdict(spent),
+        "config": config_lib.to_dict(config),
+        "share": score / most if most else 0.0,
+    }
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """What `measure` found, in lines for people."""
+    data, train = (found["config"][name] for name in ("data", "train"))
+    minutes = {name: secs / 60 for name, secs in found["spent"].items()}
+    return (
+        f"{found['records']} records of {found['task']}, {data['long_length']} long "
+        f"and {data['global_length']} global tokens\n"
+        f"{found['steps']} steps of {train['batch_size']} records in "
+        f"{minutes['wall_secs']:.1f} min, {minutes['cpu_secs']:.1f} min of CPU time\n"
+        f"{found['measure']} {found['score']:.2f}, upper bound "
+        f"{found['upper_bound']:.2f}: {found['share']:.1%} of it, wanted "
+        f"{WANTED_SHARE:.0%}"
     )
 
 
@@ -222,9 +185,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.error(f"--records is {args.records}; expected at least 1")
 
     def work() -> tuple[dict[str, Any], int]:
-        outcome = measure(args, changes)
-        print(outcome.report())
-        return outcome.to_json(), 0 if outcome.is_enough else 1
+        found = measure(args, changes)
+        print(summary(found))
+        return found, 0 if found["share"] >= WANTED_SHARE else 1
 
     return report.run(options, args, work)
 

@@ -36,8 +36,8 @@ from benchmarks.reformer_parts import (
     attention_step,
     memory_of,
     model_step,
+    small_config,
 )
-from etc_jax.models.reformer import ReformerConfig
 
 DEPTHS = (6, 12, 24, 48)
 LSH_LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -55,21 +55,16 @@ LINEAR = 1.15
 
 def depth_config(args: argparse.Namespace, layers: int, reversible: bool):
     """A small language model of local and LSH layers in turn."""
-    return ReformerConfig(
-        vocab_size=256,
+    return small_config(
         embed_dim=args.depth_embed_dim,
         num_layers=layers,
         pattern=("local", "lsh"),
         num_heads=args.num_heads,
         mlp_dim=4 * args.depth_embed_dim,
         max_length=args.depth_length,
-        axial_shape=None,
-        axial_dims=None,
         local_chunk_length=args.depth_chunk_length,
-        lsh_chunk_length=args.depth_chunk_length,
-        num_buckets=None,
+        chunk_length=args.depth_chunk_length,
         num_hashes=args.num_hashes,
-        dropout_rate=0.0,
         reversible=reversible,
     )
 
@@ -92,17 +87,12 @@ def measure_depth(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]
 def depth_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Bytes at each depth, as text."""
     head = ["stack", "layers", "temporaries", "arguments", "outputs"]
-    return report.table(
-        head,
-        [
-            [
-                "reversible" if r["reversible"] else "plain",
-                str(r["layers"]),
-                *(f"{r[name] / MIB:.1f}" for name in head[2:]),
-            ]
-            for r in rows
-        ],
-    )
+    lines = []
+    for r in rows:
+        stack = "reversible" if r["reversible"] else "plain"
+        sizes = [f"{r[name] / MIB:.1f}" for name in head[2:]]
+        lines.append([stack, str(r["layers"]), *sizes])
+    return report.table(head, lines)
 
 
 def depth_floors(rows: Sequence[Mapping[str, Any]], stream_bytes: int) -> list[Floor]:

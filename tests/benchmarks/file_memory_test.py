@@ -1,4 +1,4 @@
-"""Memory over long files: what is measured, at tiny sizes; at larger, that it is flat."""
+"""Memory over long files: what is measured, and that it does not grow with them."""
 
 import json
 import os
