@@ -42,7 +42,7 @@ from typing import Any
 
 from benchmarks import finetuning_runs, lifted_bert_models, report, rows
 from benchmarks.finetuning_runs import Spent
-from benchmarks.lifted_bert_items import SETS, Amount, Items, write_items
+from benchmarks.lifted_bert_items import SETS, Items, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Kind, Source, Text
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
@@ -233,8 +233,8 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Lifts:
         source.model(kinds[name], length)
     text = _text(args, [name for name in args.rows if ROWS[name].goes_on])
     folder = args.workdir or pathlib.Path("runs/lifted_bert")
-    amount = Amount(args.items, args.held_back, args.contexts, args.hops, args.words)
-    items = write_items(SETS[args.task], folder / args.task, amount)
+    amount = report.chosen(args, ("items", "held_back", "contexts", "hops", "words"))
+    items = write_items(SETS[args.task], folder / args.task, **amount)
     caches = {
         name: items.make_caches(source.tokenizer, length, workers=args.workers)
         for name, length in lengths.items()

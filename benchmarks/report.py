@@ -26,19 +26,13 @@ from etc_jax.training.errors import RunError, UserError
 BELOW_EXIT_CODE, BUSY_EXIT_CODE = 1, 3
 
 
-def header(
-    benchmark: str, *, shapes: Mapping[str, Any], dtype: str, quiet: machine.Quiet
-) -> dict[str, Any]:
+def header(benchmark: str) -> dict[str, Any]:
     """What every JSON file starts with."""
     return {
         "benchmark": benchmark,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join([pathlib.Path(sys.executable).name, *sys.orig_argv[1:]]),
         "machine": machine.describe(),
-        "shapes": dict(shapes),
-        "dtype": dtype,
-        "busy": quiet.busy,
-        "quiet": dataclasses.asdict(quiet),
     }
 
 
@@ -205,7 +199,7 @@ def run(
     args: argparse.Namespace,
     work_fn: Callable[[], tuple[Mapping[str, Any], int]],
 ) -> int:
-    """Does the work and writes what it gives, beside the machine.
+    """Does the work and writes what it gives, after the `header`.
 
     Args:
       options: the command line, made by `parser`.
@@ -221,8 +215,7 @@ def run(
     except (ValueError, OSError, RunError) as error:
         print(f"benchmarks.{_name(options)}: {error}", file=sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
-    about = {"benchmark": _name(options), "machine": machine.describe()}
-    write(args.out, {**about, **values})
+    write(args.out, header(_name(options)) | dict(values))
     return code
 
 
@@ -259,8 +252,9 @@ def run_quiet(
         print("\n" + floors_table(floors), flush=True)
         metrics = {**metrics, "floors": floor_rows(floors)}
     quiet = machine.after(quiet, start, machine.cpu_use())
-    about = header(_name(options), shapes=shapes, dtype=dtype, quiet=quiet)
-    write(args.out, about | dict(metrics))
+    how = {"shapes": dict(shapes), "dtype": dtype, "busy": quiet.busy}
+    how["quiet"] = dataclasses.asdict(quiet)
+    write(args.out, header(_name(options)) | how | dict(metrics))
     if quiet.busy:
         print(f"busy machine: {'; '.join(quiet.reasons)}", file=sys.stderr)
         if not args.allow_busy:

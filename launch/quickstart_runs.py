@@ -148,7 +148,7 @@ class Progress:
     def __init__(self, name: str, workdir: Workdir | None = None):
         self._name, self._workdir = name, workdir
         self._stamp = workdir and workdir.metrics_stamp()
-        self._began = self._told = time.monotonic()
+        self._began = self._said = time.monotonic()
         self._first: tuple[int, float] | None = None
         self._step: int | None = None
 
@@ -159,15 +159,15 @@ class Progress:
             self._stamp = self._workdir.metrics_stamp()
             lines = self._workdir.metrics("train")
             if lines and lines[-1]["step"] != self._step:
-                self._tell(self._figures(lines[-1], now), now)
-        elif now - self._told >= _QUIET_SECS:
+                self._tell(self._line(lines[-1], now), now)
+        elif now - self._said >= _QUIET_SECS:
             self._tell(f"at work for {now - self._began:.0f} s", now)
 
     def _tell(self, text: str, now: float) -> None:
-        self._told = now
+        self._said = now
         say(f"{self._name}: {text}")
 
-    def _figures(self, line: dict[str, Any], now: float) -> str:
+    def _line(self, line: dict[str, Any], now: float) -> str:
         self._step = step = line["step"]
         total = self._workdir.config()["train"]["num_steps"]
         parts = [f"step {step} of {total}"]

@@ -26,7 +26,7 @@ def test_the_text_has_the_lengths_that_it_claims(tmp_path):
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_figures_count_real_tokens_and_bytes(cache, side):
+def test_metrics_count_real_tokens_and_bytes(cache, side):
     reader = input_pipeline.make_reader(cache, TINY, side)
     batch = reader.batch_at(0)
     assert ("cpc_long_tokens" in batch) == (side == "mlm_cpc")

@@ -10,7 +10,7 @@ from stand_ins import TINY_BERT, differing, flat
 
 from benchmarks import lifted_bert, lifted_bert_models
 from benchmarks.lifted_bert import ROWS
-from benchmarks.lifted_bert_items import SETS, Amount, in_pairs, write_items
+from benchmarks.lifted_bert_items import SETS, in_pairs, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Source
 from configs import bert_base_nq
 from etc_jax.conversion.engine import flatten
@@ -194,8 +194,8 @@ def test_the_upper_bound_is_what_gold_labels_score(lifts):
 def test_sentences_of_wikihop_are_joined_in_pairs(tmp_path):
     assert in_pairs("A is. B was. C did.") == "A is; B was. C did."
     assert in_pairs("A is.") == "A is."
-    amount = Amount(items=2, held_back=1, contexts=4, hops=2, words=300)
-    items = write_items(SETS["wikihop"], tmp_path, amount)
+    amount = {"items": 2, "held_back": 1, "contexts": 4, "hops": 2, "words": 300}
+    items = write_items(SETS["wikihop"], tmp_path, **amount)
     sizes = invented_wikihop.WikiHopSizes(contexts=4, hops=(2, 2), words=300)
     plain = list(invented_wikihop.records(2, seed=1, sizes=sizes))
     joined = json.loads(items.train.read_text())
@@ -215,7 +215,7 @@ def test_sentences_of_wikihop_are_joined_in_pairs(tmp_path):
         (["--contexts=2"], "contexts must be"),
     ],
 )
-def test_wrong_input_is_told_before_inputs_are_made(
+def test_wrong_input_is_printed_before_inputs_are_made(
     argv, monkeypatch, capsys, more, says
 ):
     def never(*_):

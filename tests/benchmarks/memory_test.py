@@ -73,18 +73,18 @@ def test_growth_is_from_a_tenth_to_the_end():
 
 
 def test_a_command_is_watched_to_its_end(tmp_path):
-    told = tmp_path / "told"
+    shown = tmp_path / "shown"
     script = f"""
 import time
 for share, size in ((0.0, 10), (0.2, 40), (0.5, 40), (1.0, 120)):
     held = bytearray(size * {MIB})
-    with open({str(told)!r}, "w") as file:
+    with open({str(shown)!r}, "w") as file:
         file.write(str(share))
     time.sleep(0.4)
 """
 
     def done() -> float:
-        return float(told.read_text() or 0) if told.exists() else 0.0
+        return float(shown.read_text() or 0) if shown.exists() else 0.0
 
     seen = memory.watch([sys.executable, "-c", script], done)
     # 40 beside the 10 or 40 before it; 120 beside 40.

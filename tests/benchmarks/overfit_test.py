@@ -74,9 +74,9 @@ def test_two_records_are_memorised(tmp_path, capsys, monkeypatch):
     assert (
         "accuracy 100.00, upper bound 100.00: 100.0% of it" in capsys.readouterr().out
     )
-    told = json.loads((tmp_path / "out.json").read_text())
-    assert (told["records"], told["steps"], told["score"]) == (2, 30, 100.0)
-    assert told["config"]["model"]["embed_dim"] == 32
+    shown = json.loads((tmp_path / "out.json").read_text())
+    assert (shown["records"], shown["steps"], shown["score"]) == (2, 30, 100.0)
+    assert shown["config"]["model"]["embed_dim"] == 32
     # What was scored are the answers of the two records.
     answers = json.loads((tmp_path / "run/evaluation/predictions.json").read_text())
     assert answers == {r["id"]: r["answer"] for r in records[:2]}

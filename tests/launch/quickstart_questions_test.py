@@ -218,8 +218,8 @@ def test_the_report_has_both_models_side_by_side(questions):
         "(questions/answers.html)",
     ):
         assert part in text, part
-    told = quickstart_report._commands(questions).splitlines()
-    assert len(told) == len(STAGES) + 2
+    shown = quickstart_report._commands(questions).splitlines()
+    assert len(shown) == len(STAGES) + 2
 
 
 @pytest.mark.parametrize(
