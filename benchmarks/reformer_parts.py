@@ -112,6 +112,24 @@ def attention_arrays(result: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in named.items()}
 
 
+def small_config(*, chunk_length: int, **fields: Any) -> ReformerConfig:
+    """A language model of bytes without dropout.
+
+    Args:
+      chunk_length: of LSH attention, with about two buckets for each chunk.
+      **fields: others of `ReformerConfig`.
+    """
+    given = {
+        "vocab_size": 256,
+        "axial_shape": None,
+        "axial_dims": None,
+        "lsh_chunk_length": chunk_length,
+        "num_buckets": None,
+        "dropout_rate": 0.0,
+    }
+    return ReformerConfig(**given | fields)
+
+
 def random_params(config: ReformerConfig, seed: int = 0) -> dict[str, Any]:
     """Parameters of `ReformerLm`, numpy: normal numbers, norms' scales around 1."""
     rng = np.random.default_rng(seed)

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from etc_jax import prepare
+from benchmarks import finetuning_runs
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.data.windows.cache import WindowCache
@@ -34,7 +34,6 @@ from etc_jax.formats.structured import Sizes
 from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import teachers
-from tasks.synthetic.__main__ import write_records
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()
@@ -103,21 +102,15 @@ class ItemSet:
 
         The records are `train.json` and `held_back.json` in the folder.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         train = list(self.items(count, TRAIN_SERIES))
-        tokenizer = self.word_tokenizer(train)
-        caches = []
-        for name, records in (
-            ("train", train),
-            ("held_back", self.items(held_back, HELD_BACK_SERIES)),
-        ):
-            file = folder / f"{name}.json"
-            write_records(file, records)
-            cache = prepare.prepare(
-                self.task, [file], tokenizer, folder / name, sizes=self.sizes
-            )
-            caches.append(cache)
-        return caches[0], caches[1]
+        others = self.items(held_back, HELD_BACK_SERIES)
+        return finetuning_runs.make_caches(
+            self.task,
+            folder,
+            {"train": train, "held_back": others},
+            self.word_tokenizer(train),
+            self.sizes,
+        )
 
 
 # --- HotpotQA -------------------------------------------------------------------------
