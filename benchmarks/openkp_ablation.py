@@ -41,7 +41,7 @@ from etc_jax.data.tokenizers import wordpiece_training
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks.synthetic import openkp as invented
 from tasks.synthetic.__main__ import write_records
 from tasks.upper_bound import upper_bound_of
@@ -65,7 +65,7 @@ PAIRS = (("visual", "first"), ("visual", "no_visual"))
 # Of the vocabulary, the series of pages, and an input with room for all of them.
 VOCAB_SIZE = 1000
 TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
-SIZES = Sizes(long_length=256, global_length=32)
+SIZES = StructuredSizes(long_length=256, global_length=32)
 PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
 STEPS = 48
 

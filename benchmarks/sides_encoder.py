@@ -11,10 +11,10 @@ from benchmarks.problem import Sizes
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
 from etc_jax.layers.self_attention import (
+    AttentionWindow,
     SelfAttention,
     SequenceInputs,
     Sparse,
-    Window,
 )
 
 SIDES = ("longformer", "big_bird")
@@ -66,7 +66,7 @@ def layer(
     """
     float32 = jnp.dtype(jnp.float32)
     sparse = Sparse(sizes.bigbird_block_size, sizes.bigbird_random_blocks)
-    pattern = Window(sizes.radius) if name == "longformer" else sparse
+    pattern = AttentionWindow(sizes.radius) if name == "longformer" else sparse
     implementation = "dense" if name == ORACLE else "xla"
 
     def attention(name):

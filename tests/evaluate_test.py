@@ -16,7 +16,7 @@ from conftest import ROOT
 
 from etc_jax import evaluate
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
@@ -95,7 +95,10 @@ def one_by_one(setup, module):
     task = finetuning.of_config(setup.config)
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
-    sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()
+    sizes, model = (
+        StructuredSizes(*finetuned_run.LENGTHS[setup.name]),
+        finetuned_run.tokenizer(),
+    )
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
         got = outputs(params, jax.tree.map(np.asarray, stacked(windows)))

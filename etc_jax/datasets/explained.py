@@ -84,7 +84,7 @@ class Passage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Document:
+class ExplainedDocument:
     """A title and passages, in the record's order.
 
     Attributes:
@@ -128,13 +128,13 @@ class Explained:
     id: str
     question: str
     answer: str
-    documents: tuple[Document, ...]
+    documents: tuple[ExplainedDocument, ...]
     candidates: tuple[Candidate, ...] = ()
     score: float | None = None
     prediction: Any = None
     wording: Wording = Wording()
 
-    def supporting(self) -> Iterator[tuple[Document, int]]:
+    def supporting(self) -> Iterator[tuple[ExplainedDocument, int]]:
         """(document, number of the passage) of all that is taken as supporting."""
         for document in self.documents:
             for number, passage in enumerate(document.passages):
@@ -178,7 +178,7 @@ class Explained:
         return {**found, "support": support}
 
 
-def _as_json(document: Document, passage: Passage) -> dict[str, Any]:
+def _as_json(document: ExplainedDocument, passage: Passage) -> dict[str, Any]:
     # Lines and cells of a paragraph are for the eye.
     text = passage.text.translate(_AS_SPACES) if document.paragraphs else passage.text
     found = {"text": text}

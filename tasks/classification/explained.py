@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import (
+    Candidate,
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Wording,
+)
 from tasks.classification.decoding import probabilities
 from tasks.classification.inputs import ClassificationWindow, Labelled
 
@@ -62,14 +68,14 @@ def _candidates(record: Labelled, row: np.ndarray) -> tuple[Candidate, ...]:
     return tuple(Candidate(record.labels[i], float(row[i])) for i in order)
 
 
-def _documents(window: ClassificationWindow) -> Iterator[Document]:
+def _documents(window: ClassificationWindow) -> Iterator[ExplainedDocument]:
     record, stop = window.record, window.num_chars
     yield _document(record.title or "Text", record.text[:stop])
     if unread := record.text[stop:].strip():
         yield _document("Not read, for it did not fit", unread)
 
 
-def _document(title: str, text: str) -> Document:
+def _document(title: str, text: str) -> ExplainedDocument:
     lines = (line.strip() for line in text.splitlines())
     passages = tuple(Passage(line) for line in lines if line)
-    return Document(Passage(title), passages, paragraphs=True)
+    return ExplainedDocument(Passage(title), passages, paragraphs=True)

@@ -35,8 +35,8 @@ from tasks.coreference.explained import explain, pool_explained
 from tasks.coreference.records import Lines, Record
 from tasks.coreference.windows import (
     SIZES,
+    CoreferenceOptions,
     CoreferenceWindow,
-    Options,
     features,
     whole_length,
 )
@@ -45,7 +45,7 @@ __all__ = [
     "SIZES",
     "DATA_SET",
     "CoreferenceWindow",
-    "Options",
+    "CoreferenceOptions",
     "Record",
     "decode",
     "decode_each",
@@ -103,7 +103,7 @@ SEQUENCE = Form(
     learner="coreference",
     sizes=SIZES,
     features=features,
-    options=Options(),
+    options=CoreferenceOptions(),
     decode=decode_each,
     explain=explain,
     pool=pool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from tasks.coreference.decoding import Outputs, decode_each, pool
 from tasks.coreference.records import Clusters, Record, Span
 from tasks.coreference.windows import CoreferenceWindow
@@ -40,7 +40,11 @@ def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:
         record.id,
         "Who and what is mentioned more than once?",
         f"{len(clusters)} entities with {mentions} mentions",
-        (Document(Passage(record.document), tuple(_sentences(record, clusters))),),
+        (
+            ExplainedDocument(
+                Passage(record.document), tuple(_sentences(record, clusters))
+            ),
+        ),
         prediction=clusters,
         wording=WORDING,
     )

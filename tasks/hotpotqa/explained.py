@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from tasks.hotpotqa.decoding import (
     MAX_ANSWER_TOKENS,
     Outputs,
@@ -29,7 +29,7 @@ WORDING = Wording(
 )
 
 
-class Place(NamedTuple):
+class AnswerPosition(NamedTuple):
     """Where an answer stands: a title has the sentence -1."""
 
     paragraph: int
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
 
-NOWHERE = Place(-1, -1, ())
+NOWHERE = AnswerPosition(-1, -1, ())
 
 
 def explain(
@@ -74,7 +74,7 @@ def explained(
     answer: str,
     found: Mapping[Sentence, float],
     support: Collection[Sentence],
-    place: Place,
+    place: AnswerPosition,
 ) -> Explained:
     """The paragraphs of a record with the support of each sentence, and the answer.
 
@@ -92,7 +92,7 @@ def explained(
         return Passage(text, found.get(at), at in support, marks)
 
     documents = tuple(
-        Document(
+        ExplainedDocument(
             passage(p, -1, paragraph.title),
             tuple(passage(p, s, x) for s, x in enumerate(paragraph.sentences)),
         )
@@ -101,13 +101,15 @@ def explained(
     return Explained(record.id, record.question, answer, documents, wording=WORDING)
 
 
-def _place(logits: np.ndarray, window: HotpotWindow, support: np.ndarray) -> Place:
+def _place(
+    logits: np.ndarray, window: HotpotWindow, support: np.ndarray
+) -> AnswerPosition:
     span = best_span(logits, window, support, MAX_ANSWER_TOKENS)
     if span is None:
         return NOWHERE
     first, last = span
     at = window.structure.links[first, 0]
-    return Place(
+    return AnswerPosition(
         int(window.paragraph[at]),
         int(window.sentence[at]),
         ((int(window.offsets[first, 0]), int(window.offsets[last, 1])),),

@@ -15,7 +15,7 @@ from tasks.hotpotqa.decoding import (
 )
 from tasks.hotpotqa.inputs import NO, SPAN, YES
 from tasks.hotpotqa.sequence_inputs import HotpotSequence
-from tasks.triviaqa.decoding import Span, best_span
+from tasks.triviaqa.decoding import ScoredSpan, best_span
 
 # Sentences support an answer from this probability on, where nothing else is chosen.
 THRESHOLD = 0.5
@@ -44,7 +44,7 @@ class Outputs(NamedTuple):
     end: np.ndarray
 
 
-class Found(NamedTuple):
+class DecodedWindow(NamedTuple):
     """What the logits of a window say, whatever the threshold.
 
     Attributes:
@@ -55,7 +55,7 @@ class Found(NamedTuple):
     """
 
     answer: str
-    span: Span | None
+    span: ScoredSpan | None
     probabilities: np.ndarray
     paragraphs: tuple[int, ...]
 
@@ -105,7 +105,7 @@ def decode_each(
 
 
 def _facts(
-    window: HotpotSequence, found: Found, threshold: float
+    window: HotpotSequence, found: DecodedWindow, threshold: float
 ) -> list[tuple[str, int]]:
     paragraphs = window.record.paragraphs
     support = found.support(window, threshold)
@@ -113,7 +113,9 @@ def _facts(
     return list(dict.fromkeys((paragraphs[p].title, s) for p, s in support))
 
 
-def find_each(outputs: Outputs, windows: Sequence[HotpotSequence]) -> list[Found]:
+def find_each(
+    outputs: Outputs, windows: Sequence[HotpotSequence]
+) -> list[DecodedWindow]:
     """What is found in each window.
 
     Raises:
@@ -126,7 +128,7 @@ def find_each(outputs: Outputs, windows: Sequence[HotpotSequence]) -> list[Found
     ]
 
 
-def _find(row: Outputs, window: HotpotSequence) -> Found:
+def _find(row: Outputs, window: HotpotSequence) -> DecodedWindow:
     relevance = row.paragraph[: len(window.paragraphs)]
     best = np.argsort(-np.float64(relevance), kind="stable")[:NUM_PARAGRAPHS]
     kind, span = int(np.argmax(row.answer_type)), None
@@ -136,7 +138,7 @@ def _find(row: Outputs, window: HotpotSequence) -> Found:
         answer = window.text_of(unit)[start:stop]
     else:
         answer = _WORD[kind]
-    return Found(
+    return DecodedWindow(
         answer,
         span,
         support_probability(row.sentence[: len(window.sentences)]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etc_jax.datasets.explained import Explained
-from tasks.hotpotqa.explained import NOWHERE, Place, explained
+from tasks.hotpotqa.explained import NOWHERE, AnswerPosition, explained
 from tasks.hotpotqa.sequence_decoding import Outputs, find_each
 from tasks.hotpotqa.sequence_inputs import HotpotSequence
 
@@ -23,7 +23,7 @@ def explain(
         place = NOWHERE
         if found.span is not None:
             unit, mark = window.marked(found.span.first, found.span.last)
-            place = Place(*unit, (mark,))
+            place = AnswerPosition(*unit, (mark,))
         probabilities = dict(
             zip(window.sentences, found.probabilities.tolist(), strict=True)
         )

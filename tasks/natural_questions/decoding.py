@@ -26,7 +26,7 @@ from tasks.natural_questions.spans import (
     EXHAUSTIVE,
     JOINT,
     MODES,
-    Place,
+    SpanBoundary,
     best_candidate,
     best_short,
     official_spans,
@@ -261,7 +261,9 @@ def _whole(summaries: Sequence[Summary]) -> list[Summary]:
     return ordered
 
 
-def _places(summaries: Sequence[Summary], kind: int, quirks: bool) -> list[Place]:
+def _places(
+    summaries: Sequence[Summary], kind: int, quirks: bool
+) -> list[SpanBoundary]:
     """Every place of a kind, best first; of equal ones the one seen first."""
     found = []
     for window, summary in enumerate(summaries):
@@ -273,7 +275,7 @@ def _places(summaries: Sequence[Summary], kind: int, quirks: bool) -> list[Place
             )
         for logit, word, byte in summary[PLACES[kind]]:
             score = logit / cls if quirks else logit - cls
-            found.append(Place(score, word, byte, window))
+            found.append(SpanBoundary(score, word, byte, window))
     return sorted(found, key=lambda p: -p.score)
 
 

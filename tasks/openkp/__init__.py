@@ -28,8 +28,8 @@ from tasks.openkp.decoding import (
 from tasks.openkp.explained import explain
 from tasks.openkp.inputs import (
     SIZES,
+    OpenkpOptions,
     OpenkpWindow,
-    Options,
     features,
     whole_length,
 )
@@ -40,7 +40,7 @@ __all__ = [
     "SIZES",
     "DATA_SET",
     "OpenkpWindow",
-    "Options",
+    "OpenkpOptions",
     "Record",
     "decode",
     "decode_each",
@@ -57,7 +57,7 @@ STRUCTURED = Form(
     learner="openkp",
     sizes=SIZES,
     features=features,
-    options=Options(),
+    options=OpenkpOptions(),
     decode=decode_each,
     explain=explain,
     gold_outputs=gold_outputs,

@@ -10,8 +10,8 @@ import numpy as np
 from etc_jax.datasets.explained import (
     Box,
     Candidate,
-    Document,
     Explained,
+    ExplainedDocument,
     Passage,
     Sheet,
     Wording,
@@ -80,7 +80,7 @@ def _candidates(
     return tuple(candidates)
 
 
-def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
+def _page(record: Record, phrases: Sequence[Phrase]) -> ExplainedDocument:
     words = record.text.split(" ")
     passages = []
     for (start, stop), look in zip(
@@ -93,7 +93,7 @@ def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
         box = _box(look) if text.strip() else None
         passages.append(Passage(text, marks=marks, ranks=ranks, box=box))
     boxes = [passage.box for passage in passages if passage.box is not None]
-    return Document(
+    return ExplainedDocument(
         Passage("Text"), tuple(passages), paragraphs=True, sheet=_sheet(boxes)
     )
 

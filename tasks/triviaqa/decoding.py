@@ -27,7 +27,7 @@ class Outputs(NamedTuple):
     end: np.ndarray
 
 
-class Span(NamedTuple):
+class ScoredSpan(NamedTuple):
     """An answer in an input.
 
     Attributes:
@@ -72,7 +72,9 @@ def decode_each(
     return [[answer] * len(settings) for answer in answers]
 
 
-def best_spans(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[Span]:
+def best_spans(
+    outputs: Outputs, windows: Sequence[DocumentsWindow]
+) -> list[ScoredSpan]:
     """The best span of each window, of `MAX_ANSWER_TOKENS` at most.
 
     Raises:
@@ -102,7 +104,7 @@ def best_span(
     document: np.ndarray,
     *,
     most: int = MAX_ANSWER_TOKENS,
-) -> Span:
+) -> ScoredSpan:
     """The span with the largest sum of log-probabilities, within one document.
 
     Of equal ones the first counts, and of those the shortest.
@@ -122,7 +124,7 @@ def best_span(
         pairs = start[: n - more] + end[more:]
         scores[: n - more, more] = np.where(within, pairs, -np.inf)
     first, more = np.unravel_index(np.argmax(scores), scores.shape)
-    return Span(int(first), int(first + more), float(scores[first, more]))
+    return ScoredSpan(int(first), int(first + more), float(scores[first, more]))
 
 
 def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
@@ -131,7 +133,7 @@ def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
     return logits - np.logaddexp.reduce(logits)
 
 
-def answer_text(window: DocumentsWindow, span: Span) -> str:
+def answer_text(window: DocumentsWindow, span: ScoredSpan) -> str:
     """The words of a span, as the document spells them."""
     number, (start, stop) = window.span_of(span.first, span.last)
     return " ".join(window.record.documents[number].text[start:stop].split())

@@ -24,7 +24,7 @@ from tasks.wikihop.decoding import (
 from tasks.wikihop.explained import explain
 from tasks.wikihop.inputs import (
     SIZES,
-    Options,
+    WikihopOptions,
     WikihopWindow,
     features,
     whole_length,
@@ -34,7 +34,7 @@ from tasks.wikihop.records import Record, normal, parse, read
 __all__ = [
     "SIZES",
     "DATA_SET",
-    "Options",
+    "WikihopOptions",
     "Record",
     "WikihopWindow",
     "decode",

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
-from etc_jax.datasets.offsets import Pieces
+from etc_jax.datasets.explained import (
+    Candidate,
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Wording,
+)
+from etc_jax.datasets.offsets import TokenizedText
 from tasks.mentions import by_words
 from tasks.wikihop.decoding import candidate_logits
 from tasks.wikihop.inputs import WikihopWindow
@@ -63,10 +69,10 @@ def _candidates(record: Record, logits: np.ndarray) -> tuple[Candidate, ...]:
     )
 
 
-def _documents(record: Record, answer: str) -> tuple[Document, ...]:
+def _documents(record: Record, answer: str) -> tuple[ExplainedDocument, ...]:
     find = by_words([_characters(answer)])
     return tuple(
-        Document(
+        ExplainedDocument(
             Passage(f"Document {number}"),
             (Passage(text, marks=_marks(find, text)),),
         )
@@ -78,7 +84,7 @@ def _marks(find, text: str) -> tuple[tuple[int, int], ...]:
     return tuple((first, last + 1) for _, first, last in find(_characters(text)))
 
 
-def _characters(text: str) -> Pieces:
+def _characters(text: str) -> TokenizedText:
     """A text of which each character is a piece."""
     offsets = [(i, i + 1) for i in range(len(text))]
-    return Pieces(text, list(range(len(text))), offsets)
+    return TokenizedText(text, list(range(len(text))), offsets)

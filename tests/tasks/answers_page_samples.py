@@ -8,7 +8,7 @@ import natural_questions_samples as articles
 import openkp_samples as pages
 
 from etc_jax.datasets.explained import Explained
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks import hotpotqa, natural_questions, openkp, wikihop
 from tasks.openkp.explained import explain as openkp_explain
 
@@ -177,25 +177,25 @@ def _windows(task, values, sizes):
 
 
 def hotpotqa_answers() -> list[Explained]:
-    made = [w for [w] in _windows(hotpotqa, HOTPOT, Sizes(2048, 128))]
+    made = [w for [w] in _windows(hotpotqa, HOTPOT, StructuredSizes(2048, 128))]
     return HOTPOTQA_TASK.explain(hotpotqa.gold_outputs(made), made, 0.4)
 
 
 def wikihop_answers() -> list[Explained]:
-    made = [w for [w] in _windows(WIKIHOP_TASK, [WIKIHOP], Sizes(2048, 256))]
+    made = [w for [w] in _windows(WIKIHOP_TASK, [WIKIHOP], StructuredSizes(2048, 256))]
     return WIKIHOP_TASK.explain(wikihop.gold_outputs(made), made, None)
 
 
 def natural_questions_answers() -> list[Explained]:
     task, answers = NATURAL_QUESTIONS_TASK, []
-    for made in _windows(task, NATURAL_QUESTIONS, Sizes(1024, 128)):
+    for made in _windows(task, NATURAL_QUESTIONS, StructuredSizes(1024, 128)):
         told = task.explain(natural_questions.gold_outputs(made), made, None)
         answers.append(task.pool_explained(told))
     return answers
 
 
 def openkp_answers() -> list[Explained]:
-    made = [w for [w] in _windows(openkp, [OPENKP], Sizes(1024, 32))]
+    made = [w for [w] in _windows(openkp, [OPENKP], StructuredSizes(1024, 32))]
     return openkp_explain(openkp.gold_outputs(made), made)
 
 

@@ -9,14 +9,14 @@ from classification_samples import article, review
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.explained import Explained
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import classification, hyperpartisan, imdb
 from tasks.classification.decoding import probabilities
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(input_length=12, global_length=1)
+SIZES = SequenceSizes(input_length=12, global_length=1)
 TASKS = {IMDB_TASK: review, HYPERPARTISAN_TASK: article}
 
 
@@ -154,7 +154,7 @@ def test_a_text_is_shown_line_by_line_under_its_title():
 
 
 def test_what_was_not_read_is_shown_apart():
-    made = windows_of(review(), sizes=Sizes(8, 1))
+    made = windows_of(review(), sizes=SequenceSizes(8, 1))
     [told] = IMDB_TASK.explain(LOGITS[:1], made, None)
     read, behind = told.documents
     assert [p.text for p in read.passages] == ["the old mill stands.", "it"]

@@ -9,12 +9,12 @@ from multihop_samples import small_etc, split_at_stops, tokenizer
 from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.learners import finetuning
 from tasks.classification.structured import features
 
 TEXT = "The mill is old. It burned.\nIt stands in Ton."
-SIZES = Sizes(20, 6)
+SIZES = StructuredSizes(20, 6)
 
 
 def split(paragraphs):
@@ -47,21 +47,21 @@ def test_each_sentence_has_a_global_token_and_the_first_is_of_the_text():
 
 
 def test_the_head_of_a_long_text_is_kept():
-    made = window(sizes=Sizes(8, 6))
+    made = window(sizes=StructuredSizes(8, 6))
     assert pieces(made.tokens.long) == "[CLS] the mill is old . it burned".split()
     assert TEXT[: made.num_chars] == "The mill is old. It burned"
     assert made.tokens.global_.astype(bool).sum() == 3
 
 
 def test_sentences_without_a_global_token_share_the_last():
-    made = window(sizes=Sizes(20, 3))
+    made = window(sizes=StructuredSizes(20, 3))
     assert made.structure.links[:14, 0].tolist() == [-1, *[1] * 5, *[2] * 8]
 
 
 def test_what_cannot_be_an_input_is_named():
     assert window(label=None).unusable == "no gold label"
     with pytest.raises(ValueError, match="leave no room for a text"):
-        window(sizes=Sizes(20, 1))
+        window(sizes=StructuredSizes(20, 1))
     with pytest.raises(ValueError, match="leave official_quirks out"):
         features(review(id="r", text="a"), tokenizer(), official_quirks=True)
     made = review(id="r", text="a", label=0, rating=None)

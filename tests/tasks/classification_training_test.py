@@ -7,7 +7,7 @@ from classification_samples import review
 from multihop_samples import tokenizer
 
 from etc_jax.data.schema import stacked
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.models.encoder_heads import EncoderForLabels
 from etc_jax.objectives.losses.labels import label_loss
@@ -15,7 +15,7 @@ from tasks import classification, imdb
 
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(input_length=20, global_length=1)
+SIZES = SequenceSizes(input_length=20, global_length=1)
 WORDS = "the old mill stands it is a town".split()
 STEPS = 40
 

@@ -11,7 +11,7 @@ from multihop_samples import HOTPOT, tokenizer_for
 
 from etc_jax import config as config_lib
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.training.errors import UserError
@@ -22,7 +22,7 @@ from tasks.hotpotqa.records import read
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 
 NAME = "hotpotqa"
-SIZES = Sizes(60, 24)
+SIZES = SequenceSizes(60, 24)
 
 
 def records(count=9):

@@ -12,7 +12,7 @@ from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import hotpotqa, upper_bound
 from tasks.hotpotqa import sequence as hl
 from tasks.hotpotqa.records import parse
@@ -22,7 +22,7 @@ from tasks.synthetic import hotpotqa as synthetic
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
-SIZES = Sizes(input_length=70, global_length=20)
+SIZES = SequenceSizes(input_length=70, global_length=20)
 BERT = grown(tokenizer(), hl.TOKENS)
 TEXT = (
     "[CLS] [q] who built the mill [UNK] [/q] "
@@ -175,7 +175,9 @@ def test_yes_and_no_have_no_place():
 def test_the_first_occurrences_are_labels():
     context = [["Ann Lee", ["lee " * (MAX_OCCURRENCES + 5)]]]
     facts = [["Ann Lee", 0]]
-    made = window(Sizes(200, 20), context=context, supporting_facts=facts, answer="lee")
+    made = window(
+        SequenceSizes(200, 20), context=context, supporting_facts=facts, answer="lee"
+    )
     assert len(said(made)) == MAX_OCCURRENCES
     assert np.array_equal(np.diff(made.labels["starts"]), np.ones(MAX_OCCURRENCES - 1))
 
@@ -205,16 +207,18 @@ def test_what_cannot_be_trained_on_is_named(changes, why):
 def crowded():
     """Of all sentences only the second one fits."""
     long = ["The Old Mill was built by its first owner Ann Lee.", " It burned."]
-    return window(Sizes(24, 16), context=[["Old Mill", long], *HOTPOT["context"][1:]])
+    return window(
+        SequenceSizes(24, 16), context=[["Old Mill", long], *HOTPOT["context"][1:]]
+    )
 
 
 def test_sentences_that_do_not_fit_are_left_out():
-    whole = window(Sizes(len(TEXT.split()), 16))
+    whole = window(SequenceSizes(len(TEXT.split()), 16))
     assert pieces(whole) == TEXT.split()
-    short = window(Sizes(len(TEXT.split()) - 1, 16))
+    short = window(SequenceSizes(len(TEXT.split()) - 1, 16))
     assert " ".join(pieces(short)) == TEXT.replace(" she owned the old mill . [s]", "")
     assert short.sentences == whole.sentences[:-1]
-    few = window(Sizes(70, 15))
+    few = window(SequenceSizes(70, 15))
     assert few.sentences == whole.sentences[:-1]
     # A later one may fit where one before it does not.
     some = crowded()
@@ -223,7 +227,7 @@ def test_sentences_that_do_not_fit_are_left_out():
     assert " ".join(pieces(some)).endswith("<t> ton </t> <t> ann lee </t> [SEP]")
 
 
-@pytest.mark.parametrize("sizes", [Sizes(8, 20), Sizes(70, 7)])
+@pytest.mark.parametrize("sizes", [SequenceSizes(8, 20), SequenceSizes(70, 7)])
 def test_a_question_that_does_not_fit_is_refused(sizes):
     with pytest.raises(BadRecordError, match="question too long: 'a1': 5 tokens"):
         window(sizes)
@@ -231,7 +235,7 @@ def test_a_question_that_does_not_fit_is_refused(sizes):
 
 def test_an_input_without_text_is_refused():
     with pytest.raises(BadRecordError, match="no text: 'a1'"):
-        window(Sizes(11, 20))
+        window(SequenceSizes(11, 20))
 
 
 def test_a_tokenizer_that_has_not_grown_is_told_how():
@@ -339,7 +343,9 @@ def test_an_answer_shows_its_place_and_what_supports_it():
 
 def test_gold_outputs_of_made_up_records_are_right(tmp_path):
     path = write_json(tmp_path, list(synthetic.records(25, seed=2)))
-    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, Sizes(4096, 256))
+    got = upper_bound.upper_bound_of(
+        HOTPOTQA_SEQUENCE, [path], BERT, SequenceSizes(4096, 256)
+    )
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
 
 
@@ -380,7 +386,7 @@ def test_every_loss_has_its_reason(tmp_path):
         ),
     ]
     path = write_json(tmp_path, [HOTPOT])
-    small = Sizes(len(TEXT.split()) - 1, 16)
+    small = SequenceSizes(len(TEXT.split()) - 1, 16)
     got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, small)
     assert [loss.reason for loss in got.losses] == [
         "supporting fact ('Ann Lee', 1) did not fit into the input",

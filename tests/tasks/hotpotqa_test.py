@@ -14,13 +14,13 @@ from multihop_samples import HOTPOT, tokenizer, write_json
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks import hotpotqa as hp
 from tasks.hotpotqa.decoding import best_span, text_of
 from tasks.hotpotqa.inputs import NO, SPAN, YES
 from tasks.hotpotqa.records import parse
 
-SIZES = Sizes(long_length=80, global_length=40)
+SIZES = StructuredSizes(long_length=80, global_length=40)
 
 
 def record(**changes):
@@ -216,7 +216,7 @@ def skipping():
 
 
 def test_a_sentence_left_out_shifts_nothing():
-    made = window(Sizes(30, 40), **skipping())
+    made = window(StructuredSizes(30, 40), **skipping())
     predictions = hp.decode(hp.gold_outputs([made]), [made])
     assert predictions.support["a1"] == [("Mill", 1)]
     assert gold_text(made) == "Ann Lee"
@@ -224,14 +224,14 @@ def test_a_sentence_left_out_shifts_nothing():
 
 
 def test_officially_a_sentence_left_out_shifts_indices_and_is_searched():
-    made = window(Sizes(30, 40), official_quirks=True, **skipping())
+    made = window(StructuredSizes(30, 40), official_quirks=True, **skipping())
     predictions = hp.decode(hp.gold_outputs([made]), [made])
     assert predictions.support["a1"] == [("Mill", 0)]
     assert made.spans[0] == made.spans[1] and len(made.spans) == 2
 
 
 def test_sentences_stop_where_global_tokens_do():
-    made = window(Sizes(80, 9))
+    made = window(StructuredSizes(80, 9))
     assert (made.tokens.global_ > 0).all()
     # CLS, 5 of the question, paragraph, title, one sentence.
     assert made.sentence.tolist() == [-1] * 8 + [0]
@@ -239,7 +239,7 @@ def test_sentences_stop_where_global_tokens_do():
 
 
 def test_a_question_that_does_not_fit_is_refused():
-    for sizes in (Sizes(5, 40), Sizes(80, 5)):
+    for sizes in (StructuredSizes(5, 40), StructuredSizes(80, 5)):
         with pytest.raises(BadRecordError, match="question too long: 'a1': 5 tokens"):
             window(sizes)
 
@@ -251,12 +251,14 @@ def test_a_vocabulary_without_special_tokens_is_refused():
 
 def test_sentencepiece_has_its_own_special_ids_and_the_same_text():
     model = sentence_pieces(official_model())
-    [made] = hp.features(record(), model, Sizes(300, 60))
+    [made] = hp.features(record(), model, StructuredSizes(300, 60))
     ids = set(made.tokens.global_.tolist())
     assert ids == {40, 41, 43, 1, 0}
     assert gold_text(made).strip() == "Ann Lee"
     for quirks in (False, True):
-        [made] = hp.features(record(), model, Sizes(300, 60), official_quirks=quirks)
+        [made] = hp.features(
+            record(), model, StructuredSizes(300, 60), official_quirks=quirks
+        )
         predictions = hp.decode(hp.gold_outputs([made]), [made])
         assert predictions.answer["a1"].strip() == "Ann Lee"
 

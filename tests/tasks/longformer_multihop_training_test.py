@@ -9,7 +9,7 @@ from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder import LongformerConfig
 from etc_jax.objectives.learners import finetuning
 
@@ -97,7 +97,7 @@ def test_a_candidate_is_found_in_documents_far_after_it():
     # Two inputs a record: the second one tells the answer, in the first one the best
     # is ln 4, so that the mean loss can fall to half of it.
     chosen, data, windows, params, losses = trained(
-        "wikihop", values, Sizes(28, 20), steps=160, rate=0.02
+        "wikihop", values, SequenceSizes(28, 20), steps=160, rate=0.02
     )
     assert len(windows) == 16
     assert losses[0] > 1.0 and losses[-1] < 0.75, losses
@@ -123,7 +123,7 @@ def test_answers_and_evidence_are_found():
     ]
     values[7]["question"] = "is it old"
     chosen, data, windows, params, losses = trained(
-        "hotpotqa", values, Sizes(60, 24), steps=100, rate=0.02
+        "hotpotqa", values, SequenceSizes(60, 24), steps=100, rate=0.02
     )
     assert len(windows) == 8 and not any(w.unusable for w in windows)
     assert losses[0] > 5.0 and losses[-1] < 0.05, losses

@@ -7,7 +7,7 @@ from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
 from structured_batch import batch
 
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead
 from etc_jax.objectives.losses import candidates, qa_span
@@ -15,7 +15,7 @@ from tasks import hotpotqa, wikihop
 from tasks.hotpotqa import records as hotpotqa_records
 from tasks.wikihop import records as wikihop_records
 
-SIZES = Sizes(64, 24)
+SIZES = StructuredSizes(64, 24)
 CONFIG = EtcConfig(
     vocab_size=tokenizer().vocab_size,
     embed_dim=8,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from natural_questions_samples import ANN, ARTICLE, annotation, record, tokenizer
 
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks.natural_questions.decoding import (
     NO_ANSWER,
@@ -21,25 +21,25 @@ from tasks.natural_questions.decoding import (
     summarise,
     write,
 )
-from tasks.natural_questions.inputs import Options, features
+from tasks.natural_questions.inputs import NaturalQuestionsOptions, features
 from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
 from tasks.natural_questions.spans import (
     DISJOINT,
     EXHAUSTIVE,
     JOINT,
     MODES,
-    Place,
+    SpanBoundary,
     best_candidate,
     best_short,
 )
 
-SMALL = Sizes(long_length=24, global_length=16)
-WHOLE = Sizes(long_length=80, global_length=20)
+SMALL = StructuredSizes(long_length=24, global_length=16)
+WHOLE = StructuredSizes(long_length=80, global_length=20)
 WORDS = ARTICLE.split(" ")
 
 
 def windows(made=None, sizes=SMALL, stride=8):
-    options = Options(question_tokens=4, stride=stride)
+    options = NaturalQuestionsOptions(question_tokens=4, stride=stride)
     return features(made or record(), tokenizer(), sizes, options=options)
 
 
@@ -77,7 +77,7 @@ places = st.lists(
     st.tuples(st.integers(-40, 40), st.integers(0, 30)), min_size=0, max_size=12
 ).map(
     lambda found: sorted(
-        (Place(score / 4, word, -1, 0) for score, word in found),
+        (SpanBoundary(score / 4, word, -1, 0) for score, word in found),
         key=lambda place: -place.score,
     )
 )
@@ -121,22 +121,25 @@ def test_the_joint_short_answer_takes_the_best_begin_then_the_best_end(
 
 
 def test_the_disjoint_short_answer_is_the_two_bests_or_nothing():
-    begins = [Place(3.0, 5, -1, 0), Place(2.0, 1, -1, 0)]
-    near, before = Place(4.0, 6, -1, 0), Place(4.0, 2, -1, 0)
-    late = Place(1.0, 8, -1, 0)
+    begins = [SpanBoundary(3.0, 5, -1, 0), SpanBoundary(2.0, 1, -1, 0)]
+    near, before = SpanBoundary(4.0, 6, -1, 0), SpanBoundary(4.0, 2, -1, 0)
+    late = SpanBoundary(1.0, 8, -1, 0)
     assert best_short(begins, [near, late], DISJOINT, 9).span == (5, 7)
     assert best_short(begins, [before, late], DISJOINT, 9) is None
     assert best_short(begins, [before, late], JOINT, 9).span == (5, 9)
 
 
 def test_a_begin_without_an_end_in_reach_gives_way_to_the_next():
-    begins = [Place(3.0, 20, -1, 0), Place(2.0, 1, -1, 0)]
-    got = best_short(begins, [Place(1.0, 2, -1, 0)], JOINT, 5)
+    begins = [SpanBoundary(3.0, 20, -1, 0), SpanBoundary(2.0, 1, -1, 0)]
+    got = best_short(begins, [SpanBoundary(1.0, 2, -1, 0)], JOINT, 5)
     assert (got.span, got.score) == ((1, 3), 3.0)
 
 
 def test_a_short_answer_has_so_many_words_at_most():
-    begins, ends = [Place(1.0, 0, -1, 0)], [Place(9.0, 5, -1, 0), Place(1.0, 4, -1, 0)]
+    begins, ends = (
+        [SpanBoundary(1.0, 0, -1, 0)],
+        [SpanBoundary(9.0, 5, -1, 0), SpanBoundary(1.0, 4, -1, 0)],
+    )
     assert best_short(begins, ends, JOINT, 6).span == (0, 6)
     assert best_short(begins, ends, JOINT, 5).span == (0, 5)
 
@@ -202,7 +205,9 @@ def test_a_long_answer_is_a_candidate_whatever_the_best_words_are():
 
 
 def test_an_answer_is_put_together_from_two_windows():
-    made = windows(record(said=[annotation((14, 24))]), Sizes(16, 16), stride=3)
+    made = windows(
+        record(said=[annotation((14, 24))]), StructuredSizes(16, 16), stride=3
+    )
     ends = [(w.labels["long_begin"], w.labels["long_end"]) for w in made]
     assert not any(all(x) for x in ends), "the table fits into a window"
     got = pool(summarise(gold_outputs(made), made))

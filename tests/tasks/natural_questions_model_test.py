@@ -6,12 +6,12 @@ import numpy as np
 from natural_questions_samples import record, tokenizer
 from structured_batch import batch
 
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.etc import EtcConfig
 from etc_jax.models.heads import EtcWithHead, NaturalQuestionsHead
 from etc_jax.objectives.losses import qa_span
 from tasks.natural_questions.decoding import Outputs, pool, summarise
-from tasks.natural_questions.inputs import Options, features
+from tasks.natural_questions.inputs import NaturalQuestionsOptions, features
 from tasks.natural_questions.labels import PLACES
 
 CONFIG = EtcConfig(
@@ -29,8 +29,8 @@ CONFIG = EtcConfig(
 
 
 def test_windows_go_through_a_model():
-    options = Options(question_tokens=4, stride=8)
-    windows = features(record(), tokenizer(), Sizes(24, 16), options=options)
+    options = NaturalQuestionsOptions(question_tokens=4, stride=8)
+    windows = features(record(), tokenizer(), StructuredSizes(24, 16), options=options)
     tokens, types, structure, labels = jax.tree.map(jnp.asarray, batch(windows))
     model = EtcWithHead(
         CONFIG, lambda config, _: NaturalQuestionsHead(config, name="h")

@@ -14,7 +14,7 @@ from etc_jax.config_kinds import section_of
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder_config import BertConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.training import errors
@@ -41,7 +41,7 @@ def windows(sizes, made=None, **options):
 
 
 def test_a_whole_article_is_question_and_text_with_its_tags():
-    [got] = windows(Sizes(80, 5), **WHOLE)
+    [got] = windows(SequenceSizes(80, 5), **WHOLE)
     used = int(got.example_ids.sum())
     said = " ".join(words().pieces(got.tokens[:used]))
     assert said.startswith("[CLS] who built the mill [SEP] [tag] the mill was built")
@@ -57,7 +57,7 @@ def test_a_whole_article_is_question_and_text_with_its_tags():
 
 
 def test_labels_are_the_first_and_last_tokens_of_the_answers():
-    [got] = windows(Sizes(80, 5), **WHOLE)
+    [got] = windows(SequenceSizes(80, 5), **WHOLE)
     begin, end, first, last = (int(got.labels[name]) for name in PLACES)
     assert got.labels["answer_type"] == SHORT
     assert "".join(words().pieces(got.tokens[begin : end + 1])) == "a##n##n"
@@ -66,32 +66,32 @@ def test_labels_are_the_first_and_last_tokens_of_the_answers():
 
 
 def test_windows_overlap_and_say_what_they_show():
-    made = windows(Sizes(20, 5), **PARTS)
+    made = windows(SequenceSizes(20, 5), **PARTS)
     assert [w.number for w in made] == list(range(len(made))) and len(made) > 2
     kinds = [int(w.labels["answer_type"]) for w in made]
     assert kinds[0] in (SHORT, LONG) and kinds[-1] == NULL
     # Together they show every word, in order.
     seen = [x for w in made for x in w.word.tolist() if x >= 0]
-    [whole] = windows(Sizes(80, 5), **WHOLE)
+    [whole] = windows(SequenceSizes(80, 5), **WHOLE)
     assert set(seen) == {x for x in whole.word.tolist() if x >= 0}
-    none = windows(Sizes(80, 5), record(said=(annotation(),)), **WHOLE)
+    none = windows(SequenceSizes(80, 5), record(said=(annotation(),)), **WHOLE)
     assert none[0].labels["answer_type"] == NULL
 
 
 @pytest.mark.parametrize(
     "sizes, message",
     [
-        (Sizes(12, 5), "hold 5 of the article beside a question of 4, fewer"),
-        (Sizes(80, 4), "global_length is 4, expected 5 at least"),
+        (SequenceSizes(12, 5), "hold 5 of the article beside a question of 4, fewer"),
+        (SequenceSizes(80, 4), "global_length is 4, expected 5 at least"),
     ],
 )
 def test_sizes_without_room_are_named(sizes, message):
     with pytest.raises(ValueError, match=message):
         windows(sizes, **PARTS)
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        TASK.features(record(), words(), Sizes(80, 40), official_quirks=True)
+        TASK.features(record(), words(), SequenceSizes(80, 40), official_quirks=True)
     with pytest.raises(ValueError, match=r"lacks the added tokens \[tag\], \[/tag\]"):
-        TASK.features(record(), plain_tokenizer(), Sizes(80, 40))
+        TASK.features(record(), plain_tokenizer(), SequenceSizes(80, 40))
 
 
 def test_the_loss_is_the_mean_of_five_cross_entropies():
@@ -105,7 +105,7 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
         attention="dense",
     )
     learner = finetuning.find(model, section_of(NAME, "sequence")(NAME))
-    made = windows(Sizes(20, 5), **PARTS)[:3]
+    made = windows(SequenceSizes(20, 5), **PARTS)[:3]
     batch = {
         **stacked(made),
         "labels": {k: np.stack([w.labels[k] for w in made]) for k in made[0].labels},

@@ -15,20 +15,20 @@ from natural_questions_samples import (
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import natural_questions as nq
-from tasks.natural_questions import SIZES, SIZES_512, Options
+from tasks.natural_questions import SIZES, SIZES_512, NaturalQuestionsOptions
 from tasks.natural_questions.decoding import MAX_SHORT_WORDS
 from tasks.upper_bound import upper_bound_of
 
 
-def predicted(record, model, sizes, options=Options(), **pooling):  # noqa: B008
+def predicted(record, model, sizes, options=NaturalQuestionsOptions(), **pooling):  # noqa: B008
     windows = nq.features(record, model, sizes, options=options)
     return nq.pool(nq.summarise(nq.gold_outputs(windows), windows), **pooling)
 
 
-def scores(records, model, sizes, options=Options()):  # noqa: B008
+def scores(records, model, sizes, options=NaturalQuestionsOptions()):  # noqa: B008
     found = {r.id: predicted(r, model, sizes, options) for r in records}
     return scoring.score(
         [nq.official_gold(r) for r in records], nq.official(found)
@@ -68,17 +68,22 @@ def test_the_upper_bound_of_long_articles_is_100(sizes):
 @pytest.mark.parametrize(
     "sizes, options",
     [
-        (Sizes(64, 40), {"stride": 16}),
-        (Sizes(96, 40), {"stride": 60}),
-        (Sizes(64, 40), {"stride": 16, "flat": True}),
-        (Sizes(64, 40), {"stride": 16, "tokens_per_block": 5}),
+        (StructuredSizes(64, 40), {"stride": 16}),
+        (StructuredSizes(96, 40), {"stride": 60}),
+        (StructuredSizes(64, 40), {"stride": 16, "flat": True}),
+        (StructuredSizes(64, 40), {"stride": 16, "tokens_per_block": 5}),
         # Paragraphs have no room among the global tokens.
-        (Sizes(64, 11), {"stride": 16}),
+        (StructuredSizes(64, 11), {"stride": 16}),
     ],
 )
 def test_the_upper_bound_of_small_windows_is_100(sizes, options):
     records = [made_up(name, 600) for name in range(40)]
-    got = scores(records, tokenizer(), sizes, Options(question_tokens=8, **options))
+    got = scores(
+        records,
+        tokenizer(),
+        sizes,
+        NaturalQuestionsOptions(question_tokens=8, **options),
+    )
     assert got[scoring.AVERAGE_F1] == 1.0
 
 

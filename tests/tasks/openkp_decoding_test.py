@@ -5,7 +5,7 @@ import pytest
 from multihop_samples import tokenizer
 from openkp_samples import page, record
 
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.ops.ngrams import NO_NGRAM
 from etc_jax.scoring import openkp as scoring
 from tasks.openkp.decoding import (
@@ -20,7 +20,7 @@ from tasks.openkp.decoding import (
 from tasks.openkp.inputs import features
 from tasks.openkp.records import parse
 
-SIZES = Sizes(long_length=30, global_length=6)
+SIZES = StructuredSizes(long_length=30, global_length=6)
 WORDS = "Old Mill , the OLD mill burned".split(" ")
 
 

@@ -17,7 +17,7 @@ from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
 from etc_jax.formats import structured
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,
@@ -33,7 +33,7 @@ from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp", "sequence")
 # The page has 15 pieces.
-SIZES = Sizes(input_length=24, global_length=2)
+SIZES = SequenceSizes(input_length=24, global_length=2)
 
 
 def window(*args, sizes=SIZES, model=None, **changes):
@@ -63,7 +63,7 @@ def test_the_layout_of_an_input():
 def test_words_and_labels_are_those_of_structured_inputs():
     got = record(("Old  mill", *TEXTS), phrases=["mill", "TON", "old mill"])
     [made] = features(got, tokenizer(), SIZES)
-    [other] = structured_features(got, tokenizer(), structured.Sizes(22, 8))
+    [other] = structured_features(got, tokenizer(), structured.StructuredSizes(22, 8))
     assert made.words == other.words and made.num_elements == other.num_elements
     for name, label in other.labels.items():
         n = len(label)
@@ -75,7 +75,7 @@ def test_words_and_labels_are_those_of_structured_inputs():
 
 def test_words_have_the_pieces_that_they_have_in_running_text():
     got = record(("the cat", " cat"), phrases=["cat"])
-    [made] = features(got, byte_bpe(), Sizes(8, 1))
+    [made] = features(got, byte_bpe(), SequenceSizes(8, 1))
     # The space is spelled as U+0120; an empty word has no piece.
     pieces = ["<s>", "\u0120the", "\u0120cat", "\u0120cat", "</s>"]
     assert byte_bpe().pieces(made.tokens[:5]) == pieces
@@ -86,7 +86,7 @@ def test_words_have_the_pieces_that_they_have_in_running_text():
 
 @pytest.mark.parametrize("pieces, elements", [(15, 4), (14, 3), (12, 3), (11, 2)])
 def test_whole_elements_are_taken_while_there_is_room(pieces, elements):
-    made = window(sizes=Sizes(pieces + 2, 1))
+    made = window(sizes=SequenceSizes(pieces + 2, 1))
     used = [2, 9, 12, 15][elements - 1]
     assert made.num_elements == elements
     assert made.example_ids.sum() == used + 2
@@ -101,7 +101,7 @@ def test_a_whole_page_has_the_tokens_that_it_says():
 
 def test_what_cannot_be_an_input_is_named():
     with pytest.raises(BadRecordError, match="2 tokens in the first .* room for 1; ra"):
-        window(sizes=Sizes(3, 1))
+        window(sizes=SequenceSizes(3, 1))
     with pytest.raises(ValueError, match="openkp in one sequence has no official inp"):
         features(record(), tokenizer(), SIZES, official_quirks=True)
     with pytest.raises(ValueError, match="has no option tokens_per_block; there are:"):
@@ -124,7 +124,7 @@ def test_a_page_without_a_piece_has_no_run_of_words(learners):
 
 def test_a_lost_keyphrase_has_its_reason(tmp_path):
     path = write_lines(tmp_path, [page(phrases=("country", "york", "Ton"))])
-    got = upper_bound_of(TASK, [path], tokenizer(), Sizes(14, 1))
+    got = upper_bound_of(TASK, [path], tokenizer(), SequenceSizes(14, 1))
     assert [loss.reason for loss in got.losses] == [
         "'country' did not fit into the input",
         "'york' is not in the text",
@@ -230,7 +230,7 @@ def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
 @pytest.mark.parametrize("family", MODELS)
 def test_padding_and_rows_of_weight_0_change_nothing(family, learners):
     learner, params = learners(family)
-    short, long = batch(), batch(Sizes(40, 4))
+    short, long = batch(), batch(SequenceSizes(40, 4))
     outputs_of = jax.jit(learner.outputs)
     a, b = (np.asarray(outputs_of(params, x)) for x in (short, long))
     np.testing.assert_allclose(b[..., :24], a, atol=1e-5)

@@ -10,7 +10,7 @@ from openkp_samples import record
 from structured_batch import batch
 
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives.losses import keyphrase
@@ -40,7 +40,11 @@ def windows():
         record(phrases=["mill", "country of"], url="a"),
         record(("Ann Lee", "a baker in Ton", "Ann Lee"), phrases=["Ann Lee"], url="b"),
     ]
-    return [w for p in pages for w in openkp.features(p, tokenizer(), Sizes(24, 5))]
+    return [
+        w
+        for p in pages
+        for w in openkp.features(p, tokenizer(), StructuredSizes(24, 5))
+    ]
 
 
 def inputs(windows):

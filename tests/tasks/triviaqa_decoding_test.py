@@ -11,12 +11,12 @@ from triviaqa_samples import record
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring import triviaqa as scoring
 from tasks import triviaqa as tq
 from tasks.triviaqa.decoding import MAX_ANSWER_TOKENS, best_span
 
-SIZES = Sizes(input_length=40, global_length=8)
+SIZES = SequenceSizes(input_length=40, global_length=8)
 
 
 def window(*args, model=None, sizes=SIZES, **changes):
@@ -82,7 +82,7 @@ def test_an_answer_is_spelled_as_in_its_document():
 
 
 def test_answers_are_of_thirty_tokens_at_most():
-    made = window("lee " * 60, names=["lee"], sizes=Sizes(80, 8))
+    made = window("lee " * 60, names=["lee"], sizes=SequenceSizes(80, 8))
     at = made.document.tolist().index(0)
     [answer] = tq.decode(sure_of(made, at, at + 29), [made]).values()
     assert len(answer.split()) == 30 == MAX_ANSWER_TOKENS

@@ -13,13 +13,13 @@ from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.learners import finetuning
 from tasks import triviaqa as tq
 from tasks.triviaqa import structured
 
 TASK = find_task("triviaqa", "structured")
-SIZES = Sizes(32, 16)
+SIZES = StructuredSizes(32, 16)
 # [CLS] and "Who owned the mill?"
 ABOVE = 6
 
@@ -84,7 +84,7 @@ def test_names_of_the_answer_are_labels_with_the_way_back_to_the_text():
 def test_a_model_of_sentence_pieces_reads_the_same_answers():
     text = " \u4e2d  \u4e2d the  mill\n\u4e2d. the mill"
     got = record(text, names=["\u4e2d mill"])
-    made = window(got, sentence_pieces(), Sizes(40, 24))
+    made = window(got, sentence_pieces(), StructuredSizes(40, 24))
     # White space as the text has it; the second one goes on in the next sentence.
     assert said(made) == ["\u4e2d the  mill", "\u4e2d. the mill"]
     used = made.document >= 0
@@ -98,7 +98,7 @@ def test_real_documents_have_the_answers_of_the_other_format():
     pytest.importorskip("nupunkt")
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers" / "bert_base_uncased")
-    sizes, count = Sizes(3000, 200), 0
+    sizes, count = StructuredSizes(3000, 200), 0
     names = ("wikipedia-dev", "wikipedia-train", "web-train")
     for got in tq.read([folder / "triviaqa" / "qa" / f"{x}.json" for x in names]):
         [made] = structured.features(got, model, sizes)
@@ -118,39 +118,43 @@ def test_real_documents_have_the_answers_of_the_other_format():
 
 
 def test_sentences_without_room_share_the_token_before_them():
-    made = window(sizes=Sizes(32, ABOVE + 4))
+    made = window(sizes=StructuredSizes(32, ABOVE + 4))
     sentence, document = made.structure.links[ABOVE:29].T.tolist()
     # The second document keeps its two.
     assert sentence == [7] * 9 + [9] * 14
     assert document == [6] * 9 + [8] * 14
     assert made.structure.global_example_ids.all()
-    five = window(sizes=Sizes(32, ABOVE + 5)).structure.links[ABOVE:29, 0].tolist()
+    five = (
+        window(sizes=StructuredSizes(32, ABOVE + 5))
+        .structure.links[ABOVE:29, 0]
+        .tolist()
+    )
     assert five == [7] * 3 + [8] * 6 + [10] * 14
 
 
 def test_documents_without_two_global_tokens_are_not_read():
-    made = window(sizes=Sizes(32, ABOVE + 3))
+    made = window(sizes=StructuredSizes(32, ABOVE + 3))
     assert sorted(set(made.document.tolist())) == [-1, 0]
     assert said(made) == ["Ann Lee"]
     assert made.structure.links[ABOVE:15, 0].tolist() == [7] * 3 + [8] * 6
 
 
 def test_documents_are_cut_where_the_input_is_full():
-    whole, cut = window(), window(sizes=Sizes(14, 16))
+    whole, cut = window(), window(sizes=StructuredSizes(14, 16))
     assert cut.tokens.long.tolist() == whole.tokens.long[:14].tolist()
     assert said(cut) == ["Ann Lee"] and not (cut.document == 1).any()
     assert cut.tokens.global_.astype(bool).sum() == ABOVE + 3
     # An occurrence of which the end is cut off is none.
-    cut = window(sizes=Sizes(13, 16))
+    cut = window(sizes=StructuredSizes(13, 16))
     assert said(cut) == [] and cut.unusable == "answer not in the input"
 
 
 def test_what_cannot_be_an_input_is_named():
     assert window(record(Answer=None)).unusable == "no gold answer"
-    for sizes in (Sizes(32, ABOVE + 1), Sizes(ABOVE, 16)):
+    for sizes in (StructuredSizes(32, ABOVE + 1), StructuredSizes(ABOVE, 16)):
         with pytest.raises(BadRecordError, match="question too long: 'tc_1': 5 tok"):
             window(sizes=sizes)
-    window(sizes=Sizes(ABOVE + 1, ABOVE + 2))
+    window(sizes=StructuredSizes(ABOVE + 1, ABOVE + 2))
     with pytest.raises(BadRecordError, match="no text: 'tc_1'"):
         window(record("\u200b"))
     with pytest.raises(ValueError, match="leave official_quirks out"):
@@ -219,7 +223,7 @@ def test_the_loss_is_that_of_all_places_together(learner, params):
 
 
 def test_padding_and_rows_of_weight_0_change_nothing(learner, params):
-    short, long = batch(), batch(Sizes(40, 20))
+    short, long = batch(), batch(StructuredSizes(40, 20))
     outputs_of = jax.jit(learner.outputs)
     for a, b in zip(*(outputs_of(params, x) for x in (short, long)), strict=True):
         used = short["structure"].long_example_ids > 0

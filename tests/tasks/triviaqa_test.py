@@ -9,13 +9,13 @@ from triviaqa_samples import VALUE, record
 
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.explained import Explained
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import triviaqa as tq
 
 TQ_TASK = tq.DATA_SET.in_format()
 
 TASK = TQ_TASK
-SIZES = Sizes(input_length=40, global_length=8)
+SIZES = SequenceSizes(input_length=40, global_length=8)
 
 
 @pytest.fixture

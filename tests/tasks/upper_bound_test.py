@@ -8,12 +8,12 @@ from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
 from tasks import hotpotqa, upper_bound, wikihop
 
 
-def of_hotpotqa(tmp_path, *values, sizes=Sizes(80, 40)):  # noqa: B008  (frozen)
+def of_hotpotqa(tmp_path, *values, sizes=StructuredSizes(80, 40)):  # noqa: B008  (frozen)
     path = write_json(tmp_path, [{**HOTPOT, **value} for value in values])
     return upper_bound.upper_bound_of(find_task("hotpotqa"), [path], tokenizer(), sizes)
 
@@ -52,17 +52,17 @@ def test_every_loss_has_its_reason(tmp_path):
 
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
-    short = of_hotpotqa(tmp_path, {}, sizes=Sizes(20, 40))
+    short = of_hotpotqa(tmp_path, {}, sizes=StructuredSizes(20, 40))
     assert [loss.reason for loss in short.losses] == [
         "supporting fact ('Ann Lee', 1) did not fit into the input",
         "answer 'Ann Lee': answer not in the supporting text of the input",
     ]
-    tiny = of_hotpotqa(tmp_path, {}, sizes=Sizes(3, 40))
+    tiny = of_hotpotqa(tmp_path, {}, sizes=StructuredSizes(3, 40))
     assert tiny.scores.metrics["joint_f1"] == 0.0
     assert "question too long" in tiny.losses[0].reason
     path = write_json(tmp_path, [WIKIHOP])
     got = upper_bound.upper_bound_of(
-        find_task("wikihop"), [path], tokenizer(), Sizes(9, 50)
+        find_task("wikihop"), [path], tokenizer(), StructuredSizes(9, 50)
     )
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason

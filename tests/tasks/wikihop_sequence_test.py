@@ -10,7 +10,7 @@ from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import upper_bound, wikihop
 from tasks.synthetic import wikihop as synthetic
 from tasks.wikihop import sequence as wl
@@ -19,10 +19,10 @@ from tasks.wikihop.sequence_inputs import _parts
 
 WIKIHOP_SEQUENCE = wikihop.DATA_SET.in_format("sequence")
 
-SIZES = Sizes(input_length=70, global_length=24)
+SIZES = SequenceSizes(input_length=70, global_length=24)
 BERT = grown(tokenizer(), wl.TOKENS)
 # 9 tokens of documents in each input.
-SMALL = Sizes(input_length=31, global_length=24)
+SMALL = SequenceSizes(input_length=31, global_length=24)
 
 
 def record(**changes):
@@ -172,8 +172,12 @@ def test_tokenizers_without_separators_and_quirks_are_refused():
 @pytest.mark.parametrize(
     "sizes, changes, message",
     [
-        (Sizes(70, 20), {}, "too large: 'WH_0': a query and 4 candidates of 21 tokens"),
-        (Sizes(23, 24), {}, "too large"),
+        (
+            SequenceSizes(70, 20),
+            {},
+            "too large: 'WH_0': a query and 4 candidates of 21 tokens",
+        ),
+        (SequenceSizes(23, 24), {}, "too large"),
         (SIZES, {"supports": ["\u200b"]}, "no text: 'WH_0'"),
         (
             SIZES,
@@ -188,7 +192,7 @@ def test_what_has_no_room_or_no_token_is_refused(sizes, changes, message):
 
 
 def test_the_smallest_input_has_one_token_of_a_document():
-    made = windows_of(Sizes(24, 21))
+    made = windows_of(SequenceSizes(24, 21))
     assert len(made) == 30 and all(len(pieces(w)) == 24 for w in made)
 
 
@@ -214,7 +218,7 @@ def test_a_test_file_has_no_answers():
 @pytest.mark.parametrize("length", [300, 4096])
 def test_gold_outputs_of_made_up_records_are_right(tmp_path, length):
     path = write_json(tmp_path, list(synthetic.records(12, seed=2)))
-    sizes = Sizes(length, 256)
+    sizes = SequenceSizes(length, 256)
     got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], BERT, sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     windows = [len(wl.features(r, BERT, sizes)) for r in wikihop.read([path])]
@@ -233,6 +237,8 @@ def test_gold_outputs_of_real_records_are_right(name):
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
     path = write_json(tmp_path, [WIKIHOP])
-    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], BERT, Sizes(70, 20))
+    got = upper_bound.upper_bound_of(
+        WIKIHOP_SEQUENCE, [path], BERT, SequenceSizes(70, 20)
+    )
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
