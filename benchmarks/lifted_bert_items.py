@@ -22,7 +22,7 @@ from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import StructuredSizes
-from tasks import hotpotqa, upper_bound, wikihop
+from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import wikihop as invented_wikihop
 from tasks.synthetic.__main__ import write_records
@@ -115,9 +115,7 @@ class Items:
         known = self.folder / str(length) / "upper_bound.json"
         if not known.exists():
             sizes, files = StructuredSizes(length, _GLOBAL), [self.held_back]
-            best = upper_bound.upper_bound_of(
-                self.item_set.task, files, tokenizer, sizes
-            )
+            best = self.item_set.task.upper_bound(files, tokenizer, sizes)
             shares = best.scores.metrics.items()
             write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
         return json.loads(known.read_text())

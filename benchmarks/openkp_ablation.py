@@ -44,7 +44,6 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from tasks.synthetic import openkp as invented
 from tasks.synthetic.__main__ import write_records
-from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp")
 
@@ -157,7 +156,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
 
 def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
-    got = upper_bound_of(TASK, [file], held_back.load_tokenizer(), SIZES)
+    got = TASK.upper_bound([file], held_back.load_tokenizer(), SIZES)
     percent = {name: 100 * share for name, share in got.scores.metrics.items()}
     print(f"the best there can be: {json.dumps(percent)}", flush=True)
     return percent

@@ -40,7 +40,6 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import Task
 from etc_jax.training.errors import RunError
-from tasks import upper_bound
 
 # Of the upper bound.
 WANTED_SHARE = 0.95
@@ -195,9 +194,7 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
-    best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics[
-        task.measure
-    ]
+    best = task.upper_bound([file], tokenizer).scores.metrics[task.measure]
     return Outcome(
         task=task.name,
         records=count,

@@ -109,12 +109,10 @@ def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
     found = list(one_by_one(hotpot, hotpotqa))
     files = []
     for threshold in HOTPOTQA_TASK.settings:
-        together = hotpotqa.Predictions()
+        together = {}
         for outputs, windows in found:
-            got = hotpotqa.decode(outputs, windows, threshold=threshold)
-            together.answer |= got.answer
-            together.support |= got.support
-        files.append(json.loads(json.dumps(together.official())))
+            together |= HOTPOTQA_TASK.answers(outputs, windows, threshold)
+        files.append(json.loads(json.dumps(HOTPOTQA_TASK.official(together))))
     figures = [hotpotqa_scoring.score(hotpot.records, f).metrics for f in files]
     joint = [f["joint_f1"] for f in figures]
     best = joint.index(max(joint))
@@ -133,7 +131,7 @@ def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
 def test_wikihop_is_that_of_a_plain_loop(wiki):
     want = {}
     for outputs, windows in one_by_one(wiki, wikihop):
-        want |= wikihop.decode(outputs, windows)
+        want |= wikihop.DATA_SET.in_format().answers(outputs, windows)
     assert predictions(wiki.whole) == want
     accuracy = np.mean([want[r["id"]] == r["answer"] for r in wiki.records])
     assert 0 < accuracy < 1
@@ -145,7 +143,7 @@ def test_wikihop_is_that_of_a_plain_loop(wiki):
 def test_openkp_is_that_of_a_plain_loop(pages):
     want = {}
     for outputs, windows in one_by_one(pages, openkp):
-        want |= openkp.decode(outputs, windows)
+        want |= openkp.DATA_SET.in_format().answers(outputs, windows)
     given = {line["url"]: line["KeyPhrases"] for line in predictions(pages.whole)}
     assert given == want and list(given) == [r["url"] for r in pages.records]
     assert len({phrase for p in want.values() for [phrase, *_] in p}) > 20

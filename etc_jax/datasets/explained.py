@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from etc_jax.terminal import CONTROL
 
@@ -100,6 +102,13 @@ class ExplainedDocument:
     paragraphs: bool = False
     sheet: Sheet | None = None
 
+    @classmethod
+    def of_text(cls, title: str, text: str) -> ExplainedDocument:
+        """A text of which each line that is not blank is a paragraph."""
+        lines = (line.strip() for line in text.splitlines())
+        passages = tuple(Passage(line) for line in lines if line)
+        return cls(Passage(title), passages, paragraphs=True)
+
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
@@ -107,6 +116,17 @@ class Candidate:
 
     text: str
     probability: float
+
+
+def ranked(texts: Sequence[str], probabilities: np.ndarray) -> tuple[Candidate, ...]:
+    """Candidates, the most probable first; of equal ones the first, as in decoding.
+
+    Args:
+      texts: of the candidates.
+      probabilities: `[c]`, of each.
+    """
+    order = np.argsort(-probabilities, kind="stable").tolist()
+    return tuple(Candidate(texts[i], float(probabilities[i])) for i in order)
 
 
 @dataclasses.dataclass(frozen=True)

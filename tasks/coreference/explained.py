@@ -27,8 +27,9 @@ def explain(
     Raises:
       ValueError: see `decode_each`.
     """
-    found = decode_each(outputs, windows, (setting,))
-    return [(w.record, said) for w, [said] in zip(windows, found, strict=True)]
+    del setting
+    found = decode_each(outputs, windows)
+    return [(w.record, said) for w, said in zip(windows, found, strict=True)]
 
 
 def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:

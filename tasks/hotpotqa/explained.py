@@ -12,12 +12,14 @@ from tasks.hotpotqa.decoding import (
     MAX_ANSWER_TOKENS,
     Outputs,
     best_span,
-    check_outputs,
-    decode_each,
+    decode,
     support_probability,
 )
 from tasks.hotpotqa.inputs import SPAN, HotpotWindow
 from tasks.hotpotqa.records import Record
+from tasks.hotpotqa.sequence_decoding import Outputs as SequenceOutputs
+from tasks.hotpotqa.sequence_decoding import find_each
+from tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 # (paragraph of the record, sentence of the paragraph)
 Sentence = tuple[int, int]
@@ -48,8 +50,7 @@ def explain(
     Raises:
       ValueError: if the outputs are not of these windows.
     """
-    check_outputs(outputs, windows)
-    predictions = decode_each(outputs, windows, (threshold,))
+    predictions = decode(outputs, windows, (threshold,))
     passages = []
     for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
         probability = support_probability(outputs.support[i])
@@ -64,12 +65,38 @@ def explain(
         }
         support = {sentence for sentence, p in found.items() if p >= threshold}
         passages.append(
-            explained(window.record, prediction["answer"], found, support, place)
+            _explained(window.record, prediction["answer"], found, support, place)
         )
     return passages
 
 
-def explained(
+def explain_sequence(
+    outputs: SequenceOutputs,
+    windows: Sequence[HotpotSequence],
+    threshold: float,
+) -> list[Explained]:
+    """For each window the paragraphs with the support of each sentence, and the answer.
+
+    Raises:
+      ValueError: if the outputs are not of these windows.
+    """
+    passages = []
+    for window, found in zip(windows, find_each(outputs, windows), strict=True):
+        place = NOWHERE
+        if found.span is not None:
+            unit, mark = window.marked(found.span.first, found.span.last)
+            place = AnswerPosition(*unit, (mark,))
+        probabilities = dict(
+            zip(window.sentences, found.probabilities.tolist(), strict=True)
+        )
+        support = found.support(window, threshold)
+        passages.append(
+            _explained(window.record, found.answer, probabilities, support, place)
+        )
+    return passages
+
+
+def _explained(
     record: Record,
     answer: str,
     found: Mapping[Sentence, float],

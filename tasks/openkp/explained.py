@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import (
     Box,
     Candidate,
@@ -16,7 +17,7 @@ from etc_jax.datasets.explained import (
     Sheet,
     Wording,
 )
-from tasks.openkp.decoding import Phrase, decode_each
+from tasks.openkp.decoding import Phrase, keyphrases
 from tasks.openkp.pages import PageWindow, find_occurrences
 from tasks.openkp.records import FEATURES, Record
 
@@ -52,7 +53,8 @@ def explain(
     Raises:
       ValueError: if the logits are not of these windows.
     """
-    found = decode_each(logits, windows, (setting,))
+    del setting
+    found = keyphrases(logits, windows)
     return [
         Explained(
             window.record.id,
@@ -62,15 +64,14 @@ def explain(
             _candidates(row, window, phrases),
             wording=WORDING,
         )
-        for row, window, [phrases] in zip(logits, windows, found, strict=True)
+        for row, window, phrases in zip(logits, windows, found, strict=True)
     ]
 
 
 def _candidates(
     logits: np.ndarray, window: PageWindow, phrases: Sequence[Phrase]
 ) -> tuple[Candidate, ...]:
-    odds = np.exp(np.float64(logits) - np.max(logits))
-    probabilities = odds / np.sum(odds)
+    probabilities = softmax(logits)
     whole = np.array([[0, len(window.words)]])
     candidates = []
     for phrase in phrases:

@@ -22,7 +22,7 @@ def explain(
     """For each window the answer, and the documents with the place it is from.
 
     Raises:
-      ValueError: see `decode`.
+      ValueError: see `decoding.answers`.
     """
     del setting
     return [

@@ -42,6 +42,11 @@ class WikihopWindow(StructuredWindow):
     without a gold answer.
     """
 
+    @property
+    def is_candidate(self) -> np.ndarray:
+        """Which global tokens are candidates, bool `[g]`."""
+        return self.types.global_ == GLOBAL_CANDIDATE_TYPE
+
 
 @dataclasses.dataclass(frozen=True)
 class WikihopOptions:

@@ -48,6 +48,11 @@ class WikihopSequence(SequenceWindow):
 
     axes: ClassVar = {"candidates": Placed(padding=-1)}
 
+    @property
+    def is_candidate(self) -> np.ndarray:
+        """Which places of candidates are in use, bool `[m]`."""
+        return self.extra["candidates"] >= 0
+
 
 def features(
     record: Record,

@@ -94,7 +94,7 @@ def test_the_global_token_learns_what_stands_far_after_it():
         w for r in held_back for w in classification.features(r, tokenizer(), SIZES)
     ]
     logits = np.asarray(logits_of(params, stacked(windows)))
-    predictions = classification.decode(logits, windows)
+    predictions = imdb.DATA_SET.in_format().answers(logits, windows)
     figures = IMDB_TASK.score(
         [classification.official_gold(r) for r in held_back], predictions
     )

@@ -9,6 +9,7 @@ from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from tasks import coreference
+from tasks.coreference.decoding import decode_each
 from tasks.coreference.explained import explain, pool_explained
 from tasks.coreference.windows import CoreferenceOptions, features, whole_length
 
@@ -93,7 +94,7 @@ def test_gold_outputs_give_the_clusters_back_over_windows(record):
     length = one_sentence(record)
     windows = windows_of(record, SequenceSizes(2 * length, 1), part_length=length)
     gold = coreference.gold_outputs(windows)
-    told = [said for [said] in coreference.decode_each(gold, windows)]
+    told = decode_each(gold, windows)
     # "Her" is alone in its window.
     assert coreference.pool(told) == [((0, 1), (5, 5)), ((3, 4), (7, 7))]
 
@@ -102,9 +103,9 @@ def test_singletons_come_back_where_there_are_some(tmp_path):
     record = record_of(tmp_path, conll_2012(TON))
     windows = windows_of(record, singletons=True)
     gold = coreference.gold_outputs(windows)
-    [[told]] = coreference.decode_each(gold, windows)
+    [told] = decode_each(gold, windows)
     assert told == record.clusters and ((7, 7),) in told
-    [[told]] = coreference.decode_each(gold, windows_of(record))
+    [told] = decode_each(gold, windows_of(record))
     assert told == record.clusters[:1]
 
 

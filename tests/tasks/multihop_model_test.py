@@ -97,8 +97,8 @@ def test_hotpotqa_windows_go_through_a_model():
     )
     check(value, gradients)
     outputs = hotpotqa.Outputs(got.support, got.answer_type, got.span)
-    predictions = hotpotqa.decode(outputs, windows, threshold=0.0)
-    assert set(predictions.answer) == {"a1"} and len(predictions.support["a1"]) == 5
+    predictions = hotpotqa.DATA_SET.in_format().answers(outputs, windows, 0.0)
+    assert set(predictions) == {"a1"} and len(predictions["a1"]["support"]) == 5
 
 
 def test_wikihop_windows_go_through_a_model():
@@ -114,5 +114,5 @@ def test_wikihop_windows_go_through_a_model():
         windows, CandidateHead(CONFIG), loss_fn
     )
     check(value, gradients)
-    [answer] = wikihop.decode(logits, windows).values()
+    [answer] = wikihop.DATA_SET.in_format().answers(logits, windows).values()
     assert answer in WIKIHOP["candidates"]

@@ -11,6 +11,7 @@ from natural_questions_samples import ANN, ARTICLE, annotation, record, tokenize
 
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
+from tasks.natural_questions import DATA_SET
 from tasks.natural_questions.decoding import (
     NO_ANSWER,
     Outputs,
@@ -19,7 +20,6 @@ from tasks.natural_questions.decoding import (
     official_gold,
     pool,
     summarise,
-    write,
 )
 from tasks.natural_questions.inputs import NaturalQuestionsOptions, features
 from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
@@ -394,7 +394,7 @@ def test_predictions_in_the_official_form_spell_their_answer(tmp_path):
     ):
         assert ARTICLE[span["start_byte"] : span["end_byte"]] == want
         assert " ".join(WORDS[span["start_token"] : span["end_token"]]) == want
-    write(predictions, tmp_path / "predictions.json")
+    DATA_SET.in_format().write(predictions, tmp_path / "predictions.json")
     written = json.loads((tmp_path / "predictions.json").read_text())
     assert written == official(predictions)
     gold = official_gold(record(said=[ANN, ANN]))
@@ -424,6 +424,6 @@ def test_gold_outputs_need_annotations():
     window = dataclasses.replace(
         one_window(), record=dataclasses.replace(record(), annotations=None)
     )
-    with pytest.raises(ValueError, match="'7' has no annotation"):
+    with pytest.raises(ValueError, match="'7' has no gold answer"):
         gold_outputs([window])
     assert official_gold(window.record) is None

@@ -20,7 +20,6 @@ from etc_jax.scoring import natural_questions as scoring
 from tasks import natural_questions as nq
 from tasks.natural_questions import SIZES, SIZES_512, NaturalQuestionsOptions
 from tasks.natural_questions.decoding import MAX_SHORT_WORDS
-from tasks.upper_bound import upper_bound_of
 
 
 def predicted(record, model, sizes, options=NaturalQuestionsOptions(), **pooling):  # noqa: B008
@@ -119,7 +118,7 @@ def test_every_loss_has_its_reason(tmp_path):
     # A character that no piece stands for.
     values[5]["document_tokens"][10]["token"] = "\x07"
     path = write_lines(tmp_path / "x.jsonl", values)
-    got = upper_bound_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
+    got = find_task("natural_questions").upper_bound([path], tokenizer(), SIZES)
     assert {loss.id: loss.reason for loss in got.losses} == {
         "two": "short answer [[16, 17], [20, 21]]: of several spans, where one can be "
         "said",
@@ -137,12 +136,12 @@ def test_every_loss_has_its_reason(tmp_path):
 def test_a_lone_annotator_counts_and_a_record_without_one_is_named(tmp_path):
     value = original()
     path = write_lines(tmp_path / "x.jsonl", [value])
-    got = upper_bound_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
+    got = find_task("natural_questions").upper_bound([path], tokenizer(), SIZES)
     assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0 and got.losses == ()
     del value["annotations"]
     write_lines(path, [value])
     with pytest.raises(ValueError, match="'7' has no annotation"):
-        upper_bound_of(find_task("natural_questions"), [path], tokenizer(), SIZES)
+        find_task("natural_questions").upper_bound([path], tokenizer(), SIZES)
 
 
 @pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
@@ -154,7 +153,7 @@ def test_the_upper_bound_of_real_articles_is_100(name, count, sizes):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
     path = folder / "natural_questions" / name
-    got = upper_bound_of(find_task("natural_questions"), [path], model, sizes)
+    got = find_task("natural_questions").upper_bound([path], model, sizes)
     assert got.losses == () and got.problems.counts.total() == 0
     assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0
     assert got.scores.count == count

@@ -29,7 +29,6 @@ from etc_jax.ops.ngrams import NO_NGRAM
 from tasks.openkp.inputs import features as structured_features
 from tasks.openkp.records import parse
 from tasks.openkp.sequence_inputs import features
-from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp", "sequence")
 # The page has 15 pieces.
@@ -124,7 +123,7 @@ def test_a_page_without_a_piece_has_no_run_of_words(learners):
 
 def test_a_lost_keyphrase_has_its_reason(tmp_path):
     path = write_lines(tmp_path, [page(phrases=("country", "york", "Ton"))])
-    got = upper_bound_of(TASK, [path], tokenizer(), SequenceSizes(14, 1))
+    got = TASK.upper_bound([path], tokenizer(), SequenceSizes(14, 1))
     assert [loss.reason for loss in got.losses] == [
         "'country' did not fit into the input",
         "'york' is not in the text",

@@ -99,6 +99,6 @@ def test_descent_finds_the_keyphrases_of_two_pages(windows, descent, best_share)
         state, value, logits = step(state, best_share)
         values.append(float(value))
     assert values[-1] < 0.5 * values[0]
-    got = openkp.decode(np.asarray(logits), windows)
+    got = openkp.DATA_SET.in_format().answers(np.asarray(logits), windows)
     assert {tuple(p) for p in got["a"][:2]} == {("mill",), ("country", "of")}
     assert got["b"][0] == ["ann", "lee"]

@@ -9,7 +9,6 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from tasks.openkp.records import read
-from tasks.upper_bound import upper_bound_of
 
 SIZES = StructuredSizes(long_length=30, global_length=6)
 
@@ -17,7 +16,7 @@ SIZES = StructuredSizes(long_length=30, global_length=6)
 def upper_bound(tmp_path, *pages, sizes=SIZES, block=None):
     values = [page(**{"url": str(i), **p}) for i, p in enumerate(pages)]
     task = find_task("openkp").with_options({"tokens_per_block": block})
-    return upper_bound_of(task, [write_lines(tmp_path, values)], tokenizer(), sizes)
+    return task.upper_bound([write_lines(tmp_path, values)], tokenizer(), sizes)
 
 
 def test_pages_that_come_back_whole_lose_nothing(tmp_path):
@@ -82,7 +81,7 @@ def test_every_missing_point_of_a_file_of_papers_is_explained(sizes):
     folder = require_shared("data")
     words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
     path = folder / "openkp/openkp_like.jsonl.gz"
-    got = upper_bound_of(find_task("openkp"), [path], words, sizes)
+    got = find_task("openkp").upper_bound([path], words, sizes)
     assert not got.problems.counts and got.scores.count == 80
     reasons = [re.sub("^'.*?' ", "", loss.reason) for loss in got.losses]
     broken = reasons.count("is in no element as a whole")
@@ -103,6 +102,6 @@ def test_made_up_pages_in_the_official_layout_lose_nothing():
     folder = require_shared("data")
     words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
     path = folder / "invented_samples/openkp/OpenKPDev.jsonl"
-    got = upper_bound_of(find_task("openkp"), [path], words, StructuredSizes(4096, 512))
+    got = find_task("openkp").upper_bound([path], words, StructuredSizes(4096, 512))
     assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
     assert got.problems.read == 2 and not got.problems.counts

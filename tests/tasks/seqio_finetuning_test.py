@@ -22,7 +22,7 @@ from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.structure import Structure
-from tasks import hotpotqa, openkp, wikihop
+from tasks import hotpotqa, openkp
 from tasks import natural_questions as nq
 
 pytest.importorskip("nupunkt")
@@ -257,9 +257,8 @@ def test_a_model_that_is_sure_of_the_labels_has_full_figures(sio, register, task
 
 def _answers(task):
     [window] = windows_of(task, good(task, 1))
-    if task == "wikihop":
-        return wikihop.decode(wikihop.gold_outputs([window]), [window])
-    return hotpotqa.decode(hotpotqa.gold_outputs([window]), [window]).official()
+    found = task_lib.find_task(task)
+    return found.official(found.answers(found.gold_outputs([window]), [window]))
 
 
 def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
@@ -280,7 +279,8 @@ def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
     figures, _ = evaluated(sio, "set", outputs)
     windows = windows_of("hotpotqa", records)
     gold = [hotpotqa.official_gold(w.record) for w in windows]
-    want = hotpotqa_scoring.score(gold, hotpotqa.decode(drawn, windows).official())
+    found = task_lib.find_task("hotpotqa")
+    want = found.score(gold, found.official(found.answers(drawn, windows)))
     assert figures == pytest.approx(dict(want.metrics), abs=1e-12)
     assert 0 < figures["sp_f1"] < 1
 

@@ -17,12 +17,12 @@ from etc_jax.data.text.cache import build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowCache
+from etc_jax.datasets import lengths as lengths_lib
 from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.task import find
 from etc_jax.formats.structured import StructuredSizes
-from tasks import lengths as lengths_lib
 from tasks import stats
-from tasks.lengths import Lengths
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import natural_questions as synthetic_natural_questions

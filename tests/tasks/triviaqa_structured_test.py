@@ -19,6 +19,7 @@ from tasks import triviaqa as tq
 from tasks.triviaqa import structured
 
 TASK = find_task("triviaqa", "structured")
+TASK = tq.DATA_SET.in_format("structured")
 SIZES = StructuredSizes(32, 16)
 # [CLS] and "Who owned the mill?"
 ABOVE = 6
@@ -240,10 +241,10 @@ def test_the_best_span_is_read_as_in_one_sequence():
     made = window()
     outputs = tq.Outputs(*np.zeros((2, 1, SIZES.long_length), np.float32))
     outputs.start[0, 22] = outputs.end[0, 24] = 9.0
-    assert tq.decode(outputs, [made]) == {"tc_1": "mill, Ton"}
+    assert TASK.answers(outputs, [made]) == {"tc_1": "mill, Ton"}
     # No answer begins in the question, nor goes over into another document.
     outputs.start[0, 2] = 99.0
-    assert tq.decode(outputs, [made]) == {"tc_1": "mill, Ton"}
+    assert TASK.answers(outputs, [made]) == {"tc_1": "mill, Ton"}
     [told] = TASK.explain(outputs, [made], None)
     marked = [p for d in told.documents for p in d.passages if p.marks]
     assert told.answer == "mill, Ton" and len(marked) == 1

@@ -15,7 +15,7 @@ from tasks import hotpotqa, upper_bound, wikihop
 
 def of_hotpotqa(tmp_path, *values, sizes=StructuredSizes(80, 40)):  # noqa: B008  (frozen)
     path = write_json(tmp_path, [{**HOTPOT, **value} for value in values])
-    return upper_bound.upper_bound_of(find_task("hotpotqa"), [path], tokenizer(), sizes)
+    return find_task("hotpotqa").upper_bound([path], tokenizer(), sizes)
 
 
 def test_a_record_that_comes_back_whole_loses_nothing(tmp_path):
@@ -61,9 +61,7 @@ def test_what_does_not_fit_is_a_loss(tmp_path):
     assert tiny.scores.metrics["joint_f1"] == 0.0
     assert "question too long" in tiny.losses[0].reason
     path = write_json(tmp_path, [WIKIHOP])
-    got = upper_bound.upper_bound_of(
-        find_task("wikihop"), [path], tokenizer(), StructuredSizes(9, 50)
-    )
+    got = find_task("wikihop").upper_bound([path], tokenizer(), StructuredSizes(9, 50))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
 
@@ -168,7 +166,7 @@ def test_the_command_says_what_is_wrong(tmp_path):
 def test_the_upper_bound_of_real_records(name, task, sizes, metric, expected):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
-    got = upper_bound.upper_bound_of(find_task(task), [folder / name], model, sizes)
+    got = find_task(task).upper_bound([folder / name], model, sizes)
     assert got.scores.metrics[metric] == pytest.approx(expected, abs=1e-12)
     assert len(got.losses) == (expected < 1.0)
     assert len(json.loads((folder / name).read_text())) == got.scores.count
