@@ -47,32 +47,6 @@ def test_the_label_with_the_largest_logit_is_taken(windows):
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_gold_outputs_go_from_record_to_figures(tmp_path, task):
-    sample, [first, second] = TASKS[task], TASKS[task]().labels
-    records = [
-        sample(id=str(i), label=label, rating=None)
-        for i, label in enumerate((first, second, second))
-    ]
-    made = [w for r in records for w in task.features(r, tokenizer(), SIZES)]
-    decoded = task.decode(classification.gold_outputs(made), made, task.settings)
-    assert json.loads(json.dumps(decoded)) == decoded
-    predictions = {
-        r.id: task.predictions([each])[0]
-        for r, each in zip(records, decoded, strict=True)
-    }
-    content = task.official(predictions)
-    want = {"0": first, "1": second, "2": second}
-    assert json.loads(task.official_text(content)) == want
-    task.write(predictions, tmp_path / "predictions.json")
-    assert json.loads((tmp_path / "predictions.json").read_text()) == want
-    gold = [task.gold(record) for record in records]
-    assert json.loads(json.dumps(gold)) == gold
-    scores = task.score(gold, content)
-    assert scores.metrics == {"accuracy": 1.0, "f1": 1.0} and not scores.problems()
-    assert task.measure in scores.metrics
-
-
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_figures_by_hand(task):
     first, second = TASKS[task]().labels
     gold = [{"id": str(i), "label": first if i < 6 else second} for i in range(10)]

@@ -99,6 +99,27 @@ def test_gold_outputs_give_the_clusters_back_over_windows(record):
     assert coreference.pool(told) == [((0, 1), (5, 5)), ((3, 4), (7, 7))]
 
 
+def test_what_windows_lose_has_a_reason(record):
+    task = coreference.DATA_SET.in_format()
+    length = one_sentence(record)
+
+    def lost(blocks, **options):
+        chosen = task.with_options({"part_length": length, **options})
+        sizes = SequenceSizes(blocks * length, 1)
+        windows = chosen.features(record, tokenizer(), sizes)
+        [said] = chosen.answers(task.gold_outputs(windows), windows).values()
+        return list(chosen.why_lost(windows, said))
+
+    assert lost(3) == []
+    [her] = lost(2)
+    assert her.startswith("mention (9, 9): in its window no other of its entity")
+    tokens = [reason for reason in lost(3, span_tokens=1) if "(0, 1)" in reason]
+    assert tokens == [
+        "mention (0, 1): it has no token, more than --span_tokens, or goes over the "
+        "end of a part"
+    ]
+
+
 def test_singletons_come_back_where_there_are_some(tmp_path):
     record = record_of(tmp_path, conll_2012(TON))
     windows = windows_of(record, singletons=True)

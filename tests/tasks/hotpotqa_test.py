@@ -1,16 +1,10 @@
-import collections
-import re
-import string
-
 import numpy as np
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, official_model, sentence_pieces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multihop_samples import HOTPOT, tokenizer, write_json
 
-from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import StructuredSizes
@@ -65,8 +59,6 @@ def test_a_test_file_has_no_answers(tmp_path):
     assert got.answer is None and got.support is None
     [made] = hp.features(got, tokenizer(), SIZES)
     assert made.unusable == "no gold answer"
-    with pytest.raises(ValueError, match="'a1' has no gold answer"):
-        hp.gold_outputs([made])
 
 
 @pytest.mark.parametrize(
@@ -339,42 +331,3 @@ def test_the_type_decides_between_words_and_span():
     for kind, text in ((SPAN, "Ann Lee"), (YES, "yes"), (NO, "no")):
         outputs = gold._replace(answer_type=np.eye(3)[[kind]])
         assert TASK.answers(outputs, [made])["a1"]["answer"] == text
-
-
-# --- upper bound ----------------------------------------------------------------------
-
-
-def normal(text: str) -> list[str]:
-    text = "".join(c for c in text.lower() if c not in string.punctuation)
-    return re.sub(r"\b(a|an|the)\b", " ", text).split()
-
-
-def f1(got: list, want: list) -> float:
-    same = sum((collections.Counter(got) & collections.Counter(want)).values())
-    return 2 * same / (len(got) + len(want)) if same else 0.0
-
-
-@pytest.mark.parametrize(
-    "name, lost",
-    [
-        ("hotpot_dev_distractor_v1.slice.json", {}),
-        # The text has "fourth" alone.
-        ("hotpot_dev_distractor_v1.rebuilt.json", {"four": "fourth"}),
-    ],
-)
-def test_gold_answers_survive_the_way_there_and_back(name, lost):
-    """The upper bound at 4096 tokens on official records."""
-    folder = require_shared("data")
-    model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
-    problems = Problems()
-    records = list(hp.read([folder / "hotpotqa" / name], problems))
-    assert len(records) >= 50 and not problems.counts
-    windows = [w for r in records for w in hp.features(r, model)]
-    assert all(w.unusable is None for w in windows)
-    predictions = TASK.answers(hp.gold_outputs(windows), windows)
-    wrong = {}
-    for r in records:
-        assert f1(predictions[r.id]["support"], list(r.support)) == 1.0
-        if f1(normal(predictions[r.id]["answer"]), normal(r.answer)) < 1.0:
-            wrong[r.answer] = predictions[r.id]["answer"]
-    assert wrong == lost

@@ -418,12 +418,3 @@ def test_no_answer_and_other_ids_have_an_official_form_too():
     assert found["predictions"][0]["short_answers"] == []
     gold = [{**official_gold(record()), "example_id": name} for name in names]
     assert scoring.score(gold, found).count == 3
-
-
-def test_gold_outputs_need_annotations():
-    window = dataclasses.replace(
-        one_window(), record=dataclasses.replace(record(), annotations=None)
-    )
-    with pytest.raises(ValueError, match="'7' has no gold answer"):
-        gold_outputs([window])
-    assert official_gold(window.record) is None

@@ -1,24 +1,17 @@
 """Natural Questions in one sequence: inputs, and a run from raw files to the score."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
+from learning import batch_of, evaluated, learner_of, random_params
 from natural_questions_samples import ANN, annotation, original, write_lines
 from natural_questions_samples import tokenizer as plain_tokenizer
+from raw_to_score import losses_scores_and_answers
 
-from etc_jax import config as config_lib
-from etc_jax import evaluate, predict, prepare
-from etc_jax.config_kinds import section_of
-from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder_config import BertConfig
-from etc_jax.objectives.learners import finetuning
-from etc_jax.training import errors
-from etc_jax.training.run import train_and_evaluate
 from tasks.natural_questions import parse
 from tasks.natural_questions.labels import LONG, NULL, PLACES, SHORT
 
@@ -104,16 +97,11 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
         max_length=24,
         attention="dense",
     )
-    learner = finetuning.find(model, section_of(NAME, "sequence")(NAME))
-    made = windows(SequenceSizes(20, 5), **PARTS)[:3]
-    batch = {
-        **stacked(made),
-        "labels": {k: np.stack([w.labels[k] for w in made]) for k in made[0].labels},
-        "weights": np.array([1, 1, 0], np.float32),
-    }
+    learner = learner_of(TASK, model)
+    batch = batch_of(windows(SequenceSizes(20, 5), **PARTS)[:3], (1, 1, 0))
     assert learner.problems(batch) == []
-    params = learner.init(jax.random.key(0))
-    outputs = jax.tree.map(np.float64, learner.outputs(params, batch))
+    loss, _, grads, outputs = evaluated(learner)(random_params(learner), batch)
+    outputs = jax.tree.map(np.float64, outputs)
     assert outputs.answer_type.shape == (3, 5) and outputs.span.shape == (3, 20, 4)
 
     def cross_entropy(logits, target):
@@ -129,19 +117,11 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
         ]
         want += (kind + sum(ends)) / 5 / 2
 
-    def loss_fn(params):
-        return learner.loss(params, batch, None, True)[0]
-
-    loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
 
 
 # --- from raw files to the score ------------------------------------------------------
-
-NAME = "natural_questions"
-LENGTHS = (48, 8)
-OPTIONS = ("question_tokens=6", "stride=30")
 
 
 def articles():
@@ -155,61 +135,20 @@ def articles():
     return values
 
 
-def config_of(cache):
-    values = config_lib.default_config("longformer")
-    size = words().vocab_size
-    values.update_from_flattened_dict(
-        {
-            "model.vocab_size": size,
-            "model.num_types": 2,
-            "model.embed_dim": 16,
-            "model.num_heads": 2,
-            "model.mlp_dim": 32,
-            "model.num_layers": 1,
-            "model.max_length": LENGTHS[0],
-            "model.attention_window": (8,),
-            "model.attention": "dense",
-            "model.dropout_rate": 0.0,
-            "model.attention_dropout_rate": 0.0,
-            "model.initializer_range": 0.2,
-            "objective.name": NAME,
-            "data.source": "windows",
-            "data.paths": (cache,),
-            "data.held_back_paths": (cache,),
-            "data.input_options": OPTIONS,
-            "data.vocab_size": size,
-            "data.input_length": LENGTHS[0],
-            "data.global_length": LENGTHS[1],
-            "optimizer.learning_rate": 1e-2,
-            "schedule.warmup_steps": 2,
-            "train.batch_size": 8,
-            "train.num_steps": 40,
-            "train.eval_every_steps": 20,
-            "checkpoint.every_steps": 40,
-        }
-    )
-    return config_lib.from_config_dict(values)
-
-
 def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     path = write_lines(tmp_path / "nq.jsonl", articles())
-    words().save(tmp_path / "tokenizer.json")
-    cache, run, out = (str(tmp_path / name) for name in ("cache", "run", "dev"))
-    flags = (f"--{text}" for text in OPTIONS)
-    status = prepare.main(
-        [
-            *(f"--task={NAME}", "--format=sequence", f"--out={cache}", *flags),
-            *(f"--input_length={LENGTHS[0]}", f"--global_length={LENGTHS[1]}"),
-            *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
-        ]
+    model = {"num_types": 2, "max_length": 48, "attention_window": (8,)}
+    _, scores, answers = losses_scores_and_answers(
+        "natural_questions",
+        "sequence",
+        path,
+        articles(),
+        lengths=(48, 8),
+        model={"family": "longformer", **model},
+        options=("question_tokens=6", "stride=30"),
+        tokenizer=words(),
+        folder=tmp_path,
+        capsys=capsys,
     )
-    assert status == 0 and "nothing left out" in capsys.readouterr().out
-    assert train_and_evaluate(config_of(cache), run).exit_code == errors.DONE
-    assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
-    scores = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
     assert scores["metrics"][TASK.measure] == 1.0
-    capsys.readouterr()
-    asked = write_lines(tmp_path / "asked.jsonl", articles()[:2])
-    assert predict.main([f"--model={run}", "--json", str(asked)]) == 0
-    answers = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
-    assert len(answers) == 2 and all(a["answer"] for a in answers)
+    assert all(a["answer"] for a in answers)

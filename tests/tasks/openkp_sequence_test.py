@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from data.tokenizer_samples import byte_bpe
+from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import tokenizer
 from openkp_samples import TEXTS, page, record, write_lines
 from raw_to_score import losses_scores_and_answers
@@ -19,12 +20,9 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats import structured
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder import (
-    BertConfig,
     BigBirdConfig,
     LongformerConfig,
-    RobertaConfig,
 )
-from etc_jax.objectives.learners import finetuning
 from etc_jax.ops.ngrams import NO_NGRAM
 from tasks.openkp.inputs import features as structured_features
 from tasks.openkp.records import parse
@@ -112,13 +110,13 @@ def test_what_cannot_be_an_input_is_named():
     assert made.unusable == "no gold keyphrases"
 
 
-def test_a_page_without_a_piece_has_no_run_of_words(learners):
+def test_a_page_without_a_piece_has_no_run_of_words():
     made = window(("\u200b", "\u200b"), phrases=["a"])
     assert made.words == () and made.example_ids.sum() == 2
-    learner, params = learners("bert")
-    outputs = np.asarray(learner.outputs(params, stacked([made])))
-    assert (outputs == NO_NGRAM).all()
-    assert TASK.decode(outputs, [made], (None,)) == [[[]]]
+    learner = learner_of(TASK, MODELS["big_bird"])
+    outputs = jax.jit(learner.outputs)(random_params(learner), stacked([made]))
+    assert (np.asarray(outputs) == NO_NGRAM).all()
+    assert TASK.decode(np.asarray(outputs), [made], (None,)) == [[[]]]
 
 
 def test_a_lost_keyphrase_has_its_reason(tmp_path):
@@ -144,42 +142,20 @@ SMALL = {
     "dropout_rate": 0.0,
 }
 MODELS = {
-    "bert": BertConfig(**SMALL),
-    "roberta": RobertaConfig(**SMALL),
     "longformer": LongformerConfig(**SMALL, attention_window=(4,)),
     "big_bird": BigBirdConfig(**SMALL, block_size=2, num_globals=2),
 }
 
 
-@pytest.fixture(scope="module")
-def learners():
-    """Of a family and a loss: (learner, random parameters)."""
-
-    def make(family, which="first"):
-        section = section_of("openkp", "sequence")("openkp", keyphrase_loss=which)
-        learner = finetuning.find(MODELS[family], section)
-        rng = np.random.default_rng(0)
-        abstract = jax.eval_shape(learner.init, jax.random.key(0))
-        return learner, jax.tree.map(
-            lambda a: (0.5 * rng.normal(size=a.shape)).astype(a.dtype), abstract
-        )
-
-    return make
-
-
-def batch(sizes=SIZES, weights=(1, 1, 0)):
+def batch():
     """Two pages, and one of weight 0 that has no keyphrase."""
     windows = [
-        window(phrases=["mill", "of Ton"], sizes=sizes),
-        window(("Ann Lee owned a mill", "Ann Lee"), ["Ann Lee"], sizes=sizes),
-        window(("Ton",), ["york"], sizes=sizes),
+        window(phrases=["mill", "of Ton"]),
+        window(("Ann Lee owned a mill", "Ann Lee"), ["Ann Lee"]),
+        window(("Ton",), ["york"]),
     ]
     assert [w.unusable is None for w in windows] == [True, True, False]
-    labels = {
-        name: np.stack([w.labels[name] for w in windows]) for name in windows[0].labels
-    }
-    weights = np.array(weights, np.float32)
-    return {**stacked(windows), "labels": labels, "weights": weights}
+    return batch_of(windows, (1, 1, 0))
 
 
 # Of the first two pages: all runs that are a keyphrase, (words - 1, first word).
@@ -190,14 +166,15 @@ PLACES = (
 NUM_WORDS = (15, 7)
 
 
-@pytest.mark.parametrize("which", ["first", "best"])
-@pytest.mark.parametrize("family", MODELS)
-def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
-    learner, params = learners(family, which)
+@pytest.mark.parametrize(
+    "family, which", [("longformer", "first"), ("big_bird", "best")]
+)
+def test_the_loss_is_that_of_a_plain_loop(family, which):
+    learner, given = learner_of(TASK, MODELS[family], keyphrase_loss=which), batch()
+    params = random_params(learner)
     assert set(params) == {"encoder", "head"}
-    given = batch()
     assert learner.problems(given) == []
-    outputs = jax.jit(learner.outputs)(params, given)
+    loss, sums, grads, outputs = evaluated(learner)(params, given)
     assert outputs.shape == (3, 5, SIZES.input_length) and outputs.dtype == np.float32
     want = 0.0
     for row, phrases in enumerate(PLACES):
@@ -214,32 +191,10 @@ def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
         for r in runs:
             share = (r in targets) / len(targets) + 1e-4 / len(runs)
             want -= share / (1 + 1e-4) * (logits[r] - mass)
-    run = jax.jit(jax.value_and_grad(learner.loss, has_aux=True), static_argnums=3)
-    (loss, sums), grads = run(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert set(sums) == {"loss", "accuracy"} and float(sums["accuracy"][1]) == 2
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
     assert all(np.any(x) for x in jax.tree.leaves(grads["head"]))
-    # A batch of rows of weight 0 alone gives a loss of 0, and no gradient.
-    none = {**given, "weights": np.zeros(3, np.float32)}
-    (loss, _), grads = run(params, none, None, True)
-    assert loss == 0 and not any(np.any(x) for x in jax.tree.leaves(grads))
-
-
-@pytest.mark.parametrize("family", MODELS)
-def test_padding_and_rows_of_weight_0_change_nothing(family, learners):
-    learner, params = learners(family)
-    short, long = batch(), batch(SequenceSizes(40, 4))
-    outputs_of = jax.jit(learner.outputs)
-    a, b = (np.asarray(outputs_of(params, x)) for x in (short, long))
-    np.testing.assert_allclose(b[..., :24], a, atol=1e-5)
-    assert (b[..., 24:] == NO_NGRAM).all()
-    run = jax.jit(lambda x: learner.loss(params, x, None, True)[0])
-    want = run(short)
-    np.testing.assert_allclose(run(long), want, rtol=1e-5)
-    other = {**short, "tokens": short["tokens"].copy()}
-    other["tokens"][2] = 7
-    assert run(other) == want
 
 
 @pytest.mark.parametrize(
@@ -250,8 +205,8 @@ def test_padding_and_rows_of_weight_0_change_nothing(family, learners):
         (None, "the batch lacks words"),
     ],
 )
-def test_words_that_no_page_has_are_named(change, message, learners):
-    learner, _ = learners("longformer")
+def test_words_that_no_page_has_are_named(change, message):
+    learner = learner_of(TASK, MODELS["longformer"])
     given = {**batch(), "words": change}
     given = {name: x for name, x in given.items() if x is not None}
     [said] = learner.problems(given)

@@ -5,20 +5,16 @@ import numpy as np
 import pytest
 from conftest import require_shared
 from data.tokenizer_samples import sentence_pieces
+from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import small_etc, split_at_stops, tokenizer
 from triviaqa_samples import record
 
-from etc_jax.config_kinds import section_of
-from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.objectives.learners import finetuning
 from tasks import triviaqa as tq
 from tasks.triviaqa import structured
 
-TASK = find_task("triviaqa", "structured")
 TASK = tq.DATA_SET.in_format("structured")
 SIZES = StructuredSizes(32, 16)
 # [CLS] and "Who owned the mill?"
@@ -173,68 +169,27 @@ def test_a_whole_record_has_the_tokens_that_it_says():
 # --- what learns it -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def learner():
-    return finetuning.find(small_etc(), section_of("triviaqa")("triviaqa"))
-
-
-@pytest.fixture(scope="module")
-def params(learner):
-    rng = np.random.default_rng(0)
-    abstract = jax.eval_shape(learner.init, jax.random.key(0))
-    return jax.tree.map(
-        lambda a: (0.5 * rng.normal(size=a.shape)).astype(a.dtype), abstract
-    )
-
-
-def batch(sizes=SIZES):
-    """Three rows, the last one of weight 0."""
+def test_the_loss_is_that_of_all_places_together():
     windows = [
-        window(sizes=sizes),
-        window(record("the mill of Lee", names=["mill", "lee"]), sizes=sizes),
-        window(record("no name"), sizes=sizes),
+        window(),
+        window(record("the mill of Lee", names=["mill", "lee"])),
+        window(record("no name")),
     ]
-    labels = {k: np.stack([w.labels[k] for w in windows]) for k in ("starts", "ends")}
-    weights = np.array([1, 1, 0], np.float32)
-    return {**stacked(windows), "labels": labels, "weights": weights}
-
-
-def test_the_loss_is_that_of_all_places_together(learner, params):
-    given = batch()
+    given, learner = batch_of(windows, (1, 1, 0)), learner_of(TASK, small_etc())
     assert learner.problems(given) == []
-    outputs = learner.outputs(params, given)
+    loss, sums, grads, outputs = evaluated(learner)(random_params(learner), given)
     want = 0.0
     for row, length in ((0, 29), (1, 10)):
         for logits, name in zip(outputs, ("starts", "ends"), strict=True):
             places = given["labels"][name][row]
             p = np.exp(np.asarray(logits[row, :length], np.float64))
             want -= np.log(p[places[places >= 0]].sum() / p.sum()) / 2
-    run = jax.jit(jax.value_and_grad(learner.loss, has_aux=True), static_argnums=3)
-    (loss, sums), grads = run(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert set(sums) == {"loss", "start_loss", "end_loss", "span_accuracy"}
     assert float(sums["loss"][1]) == float(sums["span_accuracy"][1]) == 2
     leaves = jax.tree.leaves(grads)
     assert all(np.isfinite(x).all() for x in leaves)
     assert all(np.any(x) for x in jax.tree.leaves(grads["head"]["answer_span"]))
-    # A batch of rows of weight 0 alone gives a loss of 0, and no gradient.
-    none = {**given, "weights": np.zeros(3, np.float32)}
-    (loss, _), grads = run(params, none, None, True)
-    assert loss == 0 and not any(np.any(x) for x in jax.tree.leaves(grads))
-
-
-def test_padding_and_rows_of_weight_0_change_nothing(learner, params):
-    short, long = batch(), batch(StructuredSizes(40, 20))
-    outputs_of = jax.jit(learner.outputs)
-    for a, b in zip(*(outputs_of(params, x) for x in (short, long)), strict=True):
-        used = short["structure"].long_example_ids > 0
-        np.testing.assert_allclose(a[used], b[:, :32][used], atol=1e-5)
-    run = jax.jit(lambda x: learner.loss(params, x, None, True)[0])
-    want = run(short)
-    np.testing.assert_allclose(run(long), want, rtol=1e-5)
-    other = {**short, "long_tokens": short["long_tokens"].copy()}
-    other["long_tokens"][2] = 7
-    assert run(other) == want
 
 
 def test_the_best_span_is_read_as_in_one_sequence():

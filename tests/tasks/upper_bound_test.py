@@ -10,7 +10,7 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks import hotpotqa, upper_bound, wikihop
+from tasks import hotpotqa, upper_bound
 
 
 def of_hotpotqa(tmp_path, *values, sizes=StructuredSizes(80, 40)):  # noqa: B008  (frozen)
@@ -146,20 +146,6 @@ def test_the_command_says_what_is_wrong(tmp_path):
             hotpotqa.SIZES,
             "joint_f1",
             0.98,
-        ),
-        (
-            "wikihop/train.slice.json",
-            "wikihop",
-            wikihop.SIZES,
-            "accuracy",
-            1.0,
-        ),
-        (
-            "wikihop/dev.masked.hfdummy.json",
-            "wikihop",
-            wikihop.SIZES,
-            "accuracy",
-            1.0,
         ),
     ],
 )
