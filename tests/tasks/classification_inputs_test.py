@@ -83,13 +83,6 @@ def test_both_tasks_read_a_text_alike():
     assert one.tokens.tolist() == other.tokens.tolist()
 
 
-def test_a_batch_is_the_sequence():
-    made = window()
-    inputs = stacked([made, made])
-    assert inputs["tokens"].shape == inputs["example_ids"].shape == (2, 16)
-    assert inputs["global_index"].tolist() == [[0, -1, -1]] * 2
-
-
 # --- what does not fit ----------------------------------------------------------------
 
 

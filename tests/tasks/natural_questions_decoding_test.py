@@ -279,17 +279,6 @@ def test_pooling_asks_for_every_window_of_one_record():
         pool(made, "best")
 
 
-def test_outputs_of_other_windows_are_refused():
-    made = windows()
-    good = random_outputs(made)
-    with pytest.raises(ValueError, match=r"answer_type logits have shape \(1, 5\)"):
-        summarise(good._replace(answer_type=good.answer_type[:1]), made)
-    with pytest.raises(ValueError, match="span logits have shape"):
-        summarise(good._replace(span=good.span[..., :2]), made)
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        summarise(good._replace(span=good.span * np.nan), made)
-
-
 def test_no_window_has_no_summary():
     assert summarise(Outputs(np.zeros((0, 5)), np.zeros((0, 24, 4))), []) == []
 

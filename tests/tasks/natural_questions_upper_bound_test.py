@@ -56,14 +56,6 @@ def made_up(name: int, words: int):
     return nq.parse(value, lambda kind, message: pytest.fail(message))
 
 
-@pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
-def test_the_upper_bound_of_long_articles_is_100(sizes):
-    records = [made_up(name, 20_000) for name in range(7)]
-    assert all(len(r.words) >= 20_000 for r in records)
-    got = scores(records, tokenizer(), sizes)
-    assert got[scoring.AVERAGE_F1] == 1.0
-
-
 @pytest.mark.parametrize(
     "sizes, options",
     [

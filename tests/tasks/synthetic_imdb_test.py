@@ -118,12 +118,6 @@ def test_a_late_verdict_is_not_in_a_short_input(items):
     assert min(seen.values()) > 15
 
 
-def test_a_record_depends_on_seed_and_number_alone(items):
-    assert list(records(5, seed=1, start=15)) == items[15:20]
-    assert items[0]["text"] != next(records(1, seed=2))["text"]
-    assert len({item["id"] for item in items}) == COUNT
-
-
 @pytest.mark.parametrize("late, want", [(0.0, 0), (1.0, 30)])
 def test_sizes_are_kept(late, want):
     sizes = ImdbSizes(late=late, others=2, words=0, apart=50)

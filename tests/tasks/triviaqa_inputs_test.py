@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from multihop_samples import tokenizer
 from triviaqa_samples import record
 
-from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
@@ -80,13 +79,6 @@ def test_white_space_is_one_space_and_places_are_those_of_the_file():
         made, plain = window(as_it_is, model), window(squeezed, model)
         assert made.tokens.tolist() == plain.tokens.tolist()
         assert said(made) == ["sat\u3000on"] and said(plain) == ["sat on"]
-
-
-def test_a_batch_is_the_sequence():
-    made = window()
-    inputs = stacked([made, made])
-    assert inputs["tokens"].shape == inputs["example_ids"].shape == (2, 40)
-    assert inputs["global_index"].shape == (2, 8)
 
 
 # --- what does not fit ----------------------------------------------------------------
