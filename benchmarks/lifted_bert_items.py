@@ -21,8 +21,8 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes
-from tasks import hotpotqa, upper_bound, wikihop
+from etc_jax.formats.structured import StructuredSizes
+from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import wikihop as invented_wikihop
 from tasks.synthetic.__main__ import write_records
@@ -79,7 +79,7 @@ class Items:
                 [file],
                 tokenizer,
                 self.folder / str(length) / file.stem,
-                sizes=Sizes(length, _GLOBAL),
+                sizes=StructuredSizes(length, _GLOBAL),
                 workers=workers,
             )
             for file in (self.train, self.held_back)
@@ -90,10 +90,8 @@ class Items:
         """What gold labels would score on held-back items, in percent, found once."""
         known = self.folder / str(length) / "upper_bound.json"
         if not known.exists():
-            sizes, files = Sizes(length, _GLOBAL), [self.held_back]
-            best = upper_bound.upper_bound_of(
-                self.item_set.task, files, tokenizer, sizes
-            )
+            sizes, files = StructuredSizes(length, _GLOBAL), [self.held_back]
+            best = self.item_set.task.upper_bound(files, tokenizer, sizes)
             shares = best.scores.metrics.items()
             write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
         return json.loads(known.read_text())

@@ -37,7 +37,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 
 ROWS = ("long", "cut")
 TASKS = ("imdb", "hyperpartisan", "coreference")
@@ -116,7 +116,7 @@ class Texts:
             self.files(part),
             open_tokenizer(self.args.bert),
             self.folder / f"{part}_{row}",
-            sizes=Sizes(self.length(row), 1),
+            sizes=SequenceSizes(self.length(row), 1),
         )
 
     def files(self, part: str) -> list[str]:

@@ -38,9 +38,8 @@ from etc_jax.config import Config
 from etc_jax.data.tokenizers import wordpiece_training
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks.synthetic import openkp as invented
-from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp")
 
@@ -61,7 +60,7 @@ PAIRS = (("visual", "first"), ("visual", "no_visual"))
 # Of the vocabulary, the series of pages, and an input with room for all of them.
 VOCAB_SIZE = 1000
 TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
-SIZES = Sizes(long_length=256, global_length=32)
+SIZES = StructuredSizes(long_length=256, global_length=32)
 PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
 STEPS = 48
 
@@ -95,7 +94,7 @@ def make_caches(
 
 def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
-    got = upper_bound_of(TASK, [file], held_back.load_tokenizer(), SIZES)
+    got = TASK.upper_bound([file], held_back.load_tokenizer(), SIZES)
     percent = {name: 100 * share for name, share in got.scores.metrics.items()}
     print(f"the best there can be: {json.dumps(percent)}", flush=True)
     return percent

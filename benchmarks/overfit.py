@@ -38,7 +38,6 @@ from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import Task
-from tasks import upper_bound
 
 # Of the upper bound.
 WANTED_SHARE = 0.95
@@ -139,7 +138,7 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> dict[str, Any]:
     cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
-    best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics
+    best = task.upper_bound([file], tokenizer).scores.metrics
     most = 100 * best[task.measure]
     score = rows.official(file)(config, folder / "run")[task.measure]
     return {

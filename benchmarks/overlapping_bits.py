@@ -67,7 +67,7 @@ def open_model(folder: str, step: int | None = None) -> SavedParams:
     return saved
 
 
-def part_of(config: Config, name: str) -> byte_stream.Part:
+def part_of(config: Config, name: str) -> byte_stream.StreamSlice:
     """A part of a run's files.
 
     Args:
@@ -86,7 +86,7 @@ def part_of(config: Config, name: str) -> byte_stream.Part:
 def nats_of(
     params: Any,
     config: Config,
-    part: byte_stream.Part,
+    part: byte_stream.StreamSlice,
     *,
     length: int,
     scored: int,
@@ -135,7 +135,7 @@ def nats_of(
     return np.concatenate(found)
 
 
-def xz_bits(part: byte_stream.Part, train: byte_stream.Part) -> float:
+def xz_bits(part: byte_stream.StreamSlice, train: byte_stream.StreamSlice) -> float:
     """Bits a byte of a part that `xz -9e` adds to those of the training bytes."""
     known = bytes(train.stream[train.start : train.stop])
     new = bytes(part.stream[part.start : part.stop])

@@ -80,7 +80,7 @@ def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Com
     options = {
         "num_heads": sizes.num_heads,
         "head_dim": sizes.head_dim,
-        "look": lsh.Look(sizes.chunk_length),
+        "look": lsh.ChunkNeighbors(sizes.chunk_length),
         "causal": True,
         "stddev": embed**-0.5,
     }

@@ -14,10 +14,10 @@ from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
 from etc_jax.layers.self_attention import (
+    AttentionWindow,
     SelfAttention,
     SequenceInputs,
     Sparse,
-    Window,
 )
 from etc_jax.models.etc import STREAMS
 from etc_jax.structure import Rules, Structure
@@ -87,7 +87,7 @@ def encoder(weights: Weights, x: jax.Array, *, name: str, sizes: Sizes) -> jax.A
     """
     is_longformer = name == "longformer"
     sparse = Sparse(sizes.bigbird_block_size, sizes.bigbird_random_blocks)
-    pattern = Window(sizes.radius) if is_longformer else sparse
+    pattern = AttentionWindow(sizes.radius) if is_longformer else sparse
     implementation = "dense" if name.endswith("_dense") else "xla"
 
     def attention(name: str) -> nn.Module:

@@ -30,7 +30,7 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer, WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import teachers
@@ -79,7 +79,7 @@ class ItemSet:
     records: Callable[[int], Iterator[Record]]
     question: str
     documents: Callable[[Record], list[str]]
-    sizes: Sizes
+    sizes: StructuredSizes
     steps: int
     metric: str
 
@@ -158,7 +158,7 @@ SETS = {
         lambda series: teachers.records(sys.maxsize, seed=series),
         question="query",
         documents=lambda record: record["supports"],
-        sizes=Sizes(long_length=128, global_length=32),
+        sizes=StructuredSizes(long_length=128, global_length=32),
         steps=300,
         metric="accuracy",
     ),
@@ -167,7 +167,7 @@ SETS = {
         _hotpotqa,
         question="question",
         documents=lambda record: ["".join(texts) for _, texts in record["context"]],
-        sizes=Sizes(long_length=192, global_length=48),
+        sizes=StructuredSizes(long_length=192, global_length=48),
         steps=120,
         metric="span_accuracy",
     ),

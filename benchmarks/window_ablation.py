@@ -39,7 +39,7 @@ from etc_jax.config import Config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 
 TASK = find_task("natural_questions")
 
@@ -64,7 +64,7 @@ class Row:
       drawn: of `etc_jax.prepare`, for the records that are trained on.
     """
 
-    sizes: Sizes
+    sizes: StructuredSizes
     model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     drawn: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -78,10 +78,10 @@ class Row:
 def row_of(name: str, window: int) -> Row:
     """A row, with short windows of some length."""
     if name == "etc":
-        return Row(Sizes(LONG_WINDOWS * window, _GLOBAL))
+        return Row(StructuredSizes(LONG_WINDOWS * window, _GLOBAL))
     drawn = {"null_share": NULL_SHARE, "unanswerable_share": NULL_SHARE}
     if name == "etc_windows":
-        return Row(Sizes(window, _GLOBAL), drawn=drawn)
+        return Row(StructuredSizes(window, _GLOBAL), drawn=drawn)
     bert = {
         "share_qkv": True,
         "share_out": True,
@@ -92,7 +92,7 @@ def row_of(name: str, window: int) -> Row:
         "hard_l2g": True,
         "attention": "dense",  # the quickest, where all see all
     }
-    return Row(Sizes(window, 1), bert, {"flat": True}, drawn)
+    return Row(StructuredSizes(window, 1), bert, {"flat": True}, drawn)
 
 
 def make_caches(

@@ -16,7 +16,7 @@ from conftest import ROOT
 
 from etc_jax import evaluate
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
@@ -95,7 +95,10 @@ def one_by_one(setup, module):
     task = finetuning.of_config(setup.config)
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
-    sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()
+    sizes, model = (
+        StructuredSizes(*finetuned_run.LENGTHS[setup.name]),
+        finetuned_run.tokenizer(),
+    )
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
         got = outputs(params, jax.tree.map(np.asarray, stacked(windows)))
@@ -106,12 +109,10 @@ def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
     found = list(one_by_one(hotpot, hotpotqa))
     files = []
     for threshold in HOTPOTQA_TASK.settings:
-        together = hotpotqa.Predictions()
+        together = {}
         for outputs, windows in found:
-            got = hotpotqa.decode(outputs, windows, threshold=threshold)
-            together.answer |= got.answer
-            together.support |= got.support
-        files.append(json.loads(json.dumps(together.official())))
+            together |= HOTPOTQA_TASK.answers(outputs, windows, threshold)
+        files.append(json.loads(json.dumps(HOTPOTQA_TASK.official(together))))
     figures = [hotpotqa_scoring.score(hotpot.records, f).metrics for f in files]
     joint = [f["joint_f1"] for f in figures]
     best = joint.index(max(joint))
@@ -130,7 +131,7 @@ def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
 def test_wikihop_is_that_of_a_plain_loop(wiki):
     want = {}
     for outputs, windows in one_by_one(wiki, wikihop):
-        want |= wikihop.decode(outputs, windows)
+        want |= wikihop.DATA_SET.in_format().answers(outputs, windows)
     assert predictions(wiki.whole) == want
     accuracy = np.mean([want[r["id"]] == r["answer"] for r in wiki.records])
     assert 0 < accuracy < 1
@@ -142,7 +143,7 @@ def test_wikihop_is_that_of_a_plain_loop(wiki):
 def test_openkp_is_that_of_a_plain_loop(pages):
     want = {}
     for outputs, windows in one_by_one(pages, openkp):
-        want |= openkp.decode(outputs, windows)
+        want |= openkp.DATA_SET.in_format().answers(outputs, windows)
     given = {line["url"]: line["KeyPhrases"] for line in predictions(pages.whole)}
     assert given == want and list(given) == [r["url"] for r in pages.records]
     assert len({phrase for p in want.values() for [phrase, *_] in p}) > 20

@@ -33,7 +33,7 @@ registry.register("format", SCHEMA.name)(SCHEMA)
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes(InputSizes):
+class TextToTextSizes(InputSizes):
     """Lengths of an input and its target, separators and padding included.
 
     Attributes:
@@ -70,7 +70,10 @@ class TextToTextWindow(Window):
 
 
 def parts_of(
-    sizes: Sizes, ids: list[int], target: list[int] | None, tokenizer: Tokenizer
+    sizes: TextToTextSizes,
+    ids: list[int],
+    target: list[int] | None,
+    tokenizer: Tokenizer,
 ) -> dict[str, np.ndarray]:
     """The arrays of a window; of texts that do not fit, the beginnings are kept.
 

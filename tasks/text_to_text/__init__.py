@@ -21,18 +21,18 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import refuse_quirks
-from etc_jax.formats.text_to_text import Sizes, TextToTextWindow, parts_of
+from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
 from etc_jax.scoring.answers import exact_match, token_overlap
 from etc_jax.scoring.result import Scores
 
-SIZES = Sizes(input_length=1024, target_length=128)
+SIZES = TextToTextSizes(input_length=1024, target_length=128)
 WORDING = Wording(question="Input", answer="Output", places="")
 _ID_DIGITS = 16
 
@@ -80,7 +80,7 @@ def parse(value: Any, note: Note) -> Record:
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: TextToTextSizes = SIZES,
     *,
     official_quirks: bool = False,
 ) -> list[TextToTextWindow]:
@@ -127,10 +127,10 @@ def explain(
     ]
 
 
-def _document(text: str) -> Document:
+def _document(text: str) -> ExplainedDocument:
     lines = (line.strip() for line in text.splitlines())
     passages = tuple(Passage(line) for line in lines if line)
-    return Document(Passage("Input"), passages, paragraphs=True)
+    return ExplainedDocument(Passage("Input"), passages, paragraphs=True)
 
 
 def gold_outputs(windows: Sequence[TextToTextWindow]) -> np.ndarray:

@@ -98,7 +98,7 @@ def test_the_score_is_compared_with_the_upper_bound(
     trained.score_fn = lambda config: share
     best = types.SimpleNamespace(metrics={"joint_f1": bound})
     best = types.SimpleNamespace(scores=best)
-    monkeypatch.setattr(overfit.upper_bound, "upper_bound_of", lambda *args: best)
+    monkeypatch.setattr(overfit.Task, "upper_bound", lambda *args: best)
     argv = ["--task=hotpotqa", f"--tokenizer={vocabulary}", "--records=2", file]
     assert overfit.main([*argv, f"--workdir={tmp_path / 'run'}"]) == code
     shown = capsys.readouterr().out

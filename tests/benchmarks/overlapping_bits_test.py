@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import overlapping_bits
 from etc_jax import config as config_lib
-from etc_jax.data.bytes.stream import Part
+from etc_jax.data.bytes.stream import StreamSlice
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
@@ -149,7 +149,7 @@ def test_xz_knows_the_bytes_that_were_trained_on(repeated, low, high):
     stream = np.concatenate(
         [noise[:2000], noise[300:800] if repeated else noise[2000:]]
     )
-    train, part = (Part(stream, *ends) for ends in ((0, 2000), (2000, 2500)))
+    train, part = (StreamSlice(stream, *ends) for ends in ((0, 2000), (2000, 2500)))
     assert low < overlapping_bits.xz_bits(part, train) < high
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax.objectives.learners import finetuning
-from tasks.hotpotqa import sequence as hotpotqa_sequence
-from tasks.wikihop import sequence as wikihop_sequence
+from tasks.hotpotqa import sequence_inputs as hotpotqa_sequence
+from tasks.wikihop import sequence_inputs as wikihop_sequence
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 

@@ -146,7 +146,7 @@ def lsh_case(**options):
             value,
             hash_vectors(query_key, rotations, (2, 4)),
             num_buckets=8,
-            look=lsh.Look(BLOCK),
+            look=lsh.ChunkNeighbors(BLOCK),
             example_ids=example_ids,
             shards=SHARDS,
             **options,
@@ -200,7 +200,7 @@ CASES = {
     "lsh": lsh_case,
     "lsh, once": functools.partial(lsh_case, duplicates="once", causal=True),
     "local chunks": functools.partial(
-        of_rows, lsh.local, look=lsh.Look(BLOCK), shards=SHARDS
+        of_rows, lsh.local, look=lsh.ChunkNeighbors(BLOCK), shards=SHARDS
     ),
     "rows taken": taken_rows,
 }

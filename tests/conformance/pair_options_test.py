@@ -190,7 +190,7 @@ SCALED = {
         *x, block_size=4, implementation=form, **more
     ),
     "chunks": lambda form, *x, **more: lsh.local(
-        *x, look=lsh.Look(4), implementation=form, **more
+        *x, look=lsh.ChunkNeighbors(4), implementation=form, **more
     ),
     "global-local": lambda form, query, key, value, **more: (
         global_local.attend(

@@ -18,7 +18,7 @@ from etc_jax.data.tokenizers.wordpiece_training import (
 )
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.token_types import GLOBAL_TYPE
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from launch import (
     quickstart_pictures,
     quickstart_questions,
@@ -252,7 +252,7 @@ def drawn(tmp_path_factory):
         [folder / "dev.json"],
         tokenizer,
         folder / "dev",
-        sizes=Sizes(256, 40),
+        sizes=StructuredSizes(256, 40),
     )
     for name, variant in quickstart_questions.RUNS.items():
         config = quickstart_wikihop.get_config(variant)

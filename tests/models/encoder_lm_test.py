@@ -11,7 +11,7 @@ import pytest
 
 from etc_jax import sharding
 from etc_jax.layers.common import sinusoids
-from etc_jax.layers.self_attention import SelfAttention, SequenceInputs, Window
+from etc_jax.layers.self_attention import AttentionWindow, SelfAttention, SequenceInputs
 from etc_jax.models.encoder_config import LongformerConfig
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 
@@ -283,7 +283,7 @@ def test_relative_positions_are_those_of_transformer_xl():
         layer = SelfAttention(
             heads,
             size,
-            Window(radius, steps, causal=True),
+            AttentionWindow(radius, steps, causal=True),
             relative=True,
             dtype=jnp.float64,
             param_dtype=jnp.float64,

@@ -112,7 +112,9 @@ def test_an_lsh_layer_sees_global_and_long_tokens_as_one_sequence():
     got, _ = jax.jit(etc._lsh(config, True, "attention").apply)(
         {"params": layer["attention"]}, x, structure
     )
-    flat = LshAttention(2, 4, lsh.Look(4), num_hashes=2, implementation="dense")
+    flat = LshAttention(
+        2, 4, lsh.ChunkNeighbors(4), num_hashes=2, implementation="dense"
+    )
     want, _ = jax.jit(flat.apply)(
         {"params": layer["attention"]["flat"]},
         jnp.concatenate([x.global_, x.long], axis=1),

@@ -68,7 +68,7 @@ _OLD_NORMS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
+class BertSizes:
     """Sizes and choices of a BERT or RoBERTa.
 
     Attributes:
@@ -107,7 +107,7 @@ _SIZES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
+def config_from_hf(values: Mapping[str, Any]) -> BertSizes:
     """Reads the dict of a `config.json`.
 
     Raises:
@@ -120,7 +120,7 @@ def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
     if values["model_type"] == "roberta":
         # Positions are counted from the id of padding, which is the table's own pad.
         offset = values["pad_token_id"] + 1
-    return BertConfig(
+    return BertSizes(
         family=values["model_type"],
         **{**sizes, "num_positions": sizes["num_positions"] - offset},
         position_offset=offset,
@@ -196,11 +196,11 @@ def original_name(name: str, family: str | None) -> str:
 class BertCheckpoint(NamedTuple):
     """A checkpoint of Hugging Face."""
 
-    config: BertConfig
+    config: BertSizes
     weights: BertWeights
 
 
-def read_config(folder: str | os.PathLike) -> BertConfig:
+def read_config(folder: str | os.PathLike) -> BertSizes:
     """The config of a folder.
 
     Raises:

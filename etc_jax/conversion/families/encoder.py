@@ -46,7 +46,7 @@ from etc_jax.conversion.families.encoder_config import config_from_hf, config_to
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.conversion.formats.native import family_of
-from etc_jax.layers.self_attention import Window
+from etc_jax.layers.self_attention import AttentionWindow
 from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.models.encoder_heads import (
@@ -171,7 +171,7 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
         theirs = _runs(config).source(i)
         ours = f"encoder/stack/layers/period/layer_{i}/"
         kinds = ["query", "key", "value"]
-        if isinstance(pattern, Window):
+        if isinstance(pattern, AttentionWindow):
             kinds += [f"{kind}_global" for kind in kinds]
         for kind in kinds:
             rows += linear(

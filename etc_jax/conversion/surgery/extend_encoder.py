@@ -21,7 +21,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     positions_of,
     rows_fn,
 )
-from etc_jax.layers.self_attention import Sparse, Window
+from etc_jax.layers.self_attention import AttentionWindow, Sparse
 from etc_jax.models.encoder_config import (
     BigBirdConfig,
     EncoderConfig,
@@ -129,7 +129,7 @@ def _differences(before, after, config: EncoderConfig, target: EncoderConfig):
         yield largest_difference(before, after, config, window, inputs)
 
 
-def _all_seen(pattern: Window | Sparse | None) -> int | None:
+def _all_seen(pattern: AttentionWindow | Sparse | None) -> int | None:
     """How far to each side every token of a layer sees all others; None: any length."""
     if pattern is None:
         return None
