@@ -4,15 +4,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import finetuned_run
 import jax
 import numpy as np
+import programs
 import pytest
-from conftest import ROOT
 
 from etc_jax import evaluate
 from etc_jax.data.schema import stacked
@@ -101,8 +99,10 @@ def one_by_one(setup, module):
     )
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
-        got = outputs(params, jax.tree.map(np.asarray, stacked(windows)))
-        yield jax.device_get(got), windows
+        # One at a time, so that all are of one shape.
+        inputs = (jax.tree.map(np.asarray, stacked([window])) for window in windows)
+        got = [jax.device_get(outputs(params, x)) for x in inputs]
+        yield jax.tree.map(lambda *parts: np.concatenate(parts), *got), windows
 
 
 def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
@@ -236,17 +236,26 @@ def test_a_threshold_can_be_fixed(hotpot, tmp_path):
 # --- parts, shards, devices -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("setup", ["hotpot", "pages"], indirect=True)
+# How parts are shared out is one code for all data sets.
+def one_data_set(name):
+    """Runs a test on this data set, on the others where slow tests are run."""
+    others = {"hotpot", "wiki", "pages"} - {name}
+    slow = [pytest.param(x, marks=pytest.mark.slow) for x in sorted(others)]
+    return pytest.mark.parametrize("setup", [name, *slow], indirect=True)
+
+
+@one_data_set("pages")
 def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "etc_jax.evaluate", f"--model={setup.run}"]
-    command += [f"--out={out}", "--workers=0", "--batch_size=8", setup.file]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("parts/0*.jsonl")) and time.monotonic() < deadline:
+    process = programs.start(
+        *("etc_jax.evaluate", f"--model={setup.run}", f"--out={out}"),
+        *("--workers=0", "--batch_size=8", setup.file),
+        stdout=tmp_path / "printed",
+    )
+    while not list(out.glob("parts/0*.jsonl")) and process.poll() is None:
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
     there = sorted(out.glob("parts/0*.jsonl"))
     assert 0 < len(there) < 3 and not list(out.glob("predictions*"))
     before = [os.stat(path).st_mtime_ns for path in there]
@@ -277,6 +286,7 @@ def test_a_stopped_evaluation_says_how_to_go_on(hotpot, tmp_path, monkeypatch, c
     assert same(tmp_path / "out", hotpot.whole)
 
 
+@one_data_set("hotpot")
 def test_shards_together_are_the_whole(setup, tmp_path, capsys):
     out = tmp_path / "out"
     capsys.readouterr()
@@ -289,6 +299,7 @@ def test_shards_together_are_the_whole(setup, tmp_path, capsys):
     assert same(out, setup.whole)
 
 
+@one_data_set("wiki")
 def test_one_device_gives_what_eight_give(setup, tmp_path, monkeypatch):
     assert jax.local_device_count() == 8
     first = jax.devices()[:1]

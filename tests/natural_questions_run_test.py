@@ -6,15 +6,13 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import finetuned_run
 import jax
 import numpy as np
+import programs
 import pytest
-from conftest import ROOT
 
 from etc_jax import convert, evaluate, predict, prepare
 from etc_jax.data.schema import stacked
@@ -279,15 +277,12 @@ def without_answer(prediction):
 
 def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "etc_jax.evaluate", *setup.command(out)]
-    process = subprocess.Popen(
-        [*command, setup.file], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 120
-    while not list(out.glob("parts/0*.jsonl")) and time.monotonic() < deadline:
+    command = ("etc_jax.evaluate", *setup.command(out), setup.file)
+    process = programs.start(*command, stdout=tmp_path / "printed")
+    while not list(out.glob("parts/0*.jsonl")) and process.poll() is None:
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
     there = sorted(out.glob("parts/0*.jsonl"))
     assert 0 < len(there) < 3 and not (out / PREDICTIONS).exists()
     before = [os.stat(path).st_mtime_ns for path in there]
