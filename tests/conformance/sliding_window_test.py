@@ -2,6 +2,7 @@
 
 import functools
 
+import attention_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -140,17 +141,19 @@ def test_default_blocks_equal_every_pair():
         compare(sliding_window.attend, rows, globals_, weight, radius=16)
 
 
+SPLITS = [
+    (12, 1, 1, True),
+    (41, 13, 1, False),  # farther than a device's part
+    (41, 3, (1, 2, 1), False),
+    (29, 2, (3, 1, 2), True),
+]
+MESHES = ({"data": 2, "tensor": 2, "sequence": 2}, {"sequence": 8})
+
+
 @pytest.mark.parametrize(
-    "mesh", [{"sequence": 8}, {"data": 2, "tensor": 2, "sequence": 2}], ids=str
-)
-@pytest.mark.parametrize(
-    "n, radius, dilation, causal",
-    [
-        (12, 1, 1, True),
-        (41, 13, 1, False),  # farther than a device's part
-        (41, 3, (1, 2, 1), False),
-        (29, 2, (3, 1, 2), True),
-    ],
+    "mesh, n, radius, dilation, causal",
+    attention_cases.pairwise(MESHES, SPLITS),
+    ids=str,
 )
 def test_a_split_sequence_gives_what_a_whole_one_gives(
     mesh, n, radius, dilation, causal

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax import structure
 from etc_jax.config_kinds import section_of
@@ -110,11 +111,7 @@ _BYTES = ("font", "parent_font", "flags")
 
 
 def params_of(chosen):
-    rng = np.random.default_rng(0)
-    abstract = jax.eval_shape(chosen.init, jax.random.key(0))
-    return jax.tree.map(
-        lambda a: jnp.asarray(0.3 * rng.normal(size=a.shape), a.dtype), abstract
-    )
+    return random_params(chosen.init, scale=0.0)
 
 
 def log_softmax(x):

@@ -78,7 +78,7 @@ def test_distance_gives_the_label_of_every_pair_of_a_square(n, k, unused):
     assert_distance_labels(n, k, 0, n, unused)
 
 
-@settings(few, max_examples=12)
+@few
 @given(
     q=small,
     k=hs.integers(1, 4),
