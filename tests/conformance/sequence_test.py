@@ -100,8 +100,9 @@ def test_dropout_draws_the_same_as_in_one_piece():
     attention_test.assert_trees_close(got, want, 1e-10)
 
 
+# Labels on a split sequence: above, and in `model_test`.
 CONFIG = dataclasses.replace(
-    tiny_model.MODEL, initializer_range=0.2, remat_policy="attention"
+    tiny_model.MODEL, max_distance=0, num_labels=None, remat_policy="attention"
 )
 TASK = Pretraining(CONFIG, MlmCpcConfig())
 # A sentence, and a document, lies across each cut of 64 tokens into eight.

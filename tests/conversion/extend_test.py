@@ -51,6 +51,13 @@ def masked_lm(config):
 
 
 @functools.cache
+def long_roberta():
+    """One of windows of 8 and 32 tokens; not to be written to."""
+    config = CONFIGS["roberta"]
+    return extend(masked_lm(config), config, Extension("longformer", 32, 8))
+
+
+@functools.cache
 def of_nine_tokens(config):
     """(two rows of tokens, their logits by the short model)."""
     tokens = np.random.default_rng(1).integers(2, 19, (2, 9)).astype(np.int32)
@@ -70,8 +77,16 @@ def test_positions_go_on_block_by_block():
     )
 
 
-@pytest.mark.parametrize("to", ["longformer", "big_bird"])
-@pytest.mark.parametrize("family", CONFIGS)
+# Those whose rows of padding differ.
+@pytest.mark.parametrize(
+    "family, to",
+    [
+        ("bert", "longformer"),
+        ("roberta", "big_bird"),
+        pytest.param("bert", "big_bird", marks=pytest.mark.slow),
+        pytest.param("roberta", "longformer", marks=pytest.mark.slow),
+    ],
+)
 def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
     config = CONFIGS[family]
     params = masked_lm(config)
@@ -94,8 +109,7 @@ def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
 
 
 def test_global_projections_are_copies_and_can_be_again():
-    config = CONFIGS["roberta"]
-    made = extend(masked_lm(config), config, Extension("longformer", 32, 8))
+    made = long_roberta()
 
     def attention(params):
         period = params["encoder"]["stack"]["layers"]["period"]
@@ -110,40 +124,38 @@ def test_global_projections_are_copies_and_can_be_again():
 
     check(made.params)
     kernel = attention(made.params)["key"]["kernel"]
-    attention(made.params)["key"]["kernel"] = kernel + 1
-    kept = extend(made.params, made.config, Extension("longformer"))
+    params = jax.tree.map(np.copy, made.params)
+    attention(params)["key"]["kernel"] += 1
+    kept = extend(params, made.config, Extension("longformer"))
     jax.tree.map(
         np.testing.assert_array_equal,
         attention(kept.params)["key_global"]["kernel"],
         kernel,
     )
     assert kept.config.attention_window == (8,) and kept.config.max_length == 4096
-    check(
-        extend(
-            made.params, made.config, Extension("longformer", copy_global=True)
-        ).params
-    )
+    check(extend(params, made.config, Extension("longformer", copy_global=True)).params)
 
 
 def test_new_positions_are_random_after_the_learnt_ones():
     config = CONFIGS["roberta"]
     params = masked_lm(config)
-    tables = [
-        extend(params, config, Extension("longformer", 64, 8, positions=kind)).params[
-            "encoder"
-        ]["embeddings"]["position_embedder"]["embedding"]
-        for kind in ("copy", "new")
-    ]
-    old = params["encoder"]["embeddings"]["position_embedder"]["embedding"]
-    for table in tables:
-        assert table.shape == (66, 12)
-        np.testing.assert_array_equal(table[:18], old)
-    np.testing.assert_array_equal(tables[0][18:34], old[2:])
-    new = tables[1][18:]
+    asked = Extension("longformer", 64, 8, positions="new")
+    old, copied, table = (
+        x["encoder"]["embeddings"]["position_embedder"]["embedding"]
+        for x in (params, long_roberta().params, extend(params, config, asked).params)
+    )
+    assert table.shape == (66, 12) and copied.shape == (34, 12)
+    np.testing.assert_array_equal(table[:18], old)
+    np.testing.assert_array_equal(copied[:18], old)
+    np.testing.assert_array_equal(copied[18:], old[2:])
+    new = table[18:]
     assert 0.017 < new.std() < 0.023 and len(np.unique(new)) == new.size
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+# BERT: `lift_test`.
+@pytest.mark.parametrize(
+    "family", [pytest.param("bert", marks=pytest.mark.slow), "roberta"]
+)
 def test_etc_computes_the_same_on_short_inputs(family):
     config = CONFIGS[family]
     params = masked_lm(config)

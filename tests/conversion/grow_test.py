@@ -39,7 +39,7 @@ def random_params(model):
     return drawn(conversion.shapes(model), center=0.1, scale=0.1)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", ["roberta", "longformer"])
 def test_old_tokens_get_the_logits_that_they_had(family):
     config = CONFIGS[family]
     params = random_params(EncoderForMaskedLm(config))

@@ -205,10 +205,9 @@ DILATED = dataclasses.replace(
 @pytest.mark.parametrize(
     "config, mesh",
     [
-        (CONFIGS["roberta"], SPLIT),
         (CONFIGS["big_bird with globals"], SPLIT),
-        (DILATED, SPLIT),
         (DILATED, {"sequence": 4, "tensor": 2}),
+        pytest.param(CONFIGS["roberta"], SPLIT, marks=pytest.mark.slow),
         pytest.param(BIG_BIRD, SPLIT, marks=pytest.mark.slow),
         pytest.param(LONGFORMER, SPLIT, marks=pytest.mark.slow),
         pytest.param(LONGFORMER, {"sequence": 4, "tensor": 2}, marks=pytest.mark.slow),

@@ -166,6 +166,8 @@ def test_a_batch_of_padding_has_no_loss_and_no_gradients(name, run):
     assert not any(np.any(np.asarray(x)) for x in jax.tree.leaves(gradients))
 
 
+# Of those whose heads have none the encoder is one.
+@pytest.mark.parametrize("name", ["hotpotqa", "openkp", "wikihop"])
 def test_dropout_is_that_of_its_key(name):
     chosen, given = task(name), batch(name)
     params = params_of(chosen)
