@@ -134,7 +134,11 @@ def test_rows_are_the_documents_and_every_row_of_an_epoch_is_one_step(
 # Which tokens of one bucket meet depends on all that are in it: of LSH attention
 # documents are apart in what they read, not in whom of their own they find.
 @pytest.mark.parametrize(
-    "family, model", [("longformer", {}), ("reformer", {"pattern": ("local", "local")})]
+    "family, model",
+    [
+        ("longformer", {"attention": "xla"}),
+        ("reformer", {"pattern": ("local", "local")}),
+    ],
 )
 def test_gradients_of_a_document_do_not_know_of_its_neighbour(
     of_text, family, model, tmp_path
