@@ -214,18 +214,6 @@ def test_bfloat16_is_near_float32():
     assert_trees_close(run(jax.numpy.bfloat16), run(np.float32), 2e-2)
 
 
-def test_jit_changes_nothing():
-    n, g, rules, _ = RULE_CASES["block-1, r < k"]
-    inputs = cases.random_inputs(n, g, NUM_LABELS)
-    structure = cases.random_structure(n, g)
-
-    def run(args, structure):
-        return global_local.attend(*args, structure, rules, implementation="xla")
-
-    args = jax.tree.map(np.float32, inputs.differentiable())
-    assert_trees_close(run(args, structure), jax.jit(run)(args, structure), 1e-6)
-
-
 # --- dropout --------------------------------------------------------------------------
 
 

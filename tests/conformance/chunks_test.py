@@ -198,8 +198,8 @@ def test_bfloat16_is_near_float32(name):
     "name, implementation",
     [
         ("lsh, both sides", "xla"),
-        ("lsh, both sides", "dense"),
-        ("local, causal", "xla"),
+        pytest.param("lsh, both sides", "dense", marks=pytest.mark.slow),
+        pytest.param("local, causal", "xla", marks=pytest.mark.slow),
     ],
 )
 def test_dropout_is_a_function_of_its_key_with_the_right_mean(name, implementation):

@@ -119,29 +119,6 @@ def test_packed_documents_equal_separate_ones():
         tokens, globals_ = tokens + n, globals_ + g
 
 
-def test_nothing_leaks_across_packed_documents():
-    long, glob, structure = batch()
-    zeros = Rows(*(np.zeros((ROWS, x, 16), np.float32) for x in (N, G)))
-
-    def second_document(adders):
-        out = apply(CONFIG, params(), long, glob, structure, adders=adders)
-        masks = (structure.long_example_ids == 2, structure.global_example_ids == 2)
-        return sum(
-            jnp.sum(jnp.where(mask[..., None], jnp.sin(x), 0))
-            for x, mask in zip(out, masks, strict=True)
-        )
-
-    gradient = jax.jit(jax.grad(second_document))(zeros)
-    for x, ids in zip(
-        gradient,
-        (structure.long_example_ids, structure.global_example_ids),
-        strict=True,
-    ):
-        x = np.asarray(x)
-        assert not x[ids != 2].any()
-        assert x[ids == 2].any(-1).all()
-
-
 def test_unrolled_layers_equal_scanned_ones():
     config = dataclasses.replace(CONFIG, scan_layers=False, remat_policy="dots")
     unrolled = params() | {"stack": unstack_layers(params()["stack"])}

@@ -157,9 +157,18 @@ def test_optional_inputs_and_unrolled_layers_equal_the_official_model():
 @pytest.mark.parametrize(
     "absent",
     [
-        ["l2l_att_mask", "g2g_att_mask", "l2g_relative_att_ids"],
-        ["g2l_att_mask", "l2g_att_mask", "l2l_relative_att_ids"],
-        ["g2g_relative_att_ids", "g2l_relative_att_ids"],
+        [
+            "l2l_att_mask",
+            "g2g_att_mask",
+            "g2g_relative_att_ids",
+            "g2l_relative_att_ids",
+        ],
+        [
+            "g2l_att_mask",
+            "l2g_att_mask",
+            "l2l_relative_att_ids",
+            "l2g_relative_att_ids",
+        ],
     ],
     ids=" ".join,
 )

@@ -72,10 +72,9 @@ def config_of(family, data, **model):
     return config_lib.from_config_dict(config)
 
 
-# A Reformer learns bytes in `causal_lm_job_test`, and its texts go on in
-# `generate_test`.
+# A Longformer learns bytes in `longformer_lm_job_test`.
 @pytest.mark.parametrize(
-    "family", ["longformer", pytest.param("reformer", marks=pytest.mark.slow)]
+    "family", [pytest.param("longformer", marks=pytest.mark.slow), "reformer"]
 )
 def test_a_text_is_learnt_and_continued(of_text, family, tmp_path, capsys):
     config = config_of(family, of_text)
