@@ -6,12 +6,14 @@ they are the sequence format of two others. The caches hold the records of
 """
 
 import pathlib
+import types
 import zipfile
 
 import jax
 import multihop_samples
 import numpy as np
 import pytest
+from learning import random_params
 
 from etc_jax import config as config_lib
 from etc_jax.data.windows.cache import WindowCache, WindowReader
@@ -100,6 +102,6 @@ def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
     job = finetuning_job.make_job(config_lib.from_config_dict(config), tmp_path / "run")
     batch = job.train_batch(0, None)
     assert job.check_batch(batch) == []
-    run = jax.jit(lambda key: job.loss_fn(job.init_params(key), batch, None, True)[0])
-    loss = run(jax.random.key(0))
+    params = random_params(types.SimpleNamespace(init=job.init_params))
+    loss = jax.jit(lambda params: job.loss_fn(params, batch, None, True)[0])(params)
     assert np.isfinite(loss) and loss > 0

@@ -146,6 +146,7 @@ def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
         lengths=(48, 8),
         model={"family": "longformer", **model},
         options=("question_tokens=6", "stride=30"),
+        steps=40,
         tokenizer=words(),
         folder=tmp_path,
         capsys=capsys,

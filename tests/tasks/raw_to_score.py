@@ -20,8 +20,8 @@ def sizes_of(task, format, lengths):
     return dataclasses.asdict(type(find_task(task, format).sizes)(*lengths))
 
 
-def config_of(task, format, cache, lengths, model, vocab_size, options):
-    """Of a run of 40 steps; `model`: its fields besides these."""
+def config_of(task, format, cache, lengths, model, vocab_size, options, steps):
+    """Of a run of some steps; `model`: its fields besides these."""
     model = dict(model)
     values = config_lib.default_config(model.pop("family", "etc"))
     fields = {
@@ -48,9 +48,9 @@ def config_of(task, format, cache, lengths, model, vocab_size, options):
         "optimizer.learning_rate": 1e-2,
         "schedule.warmup_steps": 2,
         "train.batch_size": 8,
-        "train.num_steps": 40,
-        "train.eval_every_steps": 20,
-        "checkpoint.every_steps": 40,
+        "train.num_steps": steps,
+        "train.eval_every_steps": 10,
+        "checkpoint.every_steps": steps,
     }
     values.update_from_flattened_dict(small)
     return config_lib.from_config_dict(values)
@@ -67,6 +67,7 @@ def losses_scores_and_answers(
     folder: pathlib.Path,
     capsys,
     options: tuple[str, ...] = (),
+    steps: int = 30,
     tokenizer: Tokenizer | None = None,
 ) -> tuple[list[float], dict, list[dict]]:
     """Prepares, trains, evaluates and predicts.
@@ -81,10 +82,11 @@ def losses_scores_and_answers(
       folder: for all that is written; predictions lie in `dev`.
       capsys: of the test.
       options: of the inputs, as a config has them.
+      steps: of training, a multiple of 10.
       tokenizer: None: that of `multihop_samples`.
 
     Returns:
-      Losses of the records trained on after 20 and 40 steps, what
+      Losses of the records trained on after each 10 steps, what
       `etc_jax.evaluate` writes of scores, and what `etc_jax.predict` prints.
     """
     tokenizer = tokenizer or multihop_samples.tokenizer()
@@ -100,12 +102,12 @@ def losses_scores_and_answers(
     )
     assert status == 0 and "nothing left out" in capsys.readouterr().out
     config = config_of(
-        task, format, cache, lengths, model, tokenizer.vocab_size, options
+        task, format, cache, lengths, model, tokenizer.vocab_size, options, steps
     )
     assert train_and_evaluate(config, run).exit_code == errors.DONE
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [x["loss"] for x in map(json.loads, lines) if x["kind"] == "eval"]
-    assert len(losses) == 2
+    assert len(losses) == steps // 10
 
     assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
     scores = json.loads((folder / "dev" / evaluate.SCORES).read_text())

@@ -189,9 +189,9 @@ def test_a_mixture_holds_its_tasks_in_exact_shares(sio, register):
     mixture = sio.seqio.MixtureRegistry.add(
         "both", [("one", 3.0), ("two", 1.0)], sample_fn=sio.pretraining.apportion
     )
-    dataset = mixture.get_dataset(split="train", seed=5).take(200)
+    dataset = mixture.get_dataset(split="train", seed=5).take(1000)
     got = [x["id"][0].decode() for x in dataset.as_numpy_iterator()]
-    assert sum(name.startswith("one") for name in got) == 150
+    assert sum(name.startswith("one") for name in got) == 750
     assert set(got) == {f"{name}{i}" for name in ("one", "two") for i in range(4)}
 
 
