@@ -58,6 +58,53 @@ class MaskedLmConfig(ObjectiveConfig):
     name: str = "masked_lm"
 
 
+@dataclasses.dataclass(frozen=True)
+class WrittenConfig(ObjectiveConfig):
+    """Texts that an encoder-decoder learns to write.
+
+    Attributes:
+      label_smoothing: share of a target that all tokens of the vocabulary get; BART is
+        fine-tuned with 0.1.
+      z_loss: weight of the squared logarithm of the normaliser; T5X has 1e-4.
+    """
+
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+
+    def problems(self) -> Iterator[Problem]:
+        if not 0 <= self.label_smoothing < 1:
+            value = self.label_smoothing
+            yield (
+                "label_smoothing",
+                f"is {value}; expected 0 <= label_smoothing < 1",
+            )
+        yield from at_least(self, 0, "z_loss")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextToTextConfig(WrittenConfig):
+    """A data set of texts to be written, by an encoder-decoder."""
+
+    reads: ClassVar[tuple[str, ...]] = ("windows",)
+
+
+@registry.register("objective_config", "seq2seq")
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqConfig(WrittenConfig):
+    """One's own pairs of texts, with an encoder-decoder.
+
+    Attributes:
+      packed: several pairs share a row, where they have room and do not see each other;
+        False: a row has one pair.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("pairs",)
+    lengths: ClassVar[tuple[str, ...]] = ("input_length", "target_length")
+
+    name: str = "seq2seq"
+    packed: bool = True
+
+
 @registry.register("objective_config", "causal_lm")
 @dataclasses.dataclass(frozen=True)
 class CausalLmConfig(ObjectiveConfig):

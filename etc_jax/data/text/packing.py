@@ -159,7 +159,7 @@ def pack(
         taken, room = np.ones_like(segments), min(long_length, MAX_GLOBALS)
     else:
         taken, room = segments, global_length
-    windows = _best_fit_decreasing(tokens, taken, long_length, room)
+    windows = best_fit_decreasing(tokens, taken, long_length, room)
     counts = Counts(
         documents=len(kept),
         documents_dropped=cache.num_documents - len(kept),
@@ -380,8 +380,17 @@ class _Rooms:
         return window, *self._free.pop(window)
 
 
-def _best_fit_decreasing(tokens, segments, long_length, global_length):
-    """Piece numbers of each window: largest first, into the fullest that has room."""
+def best_fit_decreasing(
+    tokens: np.ndarray, segments: np.ndarray, long_length: int, global_length: int
+) -> list[list[int]]:
+    """Piece numbers of each window: largest first, into the fullest that has room.
+
+    Args:
+      tokens: int `[pieces]`, what each piece takes of one thing.
+      segments: int `[pieces]`, what it takes of another.
+      long_length: how much a window has of the first thing.
+      global_length: of the second one, at most as much. No piece takes more.
+    """
     windows: list[list[int]] = []
     rooms = _Rooms(long_length, global_length)
     needs = rooms.need(tokens, segments)

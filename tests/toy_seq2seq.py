@@ -1,0 +1,129 @@
+"""A small encoder-decoder for the tests of what trains such models.
+
+One layer of dense attention on each side, without positions but those that the causal
+mask gives, so that its losses are easily done again by hand.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax import registry
+from etc_jax.model_fields import free, sized
+from etc_jax.ops.chunked_loss import cross_entropy
+
+NAME = "toy_seq2seq"
+
+
+@registry.register("model_config", NAME)
+@dataclasses.dataclass(frozen=True)
+class ToySeq2SeqConfig:
+    """Sizes of the toy."""
+
+    formats: ClassVar[tuple[str, ...]] = ("text_to_text",)
+
+    vocab_size: int = sized(40)
+    embed_dim: int = sized(8)
+    pad_id: int = free(0)
+    decoder_start_id: int = free(0)
+    eos_id: int = free(3)
+    dropout_rate: float = free(0.1)
+    chunk_length: int = free(4)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        if self.embed_dim < 1:
+            yield "embed_dim", f"is {self.embed_dim}; expected at least 1"
+
+
+class Attention(nn.Module):
+    """One head; rows that see nothing are 0."""
+
+    size: int
+
+    @nn.compact
+    def __call__(self, x, keys, mask):
+        def kernel(name):
+            return nn.Dense(self.size, use_bias=False, name=name)
+
+        q, k, v = kernel("query")(x), kernel("key")(keys), kernel("value")(keys)
+        scores = jnp.einsum("bqe,bke->bqk", q, k) / jnp.sqrt(self.size)
+        weights = jnp.where(mask, jnp.exp(scores), 0)  # [b, q, k]
+        total = weights.sum(axis=-1, keepdims=True)
+        y = jnp.einsum("bqk,bke->bqe", weights / jnp.maximum(total, 1e-9), v)
+        return x + kernel("out")(y)
+
+
+def same(a, b):
+    """bool [b, q, k], whether two tokens are of one example."""
+    return (a[:, :, None] == b[:, None, :]) & (a[:, :, None] > 0)
+
+
+@registry.register("seq2seq_model", NAME)
+class ToySeq2Seq(nn.Module):
+    """See the module."""
+
+    config: ToySeq2SeqConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        self.token_embedder = nn.Embed(c.vocab_size, c.embed_dim)
+        self.encoder_attention = Attention(c.embed_dim)
+        self.decoder_attention = Attention(c.embed_dim)
+        self.cross_attention = Attention(c.embed_dim)
+        self.dropout = nn.Dropout(c.dropout_rate)
+
+    def _features(self, inputs, tokens, input_ids, target_ids, global_index):
+        assert global_index is None
+        input_ids = jnp.ones_like(inputs) if input_ids is None else input_ids
+        target_ids = jnp.ones_like(tokens) if target_ids is None else target_ids
+        x = self.token_embedder(inputs)
+        x = self.dropout(x, deterministic=self.deterministic)
+        memory = self.encoder_attention(x, x, same(input_ids, input_ids))
+        y = self.token_embedder(tokens)
+        causal = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))[None]
+        y = self.decoder_attention(y, y, same(target_ids, target_ids) & causal)
+        return self.cross_attention(y, memory, same(target_ids, input_ids))
+
+    def _table(self):
+        return self.token_embedder.embedding.T, jnp.zeros(self.config.vocab_size)
+
+    def __call__(
+        self,
+        input_tokens,
+        decoder_tokens,
+        input_example_ids=None,
+        target_example_ids=None,
+        global_index=None,
+    ) -> jax.Array:
+        ids = input_example_ids, target_example_ids
+        x = self._features(input_tokens, decoder_tokens, *ids, global_index)
+        kernel, bias = self._table()
+        return x @ kernel + bias[None, None]
+
+    def losses(
+        self,
+        input_tokens,
+        decoder_tokens,
+        targets,
+        input_example_ids=None,
+        target_example_ids=None,
+        global_index=None,
+        *,
+        label_smoothing=0.0,
+        z_loss=0.0,
+    ) -> tuple[jax.Array, jax.Array]:
+        ids = input_example_ids, target_example_ids
+        x = self._features(input_tokens, decoder_tokens, *ids, global_index)
+        return cross_entropy(
+            x,
+            *self._table(),
+            targets,
+            self.config.chunk_length,
+            label_smoothing=label_smoothing,
+            z_loss=z_loss,
+        )
