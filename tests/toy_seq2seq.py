@@ -33,6 +33,7 @@ class ToySeq2SeqConfig:
     eos_id: int = free(3)
     dropout_rate: float = free(0.1)
     chunk_length: int = free(4)
+    dtype: str = sized("float32")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.embed_dim < 1:
@@ -46,20 +47,42 @@ class Attention(nn.Module):
 
     @nn.compact
     def __call__(self, x, keys, mask):
-        def kernel(name):
-            return nn.Dense(self.size, use_bias=False, name=name)
+        # Kernels as those of heads, of which there is one.
+        def heads(y, name):
+            shape = (1, self.size)
+            return nn.DenseGeneral(shape, use_bias=False, name=name)(y)[:, :, 0]
 
-        q, k, v = kernel("query")(x), kernel("key")(keys), kernel("value")(keys)
+        q, k, v = heads(x, "query"), heads(keys, "key"), heads(keys, "value")
         scores = jnp.einsum("bqe,bke->bqk", q, k) / jnp.sqrt(self.size)
         weights = jnp.where(mask, jnp.exp(scores), 0)  # [b, q, k]
         total = weights.sum(axis=-1, keepdims=True)
         y = jnp.einsum("bqk,bke->bqe", weights / jnp.maximum(total, 1e-9), v)
-        return x + kernel("out")(y)
+        out = nn.DenseGeneral(self.size, (-2, -1), use_bias=False, name="out")
+        return x + out(y[:, :, None])
 
 
 def same(a, b):
     """bool [b, q, k], whether two tokens are of one example."""
     return (a[:, :, None] == b[:, None, :]) & (a[:, :, None] > 0)
+
+
+class Encoder(nn.Module):
+    size: int
+
+    @nn.compact
+    def __call__(self, x, ids):
+        return Attention(self.size, name="attention")(x, x, same(ids, ids))
+
+
+class Decoder(nn.Module):
+    size: int
+
+    @nn.compact
+    def __call__(self, y, memory, ids, input_ids):
+        causal = jnp.tril(jnp.ones((y.shape[1],) * 2, bool))[None]
+        y = Attention(self.size, name="attention")(y, y, same(ids, ids) & causal)
+        cross = Attention(self.size, name="cross_attention")
+        return cross(y, memory, same(ids, input_ids))
 
 
 @registry.register("seq2seq_model", NAME)
@@ -72,9 +95,7 @@ class ToySeq2Seq(nn.Module):
     def setup(self):
         c = self.config
         self.token_embedder = nn.Embed(c.vocab_size, c.embed_dim)
-        self.encoder_attention = Attention(c.embed_dim)
-        self.decoder_attention = Attention(c.embed_dim)
-        self.cross_attention = Attention(c.embed_dim)
+        self.encoder, self.decoder = Encoder(c.embed_dim), Decoder(c.embed_dim)
         self.dropout = nn.Dropout(c.dropout_rate)
 
     def _features(self, inputs, tokens, input_ids, target_ids, global_index):
@@ -83,11 +104,8 @@ class ToySeq2Seq(nn.Module):
         target_ids = jnp.ones_like(tokens) if target_ids is None else target_ids
         x = self.token_embedder(inputs)
         x = self.dropout(x, deterministic=self.deterministic)
-        memory = self.encoder_attention(x, x, same(input_ids, input_ids))
-        y = self.token_embedder(tokens)
-        causal = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))[None]
-        y = self.decoder_attention(y, y, same(target_ids, target_ids) & causal)
-        return self.cross_attention(y, memory, same(target_ids, input_ids))
+        memory = self.encoder(x, input_ids)
+        return self.decoder(self.token_embedder(tokens), memory, target_ids, input_ids)
 
     def _table(self):
         return self.token_embedder.embedding.T, jnp.zeros(self.config.vocab_size)

@@ -112,8 +112,9 @@ def pairs():
 
 
 def attended(params, x, keys, mask):
-    q, k, v, out = (params[name]["kernel"] for name in ("query", "key", "value", "out"))
-    weights = np.where(mask, np.exp(x @ q @ (keys @ k).T / np.sqrt(x.shape[1])), 0)
+    size, names = x.shape[1], ("query", "key", "value", "out")
+    q, k, v, out = (params[name]["kernel"].reshape(size, size) for name in names)
+    weights = np.where(mask, np.exp(x @ q @ (keys @ k).T / np.sqrt(size)), 0)
     weights /= weights.sum(axis=1, keepdims=True)
     return x + weights @ keys @ v @ out
 
@@ -123,9 +124,9 @@ def log_probabilities(params, inputs, target):
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     table, n, m = p["token_embedder"]["embedding"], len(inputs), len(target)
     x, y = table[inputs], table[[2, *target[:-1]]]
-    memory = attended(p["encoder_attention"], x, x, np.ones((n, n), bool))
-    y = attended(p["decoder_attention"], y, y, np.tri(m, dtype=bool))
-    y = attended(p["cross_attention"], y, memory, np.ones((m, n), bool))
+    memory = attended(p["encoder"]["attention"], x, x, np.ones((n, n), bool))
+    y = attended(p["decoder"]["attention"], y, y, np.tri(m, dtype=bool))
+    y = attended(p["decoder"]["cross_attention"], y, memory, np.ones((m, n), bool))
     logits = y @ table.T
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
