@@ -1,7 +1,8 @@
 """A small encoder-decoder for the tests of what trains such models.
 
 One layer of dense attention on each side, without positions but those that the causal
-mask gives, so that its losses are easily done again by hand.
+mask gives, so that its losses are easily done again by hand. What is global is twice as
+long as it would be.
 """
 
 import dataclasses
@@ -99,11 +100,14 @@ class ToySeq2Seq(nn.Module):
         self.dropout = nn.Dropout(c.dropout_rate)
 
     def _features(self, inputs, tokens, input_ids, target_ids, global_index):
-        assert global_index is None
         input_ids = jnp.ones_like(inputs) if input_ids is None else input_ids
         target_ids = jnp.ones_like(tokens) if target_ids is None else target_ids
         x = self.token_embedder(inputs)
         x = self.dropout(x, deterministic=self.deterministic)
+        if global_index is not None:
+            # Global tokens are marked: twice as long.
+            places = jnp.arange(inputs.shape[1])[None, :, None]
+            x = x * (1 + (places == global_index[:, None]).any(axis=-1))[..., None]
         memory = self.encoder(x, input_ids)
         return self.decoder(self.token_embedder(tokens), memory, target_ids, input_ids)
 

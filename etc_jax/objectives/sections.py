@@ -66,10 +66,13 @@ class WrittenConfig(ObjectiveConfig):
       label_smoothing: share of a target that all tokens of the vocabulary get; BART is
         fine-tuned with 0.1.
       z_loss: weight of the squared logarithm of the normaliser; T5X has 1e-4.
+      global_tokens: so many first tokens of each input are global: 1 for LED, whose
+        first token is <s>; 0 for models without global tokens.
     """
 
     label_smoothing: float = 0.0
     z_loss: float = 0.0
+    global_tokens: int = 0
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.label_smoothing < 1:
@@ -78,7 +81,7 @@ class WrittenConfig(ObjectiveConfig):
                 "label_smoothing",
                 f"is {value}; expected 0 <= label_smoothing < 1",
             )
-        yield from at_least(self, 0, "z_loss")
+        yield from at_least(self, 0, "z_loss", "global_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +102,10 @@ class Seq2SeqConfig(WrittenConfig):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("pairs",)
-    lengths: ClassVar[tuple[str, ...]] = ("input_length", "target_length")
+    lengths: ClassVar[tuple[str, ...]] = (
+        *("input_length", "target_length"),
+        "global_length",
+    )
 
     name: str = "seq2seq"
     packed: bool = True

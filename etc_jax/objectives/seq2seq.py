@@ -141,6 +141,7 @@ class Seq2Seq:
             targets,
             input_ids,
             target_ids,
+            batch.get("global_index"),
             **({} if deterministic else extra),
             method=module.losses,
             rngs=streams(rng, deterministic),

@@ -140,6 +140,22 @@ def test_a_text_that_is_cut_keeps_its_beginning_and_its_end_token(tmp_path):
     assert cut_to(np.arange(5), 1).tolist() == [4]
 
 
+def test_first_tokens_are_global_where_it_is_asked_for(tmp_path):
+    cache = cache_of(tmp_path / "cache", [(4, 1), (0, 1), (2, 1)])
+    lengths = {"input": 12, "target": 8, "global": 6}
+    options = {"lengths": lengths, "batch_size": 2, "seed": 0, "evaluation": True}
+    batch = PairReader(cache, global_tokens=2, **options).batch_at(0)
+    ids = batch["input_example_ids"][0]
+    assert ids.tolist() == [1, 1, 1, 1, 1, 2, 2, 2, 3, 0, 0, 0]
+    # The last text has one token alone; the second row has none.
+    assert batch["global_index"].tolist() == [[0, 1, 5, 6, 8, -1], [-1] * 6]
+    assert "global_index" not in PairReader(cache, **options).batch_at(0)
+    with pytest.raises(
+        ValueError, match="to 9 global tokens, 3 of each pair, but data.g"
+    ):
+        PairReader(cache, global_tokens=3, **options)
+
+
 # --- steps ----------------------------------------------------------------------------
 
 

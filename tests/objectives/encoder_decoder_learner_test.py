@@ -21,6 +21,7 @@ from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.learners.causal_text_to_text import CausalTextToText
 from etc_jax.objectives.learners.text_to_text import EncoderDecoderTextToText
 from etc_jax.objectives.sections import TextToTextConfig
+from etc_jax.objectives.seq2seq import Seq2Seq
 
 TOY = toy_seq2seq.ToySeq2SeqConfig()
 CAUSAL = LongformerConfig(causal=True)
@@ -104,6 +105,15 @@ def test_the_loss_is_that_of_the_targets_alone():
     assert made.problems(BATCH) == []
     inputs, targets = made.flops_inputs(BATCH)
     assert (inputs.example_ids.sum(), targets.example_ids.sum()) == (8, 5)
+
+
+def test_the_first_tokens_are_global_where_it_is_asked_for(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Seq2Seq, "loss", lambda self, p, batch, *_: seen.append(batch))
+    learner(global_tokens=4).loss({}, BATCH, None, True)
+    learner().loss({}, BATCH, None, True)
+    assert seen[0]["global_index"].tolist() == [[0, 1, 2, -1], [0, 1, 2, 3]]
+    assert "global_index" not in seen[1]
 
 
 def test_without_a_decoder_there_are_no_outputs_yet():

@@ -167,6 +167,13 @@ def test_the_loss_is_the_mean_over_real_targets(params):
     assert [float(x) for x in sums["cut_share"]] == [2, 26]
 
 
+def test_global_tokens_reach_the_model(params):
+    nowhere = {**BATCH, "global_index": np.full((2, 2), -1, np.int32)}
+    first = {**BATCH, "global_index": np.int32([[0, 3], [0, -1]])}
+    plain, none, some = (measured(params, x)[0] for x in (BATCH, nowhere, first))
+    assert plain == none != some
+
+
 def test_what_stands_in_padding_changes_nothing(params):
     padded = {
         f"{axis}_tokens": np.where(

@@ -5,6 +5,8 @@
     target_tokens       int32 [b, m]  what is to be written, with its end token
     target_example_ids  int32 [b, m]  the number of its pair; 0: padding
     cut_tokens          int32 [b]     tokens of the row's pairs that had no room
+    global_index        int32 [b, g]  places of the inputs' first tokens, where they are
+                                      global; -1: none
 
 A pair lies in one row of both, and sees nothing of the others. A batch is a function of
 the step: nothing is kept between batches.
@@ -13,6 +15,7 @@ the step: nothing is kept between batches.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,11 +35,18 @@ SCHEMA = Schema(
         "target_tokens": Field("target"),
         "target_example_ids": Field("target"),
         "cut_tokens": Field(),
+        "global_index": Field("global", padding=-1),
     },
-    lengths={"input": "input_length", "target": "target_length"},
+    lengths={
+        "input": "input_length",
+        "target": "target_length",
+        "global": "global_length",
+    },
     text=("input", "target"),
     marks={"input": "input_example_ids", "target": "target_example_ids"},
     tables={"input_tokens": "vocab_size", "target_tokens": "vocab_size"},
+    places={"global_index": "input"},
+    optional=frozenset(["global_index"]),
 )
 AXES = SCHEMA.text
 
@@ -166,6 +176,7 @@ class PairReader:
         batch_size: int,
         seed: int,
         packed: bool = True,
+        global_tokens: int = 0,
         evaluation: bool = False,
     ):
         """See the class.
@@ -176,13 +187,18 @@ class PairReader:
           batch_size: rows of a whole batch, over all processes.
           seed: of permutations.
           packed: whether pairs share rows; see `plan_rows`.
+          global_tokens: so many first tokens of each input are global; 0: batches have
+            no `global_index`.
           evaluation: one fixed epoch instead of endless ones.
 
         Raises:
-          ValueError: if a number is out of range.
+          ValueError: if a number is out of range, or rows hold more global tokens than
+            there is room for.
         """
         self.plan = plan_rows(cache, lengths, packed=packed)
         self._cache, self._lengths = cache, dict(lengths)
+        self._globals = global_tokens
+        _check_globals(self.plan, global_tokens, lengths)
         self._epochs = Epochs(
             self.num_examples, batch_size=batch_size, seed=seed, evaluation=evaluation
         )
@@ -208,7 +224,9 @@ class PairReader:
           IndexError: if the step is out of range.
         """
         items = self._epochs.items(step, rows)
-        batch = SCHEMA.empty(len(items), self._lengths)
+        batch = SCHEMA.empty(len(items), {"global": 0, **self._lengths})
+        if not self._globals:
+            del batch["global_index"]
         for row, item in enumerate(items):
             if item is not None:
                 self._fill(batch, row, self.plan.row(item))
@@ -216,8 +234,10 @@ class PairReader:
 
     def _fill(self, batch: dict[str, np.ndarray], row: int, pairs: list[int]) -> None:
         ends = dict.fromkeys(AXES, 0)
+        starts = []
         for number, pair in enumerate(pairs, 1):
             window = self._cache.window(pair)
+            starts.append(ends["input"])
             for axis in AXES:
                 whole = window[f"{axis}_tokens"]
                 tokens = cut_to(whole, self._lengths[axis])
@@ -226,3 +246,22 @@ class PairReader:
                 batch[f"{axis}_example_ids"][row, place] = number
                 batch["cut_tokens"][row] += len(whole) - len(tokens)
                 ends[axis] = place.stop
+        if self._globals:
+            first = _first_places([*starts, ends["input"]], self._globals)
+            batch["global_index"][row, : len(first)] = first
+
+
+def _first_places(bounds: list[int], count: int) -> list[int]:
+    """The first `count` places of each text, which lie from bound to bound."""
+    texts = itertools.pairwise(bounds)
+    return [place for a, b in texts for place in range(a, min(a + count, b))]
+
+
+def _check_globals(plan: PairPlan, count: int, lengths: Mapping[str, int]) -> None:
+    most = count * int(np.diff(plan.offsets).max())
+    if count and most > lengths["global"]:
+        raise ValueError(
+            f"rows hold up to {most} global tokens, {count} of each pair, but "
+            f"data.global_length is {lengths['global']}; raise it to {most}, or set "
+            "objective.packed=False"
+        )

@@ -64,6 +64,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
             batch_size=config.train.batch_size,
             seed=config.train.seed,
             packed=config.objective.packed,
+            global_tokens=config.objective.global_tokens,
             evaluation=side != "training",
         )
         for side, cache in caches.items()

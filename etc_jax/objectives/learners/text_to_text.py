@@ -91,6 +91,11 @@ class EncoderDecoderTextToText(TextToText):
         """Mean over the tokens of targets; metrics as of `Seq2Seq.loss`."""
         ids = (batch["target_weights"] > 0).astype(jnp.int32)
         batch = {**batch, "target_example_ids": ids}
+        if count := self.objective.global_tokens:
+            # The first tokens of the one text of a row, [b, g].
+            is_token = batch["input_example_ids"][:, :count] > 0
+            places = jnp.arange(is_token.shape[1])[None]
+            batch["global_index"] = jnp.where(is_token, places, -1)
         return self._seq2seq.loss(params, batch, rng, deterministic)
 
     def flops_inputs(self, batch: Any) -> tuple[SequenceInputs, SequenceInputs]:
