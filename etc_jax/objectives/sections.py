@@ -62,6 +62,9 @@ class MaskedLmConfig(ObjectiveConfig):
 class WrittenConfig(ObjectiveConfig):
     """Texts that an encoder-decoder learns to write.
 
+    As dropout, smoothing and z-loss are of training alone: an evaluation gives the
+    plain cross entropy.
+
     Attributes:
       label_smoothing: share of a target that all tokens of the vocabulary get; BART is
         fine-tuned with 0.1.

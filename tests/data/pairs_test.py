@@ -146,9 +146,9 @@ def test_first_tokens_are_global_where_it_is_asked_for(tmp_path):
     options = {"lengths": lengths, "batch_size": 2, "seed": 0, "evaluation": True}
     batch = PairReader(cache, global_tokens=2, **options).batch_at(0)
     ids = batch["input_example_ids"][0]
-    assert ids.tolist() == [1, 1, 1, 1, 1, 2, 2, 2, 3, 0, 0, 0]
-    # The last text has one token alone; the second row has none.
-    assert batch["global_index"].tolist() == [[0, 1, 5, 6, 8, -1], [-1] * 6]
+    assert ids.tolist() == [1, 1, 1, 1, 1, 2, 3, 3, 3, 0, 0, 0]
+    # The second text has one token alone; the second row has none.
+    assert batch["global_index"].tolist() == [[0, 1, 5, 6, 7, -1], [-1] * 6]
     assert "global_index" not in PairReader(cache, **options).batch_at(0)
     with pytest.raises(
         ValueError, match="to 9 global tokens, 3 of each pair, but data.g"

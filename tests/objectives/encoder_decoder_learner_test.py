@@ -35,7 +35,8 @@ BATCH = {
 
 
 def learner(model=TOY, **options):
-    return finetuning.find(model, TextToTextConfig("text_to_text", **options))
+    section = TextToTextConfig("text_to_text", **options)
+    return finetuning.find(model, section, "text_to_text")
 
 
 # --- which learner --------------------------------------------------------------------
