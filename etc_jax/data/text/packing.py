@@ -381,16 +381,9 @@ class _Rooms:
 
 
 def best_fit_decreasing(
-    tokens: np.ndarray, segments: np.ndarray, long_length: int, global_length: int
+    tokens, segments, long_length, global_length
 ) -> list[list[int]]:
-    """Piece numbers of each window: largest first, into the fullest that has room.
-
-    Args:
-      tokens: int `[pieces]`, what each piece takes of one thing.
-      segments: int `[pieces]`, what it takes of another.
-      long_length: how much a window has of the first thing.
-      global_length: of the second one, at most as much. No piece takes more.
-    """
+    """Piece numbers of each window: largest first, into the fullest that has room."""
     windows: list[list[int]] = []
     rooms = _Rooms(long_length, global_length)
     needs = rooms.need(tokens, segments)

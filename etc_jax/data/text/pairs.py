@@ -138,7 +138,7 @@ def plan_rows(
     kept = {axis: np.minimum(x, lengths[axis]) for axis, x in whole.items()}
     rows = [np.array([i]) for i in range(cache.num_windows)]
     if packed:
-        # The packing takes the longer axis first.
+        # The packing counts in places of the longer axis, which comes first.
         first, second = sorted(AXES, key=lambda axis: -lengths[axis])
         sizes = lengths[first], lengths[second]
         rows = best_fit_decreasing(kept[first], kept[second], *sizes)

@@ -57,21 +57,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
     }
     files = _files_of(data, caches)
     run_tokenizer.save(tokenizer, folder)
-    train, evaluation = (
-        PairReader(
-            cache,
-            lengths=SCHEMA.lengths_of(data),
-            batch_size=config.train.batch_size,
-            seed=config.train.seed,
-            packed=config.objective.packed,
-            global_tokens=config.objective.global_tokens,
-            evaluation=side != "training",
-        )
-        for side, cache in caches.items()
-    )
-    for (side, cache), reader in zip(caches.items(), (train, evaluation), strict=True):
-        _LOG.info("%s pairs: %s", side, reader.plan.report())
-        _check_cut(data, side, cache, reader)
+    train, evaluation = (_reader(config, *item) for item in caches.items())
     inputs = {f"{side} pairs": cache.digest for side, cache in caches.items()}
     return Readers(
         train,
@@ -80,6 +66,21 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
         train.num_examples,
         {"tokenizer": tokenizer.fingerprint(), **inputs, **files},
     )
+
+
+def _reader(config: Config, side: str, cache: WindowCache) -> PairReader:
+    made = PairReader(
+        cache,
+        lengths=SCHEMA.lengths_of(config.data),
+        batch_size=config.train.batch_size,
+        seed=config.train.seed,
+        packed=config.objective.packed,
+        global_tokens=config.objective.global_tokens,
+        evaluation=side == "held-back",
+    )
+    _LOG.info("%s pairs: %s", side, made.plan.report())
+    _check_cut(config.data, side, cache, made)
+    return made
 
 
 def _check_end(config: Config, tokenizer: Tokenizer) -> None:
