@@ -381,16 +381,14 @@ class _Rooms:
 
 
 def best_fit_decreasing(
-    tokens, segments, long_length, global_length
+    tokens: np.ndarray, segments: np.ndarray, long_length: int, global_length: int
 ) -> list[list[int]]:
     """Piece numbers of each window: largest first, into the fullest that has room."""
-    windows: list[list[int]] = []
-    rooms = _Rooms(long_length, global_length)
+    windows, rooms = [], _Rooms(long_length, global_length)
     needs = rooms.need(tokens, segments)
     order = np.argsort(-needs, kind="stable")
-    columns = (
-        x.tolist() for x in (order, needs[order], tokens[order], segments[order])
-    )
+    columns = order, needs[order], tokens[order], segments[order]
+    columns = (x.tolist() for x in columns)
     for piece, need, taken_tokens, taken_segments in zip(*columns, strict=True):
         found = rooms.take(need, taken_tokens, taken_segments)
         if found is None:
