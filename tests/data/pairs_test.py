@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from causal_pairs import PIECES, WORDS, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etc_jax.data import workers
 from etc_jax.data.input_files import VARIABLE
 from etc_jax.data.parts import cut_records
 from etc_jax.data.text.pairs import PairReader, cut_to, plan_rows
@@ -171,6 +173,12 @@ def test_a_batch_is_a_function_of_the_step_and_of_its_rows(made):
     assert not equal(seen[0], seen[1])
     part = again.batch_at(5, slice(1, 3))
     assert all((part[k] == seen[5][k][1:3]).all() for k in part)
+
+
+def test_a_worker_process_gets_the_same_reader(made, tmp_path):
+    given = reader(made[1])
+    again = pickle.loads(workers.dumps(given, tmp_path))
+    assert equal(again.batch_at(4), given.batch_at(4))
 
 
 def test_an_epoch_has_every_row_once_and_the_next_one_another_order(made):
