@@ -140,6 +140,23 @@ def test_a_batch_is_checked_and_counted(home, tmp_path):
     assert problem.startswith("target_tokens holds ids from 40 to ")
 
 
+def test_global_places_are_checked_where_there_are_some(home, tmp_path):
+    job = job_of(home, tmp_path, objective__global_tokens=1, data__global_length=8)
+    batch = job.train_batch(0, np.arange(ROWS))
+    assert job.check_batch(batch) == []
+    assert batch["global_index"].shape == (ROWS, 8)
+    starts = np.diff(batch["input_example_ids"], axis=1, prepend=0) > 0
+    assert (batch["global_index"] >= 0).sum() == starts.sum()
+    [problem] = job.check_batch(
+        {**batch, "global_index": batch["global_index"] + INPUT}
+    )
+    assert problem.startswith("global_index holds places from ")
+    with pytest.raises(
+        ValueError, match="raise it to ., or set objective.packed=False"
+    ):
+        job_of(home, tmp_path, objective__global_tokens=1, data__global_length=1)
+
+
 def test_useful_flops_are_asked_for_the_two_sides(home, tmp_path):
     class Flops:
         @staticmethod
