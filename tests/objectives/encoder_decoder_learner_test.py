@@ -114,6 +114,8 @@ def test_the_first_tokens_are_global_where_it_is_asked_for(monkeypatch):
     learner(global_tokens=4).loss({}, BATCH, None, True)
     learner().loss({}, BATCH, None, True)
     assert seen[0]["global_index"].tolist() == [[0, 1, 2, -1], [0, 1, 2, 3]]
+    inputs, _ = learner(global_tokens=2).flops_inputs(BATCH)
+    assert inputs.global_index.tolist() == [[0, 1], [0, 1]]
     assert "global_index" not in seen[1]
 
 

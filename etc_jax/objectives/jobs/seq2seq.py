@@ -152,11 +152,13 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:
-        ids = batch["input_example_ids"], batch["target_example_ids"]
-        rows = tuple(map(SequenceInputs, ids))
-        targets = float(np.sum(ids[1] > 0))
+        ids = batch["target_example_ids"]
+        inputs = SequenceInputs(batch["input_example_ids"], batch.get("global_index"))
         return useful_flops.of_step(
-            config.model, config.family, rows, causal_logits=targets
+            config.model,
+            config.family,
+            (inputs, SequenceInputs(ids)),
+            causal_logits=float(np.sum(ids > 0)),
         )
 
     return reader_job.make(config, task, readers, SCHEMA, flops)

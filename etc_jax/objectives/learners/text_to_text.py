@@ -91,16 +91,20 @@ class EncoderDecoderTextToText(TextToText):
         """Mean over the tokens of targets; metrics as of `Seq2Seq.loss`."""
         ids = (batch["target_weights"] > 0).astype(jnp.int32)
         batch = {**batch, "target_example_ids": ids}
-        if count := self.objective.global_tokens:
-            # The first tokens of the one text of a row, [b, g].
-            is_token = batch["input_example_ids"][:, :count] > 0
-            places = jnp.arange(is_token.shape[1])[None]
-            batch["global_index"] = jnp.where(is_token, places, -1)
+        if self.objective.global_tokens:
+            batch["global_index"] = self._global_index(batch)
         return self._seq2seq.loss(params, batch, rng, deterministic)
 
     def flops_inputs(self, batch: Any) -> tuple[SequenceInputs, SequenceInputs]:
         targets = np.int32(batch["target_weights"] > 0)
-        return SequenceInputs(batch["input_example_ids"]), SequenceInputs(targets)
+        index = np.asarray(self._global_index(batch))
+        inputs = SequenceInputs(batch["input_example_ids"], index)
+        return inputs, SequenceInputs(targets)
+
+    def _global_index(self, batch: Any) -> jax.Array:
+        """int `[b, g]`, the first tokens of the one text of each row; -1: none."""
+        is_token = batch["input_example_ids"][:, : self.objective.global_tokens] > 0
+        return jnp.where(is_token, jnp.arange(is_token.shape[1])[None], -1)
 
     @property
     def why_no_outputs(self) -> str | None:
