@@ -222,7 +222,8 @@ def _build_objective(
         return ObjectiveConfig(name) if isinstance(name, str) else None
     format = getattr(data, "format", None)
     try:
-        cls = config_kinds.section_of(name, format or _first_format(name, model))
+        taken = format or _first_format(name, model)
+        cls = config_kinds.section_of(name, taken, model)
     except ValueError as error:
         cure = "data.format" if format else "model.family to one that takes them"
         problems.append(("objective.name", f"{error}; set {cure}"))

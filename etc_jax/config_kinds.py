@@ -17,12 +17,13 @@ from etc_jax.config_upgrades import FORMERLY, MOVED
 ANY_DATA_SET = "data_set"
 
 
-def section_of(name: str, format: str | None = None) -> type:
+def section_of(name: str, format: str | None = None, model: Any = None) -> type:
     """The dataclass of an objective's options.
 
     Args:
       name: of an objective or a data set.
       format: of the data set's inputs; None: the first that it has.
+      model: config of the model; None: see `learner_of`.
 
     Raises:
       KeyError: if there is neither.
@@ -33,7 +34,29 @@ def section_of(name: str, format: str | None = None) -> type:
             return registry.lookup("objective_config", name)
         return ObjectiveConfig
     task = registry.lookup("data_set", name).in_format(format)
-    return registry.lookup("learner", f"{task.learner}/{task.format}").section
+    return learner_of(task, model).section
+
+
+def learner_of(task: Any, model: Any = None) -> type:
+    """What learns a data set in one format with a model.
+
+    It is registered as "learner" under NAME/FORMAT. Where models of several kinds take
+    a format, the learners of further kinds are registered under NAME/FORMAT/KIND.
+
+    Args:
+      task: with the name of its `learner` and its `format`.
+      model: config of the model; None, or one that no learner takes: the first learner.
+
+    Raises:
+      KeyError: if there is none.
+    """
+    name = f"{task.learner}/{task.format}"
+    first = registry.lookup("learner", name)
+    others = (x for x in registry.names("learner") if x.startswith(f"{name}/"))
+    for learner in (first, *(registry.lookup("learner", x) for x in others)):
+        if isinstance(model, learner.takes()):
+            return learner
+    return first
 
 
 def is_objective(name: str) -> bool:

@@ -18,19 +18,15 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
-import hashlib
-import importlib.metadata
 import os
 import pathlib
-import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from etc_jax import registry
 from etc_jax.data import parts
-from etc_jax.data.digests import digest
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.cache import FORMAT, WindowCache
 from etc_jax.data.windows.window import InputSizes
@@ -39,6 +35,7 @@ from etc_jax.data.windows.writing import (
     ProgressFn,
     WindowSource,
     build_windows,
+    files_and_packages,
     part_of,
 )
 from etc_jax.datasets import options as input_options
@@ -48,11 +45,6 @@ from etc_jax.datasets.task import Task
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
 
-# Bytes of a part: what a kill undoes for each process. Half a second of work on
-# articles, half of whose bytes are places of words, two or three on paragraphs. More
-# would be held in memory, where articles are ten times as large.
-PART_BYTES = 1 << 21
-_PART_RECORDS = 1 << 12
 _MOST_WORKERS = 32
 _PROGRESS_SECS = 10.0
 
@@ -66,7 +58,7 @@ def prepare(
     sizes: InputSizes | None = None,
     official_quirks: bool = False,
     workers: int = 0,
-    part_bytes: int = PART_BYTES,
+    part_bytes: int = parts.PART_BYTES,
     progress_fn: ProgressFn | None = None,
 ) -> WindowCache:
     """Makes the window cache of some files, or opens the one that is already there.
@@ -102,7 +94,7 @@ def prepare(
             (task.name, task.format, task.option_values, tokenizer_file)
             + (sizes, official_quirks),
         )
-        cut = _cut(task.read(files, problems), part_bytes)
+        cut = parts.cut_records(task.read(files, problems), part_bytes)
         return parts.make_parts(cut, recipe, folder, workers=workers)
 
     return build_windows(
@@ -129,48 +121,10 @@ def _source(
         task.format,
         dataclasses.asdict(sizes),
         options={"official_quirks": official_quirks, **shaping},
-        made_by=_made_by(files)
+        made_by=files_and_packages(files)
         | ({"drawn": drawn} if drawn else {})
         | ({} if task.format == next(iter(task.forms)) else {"format": task.format}),
     )
-
-
-def _made_by(files: Sequence[str | os.PathLike]) -> dict[str, Any]:
-    """What distinguishes one set of files from another, wherever they lie."""
-    described = [[file.name, *digest(file)] for file in map(pathlib.Path, files)]
-    return {"files": described, "packages": dict(map(_package, _PACKAGES))}
-
-
-_PACKAGES = ("tokenizers", "sentencepiece", "nupunkt")
-
-
-def _package(name: str) -> tuple[str, str | None]:
-    try:
-        return name, importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return name, None
-
-
-def _cut(records: Iterable[Any], most_bytes: int) -> Iterator[tuple[str, list[Any]]]:
-    """(digest, records) of each part, each ended by the record that makes it full."""
-    items: list[Any] = []
-    size, digest = 0, hashlib.blake2b(digest_size=16)
-    for record in records:
-        content = _content(record)
-        digest.update(content)
-        items.append(record)
-        size += len(content)
-        if size >= most_bytes or len(items) >= _PART_RECORDS:
-            yield digest.hexdigest(), items
-            items, size, digest = [], 0, hashlib.blake2b(digest_size=16)
-    if items:
-        yield digest.hexdigest(), items
-
-
-def _content(record: Any) -> bytes:
-    """All that a record holds; `repr` would leave out the middle of long arrays."""
-    fields = dataclasses.fields(record)
-    return pickle.dumps([getattr(record, field.name) for field in fields])
 
 
 def _featurizer(

@@ -46,6 +46,49 @@ class Permutations:
         return found
 
 
+class Epochs:
+    """Which item each row of a batch holds.
+
+    In training, that of the endless row of epochs, each a new permutation; in
+    evaluation there is one epoch, in order, and rows beyond its end hold none.
+    """
+
+    def __init__(self, size: int, *, batch_size: int, seed: int, evaluation: bool):
+        """Takes the items.
+
+        Args:
+          size: how many there are.
+          batch_size: rows of a whole batch, over all processes.
+          seed: of permutations.
+          evaluation: one fixed epoch instead of endless ones.
+
+        Raises:
+          ValueError: if a number is out of range.
+        """
+        check_draws(batch_size, seed)
+        self._size = size
+        self._batch_size, self._evaluation = batch_size, evaluation
+        self._permutation = Permutations(size, seed=seed)
+
+    @property
+    def steps(self) -> int:
+        """Steps until every item was seen: the last one may begin a new epoch."""
+        return -(-self._size // self._batch_size)
+
+    def items(self, step: int, rows: BatchRows = None) -> list[int | None]:
+        """The item of each row at a step; None for padding.
+
+        Raises:
+          IndexError: if the step or a row is out of range.
+        """
+        if self._evaluation:
+            check_step(step, self.steps)
+        found = positions(step, self._batch_size, rows)
+        if self._evaluation:
+            return [x if x < self._size else None for x in found]
+        return [self._permutation.locate(x)[1] for x in found]
+
+
 def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:
     """The positions of the data that the batch of a step holds.
 

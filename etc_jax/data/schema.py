@@ -239,7 +239,8 @@ class Schema:
         for name, field in self.tables.items():
             found += self._wrong_ids(batch, name, model, field)
         for name, axis in self.places.items():
-            found += self._wrong_places(batch, name, axis)
+            if at(batch, name) is not None:
+                found += self._wrong_places(batch, name, axis)
         return found
 
     def length(self, batch: Mapping[str, Any], axis: str) -> int:

@@ -2,8 +2,8 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least, between
@@ -86,11 +86,26 @@ class TextConfig(MaskedConfig):
             )
 
     def missing(self) -> Iterator[str]:
-        if self.tokenizer is not None:
+        yield from _missing_tokenizer(self)
+
+
+def _missing_tokenizer(config: DataConfig) -> Iterator[str]:
+    if config.tokenizer is not None:
+        try:
+            open_tokenizer(config.tokenizer, lower_case=config.lower_case)
+        except (OSError, ValueError) as error:
+            yield f"data.tokenizer: {error}"
+
+
+def _missing_files(
+    config: DataConfig, read_fn: Callable[[Sequence[str]], Any]
+) -> Iterator[str]:
+    for field in ("paths", "held_back_paths"):
+        for path in getattr(config, field):
             try:
-                open_tokenizer(self.tokenizer, lower_case=self.lower_case)
+                read_fn([path])
             except (OSError, ValueError) as error:
-                yield f"data.tokenizer: {error}"
+                yield f"data.{field}: {error}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,12 +180,7 @@ class TextFilesConfig(FreshTextConfig):
 
     def missing(self) -> Iterator[str]:
         yield from super().missing()
-        for field in ("paths", "held_back_paths"):
-            for path in getattr(self, field):
-                try:
-                    self._read([path])
-                except (OSError, ValueError) as error:
-                    yield f"data.{field}: {error}"
+        yield from _missing_files(self, self._read)
 
 
 @registry.register("source_config", "text")
@@ -215,7 +225,7 @@ def _missing_caches(config: DataConfig, kind: str, remedy: str) -> Iterator[str]
 
 def _check_held_back(config: DataConfig) -> Iterator[Problem]:
     if not config.held_back_paths:
-        yield "held_back_paths", "is empty; name a cache to evaluate on"
+        yield "held_back_paths", "is empty; name what to evaluate on"
 
 
 @registry.register("source_config", "cache")
@@ -302,6 +312,63 @@ class WindowsConfig(DataConfig):
     def missing(self) -> Iterator[str]:
         remedy = "make it with `python -m etc_jax.prepare`"
         yield from _missing_caches(self, "window cache", remedy)
+
+
+@registry.register("source_config", "pairs")
+@dataclasses.dataclass(frozen=True)
+class PairsConfig(DataConfig):
+    """Pairs of texts: files with a JSON object a line, with `input` and `target`.
+
+    Attributes:
+      paths: of files, or globs such as "pairs/*.jsonl.gz".
+      held_back_paths: files for evaluation alone.
+      tokenizer: file or folder of the model's vocabulary.
+      lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
+      begin_token: texts begin with the first token of the vocabulary, such as <s>, as
+        those of BART and LED do; T5 has none.
+      max_cut_targets: share of the targets that may be longer than `target_length` and
+        are cut; of inputs any.
+      cache_dir: folder of the texts in tokens; None puts it into the workdir.
+      export_workers: processes that tokenise; 0: this one.
+    """
+
+    gives: ClassVar[str] = "pairs"
+    hint: ClassVar[str] = "and data.paths to files of JSON lines"
+
+    source: str = "pairs"
+    paths: tuple[str, ...] = ()
+    held_back_paths: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    lower_case: bool | None = None
+    begin_token: bool = False
+    max_cut_targets: float = 0.1
+    cache_dir: str | None = None
+    export_workers: int = 0
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from _check_paths(self)
+        yield from _check_held_back(self)
+        yield from at_least(self, 0, "export_workers")
+        yield from between(self, 0, 1, "max_cut_targets")
+        if self.tokenizer is None:
+            yield "tokenizer", "is None; name the vocabulary of the model"
+
+    def files(self, field: str) -> list[pathlib.Path]:
+        """The files of `paths` or `held_back_paths`, in order.
+
+        Raises:
+          FileNotFoundError, ValueError: if a pattern matches none.
+        """
+        return _json_files(getattr(self, field))
+
+    def missing(self) -> Iterator[str]:
+        yield from _missing_tokenizer(self)
+        yield from _missing_files(self, _json_files)
+
+
+def _json_files(patterns: Sequence[str]) -> list[pathlib.Path]:
+    return [file.path for file in read_documents(patterns, format="jsonl").files]
 
 
 @registry.register("source_config", "bytes")

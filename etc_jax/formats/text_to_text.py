@@ -1,18 +1,20 @@
 """Inputs of models that read a text and write another one.
 
-A separator ends both texts, also one that was cut. A data set is given the text that
-was written, without the separator: outputs are an array of str `[b]`.
+An end token ends both texts, also one that was cut: see `end_id`. A data set is given
+the text that was written, without it: outputs are an array of str `[b]`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
+from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, Window
 
@@ -34,7 +36,7 @@ registry.register("format", SCHEMA.name)(SCHEMA)
 
 @dataclasses.dataclass(frozen=True)
 class TextToTextSizes(InputSizes):
-    """Lengths of an input and its target, separators and padding included.
+    """Lengths of an input and its target, end tokens and padding included.
 
     Attributes:
       input_length: n, tokens that are read.
@@ -69,48 +71,66 @@ class TextToTextWindow(Window):
         return {name: getattr(self, name) for name in SCHEMA.fields}
 
 
+def end_id(tokenizer: Tokenizer) -> int:
+    """The token that ends a text: the separator.
+
+    Vocabularies of T5's kind have none: there it is `</s>`, which is called "sentence".
+
+    Raises:
+      ValueError: if the vocabulary lacks it.
+    """
+    has_separator = tokenizer.special.sep is not None
+    return tokenizer.special_id("sep" if has_separator else "sentence")
+
+
 def parts_of(
-    sizes: TextToTextSizes,
-    ids: list[int],
-    target: list[int] | None,
-    tokenizer: Tokenizer,
+    sizes: TextToTextSizes, ids: Sequence[int], target: Sequence[int] | None
 ) -> dict[str, np.ndarray]:
     """The arrays of a window; of texts that do not fit, the beginnings are kept.
 
     Args:
       sizes: of the window.
-      ids: of the text to read, without separator.
-      target: of the text to write; None: there is none to learn.
-      tokenizer: with a separator.
-
-    Raises:
-      ValueError: if the tokenizer has none.
+      ids: of the text to read, with its end token.
+      target: of the text to write, with its end token; None: there is none to learn.
     """
-    sep = tokenizer.special_id("sep")
-    tokens, used = _ended(sizes.input_length, ids, sep)
-    if target is None:
-        wanted = np.zeros(sizes.target_length, np.int32)
-        weights = np.zeros(sizes.target_length, np.float32)
-    else:
-        wanted, length = _ended(sizes.target_length, target, sep)
-        weights = np.float32(np.arange(sizes.target_length) < length)
+    tokens, used = _padded(sizes.input_length, ids)
+    wanted, length = _padded(sizes.target_length, target or ())
     return {
         "input_tokens": tokens,
         "input_example_ids": np.int32(np.arange(sizes.input_length) < used),
         "target_tokens": wanted,
-        "target_weights": weights,
+        "target_weights": np.float32(np.arange(sizes.target_length) < length),
     }
 
 
-def _ended(length: int, ids: list[int], end: int) -> tuple[np.ndarray, int]:
-    """(ids with one at their end then padding, how many are no padding)."""
-    kept = [*ids[: length - 1], end]
-    tokens = np.zeros(length, np.int32)
-    tokens[: len(kept)] = kept
-    return tokens, len(kept)
+def whole_window(
+    record: Any, ids: Sequence[int], target: Sequence[int]
+) -> TextToTextWindow:
+    """A window as long as its texts, without padding.
+
+    Args:
+      record: with an `id`.
+      ids: of the text to read, with its end token.
+      target: of the text to write, with its end token.
+    """
+    return TextToTextWindow(
+        record=record,
+        labels={},
+        unusable=None,
+        input_tokens=np.int32(ids),
+        input_example_ids=np.ones(len(ids), np.int32),
+        target_tokens=np.int32(target),
+        target_weights=np.ones(len(target), np.float32),
+    )
+
+
+def _padded(length: int, ids: Sequence[int]) -> tuple[np.ndarray, int]:
+    """(ids, cut off or padded, how many are no padding)."""
+    kept = cut_to(np.int32(ids), length)
+    return np.pad(kept, (0, length - len(kept))), len(kept)
 
 
 def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:
-    """The text before the first separator; special tokens in it are spelled out."""
-    [ends] = np.nonzero(ids == tokenizer.special_id("sep"))
+    """The text before the first end token; special tokens in it are spelled out."""
+    [ends] = np.nonzero(ids == end_id(tokenizer))
     return tokenizer.decode(ids[: ends[0] if len(ends) else None].tolist())

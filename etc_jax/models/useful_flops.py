@@ -26,7 +26,8 @@ class Flops(Protocol):
 
     Attributes:
       body: (config, inputs) -> of the encoder on a batch. Inputs are `SequenceInputs`
-        in numpy, or ETC's `Structure`s, one for each input.
+        in numpy, or ETC's `Structure`s, one for each input. Those of an encoder-decoder
+        are a pair, of what the encoder and what the decoder reads, and both count.
       masked_logits: config -> of the vocabulary's logits of one masked token.
       causal_logits: config -> of the logits of the token after another one; families
         without language models have none.

@@ -6,6 +6,7 @@ from etc_jax.objectives.jobs import (  # noqa: F401
     finetuning,
     masked_lm,
     pretraining,
+    seq2seq,
 )
 from etc_jax.objectives.learners import (  # noqa: F401
     causal_text_to_text,
@@ -13,4 +14,5 @@ from etc_jax.objectives.learners import (  # noqa: F401
     encoder_multihop,
     etc_finetuning,
     openkp,
+    text_to_text,
 )

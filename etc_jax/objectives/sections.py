@@ -58,6 +58,62 @@ class MaskedLmConfig(ObjectiveConfig):
     name: str = "masked_lm"
 
 
+@dataclasses.dataclass(frozen=True)
+class WrittenConfig(ObjectiveConfig):
+    """Texts that an encoder-decoder learns to write.
+
+    As dropout, smoothing and z-loss are of training alone: an evaluation gives the
+    plain cross entropy.
+
+    Attributes:
+      label_smoothing: share of a target that all tokens of the vocabulary get; BART is
+        fine-tuned with 0.1.
+      z_loss: weight of the squared logarithm of the normaliser; T5X has 1e-4.
+      global_tokens: so many first tokens of each input are global: 1 for LED, whose
+        first token is <s>; 0 for models without global tokens.
+    """
+
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+    global_tokens: int = 0
+
+    def problems(self) -> Iterator[Problem]:
+        if not 0 <= self.label_smoothing < 1:
+            value = self.label_smoothing
+            yield (
+                "label_smoothing",
+                f"is {value}; expected 0 <= label_smoothing < 1",
+            )
+        yield from at_least(self, 0, "z_loss", "global_tokens")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextToTextConfig(WrittenConfig):
+    """A data set of texts to be written, by an encoder-decoder."""
+
+    reads: ClassVar[tuple[str, ...]] = ("windows",)
+
+
+@registry.register("objective_config", "seq2seq")
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqConfig(WrittenConfig):
+    """One's own pairs of texts, with an encoder-decoder.
+
+    Attributes:
+      packed: several pairs share a row, where they have room and do not see each other;
+        False: a row has one pair.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("pairs",)
+    lengths: ClassVar[tuple[str, ...]] = (
+        *("input_length", "target_length"),
+        "global_length",
+    )
+
+    name: str = "seq2seq"
+    packed: bool = True
+
+
 @registry.register("objective_config", "causal_lm")
 @dataclasses.dataclass(frozen=True)
 class CausalLmConfig(ObjectiveConfig):

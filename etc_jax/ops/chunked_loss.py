@@ -4,6 +4,9 @@ The logits of all tokens never exist at once (Kitaev et al. 2020, section 3, "ch
 of the output); the backward pass computes them again.
 """
 
+import functools
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -65,14 +68,57 @@ def _logits_bwd(residuals, grad):
 logits.defvjp(_logits_fwd, _logits_bwd)
 
 
+class Regularisers(NamedTuple):
+    """What is added to the cross entropy; numbers, no arrays.
+
+    Attributes:
+      label_smoothing: s of `cross_entropy`.
+      z_loss: z of it.
+    """
+
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+
+    def checked(self) -> "Regularisers":
+        """Itself.
+
+        Raises:
+          ValueError: if a number is out of range.
+        """
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing is {self.label_smoothing}, expected 0 <= "
+                "label_smoothing < 1: it is the share of the target that all tokens of "
+                "the vocabulary get"
+            )
+        if not 0 <= self.z_loss < float("inf"):
+            raise ValueError(
+                f"z_loss is {self.z_loss}, expected 0 or more; T5 has 1e-4"
+            )
+        return self
+
+
 def cross_entropy(
     x: jax.Array,
     kernel: jax.Array,
     bias: jax.Array,
     targets: jax.Array,
     chunk_length: int = 0,
+    *,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> tuple[jax.Array, jax.Array]:
     """The negative log-probability of each target, and whether it is the likeliest.
+
+    With s = `label_smoothing`, z = `z_loss` and p the probabilities of the v tokens,
+    the loss is
+
+        (1 - s) * -log p[target] + s * mean(-log p) + z * logsumexp(logits) ** 2
+
+    The mean is over the whole vocabulary, target included (Szegedy et al. 2016, section
+    7; transformers' LabelSmoother). fairseq spreads its s over the v - 1 other tokens:
+    there it is this one times (v - 1) / v. The last term is T5X's. What is 0 is not
+    computed.
 
     Args:
       x: `[b, n, e]`.
@@ -80,19 +126,27 @@ def cross_entropy(
       bias: `[v]`.
       targets: int `[b, n]` in 0..v - 1.
       chunk_length: most tokens of each row at once; 0: all.
+      label_smoothing: 0 <= s < 1.
+      z_loss: z, 0 or more.
 
     Returns:
       (float32 `[b, n]` in nats, bool `[b, n]`).
+
+    Raises:
+      ValueError: if `label_smoothing` or `z_loss` is out of range.
     """
     n = x.shape[1]
+    extra = Regularisers(label_smoothing, z_loss).checked()
     if not chunk_length or n <= chunk_length:
         # [b, n, e] x [e, v] -> [b, n, v].
         scores = logits(x, kernel) + bias[None, None]
-        losses, _ = _losses(scores, targets)
+        losses, _ = _losses(extra, scores, targets)
         return losses, _hits(scores, targets)
     count = -(-n // chunk_length)
     # x: [count, b, l, e], targets: [count, b, l]; l = ceil(n / count).
-    losses, hits = _chunked(_chunks(x, count), kernel, bias, _chunks(targets, count))
+    losses, hits = _chunked(
+        extra, _chunks(x, count), kernel, bias, _chunks(targets, count)
+    )
     return _unchunked(losses, n), _unchunked(hits, n)
 
 
@@ -113,22 +167,43 @@ def _unchunked(a: jax.Array, n: int) -> jax.Array:
     return a.reshape(a.shape[0], -1)[:, :n]
 
 
-def _losses(scores: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(cross entropy, log-sum-exp) of each row."""
+def _losses(
+    extra: Regularisers, scores: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(loss, log-sum-exp) of each row."""
+    s, z = extra
     # [b, l, v] at [b, l, 1] -> [b, l].
-    picked = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+    wanted = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
     lse = jax.nn.logsumexp(scores, axis=-1)
-    return lse - picked, lse
+    if s:
+        wanted = (1 - s) * wanted + s * jnp.mean(scores, axis=-1)
+    losses = lse - wanted
+    return losses + z * lse**2 if z else losses, lse
+
+
+def _scores_grad(
+    extra: Regularisers, scores: jax.Array, targets: jax.Array, lse: jax.Array
+) -> jax.Array:
+    """The gradient of each row's loss with respect to its logits, `[b, l, v]`."""
+    s, z = extra
+    size = scores.shape[-1]
+    is_target = jnp.arange(size)[None, None] == targets[..., None]
+    probabilities = jnp.exp(scores - lse[..., None])
+    if z:  # the gradient of lse is the probabilities
+        probabilities = probabilities * (1 + 2 * z * lse[..., None])
+    if s:
+        return probabilities - ((1 - s) * is_target + s / size)
+    return probabilities - is_target
 
 
 def _hits(scores: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.argmax(scores, axis=-1) == targets
 
 
-@jax.custom_vjp
-def _chunked(x, kernel, bias, targets):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunked(extra, x, kernel, bias, targets):
     """(losses, hits) `[chunks, b, l]` of x `[chunks, b, l, e]`."""
-    (losses, hits), _ = _chunked_fwd(x, kernel, bias, targets)
+    (losses, hits), _ = _chunked_fwd(extra, x, kernel, bias, targets)
     return losses, hits
 
 
@@ -140,20 +215,20 @@ def _gathered(kernel: jax.Array, dtype: jnp.dtype) -> jax.Array:
     return constrain(kernel.astype(dtype), None, "activation_vocab")
 
 
-def _chunked_fwd(x, kernel, bias, targets):
+def _chunked_fwd(extra, x, kernel, bias, targets):
     matrix = _gathered(kernel, x.dtype)
 
     def one(chunk):
         rows, wanted = chunk
         # [b, l, e] x [e, v] -> [b, l, v]: logits of one chunk, not kept.
         scores = _product(rows, matrix) + bias[None, None]
-        return *_losses(scores, wanted), _hits(scores, wanted)
+        return *_losses(extra, scores, wanted), _hits(scores, wanted)
 
     losses, lse, hits = jax.lax.map(one, (x, targets))
     return (losses, hits), (x, kernel, bias, targets, lse)
 
 
-def _chunked_bwd(residuals, grads):
+def _chunked_bwd(extra, residuals, grads):
     x, kernel, bias, targets, lse = residuals
     matrix = _gathered(kernel, x.dtype)
     b, width, size = x.shape[1], x.shape[-1], kernel.shape[-1]
@@ -174,9 +249,7 @@ def _chunked_bwd(residuals, grads):
     def add(total, chunk):
         rows, wanted, lse, grad = chunk
         scores = _product(rows, matrix) + bias[None, None]
-        # The gradient of lse - picked: softmax minus one-hot, [b, l, v].
-        is_target = jnp.arange(size)[None, None] == wanted[..., None]
-        scores_grad = (jnp.exp(scores - lse[..., None]) - is_target) * grad[..., None]
+        scores_grad = _scores_grad(extra, scores, wanted, lse) * grad[..., None]
         columns = own(scores_grad.astype(x.dtype))
         # [shards, rows, e] x [shards, rows, v] -> [shards, e, v].
         kernel_grad = jnp.einsum(

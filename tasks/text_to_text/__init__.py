@@ -10,22 +10,15 @@ answered need no `target`.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
-from etc_jax.datasets.fields import STRING, Fields
-from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.offsets import encode
-from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
+from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded, parse, read
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
@@ -34,74 +27,30 @@ from etc_jax.scoring.result import Scores
 
 SIZES = TextToTextSizes(input_length=1024, target_length=128)
 WORDING = Wording(question="Input", answer="Output", places="")
-_ID_DIGITS = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """A pair.
-
-    Attributes:
-      id: of the record.
-      input: text to be read.
-      target: text to be written; None without one.
-    """
-
-    id: str
-    input: str
-    target: str | None
-
-
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The records of JSON lines; see `records.read_records`."""
-    return read_records(paths, parse, problems, read_lines)
-
-
-def parse(value: Any, note: Note) -> Record:
-    """A record from a JSON value; see the module.
-
-    Raises:
-      BadRecordError: if it cannot be used.
-    """
-    del note
-    fields = Fields(value)
-    text = fields.get("input", STRING)
-    target = fields.get("target", STRING, None)
-    if not text.strip():
-        raise BadRecordError("no text", "the input is blank, expected text")
-    if "id" in value:
-        return Record(fields.text("id"), text, target)
-    digest = hashlib.sha256(json.dumps([text, target]).encode()).hexdigest()
-    return Record(digest[:_ID_DIGITS], text, target)
 
 
 def features(
-    record: Record,
+    record: Pair,
     tokenizer: Tokenizer,
     sizes: TextToTextSizes = SIZES,
     *,
     official_quirks: bool = False,
+    options: PairOptions = PLAIN,
 ) -> list[TextToTextWindow]:
     """The one window of a record.
 
     Raises:
       BadRecordError: if the input has no token.
-      ValueError: if the tokenizer has no separator, or quirks are asked for.
+      ValueError: if the tokenizer lacks a special token, or quirks are asked for.
     """
     refuse_quirks("text_to_text", official_quirks)
-    has_target = record.target is not None
-    source, target = encode(tokenizer, [record.input, record.target or ""])
-    if not len(source):
-        raise BadRecordError("no text", f"the input of {record.id!r} has no token")
-    ids = target.ids if has_target else None
+    ids, target = encoded(record, tokenizer, options)
     return [
         TextToTextWindow(
             record=record,
             labels={},
-            unusable=None if has_target else "no target",
-            **parts_of(sizes, source.ids, ids, tokenizer),
+            unusable="no target" if target is None else None,
+            **parts_of(sizes, ids, target),
         )
     ]
 
@@ -144,8 +93,8 @@ def gold_outputs(windows: Sequence[TextToTextWindow]) -> np.ndarray:
     return np.array([w.record.target for w in windows], dtype=object)
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
-    """Tokens of an input if nothing of it is cut off, with its separator."""
+def whole_length(record: Pair, tokenizer: Tokenizer) -> int:
+    """Tokens of an input if nothing of it is cut off, with its end token."""
     [pieces] = encode(tokenizer, [record.input])
     return len(pieces) + 1
 
@@ -153,7 +102,7 @@ def whole_length(record: Record, tokenizer: Tokenizer) -> int:
 # --- score ----------------------------------------------------------------------------
 
 
-def gold(record: Record) -> dict[str, str] | None:
+def gold(record: Pair) -> dict[str, str] | None:
     """What `score` needs of a record; None without a target."""
     if record.target is None:
         return None
@@ -174,6 +123,7 @@ FORM = Form(
     learner="text",
     sizes=SIZES,
     features=features,
+    options=PLAIN,
     decode=decode,
     explain=explain,
     gold_outputs=gold_outputs,

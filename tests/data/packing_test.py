@@ -125,7 +125,7 @@ def test_every_sentence_is_in_one_window_that_holds_it(
 @settings(deadline=None, max_examples=60)
 @given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=60))
 def test_no_two_windows_could_be_one(lengths):
-    windows = packing._best_fit_decreasing(
+    windows = packing.best_fit_decreasing(
         np.array(lengths), np.ones(len(lengths), int), 50, 10**6
     )
     assert sorted(p for w in windows for p in w) == list(range(len(lengths)))
@@ -246,7 +246,7 @@ def test_rooms_give_the_fullest_window_that_is_sure_to_hold_a_piece():
 def test_windows_hold_their_pieces(pieces, long_length, global_length):
     tokens, segments = np.array(pieces).T
     segments = np.minimum(segments, tokens)  # none is empty
-    windows = packing._best_fit_decreasing(tokens, segments, long_length, global_length)
+    windows = packing.best_fit_decreasing(tokens, segments, long_length, global_length)
     assert sorted(p for w in windows for p in w) == list(range(len(pieces)))
     for window in windows:
         assert tokens[window].sum() <= long_length
@@ -271,7 +271,7 @@ def test_packing_many_documents_is_close_and_quick(mean, global_length, most):
     segments = np.clip(rng.lognormal(3, 1, 60_000).astype(int), 7, 200)
     tokens = (segments * mean * rng.lognormal(0, 0.25, len(segments))).astype(int)
     tokens = np.minimum(tokens, 4096)
-    windows = packing._best_fit_decreasing(tokens, segments, 4096, global_length)
+    windows = packing.best_fit_decreasing(tokens, segments, 4096, global_length)
     assert sorted(p for w in windows for p in w) == list(range(len(tokens)))
     for size, room in ((tokens, 4096), (segments, global_length)):
         assert max(size[w].sum() for w in windows) <= room

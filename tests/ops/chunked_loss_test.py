@@ -65,30 +65,100 @@ def arrays(dtype=np.float64):
     return cast(x), cast(kernel), cast(bias), jnp.asarray(targets), cast(weights)
 
 
-def total(x, kernel, bias, targets, weights, chunk_length):
-    losses, hits = chunked_loss.cross_entropy(x, kernel, bias, targets, chunk_length)
+# (label smoothing, z-loss): neither, each alone, both.
+EXTRAS = [(0.0, 0.0), (0.1, 0.0), (0.0, 1e-2), (0.3, 1e-4)]
+
+
+def total(x, kernel, bias, targets, weights, chunk_length, extra=(0.0, 0.0)):
+    losses, hits = chunked_loss.cross_entropy(
+        x,
+        kernel,
+        bias,
+        targets,
+        chunk_length,
+        label_smoothing=extra[0],
+        z_loss=extra[1],
+    )
     return jnp.sum(losses * weights), (losses, hits)
 
 
-def plain(x, kernel, bias, targets, weights):
+def plain(x, kernel, bias, targets, weights, extra=(0.0, 0.0)):
     logits = x @ kernel + bias[None, None]
     log_p = jax.nn.log_softmax(logits)
-    losses = -jnp.sum(jax.nn.one_hot(targets, V) * log_p, axis=-1)
+    wanted = jax.nn.one_hot(targets, V) * (1 - extra[0]) + extra[0] / V
+    losses = -jnp.sum(wanted * log_p, axis=-1)
+    losses += extra[1] * jnp.log(jnp.sum(jnp.exp(logits), axis=-1)) ** 2
     return jnp.sum(losses * weights), (losses, jnp.argmax(logits, axis=-1) == targets)
 
 
 @pytest.mark.parametrize("chunk_length", [0, 1, 4, 6, 10, 11, 64])
-def test_loss_and_gradients_are_those_of_all_logits_at_once(chunk_length):
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_loss_and_gradients_are_those_of_all_logits_at_once(extra, chunk_length):
     with jax.enable_x64(True):
         *inputs, targets, weights = arrays()
         grads = functools.partial(jax.value_and_grad, argnums=(0, 1, 2), has_aux=True)
-        want = grads(plain)(*inputs, targets, weights)
-        got = grads(total)(*inputs, targets, weights, chunk_length)
+        want = grads(plain)(*inputs, targets, weights, extra)
+        got = grads(total)(*inputs, targets, weights, chunk_length, extra)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12),
             got,
             want,
         )
+
+
+def test_smoothing_by_hand():
+    # Logits log(1), log(2), log(5): p is 1/8, 2/8, 5/8, their normaliser 8.
+    kernel = jnp.log(jnp.asarray([[1.0, 2.0, 5.0]]))
+    losses, hits = chunked_loss.cross_entropy(
+        jnp.ones((1, 2, 1)),
+        kernel,
+        jnp.zeros(3),
+        jnp.asarray([[2, 0]]),
+        label_smoothing=0.3,
+        z_loss=0.5,
+    )
+    nats = -np.log([1 / 8, 2 / 8, 5 / 8])
+    want = [0.7 * nats[i] + 0.1 * nats.sum() + 0.5 * np.log(8) ** 2 for i in (2, 0)]
+    np.testing.assert_allclose(losses[0], want, rtol=1e-6)
+    assert hits.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("chunk_length", [0, 4])
+@pytest.mark.parametrize("extra", EXTRAS[1:])
+def test_in_bfloat16_both_are_near_float64(extra, chunk_length):
+    *inputs, targets, weights = arrays(jnp.float32)
+    x, kernel, bias = (a.astype(jnp.bfloat16) for a in inputs)
+    # As in a model: rows in bfloat16, parameters in float32.
+    args = x, *(a.astype(jnp.float32) for a in (kernel, bias))
+    grads = functools.partial(jax.value_and_grad, argnums=(0, 1, 2), has_aux=True)
+    got = grads(total)(*args, targets, weights, chunk_length, extra)
+    assert got[0][1][0].dtype == jnp.float32 and got[1][0].dtype == jnp.bfloat16
+    with jax.enable_x64(True):
+        exact = [jnp.asarray(np.asarray(a, np.float64)) for a in (*args, weights)]
+        want = grads(plain)(*exact[:3], targets, exact[3], extra)
+    np.testing.assert_allclose(got[0][1][0], want[0][1][0], rtol=1e-5, atol=1e-5)
+    for a, b in zip(got[1], want[1], strict=True):
+        np.testing.assert_allclose(np.float64(a), b, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "name, value", [("label_smoothing", 1.5), ("label_smoothing", -0.1), ("z_loss", -1)]
+)
+def test_what_is_out_of_range_is_refused(name, value):
+    *inputs, targets, _ = arrays(np.float32)
+    with pytest.raises(ValueError, match=f"{name} is {value}, expected 0"):
+        chunked_loss.cross_entropy(*inputs, targets, **{name: value})
+
+
+def test_what_is_0_is_not_computed():
+    *inputs, targets, weights = arrays(np.float32)
+
+    def operations(extra):
+        step = jax.grad(lambda *args: total(*args, 4, extra)[0], argnums=(0, 1, 2))
+        return str(jax.make_jaxpr(step)(*inputs, targets, weights)).count("=")
+
+    counts = [operations(extra) for extra in EXTRAS]
+    assert counts[0] < min(counts[1:3]) <= max(counts[1:3]) < counts[3]
 
 
 def test_no_array_has_the_logits_of_all_tokens():
@@ -98,7 +168,9 @@ def test_no_array_has_the_logits_of_all_tokens():
     weights = jax.ShapeDtypeStruct((2, n), jnp.float32)
 
     def temporaries(chunk_length):
-        step = jax.grad(lambda *args: total(*args, chunk_length)[0], argnums=(0, 1, 2))
+        step = jax.grad(
+            lambda *args: total(*args, chunk_length, EXTRAS[-1])[0], argnums=(0, 1, 2)
+        )
         compiled = jax.jit(step).lower(*shapes, weights).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
@@ -107,20 +179,29 @@ def test_no_array_has_the_logits_of_all_tokens():
     assert temporaries(64) < everything / 4
 
 
-def mesh_case():
+def mesh_case(extra):
     """Inputs of `total` for 8 devices, and what it gives for them without chunks."""
     b, n, v = 8, 64, 48
     rng = np.random.default_rng(3)
     inputs = [rng.normal(size=s).astype("f4") for s in ((b, n, E), (E, v), (v,))]
     inputs += [rng.integers(0, v, (b, n)), rng.random((b, n)).astype("f4")]
-    step = jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
+    loss = functools.partial(total, extra=extra)
+    step = jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True)
     return inputs, step, jax.jit(step, static_argnums=5)(*inputs, 0)
 
 
-@pytest.mark.parametrize("axes", [(2, 4, 1, 1), (2, 2, 2, 1), (2, 1, 1, 4)])
-def test_on_a_mesh_chunks_share_one_collection_and_one_reduction(axes):
+@pytest.mark.parametrize(
+    "axes, extra",
+    [
+        ((2, 4, 1, 1), EXTRAS[0]),
+        ((2, 4, 1, 1), EXTRAS[3]),
+        ((2, 2, 2, 1), EXTRAS[3]),
+        ((2, 1, 1, 4), EXTRAS[0]),
+    ],
+)
+def test_on_a_mesh_chunks_share_one_collection_and_one_reduction(axes, extra):
     mesh = make_mesh(MeshConfig(*axes))
-    inputs, step, want = mesh_case()
+    inputs, step, want = mesh_case(extra)
     rows = jax.NamedSharding(mesh, jax.P(("data", "fsdp"), "sequence"))
     table = jax.NamedSharding(mesh, jax.P(None, ("tensor", "fsdp")))
     whole = jax.NamedSharding(mesh, jax.P())
@@ -141,3 +222,18 @@ def test_on_a_mesh_chunks_share_one_collection_and_one_reduction(axes):
         assert traffic["all-gather"].runs <= 2  # forward and backward pass
         # Loss, bias and kernel; eight chunks would make it sixteen and more.
         assert sum(traffic[k].runs for k in traffic if "reduce" in k) <= 4
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_smoothing_is_that_of_transformers(smoothing):
+    torch = pytest.importorskip("torch")
+    peer = pytest.importorskip("transformers.trainer_pt_utils").LabelSmoother(smoothing)
+    x, kernel, bias, targets, _ = arrays(np.float32)
+    losses, _ = chunked_loss.cross_entropy(
+        x, kernel, bias, targets, 4, label_smoothing=smoothing
+    )
+    scores = torch.tensor(np.asarray(x @ kernel + bias[None, None]))
+    wanted = torch.tensor(np.asarray(targets)).long()
+    want = peer({"logits": scores}, wanted).item()
+    np.testing.assert_allclose(losses.mean(), want, rtol=1e-5)

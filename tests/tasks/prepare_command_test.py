@@ -253,7 +253,7 @@ def test_parts_are_told_apart_by_all_that_their_records_hold():
     def digest(texts, **changes):
         record = openkp_samples.record(texts)
         record = dataclasses.replace(record, **changes)
-        [(digest, _)] = prepare._cut([record], 1)
+        [(digest, _)] = parts.cut_records([record], 1)
         return digest
 
     texts = ("Old Mill",) * 600
@@ -566,7 +566,7 @@ def test_no_more_than_a_part_is_in_memory(made_up, tmp_path):
 
     fields = dataclasses.fields(hotpotqa.Record)
     counting, files = dataclasses.replace(task, read=read), [made_up["hotpotqa"]]
-    cut = prepare._cut(task.read(files, Problems()), PART_BYTES)
+    cut = parts.cut_records(task.read(files, Problems()), PART_BYTES)
     largest = max(len(items) for _, items in cut)
     prepare.prepare(counting, files, tokenizer(), tmp_path / "c", part_bytes=PART_BYTES)
     assert len(most) == 40 and not alive

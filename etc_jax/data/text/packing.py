@@ -159,7 +159,7 @@ def pack(
         taken, room = np.ones_like(segments), min(long_length, MAX_GLOBALS)
     else:
         taken, room = segments, global_length
-    windows = _best_fit_decreasing(tokens, taken, long_length, room)
+    windows = best_fit_decreasing(tokens, taken, long_length, room)
     counts = Counts(
         documents=len(kept),
         documents_dropped=cache.num_documents - len(kept),
@@ -380,15 +380,15 @@ class _Rooms:
         return window, *self._free.pop(window)
 
 
-def _best_fit_decreasing(tokens, segments, long_length, global_length):
+def best_fit_decreasing(
+    tokens: np.ndarray, segments: np.ndarray, long_length: int, global_length: int
+) -> list[list[int]]:
     """Piece numbers of each window: largest first, into the fullest that has room."""
-    windows: list[list[int]] = []
-    rooms = _Rooms(long_length, global_length)
+    windows, rooms = [], _Rooms(long_length, global_length)
     needs = rooms.need(tokens, segments)
     order = np.argsort(-needs, kind="stable")
-    columns = (
-        x.tolist() for x in (order, needs[order], tokens[order], segments[order])
-    )
+    columns = order, needs[order], tokens[order], segments[order]
+    columns = (x.tolist() for x in columns)
     for piece, need, taken_tokens, taken_segments in zip(*columns, strict=True):
         found = rooms.take(need, taken_tokens, taken_segments)
         if found is None:

@@ -27,13 +27,7 @@ import numpy as np
 from etc_jax.config_upgrades import FORMERLY
 from etc_jax.data import array_folder
 from etc_jax.data.array_folder import FolderFormat
-from etc_jax.data.epochs import (
-    BatchRows,
-    Permutations,
-    check_draws,
-    check_step,
-    positions,
-)
+from etc_jax.data.epochs import BatchRows, Epochs
 from etc_jax.data.schema import LABELS, SEPARATOR, WEIGHTS, Field, Schema
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows import versions as window_versions
@@ -260,14 +254,15 @@ class WindowReader:
           ValueError: if the caches do not go together, have no window, or have windows
             that are too long.
         """
-        check_draws(batch_size, seed)
         _check_together(caches)
         _check_lengths(caches, lengths)
         self._caches = list(caches)
         self._ends = np.cumsum([cache.num_windows for cache in caches])
         self._lengths = dict(lengths)
-        self._batch_size, self._evaluation, self._flat = batch_size, evaluation, flat
-        self._permutation = Permutations(self.num_examples, seed=seed)
+        self._flat = flat
+        self._epochs = Epochs(
+            self.num_examples, batch_size=batch_size, seed=seed, evaluation=evaluation
+        )
 
     @property
     def num_examples(self) -> int:
@@ -277,7 +272,7 @@ class WindowReader:
     @property
     def steps_per_epoch(self) -> int:
         """Steps until every window was seen: the last one may begin a new epoch."""
-        return -(-self.num_examples // self._batch_size)
+        return self._epochs.steps
 
     def batch_at(self, step: int, rows: BatchRows = None) -> WindowBatch:
         """The batch of one step, whatever was read before.
@@ -289,26 +284,19 @@ class WindowReader:
         Raises:
           IndexError: if the step is out of range.
         """
-        if self._evaluation:
-            check_step(step, self.steps_per_epoch)
-        places = positions(step, self._batch_size, rows)
-        schema = self._caches[0].schema
-        arrays = schema.empty(len(places), self._lengths)
-        arrays[WEIGHTS] = np.zeros(len(places), np.float32)
-        for row, position in enumerate(places):
-            if self._evaluation and position >= self.num_examples:
-                continue
-            fill(arrays, row, schema, self._window(position))
-            arrays[WEIGHTS][row] = 1.0
+        items, schema = self._epochs.items(step, rows), self._caches[0].schema
+        arrays = schema.empty(len(items), self._lengths)
+        arrays[WEIGHTS] = np.zeros(len(items), np.float32)
+        for row, item in enumerate(items):
+            if item is not None:
+                fill(arrays, row, schema, self._window(item))
+                arrays[WEIGHTS][row] = 1.0
         batch = schema.batch(arrays)
         if self._flat:
             batch["structure"] = flat(batch["structure"])
         return batch
 
-    def _window(self, position: int) -> dict[str, np.ndarray]:
-        index = position
-        if not self._evaluation:
-            _, index = self._permutation.locate(position)
+    def _window(self, index: int) -> dict[str, np.ndarray]:
         number = int(np.searchsorted(self._ends, index, "right"))
         cache = self._caches[number]
         return cache.window(index - int(self._ends[number]) + cache.num_windows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data.array_folder import TOKENIZER, GrowingArray, new_folder
+from etc_jax.data.digests import digest
 from etc_jax.data.parts import Part, work_folder
 from etc_jax.data.schema import Schema
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -65,6 +67,26 @@ class WindowSource:
         made |= sizes
         facts = [CONTENTS_VERSION, tokenizer.fingerprint(), made]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def files_and_packages(files: Sequence[str | os.PathLike]) -> dict[str, Any]:
+    """What distinguishes one set of files from another, wherever they lie.
+
+    Raises:
+      OSError: if one cannot be read.
+    """
+    described = [[file.name, *digest(file)] for file in map(pathlib.Path, files)]
+    return {"files": described, "packages": dict(map(_package, _PACKAGES))}
+
+
+_PACKAGES = ("tokenizers", "sentencepiece", "nupunkt")
+
+
+def _package(name: str) -> tuple[str, str | None]:
+    try:
+        return name, importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return name, None
 
 
 class LeftOut:

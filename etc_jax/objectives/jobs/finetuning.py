@@ -45,6 +45,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     evaluation = _reader(config, held_back, evaluation=True)
     score = None
     if config.data.held_back_files:
+        if (why := task.why_no_outputs) is not None:
+            raise ValueError(f"data.held_back_files are to be answered, but {why}")
         score = registry.lookup("held_back_score", "official")(config, tokenizer)
     paths = [*config.data.paths, *config.data.held_back_paths]
     caches = zip(paths, [*train, *held_back], strict=True)

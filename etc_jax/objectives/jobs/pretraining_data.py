@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from etc_jax.config_sections import DataConfig
 from etc_jax.data.digests import shortened
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.examples import PretrainingSizes
@@ -69,7 +70,7 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
         workers=data.export_workers,
         report_fn=_LOG.info,
     )
-    _check_size(data, made.tokenizer)
+    check_size(data, made.tokenizer)
     inputs = {
         "tokenizer": made.tokenizer.fingerprint(),
         "training tokens": made.train.digest,
@@ -101,7 +102,7 @@ def _open_caches(data: TextConfig) -> Corpora:
         )
     first = TokenCache.open(data.paths[0])
     tokenizer = _tokenizer(data) or first.load_tokenizer()
-    _check_size(data, tokenizer)
+    check_size(data, tokenizer)
     known = tokenizer.fingerprint()
     train = tuple(TokenCache.open(path, known) for path in data.paths)
     weights = data.weights or tuple(float(cache.num_tokens) for cache in train)
@@ -115,7 +116,8 @@ def _open_caches(data: TextConfig) -> Corpora:
     return Corpora(tokenizer, train, weights, held_back, inputs)
 
 
-def _check_size(data: TextConfig, tokenizer: Tokenizer) -> None:
+def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
+    """Raises ValueError unless the config has the size of the vocabulary."""
     if tokenizer.vocab_size != data.vocab_size:
         raise ValueError(
             f"data.vocab_size is {data.vocab_size}, but the tokenizer has "

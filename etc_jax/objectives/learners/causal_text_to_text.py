@@ -9,44 +9,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import decoding, registry
-from etc_jax.data.schema import WEIGHTS, Schema
-from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.formats import text_to_text
+from etc_jax import registry
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives.causal_lm import CausalLm
-from etc_jax.objectives.learners.finetuning import Learner, Sums
+from etc_jax.objectives.learners.finetuning import Sums
+from etc_jax.objectives.learners.text_to_text import TextToText
 
 
 @registry.register("learner", "text/text_to_text")
 @dataclasses.dataclass(frozen=True)
-class CausalTextToText(Learner):
+class CausalTextToText(TextToText):
     """The cross entropy of targets; outputs are the likeliest tokens, int32 `[b, m]`.
 
     Parameters are those of objective causal_lm, which a run can start from.
     """
 
-    models: ClassVar[tuple[type, ...]] = (LongformerConfig, ReformerConfig)
-    schema: ClassVar[Schema] = text_to_text.SCHEMA
-    # Targets are in the schema.
-    learns_from: ClassVar[tuple[str, ...]] = (WEIGHTS,)
+    module_kind: ClassVar[str] = "causal_lm_model"
 
     def __post_init__(self):
-        self._decoder.check(1)
-
-    @property
-    def _family(self) -> str:
-        return registry.name_of("model_config", type(self.model))
-
-    @property
-    def _decoder(self) -> decoding.Decoder:
-        return decoding.decoder_of(self._family, self.model)
+        self.decoder.check(1)
 
     @property
     def _language_model(self) -> CausalLm:
-        return CausalLm(self.model, registry.lookup("causal_lm_model", self._family))
+        return CausalLm(self.model, registry.lookup(self.module_kind, self.family))
 
     def init(self, rng: jax.Array) -> Any:
         return self._language_model.init(rng)
@@ -54,21 +39,6 @@ class CausalTextToText(Learner):
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
         """Mean over the tokens of targets; metrics as of `CausalLm.loss`."""
         return self._language_model.loss(params, joined(batch), rng, deterministic)
-
-    def outputs(self, params: Any, batch: Any) -> jax.Array:
-        return decoding.generate(
-            self._decoder,
-            params,
-            batch["input_tokens"],
-            batch["target_tokens"].shape[1],
-            temperature=0.0,
-            prompt_lengths=jnp.sum(batch["input_example_ids"] > 0, axis=1),
-        )
-
-    def readable(self, outputs: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
-        """Texts, str `[b]`."""
-        texts = [text_to_text.written_text(ids, tokenizer) for ids in outputs]
-        return np.array(texts, dtype=object)
 
     def flops_inputs(self, batch: Any) -> SequenceInputs:
         ids = [batch["input_example_ids"] > 0, batch["target_weights"] > 0]

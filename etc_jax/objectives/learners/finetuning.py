@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
+from etc_jax import config_kinds
 from etc_jax.config import Config
 from etc_jax.config_sections import FinetuningConfig, ObjectiveConfig
 from etc_jax.data.schema import LABELS, WEIGHTS, Schema, at
@@ -29,11 +29,11 @@ class Learner(abc.ABC):
     Outputs need no labels and no weights.
 
     Attributes:
-      models: configs of the models that there may be.
+      models: configs of the models that there may be; see `takes`.
       section: of the objective in a config.
       schema: what it reads of a batch besides labels and weights.
       learns_from: what a batch to learn from has besides the schema.
-      model: config of the model, of one of `models`.
+      model: config of the model, one of those that it takes.
       objective: choices of the head and the loss, a `section`.
       classes: names of the classes, where one of them is chosen; see `Form`.
       options: how inputs are made.
@@ -48,6 +48,16 @@ class Learner(abc.ABC):
     objective: ObjectiveConfig
     classes: tuple[str, ...] = ()
     options: InputOptions = InputOptions()
+
+    @classmethod
+    def takes(cls) -> tuple[type, ...]:
+        """Configs of the models that there may be."""
+        return cls.models
+
+    @property
+    def why_no_outputs(self) -> str | None:
+        """Why the model can be trained, but gives no outputs yet; None if it does."""
+        return None
 
     @abc.abstractmethod
     def init(self, rng: jax.Array) -> Any:
@@ -132,14 +142,18 @@ class Finetuning(Learner):
         return module.apply({"params": params}, *inputs, **named, rngs=rngs)
 
 
-def learner_of(task: Task) -> type[Learner]:
+def learner_of(task: Task, model: Any = None) -> type[Learner]:
     """What learns a data set in one format.
+
+    Args:
+      task: the data set.
+      model: config of the model; None: see `config_kinds.learner_of`.
 
     Raises:
       ValueError: if nothing does.
     """
     try:
-        return registry.lookup("learner", f"{task.learner}/{task.format}")
+        return config_kinds.learner_of(task, model)
     except KeyError as error:
         raise ValueError(f"{task.name}: {error.args[0]}") from error
 
@@ -172,9 +186,9 @@ def _learner_for(model: Any, objective: ObjectiveConfig, task: Task) -> Learner:
             f"inputs of {task.name} are asked for in format {task.format!r}, but "
             f"{given} takes {', '.join(model.formats)}; set data.format or model.family"
         )
-    learner = learner_of(task)
-    if not isinstance(model, learner.models):
-        names = ", ".join(map(_family, learner.models))
+    learner = learner_of(task, model)
+    if not isinstance(model, learner.takes()):
+        names = ", ".join(map(_family, learner.takes()))
         raise ValueError(
             f"objective {objective.name} trains {names}, not {given}; set model.family"
         )

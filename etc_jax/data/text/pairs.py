@@ -1,0 +1,267 @@
+"""Rows of pairs of texts, several in a row where they have room.
+
+    input_tokens        int32 [b, n]  what is read; 0 in padding
+    input_example_ids   int32 [b, n]  1, 2, ... by pair of the row; 0: padding
+    target_tokens       int32 [b, m]  what is to be written, with its end token
+    target_example_ids  int32 [b, m]  the number of its pair; 0: padding
+    cut_tokens          int32 [b]     tokens of the row's pairs that had no room
+    global_index        int32 [b, g]  places of the inputs' first tokens, where they are
+                                      global; -1: none
+
+A pair lies in one row of both, and sees nothing of the others. A batch is a function of
+the step: nothing is kept between batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from etc_jax.data.epochs import BatchRows, Epochs
+from etc_jax.data.schema import Field, Schema
+from etc_jax.data.text.packing import best_fit_decreasing
+from etc_jax.data.windows.arrays import offsets_of
+from etc_jax.data.windows.cache import WindowCache
+
+SCHEMA = Schema(
+    "seq2seq",
+    fields={
+        "input_tokens": Field("input"),
+        "input_example_ids": Field("input"),
+        "target_tokens": Field("target"),
+        "target_example_ids": Field("target"),
+        "cut_tokens": Field(),
+        "global_index": Field("global", padding=-1),
+    },
+    lengths={
+        "input": "input_length",
+        "target": "target_length",
+        "global": "global_length",
+    },
+    text=("input", "target"),
+    marks={"input": "input_example_ids", "target": "target_example_ids"},
+    tables={"input_tokens": "vocab_size", "target_tokens": "vocab_size"},
+    places={"global_index": "input"},
+    optional=frozenset(["global_index"]),
+)
+AXES = SCHEMA.text
+
+
+def cut_to(tokens: np.ndarray, length: int) -> np.ndarray:
+    """At most `length` tokens: the first ones, and the last one, which ends a text."""
+    if len(tokens) <= length:
+        return tokens
+    return np.append(tokens[: length - 1], tokens[-1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class AxisCounts:
+    """What became of the texts on one side of all pairs.
+
+    Attributes:
+      kept, cut: tokens that have room, and that have none.
+      cut_texts: texts that had to be cut.
+      longest: tokens of the longest text.
+      places: of all rows, padding included.
+    """
+
+    kept: int
+    cut: int
+    cut_texts: int
+    longest: int
+    places: int
+
+    @property
+    def fill(self) -> float:
+        """Share of the places that hold a token."""
+        return self.kept / max(self.places, 1)
+
+    @property
+    def cut_share(self) -> float:
+        """Share of the tokens that have no room."""
+        return self.cut / max(self.kept + self.cut, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class PairPlan:
+    """Which pairs share a row.
+
+    Attributes:
+      pairs: int `[pairs]`, the pairs row by row.
+      offsets: int `[rows + 1]`, where each row's pairs begin.
+      counts: of each axis, by name.
+      longest_target: the pair of the longest target.
+    """
+
+    pairs: np.ndarray
+    offsets: np.ndarray
+    counts: Mapping[str, AxisCounts]
+    longest_target: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, index: int) -> list[int]:
+        """The pairs of a row."""
+        start, stop = self.offsets[index : index + 2]
+        return self.pairs[start:stop].tolist()
+
+    def report(self) -> str:
+        """Rows, padding and what is cut, a line each."""
+        lines = [f"{len(self.pairs)} pairs in {self.num_rows} rows"]
+        lines += [
+            f"{axis}s: {x.fill:.1%} of the places hold a token, {x.cut_share:.2%} of "
+            f"the tokens are cut off, of {x.cut_texts} texts; the longest has "
+            f"{x.longest} tokens"
+            for axis, x in self.counts.items()
+        ]
+        return "\n".join(lines)
+
+
+def plan_rows(
+    cache: WindowCache, lengths: Mapping[str, int], *, packed: bool
+) -> PairPlan:
+    """Puts every pair of a cache into a row.
+
+    Args:
+      cache: of inputs in format "text_to_text", of any length.
+      lengths: of a row of each axis; a longer text is cut.
+      packed: as many pairs as fit share a row, the largest first, each in the fullest
+        row that has room for both of its texts; False: a row has one pair.
+    """
+    whole = {axis: np.diff(cache.arrays[offsets_of(axis)]) for axis in AXES}
+    kept = {axis: np.minimum(x, lengths[axis]) for axis, x in whole.items()}
+    rows = [np.array([i]) for i in range(cache.num_windows)]
+    if packed:
+        # The packing counts in places of the longer axis, which comes first.
+        first, second = sorted(AXES, key=lambda axis: -lengths[axis])
+        sizes = lengths[first], lengths[second]
+        rows = best_fit_decreasing(kept[first], kept[second], *sizes)
+    counts = {
+        axis: AxisCounts(
+            kept=int(kept[axis].sum()),
+            cut=int((whole[axis] - kept[axis]).sum()),
+            cut_texts=int((whole[axis] > lengths[axis]).sum()),
+            longest=int(whole[axis].max()),
+            places=len(rows) * lengths[axis],
+        )
+        for axis in AXES
+    }
+    offsets = np.cumsum([0, *map(len, rows)])
+    return PairPlan(
+        np.concatenate(rows), offsets, counts, int(np.argmax(whole["target"]))
+    )
+
+
+class PairReader:
+    """Builds the batch of any step from the pairs of a cache.
+
+    In training, epochs without end, each a new permutation of the rows; in evaluation
+    one epoch, in order, and the rows that are left in the last batch are padding.
+
+    Attributes:
+      plan: which pairs share a row.
+    """
+
+    def __init__(
+        self,
+        cache: WindowCache,
+        *,
+        lengths: Mapping[str, int],
+        batch_size: int,
+        seed: int,
+        packed: bool = True,
+        global_tokens: int = 0,
+        evaluation: bool = False,
+    ):
+        """See the class.
+
+        Args:
+          cache: of inputs in format "text_to_text"; see `plan_rows`.
+          lengths: of a row of each axis.
+          batch_size: rows of a whole batch, over all processes.
+          seed: of permutations.
+          packed: whether pairs share rows; see `plan_rows`.
+          global_tokens: so many first tokens of each input are global; 0: batches have
+            no `global_index`.
+          evaluation: one fixed epoch instead of endless ones.
+
+        Raises:
+          ValueError: if a number is out of range, or rows hold more global tokens than
+            there is room for.
+        """
+        self.plan = plan_rows(cache, lengths, packed=packed)
+        self._cache, self._lengths = cache, dict(lengths)
+        self._globals = global_tokens
+        _check_globals(self.plan, global_tokens, lengths)
+        self._epochs = Epochs(
+            self.num_examples, batch_size=batch_size, seed=seed, evaluation=evaluation
+        )
+
+    @property
+    def num_examples(self) -> int:
+        """Rows of an epoch."""
+        return self.plan.num_rows
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps until every row was seen: the last one may begin a new epoch."""
+        return self._epochs.steps
+
+    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
+        """The batch of one step, whatever was read before.
+
+        Args:
+          step: 0, 1, ...; in evaluation below `steps_per_epoch`.
+          rows: build only these rows of the batch (those of one process).
+
+        Raises:
+          IndexError: if the step is out of range.
+        """
+        items = self._epochs.items(step, rows)
+        batch = SCHEMA.empty(len(items), {"global": 0, **self._lengths})
+        if not self._globals:
+            del batch["global_index"]
+        for row, item in enumerate(items):
+            if item is not None:
+                self._fill(batch, row, self.plan.row(item))
+        return batch
+
+    def _fill(self, batch: dict[str, np.ndarray], row: int, pairs: list[int]) -> None:
+        ends = dict.fromkeys(AXES, 0)
+        starts = []
+        for number, pair in enumerate(pairs, 1):
+            window = self._cache.window(pair)
+            starts.append(ends["input"])
+            for axis in AXES:
+                whole = window[f"{axis}_tokens"]
+                tokens = cut_to(whole, self._lengths[axis])
+                place = slice(ends[axis], ends[axis] + len(tokens))
+                batch[f"{axis}_tokens"][row, place] = tokens
+                batch[f"{axis}_example_ids"][row, place] = number
+                batch["cut_tokens"][row] += len(whole) - len(tokens)
+                ends[axis] = place.stop
+        if self._globals:
+            first = _first_places([*starts, ends["input"]], self._globals)
+            batch["global_index"][row, : len(first)] = first
+
+
+def _first_places(bounds: list[int], count: int) -> list[int]:
+    """The first `count` places of each text, which lie from bound to bound."""
+    texts = itertools.pairwise(bounds)
+    return [place for a, b in texts for place in range(a, min(a + count, b))]
+
+
+def _check_globals(plan: PairPlan, count: int, lengths: Mapping[str, int]) -> None:
+    most = count * int(np.diff(plan.offsets).max())
+    if count and most > lengths["global"]:
+        raise ValueError(
+            f"rows hold up to {most} global tokens, {count} of each pair, but "
+            f"data.global_length is {lengths['global']}; raise it to {most}, or set "
+            "objective.packed=False"
+        )

@@ -1,0 +1,155 @@
+"""Encoder-decoders: a target is predicted token by token from an input.
+
+Training is by teacher forcing: the decoder reads the target itself, one place later, in
+place of what it would have written (Williams & Zipser 1989; Raffel et al. 2020,
+section 2.1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.objectives.losses.tokens import mean_and_sums, streams
+from etc_jax.training.job import Sums
+
+# The kind under which families register their modules.
+MODELS = "seq2seq_model"
+
+
+class Seq2SeqModel(Protocol):
+    """A module of a family of encoder-decoders that this objective trains.
+
+    Registered as `@registry.register("seq2seq_model", FAMILY)` on a Linen class that
+    is made by `(config, deterministic)`. The config has `pad_id`, `decoder_start_id`,
+    `eos_id` and `vocab_size`, and "text_to_text" among its `formats`.
+    """
+
+    def __call__(
+        self,
+        input_tokens: jax.Array,
+        decoder_tokens: jax.Array,
+        input_example_ids: jax.Array | None = None,
+        target_example_ids: jax.Array | None = None,
+        global_index: jax.Array | None = None,
+    ) -> jax.Array:
+        """float32 logits `[b, m, vocabulary]`; makes every parameter in `init`."""
+
+    def losses(
+        self,
+        input_tokens: jax.Array,
+        decoder_tokens: jax.Array,
+        targets: jax.Array,
+        input_example_ids: jax.Array | None = None,
+        target_example_ids: jax.Array | None = None,
+        global_index: jax.Array | None = None,
+        *,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Loss of each target, given its input and the targets before it.
+
+        Args:
+          input_tokens: int `[b, n]`, what the encoder reads.
+          decoder_tokens: int `[b, m]`, what the decoder reads: see `shifted_right`.
+          targets: int `[b, m]`.
+          input_example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
+            other. None: every row is one.
+          target_example_ids: int `[b, m]`; a target sees the input of the same number.
+          global_index: int `[b, g]`, places of the input that are global, -1 for none;
+            None: what the model does by itself.
+          label_smoothing: see `ops.chunked_loss.cross_entropy`.
+          z_loss: see there.
+
+        Returns:
+          (float32 `[b, m]` in nats, bool `[b, m]`: whether a target is the likeliest).
+        """
+
+
+def shifted_right(
+    targets: jax.Array, example_ids: jax.Array, *, start_id: int, pad_id: int
+) -> jax.Array:
+    """What the decoder reads: each target one place later, `start_id` before the first.
+
+    Of packed examples each begins with `start_id` anew: nothing of one leads over to
+    the next. The last token of an example is learnt, but read by nothing.
+
+    Args:
+      targets: int `[b, m]`.
+      example_ids: int `[b, m]`, equal for the neighbours of one example; 0: padding.
+      start_id: `</s>` for BART, the padding's id for T5.
+      pad_id: what stands in padding.
+
+    Returns:
+      int `[b, m]`, of the type of `targets`.
+    """
+    before = jnp.roll(targets, 1, axis=1)
+    is_first = example_ids != jnp.roll(example_ids, 1, axis=1)
+    # The last token of a row, which rolls in, may be of the same number.
+    is_first |= jnp.arange(targets.shape[1])[None] == 0
+    read = jnp.where(is_first, start_id, before)
+    return jnp.where(example_ids > 0, read, pad_id).astype(targets.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seq2Seq:
+    """Parameters and loss.
+
+    Attributes:
+      model: config of the model.
+      module: the class registered for its family; see `Seq2SeqModel`.
+      label_smoothing, z_loss: of the training loss; see
+        `ops.chunked_loss.cross_entropy`. As dropout, they are left out of evaluation.
+    """
+
+    model: Any
+    module: type
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+
+    def init(self, rng: jax.Array) -> Any:
+        """Parameters; their sizes do not depend on the lengths."""
+        tokens = jnp.zeros((1, 1), jnp.int32)
+        return self.module(self.model, True).init(rng, tokens, tokens)["params"]
+
+    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
+        """Mean loss over the tokens of targets, and metrics as (sum, weight).
+
+        Args:
+          params: of `init`.
+          batch: see `data.text.pairs`.
+          rng: of dropout and hashing.
+          deterministic: as in evaluation: no dropout, no smoothing, no z-loss.
+
+        Returns:
+          (nats a token, {"loss", "bits": bits a token, "accuracy", and "cut_share":
+          the share of the pairs' tokens that had no room, where the batch says it}).
+        """
+        module, c = self.module(self.model, deterministic), self.model
+        inputs, input_ids = batch["input_tokens"], batch["input_example_ids"]
+        targets, target_ids = batch["target_tokens"], batch["target_example_ids"]
+        extra = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        losses, hits = module.apply(
+            {"params": params},
+            jnp.where(input_ids > 0, inputs, c.pad_id),
+            shifted_right(
+                targets, target_ids, start_id=c.decoder_start_id, pad_id=c.pad_id
+            ),
+            targets,
+            input_ids,
+            target_ids,
+            batch.get("global_index"),
+            **({} if deterministic else extra),
+            method=module.losses,
+            rngs=streams(rng, deterministic),
+        )
+        weights = (target_ids > 0).astype(jnp.float32)
+        loss, sums = mean_and_sums(losses, hits, weights)
+        if "cut_tokens" in batch:
+            cut = jnp.sum(batch["cut_tokens"]).astype(jnp.float32)
+            kept = jnp.sum(input_ids > 0) + jnp.sum(target_ids > 0)
+            sums["cut_share"] = (cut, cut + kept)
+        return loss, sums
