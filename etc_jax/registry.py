@@ -30,6 +30,7 @@ _PROVIDERS = {
     "optimizer": "etc_jax.training.optimizers.optimizer",
     "reader": "etc_jax.objectives",
     "schedule": "etc_jax.training.optimizers.schedule",
+    "seq2seq_model": "etc_jax.models",
     "source_config": "etc_jax.data.source_configs",
 }
 

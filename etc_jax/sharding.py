@@ -76,6 +76,8 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"((mlm|label|paragraph|sentence|type)_dense|pooler)/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
     (r"logits/kernel", (_OWN, "vocab")),
+    # Relative positions of a stack: [buckets, heads].
+    (r"(block_)?relpos_bias/rel_embedding", (_OWN, "heads")),
     (r"looks_in/kernel", (_OWN, _OWN)),
     (r"looks_out/kernel", ("embed", _OWN)),
     (r"ngram_\d/kernel", (_OWN, "embed", _OWN)),
@@ -89,7 +91,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(mention|antecedent)/ffnn/wi/kernel", (_OWN, "mlp")),
     (r"(mention|antecedent)/ffnn/wo/kernel", ("mlp", _OWN)),
     (r"[^/]*norm[^/]*/scale", REPLICATED),
-    (r"(bias|mlm_bias)", REPLICATED),
+    (r"(bias|mlm_bias|logits_bias)", REPLICATED),
 )
 
 

@@ -1,7 +1,7 @@
 """Models of Hugging Face as models of this project, and back, by family.
 
-A folder holds config.json and weights (`weight_files`). What a family is called in
-config.json, as `model_type`, is what it is called here.
+A folder holds config.json and weights (`weight_files`). Families go by what they are
+called in config.json, as `model_type`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ import numpy as np
 
 from etc_jax.conversion.config_rules import shown
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.families import encoder, encoder_config, reformer
+from etc_jax.conversion.families import (
+    encoder,
+    encoder_config,
+    encoder_decoder,
+    encoder_decoder_config,
+    reformer,
+)
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.formats.safetensors_io import FILE, write
@@ -34,6 +40,7 @@ class Family(NamedTuple):
       read: (that dict, name -> array, config) -> (parameters, report).
       weights_to: (parameters, config) -> name -> array.
       values_to: (parameters, config) -> dict of a config.json.
+      refined: (config, name -> array) -> the config with what weights alone show.
     """
 
     config_class: type
@@ -41,6 +48,7 @@ class Family(NamedTuple):
     read: Callable[..., tuple[Any, Report]]
     weights_to: Callable[[Mapping[str, Any], Any], dict[str, np.ndarray]]
     values_to: Callable[[Mapping[str, Any], Any], dict[str, Any]]
+    refined: Callable[[Any, Mapping[str, np.ndarray]], Any] = lambda config, _: config
 
 
 FAMILIES = {
@@ -60,6 +68,17 @@ FAMILIES = {
             encoder.values_to_hf,
         )
         for family, config_class in encoder_config.CONFIGS.items()
+    },
+    **{
+        family: Family(
+            keys.config_class,
+            encoder_decoder_config.config_from_hf,
+            encoder_decoder.read_hf,
+            encoder_decoder.export_hf,
+            encoder_decoder.values_to_hf,
+            encoder_decoder.refined,
+        )
+        for family, keys in encoder_decoder_config.FAMILIES.items()
     },
 }
 
@@ -85,7 +104,9 @@ def read(folder: str | os.PathLike) -> Imported:
       ValueError: if something is missing, damaged, of another family, or does not fit.
     """
     family, values, config = read_hf_config(folder, _config)
-    params, report = family.read(values, open_weights(folder), config)
+    weights = open_weights(folder)
+    config = family.refined(config, weights)
+    params, report = family.read(values, weights, config)
     return Imported(params, config, report)
 
 
