@@ -1,4 +1,4 @@
-"""Attention of a decoder to what an encoder gave (Vaswani et al. 2017, section 3.2.3)."""
+"""Attention of a decoder to the rows of an encoder (Vaswani et al. 2017)."""
 
 import jax
 from flax import linen as nn

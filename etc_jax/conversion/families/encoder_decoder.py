@@ -42,9 +42,7 @@ _LOGITS = "lm_head.weight"
 # The token table once more, in checkpoints that are not safetensors.
 _AGAIN = re.compile(r"(.*\.)?(encoder|decoder)\.embed_tokens\.weight|lm_head\.weight")
 # Old T5s have one in their cross-attention, which nothing reads.
-_UNREAD = (
-    r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\..*",
-)
+_UNREAD = r"decoder\.block\.0\.layer\.1\..*\.relative_attention_bias\.weight"
 
 
 def _projections(config: EncoderDecoderConfig, side) -> tuple[Any, Any, Any]:
@@ -241,7 +239,7 @@ def import_hf(
       ConversionError, ValueError: naming everything that does not fit.
     """
     weights = _common(source, config)
-    unused = [*map(re.escape, _repeated(weights, config)), *_UNREAD]
+    unused = [*map(re.escape, _repeated(weights, config)), _UNREAD]
     # Checkpoints of a body alone have no bias of logits, which is zeros then.
     allowed = ("logits_bias",) if _LOGITS_BIAS not in weights else ()
     params, report = import_params(

@@ -258,7 +258,7 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
 
 
 def _all_see(example_ids: Array) -> Tokens:
-    """Keys beside the sequence, int `[b, g]`: before its first token, if that counts."""
+    """Of keys beside the sequence, int `[b, g]`: as if before its first token."""
     before = jnp.full(example_ids.shape, -1, jnp.int32)
     return Tokens(example_ids, before, jnp.ones(example_ids.shape, bool))
 

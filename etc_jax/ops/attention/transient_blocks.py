@@ -4,9 +4,9 @@ Guo et al. 2022, section 3.2.2. Nothing stays from layer to layer: each makes it
 keys anew, as the sums of its input over fixed blocks.
 
     blocks = blocks_of(example_ids, block_size)
-    sums = block_sums(x, blocks)                          # -> keys and values
-    bias = side_bias(bias_fn, blocks)
-    output = sliding_window.attend(..., beside=Beside(keys, values, blocks.example, bias))
+    sums = block_sums(x, blocks)  # of which keys and values are made
+    beside = Beside(keys, values, blocks.example, side_bias(bias, blocks))
+    output = sliding_window.attend(query, key, value, beside=beside, ...)
 """
 
 from typing import NamedTuple
