@@ -4,6 +4,7 @@
 from etc_jax.models import (  # noqa: F401
     encoder,
     encoder_decoder,
+    encoder_decoder_flops,
     encoder_decoding,
     encoder_flops,
     encoder_lm,

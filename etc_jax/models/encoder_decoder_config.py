@@ -384,7 +384,7 @@ class LongT5Config(T5Config):
     gated: bool = True
     tied_logits: bool = False
     scaled_logits: bool = False
-    encoder_attention: str = "transient_global"
+    encoder_attention: str = sized("transient_global")
     radius: int = 127
     block_size: int = 16
 
