@@ -331,6 +331,17 @@ def logical_rules(rules: Rules) -> Iterator[None]:
         _RULES.reset(token)
 
 
+@contextlib.contextmanager
+def whole_sequences() -> Iterator[None]:
+    """Inside it, while a function is traced, sequences are whole on every device."""
+    rules = _RULES.get()
+    if rules is None:
+        yield
+        return
+    with logical_rules({**rules, "length": None}):
+        yield
+
+
 def active_rules() -> Rules | None:
     """The rules that `constrain` follows here; None where there are none."""
     return _RULES.get()

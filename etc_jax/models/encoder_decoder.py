@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax import registry
-from etc_jax.layers.block import Block
+from etc_jax import registry, sharding
+from etc_jax.layers.block import Block, one_stream
 from etc_jax.layers.common import Dense, LayerNorm, Mlp, RmsNorm, truncated_normal
 from etc_jax.layers.cross_attention import CrossAttention
 from etc_jax.layers.encoder import positions_of
@@ -233,8 +233,13 @@ class EncoderDecoder(nn.Module):
         """Rows `[b, m, e]` from which logits are made; see `__call__`."""
         if target_example_ids is None:
             target_example_ids = jnp.ones_like(decoder_tokens, jnp.int32)
-        x = self._embedded("decoder_tokens", decoder_tokens, self.config.decoder_side)
-        return self.decoder(x, SequenceInputs(target_example_ids, memory=memory))
+        side = self.config.decoder_side
+        # Where the input is split over devices, the decoder, whose sequence is short,
+        # is computed by each of them, with all of the memory.
+        with sharding.whole_sequences():
+            x = self._embedded("decoder_tokens", decoder_tokens, side)
+            memory = memory._replace(rows=one_stream(memory.rows))
+            return self.decoder(x, SequenceInputs(target_example_ids, memory=memory))
 
     def _kernel_and_bias(self) -> tuple[jax.Array, jax.Array]:
         """`[e, vocabulary]` and `[vocabulary]` of the logits of scaled rows."""
@@ -281,8 +286,9 @@ class EncoderDecoder(nn.Module):
         if self.is_initializing() and not self.config.tied_logits:
             self.logits(x)
         kernel, bias = self._kernel_and_bias()
-        # [b, m, e] x [e, vocabulary] -> float32 [b, m, vocabulary]
-        return chunked_loss.logits(self._scaled(x), kernel) + bias[None, None]
+        with sharding.whole_sequences():
+            # [b, m, e] x [e, vocabulary] -> float32 [b, m, vocabulary]
+            return chunked_loss.logits(self._scaled(x), kernel) + bias[None, None]
 
     def _scaled(self, x: jax.Array) -> jax.Array:
         return x.astype(self.config.compute_dtype) * self.config.logits_scale
@@ -324,6 +330,7 @@ class EncoderDecoder(nn.Module):
         memory = self.encode(input_tokens, input_example_ids, global_index)
         x = self.decode(memory, decoder_tokens, target_example_ids)
         size = self.config.logits_chunk_length
-        return chunked_loss.cross_entropy(
-            self._scaled(x), *self._kernel_and_bias(), targets, size
-        )
+        with sharding.whole_sequences():
+            return chunked_loss.cross_entropy(
+                self._scaled(x), *self._kernel_and_bias(), targets, size
+            )

@@ -125,28 +125,20 @@ def _batch(config, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return batch
 
 
-@pytest.fixture
-def float64_models(monkeypatch):
-    """Both sides compute in float64 alone, norms and softmax too."""
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(config_problems, "DTYPES", ("float32", "float64"))
-    monkeypatch.setattr(torch, "float32", torch.float64)
-    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
-    return torch
-
-
-def _theirs(torch, folder, batch):
+def _theirs(folder, batch):
     """(outputs, gradients by name) of the model in a folder."""
-    import transformers
-
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.from_pretrained(folder)
     kind = getattr(transformers, config.architectures[0])
     model = kind.from_pretrained(folder, attn_implementation="eager").double().eval()
-    out = model(
-        **{name: torch.tensor(x).long() for name, x in batch.items()},
-        output_hidden_states=True,
-    )
-    out.loss.backward()
+    inputs = {name: torch.tensor(x).long() for name, x in batch.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        # Their norms and softmax ask for float32.
+        patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        out = model(**inputs, output_hidden_states=True)
+        out.loss.backward()
     gradients = {
         name: x.grad.numpy() for name, x in model.named_parameters() if x.requires_grad
     }
@@ -198,7 +190,8 @@ def _close(got, want, what: str) -> None:
         for i in range(ALL)
     ],
 )
-def test_transformers_computes_the_same(seed, tmp_path, float64_models):
+def test_transformers_computes_the_same(seed, tmp_path, monkeypatch):
+    monkeypatch.setattr(config_problems, "DTYPES", ("float32", "float64"))
     config = FAMILIES[seed % len(FAMILIES)](random.Random(seed))
     params = random_params(config, seed)
     hugging_face.save(tmp_path / "model", params, config)
@@ -206,7 +199,7 @@ def test_transformers_computes_the_same(seed, tmp_path, float64_models):
     assert back.config == config
     jax.tree.map(np.testing.assert_array_equal, back.params, params)
     batch = _batch(config, np.random.default_rng(seed))
-    want, their_gradients = _theirs(float64_models, tmp_path / "model", batch)
+    want, their_gradients = _theirs(tmp_path / "model", batch)
     logits, loss, states, gradients = _ours(config, params, batch)
     real = batch["attention_mask"] > 0
     for name, found in states.items():

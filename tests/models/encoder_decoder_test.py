@@ -159,17 +159,29 @@ def test_layers_one_by_one_are_the_scanned_ones():
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["bart", "led", "long_t5"])
-def test_one_device_and_a_mesh_give_the_same(name):
+@pytest.mark.parametrize(
+    "name, axes",
+    [
+        ("bart", {"data": 2, "fsdp": 2, "tensor": 2}),
+        ("led", {"fsdp": 2, "tensor": 2, "sequence": 2}),
+        ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
+    ],
+)
+def test_one_device_and_a_mesh_give_the_same(name, axes):
     config = CONFIGS[name]
     params = random_params(config)
-    x, y, targets = tokens(4, 12), tokens(4, 6, seed=1), tokens(4, 6, seed=2)
-    want = losses(config, params, x, y, targets)
-    mesh = sharding.make_mesh(sharding.MeshConfig(data=2, fsdp=2, tensor=2))
+    x, y, targets = tokens(4, 14), tokens(4, 5, seed=1), tokens(4, 5, seed=2)
+    ids = np.ones_like(x)
+    ids[0, 9:] = 0
+    args = x, y, targets, ids
+    if isinstance(config, LedConfig):
+        args = *args, None, np.array([[0, -1], [3, 9], [-1, 13], [0, 1]], np.int32)
+    want = losses(config, params, *args)
+    mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
     rules = sharding.DEFAULT_RULES
     placed = jax.device_put(params, sharding.tree_shardings(params, mesh, rules))
     with jax.set_mesh(mesh), sharding.logical_rules(rules):
-        got = losses(config, placed, x, y, targets)
+        got = losses(config, placed, *args)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
 
