@@ -32,96 +32,69 @@ from etc_jax.models.encoder_decoder_config import (
 )
 
 
+class Key(NamedTuple):
+    """A key of config.json.
+
+    Attributes:
+      rule: what its value may be.
+      default: what transformers takes where a config.json is silent.
+      field: of the config, of one meaning; None: see `_CHOICES_FROM`.
+    """
+
+    rule: Rule
+    default: Any
+    field: str | None = None
+
+
 class Keys(NamedTuple):
     """The keys of a family's config.json.
 
     Attributes:
       config_class: of its configs.
-      fields: key -> field of one meaning.
-      defaults: what transformers takes where a config.json is silent.
-      rules: what the value of a key may be.
+      keys: those that say what the model is.
       only: key -> the value that these models have a counterpart of.
       written: what transformers writes besides, the same for every model.
     """
 
     config_class: type[EncoderDecoderConfig]
-    fields: Mapping[str, str]
-    defaults: Mapping[str, Any]
-    rules: Mapping[str, Rule]
+    keys: Mapping[str, Key]
     only: Mapping[str, Any]
     written: Mapping[str, Any]
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """Key -> field, of those of one meaning."""
+        return {name: key.field for name, key in self.keys.items() if key.field}
 
-_ID = whole()
-_MAYBE_ID = either(NOTHING, whole())
+
+_SIZE, _COUNT = whole(1), whole(1, MOST)
+_ID, _MAYBE_ID = whole(), either(NOTHING, whole())
 _HEAD = "ForConditionalGeneration"
 # Classes whose weights are read: with logits, of old versions, and without.
 _ENDS = (_HEAD, "WithLMHeadModel", "Model")
+_NAMES = either(NOTHING, listed(text(), 0, 8))
 
-_BART_FIELDS = {
-    "vocab_size": "vocab_size",
-    "d_model": "embed_dim",
-    "encoder_layers": "num_layers",
-    "decoder_layers": "num_decoder_layers",
-    "encoder_attention_heads": "num_heads",
-    "decoder_attention_heads": "num_decoder_heads",
-    "encoder_ffn_dim": "mlp_dim",
-    "decoder_ffn_dim": "decoder_mlp_dim",
-    "dropout": "dropout_rate",
-    "attention_dropout": "attention_dropout_rate",
-    "activation_dropout": "activation_dropout_rate",
-    "init_std": "initializer_range",
-    "pad_token_id": "pad_id",
-    "bos_token_id": "bos_id",
-    "eos_token_id": "eos_id",
-    "decoder_start_token_id": "decoder_start_id",
-    "forced_bos_token_id": "forced_bos_id",
-    "forced_eos_token_id": "forced_eos_id",
-}
-_BART_DEFAULTS = {
-    "vocab_size": 50265,
-    "d_model": 1024,
-    "encoder_layers": 12,
-    "decoder_layers": 12,
-    "encoder_attention_heads": 16,
-    "decoder_attention_heads": 16,
-    "encoder_ffn_dim": 4096,
-    "decoder_ffn_dim": 4096,
-    "dropout": 0.1,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-    "init_std": 0.02,
-    "activation_function": "gelu",
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-    "forced_bos_token_id": None,
-    "forced_eos_token_id": None,
-}
-_SIZES = whole(1)
-_COUNT = whole(1, MOST)
-_BART_RULES = {
-    "vocab_size": _SIZES,
-    "d_model": _SIZES,
-    "encoder_layers": _COUNT,
-    "decoder_layers": _COUNT,
-    "encoder_attention_heads": _COUNT,
-    "decoder_attention_heads": _COUNT,
-    "encoder_ffn_dim": _SIZES,
-    "decoder_ffn_dim": _SIZES,
-    "dropout": RATE,
-    "attention_dropout": RATE,
-    "activation_dropout": RATE,
-    "init_std": SPREAD,
-    "activation_function": choice(ACTIVATIONS),
-    "pad_token_id": _ID,
-    "bos_token_id": _MAYBE_ID,
-    "eos_token_id": _ID,
-    "decoder_start_token_id": _ID,
-    "forced_bos_token_id": _MAYBE_ID,
-    "forced_eos_token_id": _MAYBE_ID,
-    "architectures": either(NOTHING, listed(text(), 0, 8)),
+_BART = {
+    "vocab_size": Key(_SIZE, 50265, "vocab_size"),
+    "d_model": Key(_SIZE, 1024, "embed_dim"),
+    "encoder_layers": Key(_COUNT, 12, "num_layers"),
+    "decoder_layers": Key(_COUNT, 12, "num_decoder_layers"),
+    "encoder_attention_heads": Key(_COUNT, 16, "num_heads"),
+    "decoder_attention_heads": Key(_COUNT, 16, "num_decoder_heads"),
+    "encoder_ffn_dim": Key(_SIZE, 4096, "mlp_dim"),
+    "decoder_ffn_dim": Key(_SIZE, 4096, "decoder_mlp_dim"),
+    "dropout": Key(RATE, 0.1, "dropout_rate"),
+    "attention_dropout": Key(RATE, 0.0, "attention_dropout_rate"),
+    "activation_dropout": Key(RATE, 0.0, "activation_dropout_rate"),
+    "init_std": Key(SPREAD, 0.02, "initializer_range"),
+    "activation_function": Key(choice(ACTIVATIONS), "gelu"),
+    "pad_token_id": Key(_ID, 1, "pad_id"),
+    "bos_token_id": Key(_MAYBE_ID, 0, "bos_id"),
+    "eos_token_id": Key(_ID, 2, "eos_id"),
+    "decoder_start_token_id": Key(_ID, 2, "decoder_start_id"),
+    "forced_bos_token_id": Key(_MAYBE_ID, None, "forced_bos_id"),
+    "forced_eos_token_id": Key(_MAYBE_ID, None, "forced_eos_id"),
+    "architectures": Key(_NAMES, None),
 }
 _BART_ONLY = {
     "is_decoder": False,
@@ -147,42 +120,6 @@ _BART_WRITTEN = {
 }
 _LABELS = {f"LABEL_{i}": i for i in range(3)}
 
-_T5_FIELDS = {
-    "vocab_size": "vocab_size",
-    "d_model": "embed_dim",
-    "d_kv": "head_dim",
-    "d_ff": "mlp_dim",
-    "num_layers": "num_layers",
-    "num_decoder_layers": "num_decoder_layers",
-    "num_heads": "num_heads",
-    "n_positions": "max_length",
-    "relative_attention_num_buckets": "num_buckets",
-    "relative_attention_max_distance": "max_distance",
-    "dropout_rate": "dropout_rate",
-    "layer_norm_epsilon": "layer_norm_epsilon",
-    "initializer_factor": "initializer_range",
-    "pad_token_id": "pad_id",
-    "eos_token_id": "eos_id",
-    "decoder_start_token_id": "decoder_start_id",
-}
-_T5_DEFAULTS = {
-    "vocab_size": 32128,
-    "d_model": 512,
-    "d_kv": 64,
-    "d_ff": 2048,
-    "num_layers": 6,
-    "num_heads": 8,
-    "n_positions": T5Config.max_length,
-    "relative_attention_num_buckets": 32,
-    "relative_attention_max_distance": 128,
-    "dropout_rate": 0.1,
-    "layer_norm_epsilon": 1e-6,
-    "initializer_factor": 1.0,
-    "feed_forward_proj": "relu",
-    "pad_token_id": 0,
-    "eos_token_id": 1,
-    "decoder_start_token_id": 0,
-}
 # What the feed-forward block is called -> (gated, activation).
 _BLOCKS = {
     "relu": (False, "relu"),
@@ -194,28 +131,30 @@ _BLOCKS = {
     "gated-gelu": (True, "gelu"),
     "gated-silu": (True, "silu"),
 }
-_T5_RULES = {
-    "vocab_size": _SIZES,
-    "d_model": _SIZES,
-    "d_kv": _SIZES,
-    "d_ff": _SIZES,
-    "num_layers": _COUNT,
-    "num_decoder_layers": either(NOTHING, _COUNT),
-    "num_heads": _COUNT,
-    "n_positions": _SIZES,
-    "relative_attention_num_buckets": whole(4, 512),
-    "relative_attention_max_distance": whole(2, 100_000),
-    "dropout_rate": RATE,
-    "layer_norm_epsilon": EPSILON,
-    "initializer_factor": SPREAD,
-    "feed_forward_proj": choice(_BLOCKS),
-    "tie_word_embeddings": flag(),
-    "scale_decoder_outputs": flag(),
-    "pad_token_id": _ID,
-    "eos_token_id": _ID,
-    "decoder_start_token_id": _ID,
-    "architectures": either(NOTHING, listed(text(), 0, 8)),
+_T5 = {
+    "vocab_size": Key(_SIZE, 32128, "vocab_size"),
+    "d_model": Key(_SIZE, 512, "embed_dim"),
+    "d_kv": Key(_SIZE, 64, "head_dim"),
+    "d_ff": Key(_SIZE, 2048, "mlp_dim"),
+    "num_layers": Key(_COUNT, 6, "num_layers"),
+    # By default as many as of the encoder.
+    "num_decoder_layers": Key(either(NOTHING, _COUNT), None, "num_decoder_layers"),
+    "num_heads": Key(_COUNT, 8, "num_heads"),
+    "n_positions": Key(_SIZE, T5Config.max_length, "max_length"),
+    "relative_attention_num_buckets": Key(whole(4, 512), 32, "num_buckets"),
+    "relative_attention_max_distance": Key(whole(2, 100_000), 128, "max_distance"),
+    "dropout_rate": Key(RATE, 0.1, "dropout_rate"),
+    "layer_norm_epsilon": Key(EPSILON, 1e-6, "layer_norm_epsilon"),
+    "initializer_factor": Key(SPREAD, 1.0, "initializer_range"),
+    "feed_forward_proj": Key(choice(_BLOCKS), "relu"),
+    "tie_word_embeddings": Key(flag(), True),
+    "pad_token_id": Key(_ID, 0, "pad_id"),
+    "eos_token_id": Key(_ID, 1, "eos_id"),
+    "decoder_start_token_id": Key(_ID, 0, "decoder_start_id"),
+    "architectures": Key(_NAMES, None),
 }
+# What transformers 5 keeps of `tie_word_embeddings`, instead of it.
+_SCALED = "scale_decoder_outputs"
 _T5_ONLY = {"is_decoder": False, "is_encoder_decoder": True}
 _T5_WRITTEN = {
     "is_decoder": False,
@@ -229,20 +168,10 @@ FAMILIES: dict[str, Keys] = {
     "bart": Keys(
         BartConfig,
         {
-            **_BART_FIELDS,
-            "max_position_embeddings": "max_length",
-            "scale_embedding": "scale_embedding",
-        },
-        {
-            **_BART_DEFAULTS,
-            "max_position_embeddings": 1024,
-            "scale_embedding": False,
-            "forced_eos_token_id": 2,
-        },
-        {
-            **_BART_RULES,
-            "max_position_embeddings": _SIZES,
-            "scale_embedding": flag(),
+            **_BART,
+            "forced_eos_token_id": Key(_MAYBE_ID, 2, "forced_eos_id"),
+            "max_position_embeddings": Key(_SIZE, 1024, "max_length"),
+            "scale_embedding": Key(flag(), False, "scale_embedding"),
         },
         _BART_ONLY,
         {
@@ -255,48 +184,23 @@ FAMILIES: dict[str, Keys] = {
     "led": Keys(
         LedConfig,
         {
-            **_BART_FIELDS,
-            "max_encoder_position_embeddings": "max_length",
-            "max_decoder_position_embeddings": "max_target_length",
-        },
-        {
-            **_BART_DEFAULTS,
-            "max_encoder_position_embeddings": 16384,
-            "max_decoder_position_embeddings": 1024,
-            "attention_window": 512,
-        },
-        {
-            **_BART_RULES,
-            "max_encoder_position_embeddings": _SIZES,
-            "max_decoder_position_embeddings": _SIZES,
-            "attention_window": either(whole(2), listed(whole(2))),
+            **_BART,
+            "max_encoder_position_embeddings": Key(_SIZE, 16384, "max_length"),
+            "max_decoder_position_embeddings": Key(_SIZE, 1024, "max_target_length"),
+            "attention_window": Key(either(whole(2), listed(whole(2))), 512),
         },
         {**_BART_ONLY, "scale_embedding": False},
         _BART_WRITTEN,
     ),
-    "t5": Keys(
-        T5Config,
-        _T5_FIELDS,
-        _T5_DEFAULTS,
-        _T5_RULES,
-        _T5_ONLY,
-        {**_T5_WRITTEN, "classifier_dropout": 0.0},
-    ),
+    "t5": Keys(T5Config, _T5, _T5_ONLY, {**_T5_WRITTEN, "classifier_dropout": 0.0}),
     "longt5": Keys(
         LongT5Config,
-        {**_T5_FIELDS, "local_radius": "radius", "global_block_size": "block_size"},
         {
-            **_T5_DEFAULTS,
-            "n_positions": LongT5Config.max_length,
-            "encoder_attention_type": "local",
-            "local_radius": 127,
-            "global_block_size": 16,
-        },
-        {
-            **_T5_RULES,
-            "encoder_attention_type": choice(_ATTENTIONS),
-            "local_radius": _SIZES,
-            "global_block_size": _SIZES,
+            **_T5,
+            "n_positions": Key(_SIZE, LongT5Config.max_length, "max_length"),
+            "local_radius": Key(_SIZE, 127, "radius"),
+            "global_block_size": Key(_SIZE, 16, "block_size"),
+            "encoder_attention_type": Key(choice(_ATTENTIONS), "local"),
         },
         _T5_ONLY,
         {**_T5_WRITTEN, "bos_token_id": None},
@@ -320,10 +224,9 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
     if found := list(_config_problems(values)):
         raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
     keys = FAMILIES[values["model_type"]]
-    values = {**keys.defaults, **values}
-    if values.get("num_decoder_layers", 0) is None or (
-        "num_decoder_layers" in keys.fields and "num_decoder_layers" not in values
-    ):
+    defaults = {name: key.default for name, key in keys.keys.items()}
+    values = {**defaults, **values}
+    if values.get("num_decoder_layers", 0) is None:
         values["num_decoder_layers"] = values["num_layers"]
     fields = {ours: values[theirs] for theirs, ours in keys.fields.items()}
     fields |= _CHOICES_FROM[values["model_type"]](values)
@@ -351,10 +254,7 @@ def _of_led(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_t5(values: Mapping[str, Any]) -> dict[str, Any]:
     gated, activation = _BLOCKS[values["feed_forward_proj"]]
-    # transformers 5 keeps what the file says of tying as this one alone.
-    scaled = values.get(
-        "scale_decoder_outputs", values.get("tie_word_embeddings") is not False
-    )
+    scaled = values.get(_SCALED, values["tie_word_embeddings"])
     return {
         "gated": gated,
         "activation": activation,
@@ -377,7 +277,8 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"model_type is {shown(family)}; expected one of {', '.join(FAMILIES)}"
         return
     keys = FAMILIES[family]
-    if found := list(problems(values, keys.rules)):
+    rules = {name: key.rule for name, key in keys.keys.items()} | {_SCALED: flag()}
+    if found := list(problems(values, rules)):
         yield from found
         return
     for key, expected in keys.only.items():
@@ -402,7 +303,11 @@ def config_to_hf(config: EncoderDecoderConfig) -> dict[str, Any]:
     values = {theirs: getattr(config, ours) for theirs, ours in keys.fields.items()}
     values |= _CHOICES_TO[family](config)
     # Ids that there need not be.
-    values = {k: v for k, v in values.items() if v is not None or k in keys.defaults}
+    values = {
+        key: value
+        for key, value in values.items()
+        if value is not None or keys.keys[key].default is not None
+    }
     prefix = {"led": "LED", "longt5": "LongT5"}.get(family, family.capitalize())
     return {
         **keys.written,
