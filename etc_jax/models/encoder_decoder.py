@@ -109,8 +109,8 @@ class OneSide(nn.Module):
             )
         else:
             self.relpos_bias = self._relative_bias()
-            if any(isinstance(p, Local) and p.block_size for p in side.patterns):
-                self.block_relpos_bias = self._relative_bias()
+            sums = any(isinstance(p, Local) and p.block_size for p in side.patterns)
+            self.block_relpos_bias = self._relative_bias() if sums else None
         if c.embed_norm:
             self.embed_norm = _norm(c)
         self.dropout = nn.Dropout(c.dropout_rate)
@@ -153,7 +153,7 @@ class OneSide(nn.Module):
         else:
             # One table for all layers of the stack.
             inputs = inputs._replace(bias=self.relpos_bias())
-            if hasattr(self, "block_relpos_bias"):
+            if self.block_relpos_bias is not None:
                 inputs = inputs._replace(block_bias=self.block_relpos_bias())
         if c.embed_norm:
             x = self.embed_norm(x)

@@ -360,11 +360,9 @@ class T5Config(EncoderDecoderConfig):
                 "encoder has half of them for each side",
             )
         elif self.max_distance <= self.num_buckets // 2:
-            yield (
-                "max_distance",
-                f"is {self.max_distance}; expected more than half of num_buckets, "
-                f"{self.num_buckets // 2}",
-            )
+            half = self.num_buckets // 2
+            message = f"is {self.max_distance}; expected more than half of num_buckets"
+            yield "max_distance", f"{message}, {half}"
 
 
 @registry.register("model_config", "long_t5")
