@@ -73,7 +73,7 @@ def layer(
         return SelfAttention(
             sizes.num_heads,
             sizes.head_dim,
-            pattern,
+            pattern=pattern,
             implementation=implementation,
             name=name,
         )
