@@ -1,5 +1,7 @@
 """Maps from a width to heads and back, which the attention of one sequence has."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -21,6 +23,7 @@ class HeadProjections(nn.Module):
 
     num_heads: int
     head_dim: int
+    _: dataclasses.KW_ONLY
     stddev: float = 0.02
     query_stddev: float | None = None
     out_stddev: float | None = None
