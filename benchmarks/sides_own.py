@@ -93,7 +93,7 @@ def encoder(weights: Weights, x: jax.Array, *, name: str, sizes: Sizes) -> jax.A
     def attention(name: str) -> nn.Module:
         heads = sizes.num_heads, sizes.head_dim
         how = {"implementation": implementation, "name": name}
-        return SelfAttention(*heads, pattern, **how)
+        return SelfAttention(*heads, pattern=pattern, **how)
 
     heads = _heads(weights, sizes)
     index = None

@@ -24,8 +24,9 @@
     python -m etc_jax.convert --to_hf=models/longformer --out=back
 
         A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
-        it has, and back: from a model that this command wrote, a run or one of its
-        checkpoints. No bit is lost. The tokenizer goes along, in each direction.
+        it has, a BART, LED, T5 or LongT5, and back: from a model that this command
+        wrote, a run or one of its checkpoints. No bit is lost. The tokenizer goes
+        along, in each direction.
 
     python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096

@@ -14,6 +14,7 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.model_commands import check_ids, home_path, tokenizer_in
 from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from etc_jax.training.checkpoints.saved_params import read_params
 
 
@@ -31,7 +32,7 @@ class EncoderSource:
 
     folder: str
     params: dict[str, Any]
-    config: EncoderConfig
+    config: EncoderConfig | EncoderDecoderConfig
     is_hf: bool
     tokenizer: Tokenizer | None
 
@@ -46,7 +47,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read(
-    folder: str, step: int | None, purpose: str, *, with_tokenizer: bool = True
+    folder: str,
+    step: int | None,
+    purpose: str,
+    *,
+    with_tokenizer: bool = True,
+    pairs: bool = False,
 ) -> EncoderSource:
     """The encoder in a folder.
 
@@ -55,6 +61,7 @@ def read(
       step: of a run; None: the newest checkpoint.
       purpose: what is done to encoders alone, for the error.
       with_tokenizer: whether its tokenizer is read.
+      pairs: whether it may be the encoder of an encoder-decoder, which is read whole.
 
     Raises:
       ValueError, OSError, RunError: if there is no model, or another kind of one.
@@ -70,10 +77,13 @@ def read(
         params, config, tokenizer = read_own(
             folder, step, with_tokenizer=with_tokenizer
         )
-    if not isinstance(config, EncoderConfig):
+    kinds, more = (EncoderConfig,), ""
+    if pairs:
+        kinds, more = (*kinds, EncoderDecoderConfig), ", and Bart, Led and T5"
+    if not isinstance(config, kinds):
         raise ValueError(
             f"{folder} is a {type(config).__name__.removesuffix('Config')}; what can "
-            f"be {purpose} are Bert, Roberta, Longformer and BigBird"
+            f"be {purpose} are Bert, Roberta, Longformer and BigBird{more}"
         )
     return EncoderSource(folder, params, config, is_hf, tokenizer)
 

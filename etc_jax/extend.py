@@ -1,7 +1,10 @@
-"""Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC.
+"""Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC, BART
+as a LED, T5 as a LongT5.
 
     python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
+    python -m etc_jax.convert extend --from=bart-base --to=led --max_length=16384 \\
+        --out=led-base
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
 that etc_jax.convert wrote, or a run, a model of the same kind. --format=native makes
@@ -23,6 +26,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from etc_jax import encoder_source
 from etc_jax.conversion import hugging_face
@@ -37,9 +41,8 @@ from etc_jax.model_commands import (
     saved,
     tokenizer_note,
 )
-from etc_jax.models.encoder_config import EncoderConfig
 
-_NAMES = {"bigbird": "big_bird"}
+_NAMES = {"bigbird": "big_bird", "longt5": "long_t5"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,9 +59,14 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--window",
         type=int,
-        help="tokens seen on both sides together, for longformer and etc; default: 512",
+        help="tokens seen on both sides together; default: 512 for longformer and etc, "
+        "1024 for led, 254 for long_t5",
     )
-    add("--block_size", type=int, help="of big_bird; default: 64")
+    add(
+        "--block_size",
+        type=int,
+        help="of big_bird, default: 64; tokens of a sum of long_t5, default: 16",
+    )
     add(
         "--num_globals",
         type=int,
@@ -117,6 +125,7 @@ def run(args: argparse.Namespace) -> str:
         args.step,
         "made long",
         with_tokenizer=not args.without_tokenizer,
+        pairs=True,
     )
     is_hf = _is_hf(args, source)
     asked = Extension(
@@ -157,7 +166,7 @@ def _length(made: Extended) -> int:
     return getattr(config, "max_length", None) or config.max_positions
 
 
-def _report(source: EncoderConfig, made: Extended, length: int) -> str:
+def _report(source: Any, made: Extended, length: int) -> str:
     lines = [
         f"{source.max_length} positions became {length}",
         f"short inputs: rows differ by {made.difference:.2g} at most",

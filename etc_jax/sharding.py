@@ -76,6 +76,8 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"((mlm|label|paragraph|sentence|type)_dense|pooler)/kernel", ("embed", _OWN)),
     (r"cpc_(prediction|target)/kernel", ("embed", _OWN)),
     (r"logits/kernel", (_OWN, "vocab")),
+    # Relative positions of a stack: [buckets, heads].
+    (r"(block_)?relpos_bias/rel_embedding", (_OWN, "heads")),
     (r"looks_in/kernel", (_OWN, _OWN)),
     (r"looks_out/kernel", ("embed", _OWN)),
     (r"ngram_\d/kernel", (_OWN, "embed", _OWN)),
@@ -89,7 +91,7 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"(mention|antecedent)/ffnn/wi/kernel", (_OWN, "mlp")),
     (r"(mention|antecedent)/ffnn/wo/kernel", ("mlp", _OWN)),
     (r"[^/]*norm[^/]*/scale", REPLICATED),
-    (r"(bias|mlm_bias)", REPLICATED),
+    (r"(bias|mlm_bias|logits_bias)", REPLICATED),
 )
 
 
@@ -327,6 +329,17 @@ def logical_rules(rules: Rules) -> Iterator[None]:
         yield
     finally:
         _RULES.reset(token)
+
+
+@contextlib.contextmanager
+def whole_sequences() -> Iterator[None]:
+    """Inside it, while a function is traced, sequences are whole on every device."""
+    rules = _RULES.get()
+    if rules is None:
+        yield
+        return
+    with logical_rules({**rules, "length": None}):
+        yield
 
 
 def active_rules() -> Rules | None:

@@ -1,7 +1,7 @@
 """Models of Hugging Face as models of this project, and back, by family.
 
-A folder holds config.json and weights (`weight_files`). What a family is called in
-config.json, as `model_type`, is what it is called here.
+A folder holds config.json and weights (`weight_files`). Families go by what they are
+called in config.json, as `model_type`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def read(folder: str | os.PathLike) -> Imported:
       ValueError: if something is missing, damaged, of another family, or does not fit.
     """
     family, values, config = read_hf_config(folder, _config)
-    params, report = family.read(values, open_weights(folder), config)
+    weights = open_weights(folder)
+    config = family.refined(config, weights)
+    params, report = family.read(values, weights, config)
     return Imported(params, config, report)
 
 

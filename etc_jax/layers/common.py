@@ -192,6 +192,8 @@ class Mlp(nn.Module):
       gated: what the activation makes of one map is multiplied with another map.
       use_bias: of all maps.
       hidden_dropout_rate: before the activation (trax).
+      wide_dropout_rate: of the hidden layer, after the activation (T5, BART).
+      out_stddev: of the last kernel; None: as the others.
     """
 
     mlp_dim: int
@@ -202,12 +204,14 @@ class Mlp(nn.Module):
     gated: bool = False
     use_bias: bool = True
     hidden_dropout_rate: float = 0.0
+    wide_dropout_rate: float = 0.0
+    out_stddev: float | None = None
     deterministic: bool = True
 
-    def _dense(self, features: int, name: str) -> Dense:
+    def _dense(self, features: int, name: str, stddev: float) -> Dense:
         return Dense(
             (features,),
-            self.stddev,
+            stddev,
             self.dtype,
             param_dtype=self.param_dtype,
             use_bias=self.use_bias,
@@ -217,15 +221,20 @@ class Mlp(nn.Module):
     def _map(self, x: jax.Array) -> jax.Array:
         rows = as_rows(x)
         # [b * n, e] -> [b * n, mlp_dim]
-        hidden = self._dense(self.mlp_dim, "wi")(rows)
+        hidden = self._dense(self.mlp_dim, "wi", self.stddev)(rows)
         drop = nn.Dropout(self.hidden_dropout_rate, name="hidden_dropout")
         # The activation is of wi_gate's map where there is one, else of wi's.
-        gate = self._dense(self.mlp_dim, "wi_gate")(rows) if self.gated else hidden
+        gate = hidden
+        if self.gated:
+            gate = self._dense(self.mlp_dim, "wi_gate", self.stddev)(rows)
         gate = drop(gate, deterministic=self.deterministic)
         gate = ACTIVATIONS[self.activation](gate)
         hidden = gate * hidden if self.gated else gate
+        drop = nn.Dropout(self.wide_dropout_rate, name="wide_dropout")
+        hidden = drop(hidden, deterministic=self.deterministic)
+        stddev = self.stddev if self.out_stddev is None else self.out_stddev
         # [b * n, mlp_dim] -> [b * n, e] -> [b, n, e]
-        return self._dense(x.shape[-1], "wo")(hidden).reshape(x.shape)
+        return self._dense(x.shape[-1], "wo", stddev)(hidden).reshape(x.shape)
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -8,11 +8,19 @@ import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
-from etc_jax.layers.common import Dense, sinusoids, truncated_normal
+from etc_jax.layers.common import Dense, RmsNorm, sinusoids, truncated_normal
+from etc_jax.layers.projections import HeadProjections
 from etc_jax.ops import sequence
-from etc_jax.ops.attention import block_sparse, full, row_cache, sliding_window
+from etc_jax.ops.attention import (
+    block_sparse,
+    full,
+    row_cache,
+    sliding_window,
+    transient_blocks,
+)
+from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.row_cache import Newest, RowCache
-from etc_jax.ops.attention.sliding_window import Globals
+from etc_jax.ops.attention.sliding_window import Beside, Globals
 from etc_jax.types import LabelTable
 
 
@@ -68,6 +76,39 @@ class Sparse(NamedTuple):
         return jnp.zeros((1, self.num_drawing(length), self.num_random), jnp.int32)
 
 
+class Causal(NamedTuple):
+    """A layer whose tokens see all before them and themselves (a decoder's)."""
+
+
+class Local(NamedTuple):
+    """A window without global tokens; with sums of blocks, if any (Guo et al. 2022).
+
+    Attributes:
+      radius: keys to each side.
+      block_size: tokens of a sum, which each layer makes anew; None: no sums.
+      epsilon: of the norm of the sums.
+    """
+
+    radius: int
+    block_size: int | None = None
+    epsilon: float = 1e-6
+
+
+Pattern = AttentionWindow | Sparse | Causal | Local | None
+
+
+class Memory(NamedTuple):
+    """What cross-attention reads.
+
+    Attributes:
+      rows: `[b, n, e]` of an encoder.
+      example_ids: int `[b, n]`; 0 is padding.
+    """
+
+    rows: jax.Array
+    example_ids: jax.Array
+
+
 class SequenceInputs(NamedTuple):
     """What every layer gets of a batch.
 
@@ -75,23 +116,28 @@ class SequenceInputs(NamedTuple):
       example_ids: int `[b, n]`; 0 is padding, packed examples do not see each other.
       global_index: int `[b, g]`, where global tokens stand, -1 for none; None: no
         token is global.
+      bias: function of offsets, added to all logits; None: 0.
+      block_bias: the same of offsets in blocks, of sums of blocks.
+      memory: of an encoder, for a decoder's cross-attention.
     """
 
     example_ids: jax.Array
     global_index: jax.Array | None = None
+    bias: BiasFn | None = None
+    block_bias: BiasFn | None = None
+    memory: Memory | None = None
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(HeadProjections):
     """Multi-head attention inside a sequence.
 
     Of everything (Devlin et al. 2018), of windows and global tokens (Beltagy et al.
-    2020), or of blocks (Zaheer et al. 2020).
+    2020), of blocks (Zaheer et al. 2020), or of windows and sums of blocks (Guo et al.
+    2022).
 
     Attributes:
-      num_heads, head_dim: of every projection.
       pattern: what tokens see; None: each other, and none is global.
-      stddev: of the kernels' truncated normal.
-      projection_bias: queries, keys and values have one; what comes out always has.
+      scale: of the products; None: 1 / sqrt(head_dim).
       dropout_rate: of attention probabilities.
       implementation: see `ops.attention.sliding_window.attend`.
       relative: causal windows encode the offset of a key by products of queries and
@@ -100,30 +146,13 @@ class SelfAttention(nn.Module):
         then leaves a cache, and a step reads it; None: neither.
     """
 
-    num_heads: int
-    head_dim: int
-    pattern: AttentionWindow | Sparse | None = None
-    stddev: float = 0.02
-    projection_bias: bool = True
+    pattern: Pattern = None
+    scale: float | None = None
     dropout_rate: float = 0.0
     implementation: str = "auto"
     relative: bool = False
     cache_length: int | None = None
     deterministic: bool = True
-    dtype: jnp.dtype = jnp.float32
-    param_dtype: jnp.dtype = jnp.float32
-
-    def _project(self, name: str, x: jax.Array) -> jax.Array:
-        features = (self.num_heads, self.head_dim)
-        dense = Dense(
-            features,
-            self.stddev,
-            self.dtype,
-            param_dtype=self.param_dtype,
-            use_bias=self.projection_bias,
-            name=name,
-        )
-        return dense(x)
 
     def _globals(self, x: jax.Array, index: jax.Array | None) -> Globals | None:
         if index is None and self.is_initializing() and not self.relative:
@@ -136,9 +165,9 @@ class SelfAttention(nn.Module):
         return Globals(
             index,
             # [b, g, h, d] of these tokens, then [b, n, h, d] of all, twice.
-            self._project("query_global", rows),
-            self._project("key_global", x),
-            self._project("value_global", x),
+            self.project("query_global", rows),
+            self.project("key_global", x),
+            self.project("value_global", x),
         )
 
     def _check_mesh(self, inputs: SequenceInputs) -> None:
@@ -153,7 +182,7 @@ class SelfAttention(nn.Module):
                 "mesh.sequence at 1"
             )
 
-    def _of_whole(self, rows, random_blocks, options) -> jax.Array:
+    def _of_whole(self, rows, random_blocks, bias, options) -> jax.Array:
         """Attention that needs the whole sequence on each device."""
         if sharding.sequence_axis() is not None:
             raise ValueError(
@@ -162,10 +191,12 @@ class SelfAttention(nn.Module):
                 "or tensor"
             )
         n = rows[0].shape[1]
+        if isinstance(self.pattern, Causal):
+            return full.attend(*rows, causal=True, bias=bias, **options)
         if self.pattern is None or n <= self.pattern.whole_length:
             # As transformers: what counts sees no padding, but a loss over all places,
             # as of spans there, depends on its rows.
-            return full.attend(*rows, padding_sees=True, **options)
+            return full.attend(*rows, padding_sees=True, bias=bias, **options)
         if random_blocks is None:
             # [1, drawing blocks, num_random], or None.
             random_blocks = self.pattern.undrawn(n)
@@ -198,7 +229,8 @@ class SelfAttention(nn.Module):
           ValueError: if a sequence is split over devices that must be whole.
         """
         # [b, n, e] -> [b, n, h, d]: queries, keys, values.
-        rows = [self._project(name, x) for name in ("query", "key", "value")]
+        maps = {name: self.to_heads(name) for name in ("query", "key", "value")}
+        rows = [to_heads(x) for to_heads in maps.values()]
         offsets = None
         if self.relative:
             rows[0], offsets = self._of_offsets(rows[0], x.shape[-1])
@@ -207,18 +239,24 @@ class SelfAttention(nn.Module):
             # [b, 1, h, d] over the rows of this layer's cache.
             out, kept = row_cache.step(*rows, kept, inputs, offsets=offsets, **reach)
         else:
-            out = self._attend(x, rows, offsets, inputs, random_blocks)
+            beside = self._beside(x, maps, inputs)
+            out = self._attend(x, rows, offsets, beside, inputs, random_blocks)
             kept = self._cache(rows, inputs)
-        output = Dense(
-            (x.shape[-1],),
-            self.stddev,
-            self.dtype,
-            axes=2,
-            param_dtype=self.param_dtype,
-            name="out",
-        )
         # [b, n, h, d] -> [b, n, e]
-        return output(out), kept
+        return self.joined(out, x.shape[-1]), kept
+
+    def _beside(self, x, maps, inputs: SequenceInputs) -> Beside | None:
+        """Sums of blocks as keys and values of all tokens."""
+        if not isinstance(self.pattern, Local) or self.pattern.block_size is None:
+            return None
+        blocks = transient_blocks.blocks_of(inputs.example_ids, self.pattern.block_size)
+        norm = RmsNorm(
+            self.pattern.epsilon, self.dtype, self.param_dtype, name="block_norm"
+        )
+        # [b, n, e] -> [b, g, e] -> [b, g, h, d], by the maps of tokens.
+        sums = norm(transient_blocks.block_sums(x, blocks))
+        bias = transient_blocks.side_bias(inputs.block_bias, blocks)
+        return Beside(maps["key"](sums), maps["value"](sums), blocks.example, bias)
 
     def _cache(self, rows, inputs: SequenceInputs) -> RowCache | None:
         if self.cache_length is None:
@@ -268,17 +306,27 @@ class SelfAttention(nn.Module):
         return query, LabelTable(embedding, bias)
 
     def _attend(
-        self, x, rows, offsets, inputs: SequenceInputs, random_blocks
+        self, x, rows, offsets, beside, inputs: SequenceInputs, random_blocks
     ) -> jax.Array:
         """`[b, n, h, d]` of the layer's input and of its queries, keys and values."""
         drop = self.dropout_rate > 0 and not self.deterministic
         options = {
             "example_ids": inputs.example_ids,
+            "scale": self.scale,
             "implementation": self.implementation,
             "dropout_rate": self.dropout_rate,
             "dropout_rng": self.make_rng("dropout") if drop else None,
             "shards": sharding.ways("batch", "heads"),
         }
+        if isinstance(self.pattern, Local):
+            return sliding_window.attend(
+                *rows,
+                radius=self.pattern.radius,
+                beside=beside,
+                bias=inputs.bias,
+                sequence_axis=sharding.sequence_axis(),
+                **options,
+            )
         if isinstance(self.pattern, AttentionWindow):
             self._check_mesh(inputs)
             return sliding_window.attend(
@@ -286,7 +334,8 @@ class SelfAttention(nn.Module):
                 **self.pattern._asdict(),
                 globals_=self._globals(x, inputs.global_index),
                 offsets=offsets,
+                bias=inputs.bias,
                 sequence_axis=sharding.sequence_axis(),
                 **options,
             )
-        return self._of_whole(rows, random_blocks, options)
+        return self._of_whole(rows, random_blocks, inputs.bias, options)

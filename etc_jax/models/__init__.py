@@ -3,6 +3,8 @@
 # They register families.
 from etc_jax.models import (  # noqa: F401
     encoder,
+    encoder_decoder,
+    encoder_decoder_flops,
     encoder_decoding,
     encoder_flops,
     encoder_lm,

@@ -14,6 +14,7 @@ from etc_jax.models.config_problems import (
     choice_problems,
     too_small,
     transformer_problems,
+    window_problems,
 )
 
 
@@ -202,20 +203,8 @@ class LongformerConfig(RobertaConfig):
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
         yield from self._position_problems()
+        yield from window_problems(self)
         run = len(self.attention_window)
-        odd = [w for w in self.attention_window if w < 2 or w % 2]
-        if not run or odd:
-            yield (
-                "attention_window",
-                f"is {self.attention_window}; expected even numbers, 2 or more, that "
-                "count both sides (twice the one-sided numbers of allenai's code)",
-            )
-        elif self.num_layers % run:
-            yield (
-                "num_layers",
-                f"is {self.num_layers}; expected whole repeats of the {run} layers of "
-                "attention_window",
-            )
         if self.attention_dilation and len(self.attention_dilation) != run:
             yield (
                 "attention_dilation",

@@ -37,7 +37,7 @@ def _of_windows(
 ) -> float:
     steps = window.dilation
     steps = (steps,) * config.num_heads if isinstance(steps, int) else tuple(steps)
-    index, globals_ = np.arange(ids.shape[1]), _global_ids(ids, global_index)
+    index, globals_ = np.arange(ids.shape[1]), global_ids(ids, global_index)
     # A global token sees all, is seen by all, and is in no window.
     local = np.array(ids)
     if global_index is not None:
@@ -68,7 +68,7 @@ def _offsets(pattern, config: EncoderConfig, products: float) -> float:
     return table + products / 2
 
 
-def _global_ids(ids: np.ndarray, global_index) -> np.ndarray:
+def global_ids(ids: np.ndarray, global_index) -> np.ndarray:
     """The example of each global token, 0 for none: `[b, g]`."""
     if global_index is None:
         return np.zeros((len(ids), 0), ids.dtype)
@@ -96,7 +96,7 @@ def body(config: EncoderConfig, inputs: SequenceInputs) -> float:
     dense = 4 * projection(tokens, width, width)
     # Both maps of the feed-forward block.
     dense += 2 * projection(tokens, width, c.mlp_dim)
-    num_globals = int(np.sum(_global_ids(ids, inputs.global_index) > 0))
+    num_globals = int(np.sum(global_ids(ids, inputs.global_index) > 0))
     if num_globals:
         # Keys and values of their own for all tokens, queries for the global ones.
         dense += projection(2 * tokens + num_globals, width, width)

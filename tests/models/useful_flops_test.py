@@ -12,6 +12,8 @@ from etc_jax import structure as st
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import (
     encoder,
+    encoder_decoder_config,
+    encoder_decoder_flops,
     encoder_flops,
     etc,
     etc_flops,
@@ -20,6 +22,7 @@ from etc_jax.models import (
     reformer_flops,
     useful_flops,
 )
+from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.training.preflight.flops import matmul_flops
 
 SIZES = {"embed_dim": 64, "num_heads": 4, "mlp_dim": 256, "num_layers": 2}
@@ -156,6 +159,58 @@ def test_encoders_count_what_the_dense_model_multiplies(family):
         config, family, SequenceInputs(ids), masked_logits=2 * 6
     )
     assert useful == pytest.approx(traced(jax.grad(loss), params), rel=0.02)
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_encoder_decoders_count_what_the_dense_model_multiplies(family):
+    make = registry.lookup("model_config", family)
+    more = {"head_dim": SIZES["embed_dim"] // SIZES["num_heads"]}
+    config = make(
+        vocab_size=VOCABULARY,
+        attention="dense",
+        num_decoder_layers=3,
+        dropout_rate=0.0,
+        **SIZES,
+        **(more if family == "t5" else {}),
+    )
+    model, ids, target_ids = EncoderDecoder(config), sequences(), sequences(n=10)
+    x, y = (jnp.ones(rows.shape, jnp.int32) for rows in (ids, target_ids))
+    params = jax.eval_shape(model.init, jax.random.key(0), x, y)
+
+    def loss(params):
+        return model.apply(params, x, y, y, method="losses")[0].sum()
+
+    inputs = SequenceInputs(ids), SequenceInputs(target_ids)
+    useful = useful_flops.of_step(config, family, inputs, causal_logits=2 * 10)
+    # The dense form multiplies pairs of later tokens too, to mask them.
+    masked = 2 * sum(range(10)) * 4 * config.embed_dim * 3 * useful_flops.PASSES
+    got = traced(jax.grad(loss), params)
+    assert useful + masked == pytest.approx(got, rel=0.02)
+
+
+def test_pairs_of_a_long_t5_are_those_of_a_plain_loop():
+    ids = np.sort(np.random.default_rng(0).integers(0, 3, (2, 30)), axis=1)
+    sizes = SIZES | {"num_layers": 1, "num_decoder_layers": 1}
+    config = encoder_decoder_config.LongT5Config(**sizes, radius=4, block_size=4)
+    expected, sums = 0, 0
+    for row in ids:
+        blocks = {name: int(np.sum(row == name)) // 4 for name in (1, 2)}
+        sums += sum(blocks.values())
+        for i in np.flatnonzero(row):
+            near = [j for j in range(30) if abs(j - i) <= 4 and row[j] == row[i]]
+            expected += len(near) + blocks[row[i]]
+    local = dataclasses.replace(config, encoder_attention="local")
+    none = SequenceInputs(np.zeros((2, 1), np.int32))
+    inputs = SequenceInputs(ids), none
+    width = config.num_heads * config.attention_head_dim
+    maps = 2 * config.embed_dim * width
+    bodies = [encoder_decoder_flops.body(c, inputs) for c in (config, local)]
+    tokens = int(np.sum(ids > 0))
+    mlp = 2 * 3 * config.embed_dim * config.mlp_dim
+    # Keys and values of the memory, for the decoder's one layer.
+    dense = tokens * (4 * maps + mlp) + 2 * tokens * maps
+    assert bodies[0] == dense + 4 * expected * width + 2 * sums * maps
+    assert bodies[1] < bodies[0]
 
 
 def test_pairs_of_windows_are_those_of_a_plain_loop():

@@ -6,6 +6,7 @@ import pytest
 from conftest import golden_folder
 
 from parity import (
+    encoder_decoders,
     encoders,
     etc_layer,
     etc_model,
@@ -36,6 +37,10 @@ RUNNERS = {
             "TokenClassification": encoders.run_labels,
         }.items()
     },
+    **{
+        f"{family}ForConditionalGeneration": encoder_decoders.run
+        for family in ("Bart", "LED", "LongT5", "T5")
+    },
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
     "NQ and HotpotQA heads": multihop_heads.run_answers,
@@ -60,12 +65,9 @@ RUNNERS = {
 NOT_BUILT = frozenset(
     {
         # Peers, by model class.
-        "BartForConditionalGeneration",
-        "Enc",
-        "LEDForConditionalGeneration",
-        "LongT5ForConditionalGeneration",
+        "BartForConditionalGeneration of bart_ls",
+        "Enc of bart_ls",
         "SledForConditionalGeneration",
-        "T5ForConditionalGeneration",
     }
 )
 

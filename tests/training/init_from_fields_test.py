@@ -19,9 +19,18 @@ from etc_jax.training.errors import UserError
 from etc_jax.training.run import train_and_evaluate
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
-FAMILIES = ("bert", "big_bird", "etc", "longformer", "reformer", "roberta")
+FAMILIES = (
+    *("bart", "bert", "big_bird", "etc", "led", "long_t5", "longformer", "reformer"),
+    *("roberta", "t5"),
+)
+# Of every encoder-decoder.
+PAIRS = {"activation", "layer_norm_epsilon", "pad_id", "decoder_start_id", "eos_id"}
 # By hand: what makes something else of the same arrays.
 UNSEEN = {
+    "bart": PAIRS | {"scale_embedding", "pre_norm"},
+    "led": PAIRS | {"scale_embedding", "pre_norm", "attention_window"},
+    "t5": PAIRS | {"max_distance", "scaled_logits"},
+    "long_t5": PAIRS | {"max_distance", "scaled_logits", "radius", "block_size"},
     "bert": {"activation", "layer_norm_epsilon"},
     "roberta": {"activation", "layer_norm_epsilon", "pad_id"},
     "longformer": {

@@ -19,6 +19,7 @@ class Exchange(NamedTuple):
       read: (that dict, name -> array, config) -> (parameters, report).
       weights_to: (parameters, config) -> name -> array.
       values_to: (parameters, config) -> dict of a config.json.
+      refined: (config, name -> array) -> the config with what weights alone show.
     """
 
     config_class: type
@@ -26,3 +27,4 @@ class Exchange(NamedTuple):
     read: Callable[..., tuple[Any, Report]]
     weights_to: Callable[[Mapping[str, Any], Any], dict[str, np.ndarray]]
     values_to: Callable[[Mapping[str, Any], Any], dict[str, Any]]
+    refined: Callable[[Any, Mapping[str, np.ndarray]], Any] = lambda config, _: config

@@ -1,5 +1,7 @@
 """Encoders made long: BERT or RoBERTa as a Longformer, a BigBird or an ETC.
 
+And the encoders of encoder-decoders: BART's as that of a LED, T5's as LongT5's.
+
 Positions go on with copies of those that were learnt, block by block, and the
 projections of global tokens begin as copies of the others (Beltagy et al. 2020, section
 5). On an input short enough that every token sees every other one, the long model says
@@ -13,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from etc_jax.conversion.formats.native import family_of
-from etc_jax.conversion.surgery import extend_encoder, extend_etc
+from etc_jax.conversion.surgery import extend_encoder, extend_etc, extend_pairs
 from etc_jax.conversion.surgery.extend_parts import (
     Extended,
     Extension,
@@ -27,30 +29,42 @@ from etc_jax.models.encoder_config import (
     LongformerConfig,
     RobertaConfig,
 )
+from etc_jax.models.encoder_decoder_config import (
+    BartConfig,
+    EncoderDecoderConfig,
+    LedConfig,
+    T5Config,
+)
 
 # Target -> what it can be made of.
 _SOURCES = {
     "longformer": (BertConfig, RobertaConfig, LongformerConfig),
     "big_bird": (BertConfig, RobertaConfig, BigBirdConfig),
     "etc": (BertConfig, RobertaConfig),
+    "led": (BartConfig, LedConfig),
+    "long_t5": (T5Config,),
 }
+_MODULES = {"etc": extend_etc, "led": extend_pairs, "long_t5": extend_pairs}
 TARGETS = tuple(_SOURCES)
 # Option -> targets that have it.
 _READERS = {
-    "window": ("longformer", "etc"),
-    "block_size": ("big_bird",),
+    "window": ("longformer", "etc", "led", "long_t5"),
+    "block_size": ("big_bird", "long_t5"),
     "num_globals": ("big_bird",),
-    "copy_global": ("longformer",),
+    "copy_global": ("longformer", "led"),
 }
 
 
 def extend(
-    params: Mapping[str, Any], config: EncoderConfig, asked: Extension
+    params: Mapping[str, Any],
+    config: EncoderConfig | EncoderDecoderConfig,
+    asked: Extension,
 ) -> Extended:
     """A long model that begins with the weights of a shorter one.
 
     Args:
-      params: of a model of `models.encoder` or `models.encoder_heads`.
+      params: of a model of `models.encoder`, `models.encoder_heads` or
+        `models.encoder_decoder`.
       config: of that model.
       asked: what is made of it.
 
@@ -59,23 +73,24 @@ def extend(
         short inputs.
     """
     _check(config, asked)
-    to = extend_etc if asked.to == "etc" else extend_encoder
+    to = _MODULES.get(asked.to, extend_encoder)
     made = to.extend(params, dataclasses.replace(config, dtype="float32"), asked)
     check_difference(made.difference, "the model and the long one")
     return made
 
 
-def _check(config: EncoderConfig, asked: Extension) -> None:
+def _check(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> None:
     sources = _SOURCES.get(asked.to)
     if sources is None:
         raise ValueError(f"to is {asked.to!r}; expected one of {', '.join(TARGETS)}")
     if type(config) not in sources:
         names = ", ".join(c.__name__.removesuffix("Config") for c in sources)
         raise ValueError(
-            f"the source is of the family {family_of(config)}; what becomes a "
+            f"the source is of the family "
+            f"{family_of(config)}; what becomes a "
             f"{asked.to} is {names}"
         )
-    if config.positions != "learnt":
+    if config.positions != "learnt" and type(config) is not T5Config:
         raise ValueError(
             f"the source has positions {config.positions!r}, which no table limits; "
             "set model.max_length of a run that starts from it"

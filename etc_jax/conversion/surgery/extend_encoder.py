@@ -101,7 +101,9 @@ def _weights(
         for name, array in encoder.to_common(params, config).items()
     }
     offset = target.position_offset
-    weights[bert.POSITIONS] = positions_of(weights, config, offset, asked)
+    weights[bert.POSITIONS] = positions_of(
+        weights[bert.POSITIONS], config, offset, asked
+    )
     if isinstance(target, LongformerConfig):
         weights |= _global_projections(weights, again=asked.copy_global)
     return weights

@@ -53,7 +53,7 @@ def extend(
             "does not; give the model from before fine-tuning"
         )
     weights = encoder.to_common(params, config)
-    weights[bert.POSITIONS] = positions_of(weights, config, 0, asked)
+    weights[bert.POSITIONS] = positions_of(weights[bert.POSITIONS], config, 0, asked)
     source = _source(config, length_of(config, asked))
     target = lifted_config(source, _config(config, asked), _OPTIONS)
     fresh = _fresh(target, asked.seed)

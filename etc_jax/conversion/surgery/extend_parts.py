@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from etc_jax.conversion.families import bert
 from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
 
 MAX_LENGTH, WINDOW = 4096, 512
@@ -33,15 +33,15 @@ class Extension:
       to: family of the long model, of `TARGETS`.
       max_length: tokens that it has positions for; None: 4,096, or as many as the
         source where that is more.
-      window: tokens that a token sees on both sides together, in Longformer and ETC;
-        None: the source's, or 512.
-      block_size: of BigBird; None: the source's, or 64.
+      window: tokens that a token sees on both sides together, in Longformer, ETC, LED
+        and LongT5; None: the source's, or 512, of LED 1024, of LongT5 254.
+      block_size: of BigBird; None: the source's, or 64; of LongT5; None: 16.
       num_globals: tokens in front of a BigBird's blocks that are global; None: the
         source's, or 0.
       positions: "copy" those of the source block by block, or begin "new" ones after
         them at random.
-      copy_global: the global projections of a Longformer become copies of the local
-        ones again, as after training in which no token was global.
+      copy_global: the global projections of a Longformer or LED become copies of the
+        local ones again, as after training in which no token was global.
       seed: of what begins at random.
     """
 
@@ -71,7 +71,7 @@ class Extended(NamedTuple):
     left_behind: tuple[str, ...]
 
 
-def length_of(config: EncoderConfig, asked: Extension) -> int:
+def length_of(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> int:
     """Positions of the long model."""
     return asked.max_length or max(MAX_LENGTH, config.max_length)
 
@@ -105,21 +105,21 @@ def long_positions(
 
 
 def positions_of(
-    weights: Mapping[str, np.ndarray],
-    config: EncoderConfig,
+    table: np.ndarray,
+    config: EncoderConfig | EncoderDecoderConfig,
     offset: int,
     asked: Extension,
 ) -> np.ndarray:
     """The table of positions of the long model.
 
     Args:
-      weights: of the source, by the names of `conversion.families.bert`.
+      table: of the source.
       config: of the source.
       offset: row of position 0 in the result.
       asked: its length, and what the new rows are.
     """
     offsets = (config.position_offset, offset)
-    made = long_positions(weights[bert.POSITIONS], offsets, length_of(config, asked))
+    made = long_positions(table, offsets, length_of(config, asked))
     if asked.positions == "new":
         rng = np.random.default_rng(asked.seed)
         rest = made[offset + config.max_length :]
@@ -137,7 +137,7 @@ def rows_fn(config: EncoderConfig, params: Mapping[str, Any]) -> RowsFn:
 def largest_difference(
     before: RowsFn,
     after: RowsFn,
-    config: EncoderConfig,
+    config: EncoderConfig | EncoderDecoderConfig,
     window: int | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> float:

@@ -8,6 +8,7 @@ matrix of them, so that all pairs never exist at once.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,20 +23,34 @@ Array = jax.Array
 BiasFn = Callable[[Array], Array]
 
 
-def bucket_bias(table: Array, max_distance: int, *, causal: bool) -> BiasFn:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BucketBias:
     """T5's relative positions: one number for each bucket of offsets and each head.
 
-    Args:
+    A function of offsets, see `BiasFn`, and a tree of the table: layers under a scan
+    can be handed it.
+
+    Attributes:
       table: float `[buckets, h]`.
       max_distance: see `bucket`.
       causal: see `bucket`.
     """
 
-    def bias(offset: Array) -> Array:
-        found = bucket(offset, table.shape[0], max_distance, causal=causal)
-        return jnp.moveaxis(jnp.take(table, found, axis=0), -1, 0)
+    table: Array
+    max_distance: int = dataclasses.field(metadata={"static": True})
+    causal: bool = dataclasses.field(metadata={"static": True})
 
-    return bias
+    def __call__(self, offset: Array) -> Array:
+        """int32 `[...]` -> `[h, ...]`."""
+        buckets = self.table.shape[0]
+        found = bucket(offset, buckets, self.max_distance, causal=self.causal)
+        return jnp.moveaxis(jnp.take(self.table, found, axis=0), -1, 0)
+
+
+def bucket_bias(table: Array, max_distance: int, *, causal: bool) -> BucketBias:
+    """The function of a table; see `BucketBias`."""
+    return BucketBias(table, max_distance, causal)
 
 
 def bucket(

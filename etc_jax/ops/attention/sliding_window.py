@@ -53,6 +53,22 @@ class Globals(NamedTuple):
     value: Array
 
 
+class Beside(NamedTuple):
+    """Keys beside the sequence, which all tokens of their example see.
+
+    Attributes:
+      key: `[b, g, h, d]`.
+      value: `[b, g, h, d]`.
+      example_ids: int `[b, g]`; 0: none.
+      bias: `[b, n, h or 1, g]`, added to the logits of each token.
+    """
+
+    key: Array
+    value: Array
+    example_ids: Array
+    bias: Array
+
+
 class _Biases(NamedTuple):
     """What a bias gives to each kind of pair.
 
@@ -67,12 +83,17 @@ class _Biases(NamedTuple):
     of_globals: Array | None
 
     @classmethod
-    def make(cls, bias: BiasFn, reach: int, dilation, n: int, index) -> _Biases:
-        """Of `n` tokens, global ones at `index` int `[b, g]` or None."""
+    def make(
+        cls, bias: BiasFn, reach: int, dilation, n: int, globals_, beside
+    ) -> _Biases:
+        """Of `n` tokens and what stands in or beside them; see `attend`."""
         steps = jnp.arange(-reach, reach + 1, dtype=jnp.int32)
         windows = tuple(bias(steps * step) for step in dict.fromkeys(dilation))
-        if index is None:
+        if beside is not None:
+            return cls(windows, beside.bias, None)
+        if globals_ is None:
             return cls(windows, None, None)
+        index = globals_.index
         place = jnp.arange(n, dtype=jnp.int32)
         # [b, 1, g] - [1, n, 1] -> [b, n, g]: global key minus query in the sequence.
         offset = index[:, None].astype(jnp.int32) - place[None, :, None]
@@ -108,6 +129,7 @@ def attend(
     causal: bool = False,
     example_ids: Array | None = None,
     globals_: Globals | None = None,
+    beside: Beside | None = None,
     offsets: LabelTable | None = None,
     bias: BiasFn | None = None,
     scale: float | None = None,
@@ -135,6 +157,8 @@ def attend(
       example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
         other; None: one example.
       globals_: global tokens; a padding token is never one.
+      beside: keys beside the sequence, in the softmax of every token; with `bias` and
+        without `globals_`.
       offsets: of `[2 * radius + 1, h, d]` and `[2 * radius + 1, h]`, by offset in
         steps from -radius on: query . embedding + bias is added to the product of query
         and key, before it is scaled (Shaw et al. 2018; Dai et al. 2019, section 3.3).
@@ -164,6 +188,9 @@ def attend(
     _check(query.shape, radius, dilation, globals_, offsets)
     if globals_ is not None and not globals_.index.shape[1]:
         globals_ = None
+    if beside is not None:
+        _check_beside(beside, query.shape, globals_, bias)
+        beside = beside if beside.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
     b, n, h, d = query.shape
     if scale is None:
@@ -182,6 +209,7 @@ def attend(
             causal=causal,
             example_ids=example_ids,
             globals_=globals_,
+            beside=beside,
             offsets=offsets,
             bias=bias,
             scale=scale,
@@ -189,6 +217,9 @@ def attend(
         )
     tokens, side = _tokens(example_ids, globals_)
     side_rows = ()
+    if beside is not None:
+        side_rows = beside[:2]
+        side = _all_see(beside.example_ids)
     if globals_ is not None:
         # Keys that all tokens see beside their windows: [b, n, h, d] -> [b, g, h, d].
         side_rows = tuple(
@@ -196,8 +227,8 @@ def attend(
         )
     biases = None
     if bias is not None:
-        index = None if globals_ is None else globals_.index
-        biases = _Biases.make(bias, min(radius, n - 1), dilation, n, index)
+        reach = min(radius, n - 1)
+        biases = _Biases.make(bias, reach, dilation, n, globals_, beside)
     sizes = _Sizes(block_size, chunk_blocks, shards)
     choices = _Choices(radius, dilation, causal, scale, dropout, sizes)
     arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
@@ -226,9 +257,14 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
     )
 
 
+def _all_see(example_ids: Array) -> Tokens:
+    """Of keys beside the sequence, int `[b, g]`: as if before its first token."""
+    before = jnp.full(example_ids.shape, -1, jnp.int32)
+    return Tokens(example_ids, before, jnp.ones(example_ids.shape, bool))
+
+
 def _no_tokens(b: int) -> Tokens:
-    none = jnp.zeros((b, 0), jnp.int32)
-    return Tokens(none, none, none > 0)
+    return _all_see(jnp.zeros((b, 0), jnp.int32))
 
 
 def _rows_at(x: Array, index: Array, axis_name: str | None) -> Array:
@@ -459,7 +495,7 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
         )
         bias_specs = _Biases(everywhere, long, long)
 
-    if globals_ is None:
+    if not side_rows:
         # Made inside: XLA of jax 0.11 ends the process at arrays without elements here.
         side = None
 
@@ -495,6 +531,19 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
         choices.dropout.rng,
     )
     return out[:, :n]
+
+
+def _check_beside(beside: Beside, shape, globals_, bias) -> None:
+    b, n, h, d = shape
+    g = beside.key.shape[1]
+    want = Beside((b, g, h, d), (b, g, h, d), (b, g), (b, n, h, g))
+    for name, x, full_shape in zip(Beside._fields, beside, want, strict=True):
+        if x.shape not in (full_shape, (b, n, 1, g)):
+            raise ValueError(
+                f"beside.{name} has shape {x.shape}, expected {full_shape}"
+            )
+    if globals_ is not None or bias is None:
+        raise ValueError("beside goes with bias and without globals_; change one")
 
 
 def _check(shape, radius, dilation, globals_, offsets):

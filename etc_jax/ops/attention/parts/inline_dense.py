@@ -38,6 +38,7 @@ def attend(
     causal,
     example_ids,
     globals_,
+    beside,
     offsets,
     bias,
     scale,
@@ -54,6 +55,7 @@ def attend(
       causal: no key after the query.
       example_ids: int `[b, n]`.
       globals_: `sliding_window.Globals` or None.
+      beside: `sliding_window.Beside` or None.
       offsets: `LabelTable` by offset, or None.
       bias: function of offsets, or None.
       scale: of the products.
@@ -87,6 +89,17 @@ def attend(
         label = jnp.broadcast_to(label[None], (*t.shape[:-1], n))
         found = jnp.take_along_axis(t, label, axis=-1) * scale
         pairs = found if pairs is None else found + pairs
+    if beside is not None:
+        # Keys after those of the sequence: [b, h, n, n + g].
+        known = seen(example_ids, beside.example_ids, jnp.full((b, n), n), causal=False)
+        known = jnp.broadcast_to(known[:, None], (b, mask.shape[1], *known.shape[1:]))
+        mask = jnp.concatenate([mask, known], axis=-1)
+        side = jnp.moveaxis(beside.bias, 2, 1)
+        lead = (b, max(side.shape[1], pairs.shape[1]))
+        pairs = [jnp.broadcast_to(x, (*lead, *x.shape[2:])) for x in (pairs, side)]
+        pairs = jnp.concatenate(pairs, axis=-1)
+        key = jnp.concatenate([key, beside.key], axis=1)
+        value = jnp.concatenate([value, beside.value], axis=1)
     own, of_globals = dropout.split()
     out = dense.attend(query, key, value, mask, pairs, scale=scale, dropout=own.dense())
     if globals_ is None:

@@ -1,0 +1,146 @@
+"""BART as a LED, or a LED made longer; T5 as a LongT5."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from etc_jax.conversion.families import encoder_decoder
+from etc_jax.conversion.surgery.extend_parts import (
+    Extended,
+    Extension,
+    RowsFn,
+    largest_difference,
+    length_of,
+    positions_of,
+)
+from etc_jax.models.config_problems import refuse
+from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder_config import (
+    EncoderDecoderConfig,
+    LedConfig,
+    LongT5Config,
+)
+
+# Of the released LEDs, on both sides together.
+WINDOW = 1024
+_POSITIONS = "led.{side}.embed_positions.weight"
+# Names of BART's -> of LED's.
+_TO_LED = (
+    (r"model\.(.*)", r"led.\1"),
+    (
+        r"(led\.encoder\.layers\.\d+\.self_attn\.)([qkv])_proj\.(.*)",
+        r"\1longformer_self_attn.\2.\3",
+    ),
+    (r"(led\.encoder\.layers\.\d+\.self_attn\.)out_proj\.(.*)", r"\1output.\2"),
+)
+_KINDS = {"q": "query", "k": "key", "v": "value"}
+_OF_GLOBALS = re.compile(r"(.*longformer_self_attn\.(?:query|key|value))(\..*)")
+_T5 = re.compile(r"(encoder\.block\.\d+\.layer\.0\.)SelfAttention\.(.*)")
+
+
+def extend(
+    params: Mapping[str, Any], config: EncoderDecoderConfig, asked: Extension
+) -> Extended:
+    """A LED or a LongT5; see `extend.extend`.
+
+    Raises:
+      ValueError: if the result does not fit what is asked for.
+    """
+    make = _to_led if asked.to == "led" else _to_long_t5
+    target, weights = make(encoder_decoder.export_hf(params, config), config, asked)
+    refuse(target)
+    shapes = encoder_decoder.shapes(target)
+    made, _ = encoder_decoder.import_hf(weights, target, shapes)
+    before, after = _rows_fn(config, params), _rows_fn(target, made)
+    differences = _differences(before, after, config, target)
+    return Extended(made, target, max(differences), ())
+
+
+def _fields(config: EncoderDecoderConfig) -> dict[str, Any]:
+    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+
+
+def _to_led(weights, config, asked: Extension):
+    """(config, weights by transformers' names) of a LED."""
+    fields = {"attention_window": (WINDOW,), **_fields(config)}
+    fields |= {
+        "max_length": length_of(config, asked),
+        "max_target_length": config.max_target_length,
+    }
+    if asked.window is not None:
+        fields["attention_window"] = (asked.window,)
+    made = {_led_name(name): array for name, array in weights.items()}
+    table = made[_POSITIONS.format(side="encoder")]
+    made[_POSITIONS.format(side="encoder")] = positions_of(table, config, 0, asked)
+    # Without the rows before position 0.
+    side = _POSITIONS.format(side="decoder")
+    made[side] = made[side][config.position_offset :]
+    for name in list(made):
+        if found := _OF_GLOBALS.fullmatch(name):
+            of_global = f"{found[1]}_global{found[2]}"
+            if asked.copy_global or of_global not in made:
+                made[of_global] = made[name]
+    return LedConfig(**fields), made
+
+
+def _led_name(name: str) -> str:
+    for pattern, replacement in _TO_LED:
+        name = re.sub(f"^{pattern}$", replacement, name)
+    start, short, rest = name.partition("longformer_self_attn.")
+    kind, _, part = rest.partition(".")
+    return f"{start}{short}{_KINDS.get(kind, kind)}.{part}" if short else name
+
+
+def _to_long_t5(weights, config, asked: Extension):
+    """(config, weights by transformers' names) of a LongT5 with sums of blocks."""
+    fields = _fields(config) | {"max_length": length_of(config, asked)}
+    if asked.window is not None:
+        fields["radius"] = asked.window // 2
+    if asked.block_size is not None:
+        fields["block_size"] = asked.block_size
+    made = {_T5.sub(_long_t5_name, name): x for name, x in weights.items()}
+    for name, array in list(made.items()):
+        start, key, _ = name.partition("TransientGlobalSelfAttention.")
+        if name.endswith(f"{key}q.weight") and key:
+            made[f"{start}{key}global_input_layer_norm.weight"] = np.ones(
+                config.embed_dim, array.dtype
+            )
+        if key and name.endswith("relative_attention_bias.weight"):
+            # Blocks begin as tokens at as many places.
+            made[f"{start}{key}global_relative_attention_bias.weight"] = array
+    return LongT5Config(**fields), made
+
+
+def _long_t5_name(found: re.Match) -> str:
+    return f"{found[1]}TransientGlobalSelfAttention.{found[2]}"
+
+
+def _rows_fn(config: EncoderDecoderConfig, params: Mapping[str, Any]) -> RowsFn:
+    """The encoder of a model."""
+    model, variables = EncoderDecoder(config), {"params": params}
+
+    def rows(tokens, mask, **more):
+        return model.apply(variables, tokens, mask, **more, method="encode").rows
+
+    return jax.jit(rows)
+
+
+def _differences(before, after, config, target) -> Iterator[float]:
+    if isinstance(target, LongT5Config):
+        # Shorter than a block, an input has no sums.
+        window = min(target.radius, target.block_size - 2)
+        yield largest_difference(before, after, config, max(window, 0))
+        return
+    patterns = (*config.patterns, *target.patterns)
+    window = min(p.radius for p in patterns if p is not None)
+    yield largest_difference(before, after, config, window)
+    if not isinstance(config, LedConfig):
+        # Projections of global tokens are those of the others now.
+        inputs = {"global_index": np.zeros((2, 1), np.int32)}
+        yield largest_difference(before, after, config, window, inputs)

@@ -1,0 +1,334 @@
+"""BART, T5, LED, LongT5: an encoder, a decoder that reads it, and logits.
+
+One assembly of shared blocks: families differ by the choices of their configs and by
+what the tokens of the encoder see.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax import registry, sharding
+from etc_jax.layers.block import Block, one_stream
+from etc_jax.layers.common import Dense, LayerNorm, Mlp, RmsNorm, truncated_normal
+from etc_jax.layers.cross_attention import CrossAttention
+from etc_jax.layers.encoder import positions_of
+from etc_jax.layers.relative_bias import RelativeBias
+from etc_jax.layers.self_attention import (
+    AttentionWindow,
+    Local,
+    Memory,
+    Pattern,
+    SelfAttention,
+    SequenceInputs,
+)
+from etc_jax.layers.stack import Period, Stack
+from etc_jax.models.config_problems import refuse
+from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
+from etc_jax.ops import chunked_loss
+
+
+def _norm(config: EncoderDecoderConfig, name: str | None = None) -> nn.Module:
+    kind = RmsNorm if config.rms_norm else LayerNorm
+    return kind(config.layer_norm_epsilon, config.compute_dtype, name=name)
+
+
+def make_layer(
+    config: EncoderDecoderConfig,
+    side: Side,
+    deterministic: bool,
+    i: int,
+    pattern: Pattern,
+) -> Callable[[], Block]:
+    """Makes layer `i` of a run; one of a decoder has cross-attention."""
+    c, spreads = config, config.spreads(side)
+    attention = {
+        "num_heads": side.num_heads,
+        "head_dim": c.head_dim or c.embed_dim // side.num_heads,
+        "stddev": spreads.projection,
+        "query_stddev": spreads.query,
+        "out_stddev": spreads.out,
+        "projection_bias": c.use_bias,
+        "out_bias": c.use_bias,
+        "scale": c.attention_scale,
+        "dropout_rate": c.attention_dropout_rate,
+        "implementation": c.attention,
+        "deterministic": deterministic,
+        "dtype": c.compute_dtype,
+    }
+    mlp = functools.partial(
+        Mlp,
+        side.mlp_dim,
+        c.activation,
+        spreads.wi,
+        c.compute_dtype,
+        gated=c.gated,
+        use_bias=c.use_bias,
+        wide_dropout_rate=c.activation_dropout_rate,
+        out_stddev=spreads.wo,
+        deterministic=deterministic,
+    )
+    cross = functools.partial(CrossAttention, **attention)
+    return functools.partial(
+        Block,
+        lambda name: SelfAttention(pattern=pattern, **attention, name=name),
+        lambda name: mlp(name=name),
+        functools.partial(_norm, c),
+        c.dropout_rate,
+        cross_attention=(lambda name: cross(name=name)) if side.causal else None,
+        deterministic=deterministic,
+        pre_norm=c.pre_norm,
+        name=f"layer_{i}",
+    )
+
+
+class OneSide(nn.Module):
+    """The encoder or the decoder: rows of the token table to rows.
+
+    Attributes:
+      config: of the model.
+      side: which of the two.
+      deterministic: no dropout.
+    """
+
+    config: EncoderDecoderConfig
+    side: Side
+    deterministic: bool = True
+
+    def setup(self):
+        c, side = self.config, self.side
+        if c.positions == "learnt":
+            self.position_embedder = nn.Embed(
+                side.max_length + c.position_offset,
+                c.embed_dim,
+                embedding_init=truncated_normal(c.spreads(side).table),
+                dtype=c.compute_dtype,
+            )
+        else:
+            self.relpos_bias = self._relative_bias()
+            sums = any(isinstance(p, Local) and p.block_size for p in side.patterns)
+            self.block_relpos_bias = self._relative_bias() if sums else None
+        if c.embed_norm:
+            self.embed_norm = _norm(c)
+        self.dropout = nn.Dropout(c.dropout_rate)
+        layers = [
+            make_layer(c, side, self.deterministic, i, pattern)
+            for i, pattern in enumerate(side.patterns)
+        ]
+        # One scan over runs of `patterns`, as in `models.encoder`.
+        self.stack = Stack(
+            functools.partial(Period, tuple(layers), name="period"),
+            side.num_layers // len(layers),
+            c.scan_layers,
+            c.remat_policy,
+            c.compute_dtype,
+        )
+        if c.final_norm:
+            self.final_norm = _norm(c)
+
+    def _relative_bias(self) -> RelativeBias:
+        c, side = self.config, self.side
+        return RelativeBias(
+            c.num_buckets,
+            c.max_distance,
+            side.num_heads,
+            side.causal,
+            c.spreads(side).bias,
+        )
+
+    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
+        """`[b, n, e]` of the token table -> the same shape.
+
+        Args:
+          x: of the tokens, scaled.
+          inputs: of the batch, without the biases that are made here.
+        """
+        c = self.config
+        if c.positions == "learnt":
+            positions = positions_of(inputs.example_ids, False) + c.position_offset
+            x = x + self.position_embedder(positions)
+        else:
+            # One table for all layers of the stack.
+            inputs = inputs._replace(bias=self.relpos_bias())
+            if self.block_relpos_bias is not None:
+                inputs = inputs._replace(block_bias=self.block_relpos_bias())
+        if c.embed_norm:
+            x = self.embed_norm(x)
+        x = self.dropout(x, deterministic=self.deterministic)
+        self.sow("intermediates", "embedded", x)
+        x = self.stack(x, inputs)
+        if c.final_norm:
+            x = self.final_norm(x)
+        if c.final_dropout:
+            x = self.dropout(x, deterministic=self.deterministic)
+        return x
+
+
+@registry.register("seq2seq_model", "bart")
+@registry.register("seq2seq_model", "t5")
+@registry.register("seq2seq_model", "led")
+@registry.register("seq2seq_model", "long_t5")
+class EncoderDecoder(nn.Module):
+    """Text to text: logits of each token of a target after those before it.
+
+    Attributes:
+      config: sizes and choices.
+      deterministic: no dropout.
+    """
+
+    config: EncoderDecoderConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        refuse(c)
+        spreads = c.spreads(c.encoder_side)
+        self.token_embedder = nn.Embed(
+            c.vocab_size,
+            c.embed_dim,
+            embedding_init=truncated_normal(spreads.table),
+            dtype=c.compute_dtype,
+        )
+        self.encoder = OneSide(c, c.encoder_side, self.deterministic)
+        self.decoder = OneSide(c, c.decoder_side, self.deterministic)
+        if not c.tied_logits:
+            sizes = (c.vocab_size,), spreads.logits, c.compute_dtype
+            self.logits = Dense(*sizes, use_bias=False, wide=True)
+        if c.logits_bias:
+            zeros = nn.initializers.zeros
+            self.logits_bias = self.param("logits_bias", zeros, (c.vocab_size,))
+
+    def _embedded(self, what: str, tokens: jax.Array, side: Side) -> jax.Array:
+        if tokens.ndim != 2:
+            raise ValueError(f"{what} has shape {tokens.shape}, expected [batch, n]")
+        if tokens.shape[1] > side.max_length:
+            field = "max_target_length" if side.causal else "max_length"
+            learnt = self.config.positions == "learnt"
+            remedy = "stretch the positions" if learnt else "raise max_length"
+            raise ValueError(
+                f"{what} has {tokens.shape[1]} tokens, but {field} is "
+                f"{side.max_length}; cut it, or {remedy}"
+            )
+        # [b, n] -> [b, n, e]
+        return self.token_embedder(tokens) * self.config.token_scale
+
+    def encode(self, input_tokens, input_example_ids=None, global_index=None):
+        """What the decoder reads; arguments as of `__call__`."""
+        side = self.config.encoder_side
+        if global_index is not None and not isinstance(
+            side.patterns[0], AttentionWindow
+        ):
+            raise ValueError(
+                f"global_index is given, which the encoder of a "
+                f"{type(self.config).__name__} does not read; leave it out"
+            )
+        if input_example_ids is None:
+            input_example_ids = jnp.ones_like(input_tokens, jnp.int32)
+        x = self._embedded("input_tokens", input_tokens, side)
+        inputs = SequenceInputs(input_example_ids, global_index)
+        return Memory(self.encoder(x, inputs), input_example_ids)
+
+    def decode(self, memory: Memory, decoder_tokens, target_example_ids=None):
+        """Rows `[b, m, e]` from which logits are made; see `__call__`."""
+        if target_example_ids is None:
+            target_example_ids = jnp.ones_like(decoder_tokens, jnp.int32)
+        side = self.config.decoder_side
+        # Where the input is split over devices, the decoder, whose sequence is short,
+        # is computed by each of them, with all of the memory.
+        with sharding.whole_sequences():
+            x = self._embedded("decoder_tokens", decoder_tokens, side)
+            memory = memory._replace(rows=one_stream(memory.rows))
+            return self.decoder(x, SequenceInputs(target_example_ids, memory=memory))
+
+    def _kernel_and_bias(self) -> tuple[jax.Array, jax.Array]:
+        """`[e, vocabulary]` and `[vocabulary]` of the logits of scaled rows."""
+        c = self.config
+        if c.tied_logits:
+            kernel = self.token_embedder.embedding.T
+        else:
+            kernel = self.logits.variables["params"]["kernel"]
+        bias = self.logits_bias if c.logits_bias else jnp.zeros(c.vocab_size)
+        return kernel, bias
+
+    def __call__(
+        self,
+        input_tokens: jax.Array,
+        decoder_tokens: jax.Array,
+        input_example_ids: jax.Array | None = None,
+        target_example_ids: jax.Array | None = None,
+        global_index: jax.Array | None = None,
+    ) -> jax.Array:
+        """Logits of the token after each of `decoder_tokens`.
+
+        Args:
+          input_tokens: int `[b, n]`, of the encoder.
+          decoder_tokens: int `[b, m]`: the target, moved one place on.
+          input_example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
+            other; None: one example a row.
+          target_example_ids: int `[b, m]`; a token sees the input of its number.
+          global_index: int `[b, g]`, where the global tokens of a LED's input stand,
+            -1 for none; None: no token is global.
+
+        Returns:
+          float32 `[b, m, vocabulary]`.
+
+        Raises:
+          ValueError: if the shapes do not fit the config.
+        """
+        memory = self.encode(input_tokens, input_example_ids, global_index)
+        return self.vocabulary_logits(
+            self.decode(memory, decoder_tokens, target_example_ids)
+        )
+
+    def vocabulary_logits(self, x: jax.Array) -> jax.Array:
+        """Rows `[b, m, e]` of `decode` -> float32 `[b, m, vocabulary]`."""
+        if self.is_initializing() and not self.config.tied_logits:
+            self.logits(x)
+        kernel, bias = self._kernel_and_bias()
+        with sharding.whole_sequences():
+            # [b, m, e] x [e, vocabulary] -> float32 [b, m, vocabulary]
+            return chunked_loss.logits(self._scaled(x), kernel) + bias[None, None]
+
+    def _scaled(self, x: jax.Array) -> jax.Array:
+        return x.astype(self.config.compute_dtype) * self.config.logits_scale
+
+    def losses(
+        self,
+        input_tokens: jax.Array,
+        decoder_tokens: jax.Array,
+        targets: jax.Array,
+        input_example_ids: jax.Array | None = None,
+        target_example_ids: jax.Array | None = None,
+        global_index: jax.Array | None = None,
+        *,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Cross entropy of each target, of `logits_chunk_length` tokens at once.
+
+        Args:
+          input_tokens: see `__call__`.
+          decoder_tokens: see `__call__`.
+          targets: int `[b, m]`, what follows each of `decoder_tokens`.
+          input_example_ids: see `__call__`.
+          target_example_ids: see `__call__`.
+          global_index: see `__call__`.
+          label_smoothing: see `ops.chunked_loss.cross_entropy`.
+          z_loss: see there.
+
+        Returns:
+          (float32 `[b, m]` in nats, bool `[b, m]`: whether a target is the likeliest).
+
+        Raises:
+          ValueError: if the shapes do not fit the config.
+        """
+        memory = self.encode(input_tokens, input_example_ids, global_index)
+        x = self.decode(memory, decoder_tokens, target_example_ids)
+        size = self.config.logits_chunk_length
+        with sharding.whole_sequences():
+            return chunked_loss.cross_entropy(
+                self._scaled(x), *self._kernel_and_bias(), targets, size
+            )

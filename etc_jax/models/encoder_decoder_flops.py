@@ -1,0 +1,97 @@
+"""Useful FLOPs of encoder-decoders; see `models.useful_flops`."""
+
+import numpy as np
+
+from etc_jax import registry
+from etc_jax.layers.self_attention import Local, Pattern, SequenceInputs
+from etc_jax.models import encoder_flops
+from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
+from etc_jax.models.useful_flops import (
+    attention,
+    pairs_between,
+    pairs_within,
+    projection,
+)
+
+
+def _own_pairs(
+    pattern: Pattern, config: EncoderDecoderConfig, inputs: SequenceInputs
+) -> float:
+    """Pairs of query and key, or sum of a block, in one layer of the encoder."""
+    if not isinstance(pattern, Local):
+        return encoder_flops.visible_pairs(pattern, config, inputs)
+    ids = np.asarray(inputs.example_ids)
+    index = np.arange(ids.shape[1])
+    near = pairs_within(ids, index - pattern.radius, index + pattern.radius)
+    return near + pairs_between(ids, _block_ids(pattern, ids))
+
+
+def _block_ids(pattern: Local, ids: np.ndarray) -> np.ndarray:
+    """The example of each sum of a block, 0 for none: `[b, n]`."""
+    found = np.zeros_like(ids)
+    if pattern.block_size is None:
+        return found
+    for row, mine in zip(ids, found, strict=True):
+        names, lengths = np.unique(row[row > 0], return_counts=True)
+        blocks = np.repeat(names, lengths // pattern.block_size)
+        mine[: len(blocks)] = blocks
+    return found
+
+
+def _mlp(config: EncoderDecoderConfig, side: Side, tokens: int) -> float:
+    maps = 3 if config.gated else 2
+    return maps * projection(tokens, config.embed_dim, side.mlp_dim)
+
+
+def _encoder(config: EncoderDecoderConfig, inputs: SequenceInputs) -> float:
+    c, side = config, config.encoder_side
+    ids = np.asarray(inputs.example_ids)
+    tokens, inner = int(np.sum(ids > 0)), c.num_heads * c.attention_head_dim
+    # Queries, keys, values, output.
+    dense = 4 * projection(tokens, c.embed_dim, inner) + _mlp(c, side, tokens)
+    num_globals = int(np.sum(encoder_flops.global_ids(ids, inputs.global_index) > 0))
+    if num_globals:
+        # Keys and values of their own for all tokens, queries for the global ones.
+        dense += projection(2 * tokens + num_globals, c.embed_dim, inner)
+    layers = []
+    for pattern in side.patterns:
+        products = attention(_own_pairs(pattern, c, inputs), c)
+        if isinstance(pattern, Local):
+            # Keys and values of the sums.
+            sums = int(np.sum(_block_ids(pattern, ids) > 0))
+            products += projection(2 * sums, c.embed_dim, inner)
+        layers.append(dense + products)
+    return side.num_layers // len(layers) * sum(layers)
+
+
+def _decoder(config: EncoderDecoderConfig, memory: np.ndarray, ids: np.ndarray):
+    c, side = config, config.decoder_side
+    tokens, read = int(np.sum(ids > 0)), int(np.sum(memory > 0))
+    inner = c.num_heads * c.attention_head_dim
+    index = np.arange(ids.shape[1])
+    pairs = pairs_within(ids, 0 * index, index) + pairs_between(ids, memory)
+    # Four maps of its own tokens; two more and the keys and values of the memory.
+    maps = projection(6 * tokens + 2 * read, c.embed_dim, inner)
+    layer = maps + _mlp(c, side, tokens) + attention(pairs, c)
+    return side.num_layers * layer
+
+
+def body(
+    config: EncoderDecoderConfig, inputs: tuple[SequenceInputs, SequenceInputs]
+) -> float:
+    """Of encoder and decoder on a batch in numpy: what each of them reads."""
+    source, target = inputs
+    ids = np.asarray(target.example_ids)
+    memory = np.asarray(source.example_ids)
+    return _encoder(config, source) + _decoder(config, memory, ids)
+
+
+@registry.register("useful_flops", "bart")
+@registry.register("useful_flops", "led")
+@registry.register("useful_flops", "t5")
+@registry.register("useful_flops", "long_t5")
+class EncoderDecoderFlops:
+    """See `useful_flops.Flops`; inputs are a pair, of the encoder and the decoder."""
+
+    body = staticmethod(body)
+    causal_logits = staticmethod(encoder_flops.causal_logits)

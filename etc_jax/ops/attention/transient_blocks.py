@@ -1,0 +1,107 @@
+"""Blocks of tokens whose sums all tokens see (LongT5's transient global attention).
+
+Guo et al. 2022, section 3.2.2. Nothing stays from layer to layer: each makes its global
+keys anew, as the sums of its input over fixed blocks.
+
+    blocks = blocks_of(example_ids, block_size)
+    sums = block_sums(x, blocks)  # of which keys and values are made
+    beside = Beside(keys, values, blocks.example, side_bias(bias, blocks))
+    output = sliding_window.attend(query, key, value, beside=beside, ...)
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.ops.attention.bias import BiasFn
+
+Array = jax.Array
+
+
+class Blocks(NamedTuple):
+    """Blocks of the examples of a batch, numbered through each row.
+
+    Attributes:
+      of_token: int32 `[b, n]`, the block of each token; -1: none.
+      example: int32 `[b, g]`, the example of each block; 0: there is no such block.
+    """
+
+    of_token: Array
+    example: Array
+
+
+def blocks_of(example_ids: Array, block_size: int) -> Blocks:
+    """The whole blocks of each example, from its first token on.
+
+    The tokens left over at its end join its last block. An example that is shorter than
+    a block has none, nor has padding.
+
+    Args:
+      example_ids: int `[b, n]`, examples one after the other; 0 is padding.
+      block_size: tokens of a block.
+
+    Returns:
+      Blocks, with g = n // block_size.
+    """
+    b, n = example_ids.shape
+    ids = example_ids.astype(jnp.int32)
+    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
+    edge = jnp.full((b, 1), -1, jnp.int32)
+    # bool [b, n]: the first and the last token of each example.
+    starts = ids != jnp.concatenate([edge, ids[:, :-1]], axis=1)
+    ends = ids != jnp.concatenate([ids[:, 1:], edge], axis=1)
+    first = jax.lax.cummax(jnp.where(starts, place, 0), axis=1)
+    last = jax.lax.cummin(jnp.where(ends, place, n), axis=1, reverse=True)
+    # Whole blocks of each token's example, and of the examples before it.
+    whole = jnp.where(ids > 0, (last - first + 1) // block_size, 0)
+    closed = jnp.where(ends, whole, 0)
+    before = jnp.cumsum(closed, axis=1, dtype=jnp.int32) - closed
+    own = jnp.minimum((place - first) // block_size, whole - 1)
+    of_token = jnp.where(whole > 0, before + own, -1)
+    blocks = n // block_size
+    # Tokens without a block go to one that does not exist.
+    index = jnp.where(of_token < 0, blocks, of_token)
+
+    def largest(ids, index):
+        return jnp.zeros(blocks, jnp.int32).at[index].max(ids, mode="drop")
+
+    return Blocks(of_token, jax.vmap(largest)(ids, index))
+
+
+def block_sums(x: Array, blocks: Blocks) -> Array:
+    """Sums of rows over blocks, in float32 or wider.
+
+    Args:
+      x: `[b, n, e]`.
+      blocks: of these tokens.
+
+    Returns:
+      `[b, g, e]`; zeros where there is no block.
+    """
+    count = blocks.example.shape[1]
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    index = jnp.where(blocks.of_token < 0, count, blocks.of_token)
+
+    def total(rows, index):
+        zeros = jnp.zeros((count, rows.shape[1]), rows.dtype)
+        return zeros.at[index].add(rows, mode="drop")
+
+    # [n, e] -> [g, e], mapped over the batch so that it stays split over devices.
+    return jax.vmap(total)(wide, index)
+
+
+def side_bias(bias: BiasFn, blocks: Blocks) -> Array:
+    """What each token adds to its logits with blocks, by their offset from its own.
+
+    Args:
+      bias: function of offsets in blocks.
+      blocks: of the tokens.
+
+    Returns:
+      `[b, n, h or 1, g]`.
+    """
+    number = jnp.arange(blocks.example.shape[1], dtype=jnp.int32)
+    # [1, 1, g] - [b, n, 1] -> [b, n, g] -> [h or 1, b, n, g] -> [b, n, h or 1, g].
+    offset = number[None, None] - blocks.of_token[..., None]
+    return jnp.moveaxis(bias(offset), 0, 2)

@@ -1,0 +1,254 @@
+"""BART, LED, T5 and LongT5 to transformers' files and back."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from etc_jax import convert
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.engine import ConversionError
+from etc_jax.conversion.families import encoder_decoder as conversion
+from etc_jax.conversion.families import encoder_decoder_config
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats.safetensors_io import write
+from etc_jax.models.encoder_decoder_config import (
+    BartConfig,
+    LedConfig,
+    LongT5Config,
+    T5Config,
+)
+
+SIZES = {
+    "vocab_size": 19,
+    "embed_dim": 12,
+    "num_heads": 3,
+    "num_layers": 4,
+    "num_decoder_layers": 2,
+    "mlp_dim": 10,
+    "max_length": 48,
+}
+OF_BART = {"num_decoder_heads": 2, "decoder_mlp_dim": 8}
+CONFIGS = {
+    "bart": BartConfig(**SIZES, **OF_BART, activation="relu", forced_bos_id=0),
+    "led": LedConfig(**SIZES, **OF_BART, attention_window=(4, 8)),
+    "t5": T5Config(**SIZES, head_dim=5),
+    "t5 v1.1": T5Config(
+        **SIZES,
+        head_dim=5,
+        gated=True,
+        activation="gelu",
+        tied_logits=False,
+        scaled_logits=False,
+    ),
+    "t5 tied and not scaled": T5Config(**SIZES, scaled_logits=False),
+    "longt5": LongT5Config(**SIZES, head_dim=5),
+    "longt5 local": LongT5Config(**SIZES, encoder_attention="local", radius=5),
+}
+
+
+def random_params(config, seed=0):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda x: rng.normal(0.2, 0.5, x.shape).astype(np.float32),
+        conversion.shapes(config),
+    )
+
+
+def equal(got, want):
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weights_and_config_come_back_as_they_were(name, tmp_path):
+    config, params = CONFIGS[name], random_params(CONFIGS[name])
+    hugging_face.save(tmp_path / "model", params, config)
+    back = hugging_face.read(tmp_path / "model")
+    assert back.config == config
+    assert not back.report.missing and not back.report.unused
+    equal(back.params, params)
+    values = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert values["model_type"] == name.split()[0]
+    [architecture] = values["architectures"]
+    assert architecture.lower() == f"{name.split()[0]}forconditionalgeneration"
+
+
+def test_the_command_takes_them_there_and_back(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = CONFIGS["t5 v1.1"]
+    hugging_face.save("hf", random_params(config), config)
+    assert convert.main(["--hf=hf", "--out=ours"]) == 0
+    assert native.read_config("ours") == config
+    assert convert.main(["--to_hf=ours", "--out=back"]) == 0
+    for file in ("model.safetensors", "config.json"):
+        assert (tmp_path / "hf" / file).read_bytes() == (
+            tmp_path / "back" / file
+        ).read_bytes()
+
+
+def test_a_layer_of_a_run_goes_to_its_place():
+    config = CONFIGS["led"]
+    params = random_params(config)
+    exported = conversion.export_hf(params, config)
+    run = params["encoder"]["stack"]["layers"]["period"]["layer_1"]
+    name = "led.encoder.layers.3.self_attn.longformer_self_attn.key_global.weight"
+    want = run["attention"]["key_global"]["kernel"][1].reshape(12, 12).T
+    np.testing.assert_array_equal(exported[name], want)
+
+
+def written(folder, weights, values):
+    folder.mkdir()
+    write(folder / "model.safetensors", weights, {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["bart", "led"])
+def test_a_body_alone_has_no_bias_of_logits(name, tmp_path):
+    config = CONFIGS[name]
+    params = random_params(config)
+    weights = conversion.export_hf(params, config)
+    del weights["final_logits_bias"]
+    body = {key.partition(".")[2]: x for key, x in weights.items()}
+    values = conversion.values_to_hf(params, config) | {"architectures": ["BartModel"]}
+    back = hugging_face.read(written(tmp_path / "model", body, values))
+    assert back.report.missing == ("logits_bias",)
+    params["logits_bias"] = np.zeros_like(params["logits_bias"])
+    equal(back.params, params)
+
+
+@pytest.mark.parametrize(
+    "name, prefix", [("bart", "model."), ("led", "led."), ("t5", "")]
+)
+def test_copies_of_the_token_table_are_dropped_if_they_are_ones(name, prefix):
+    config = CONFIGS[name]
+    params = random_params(config)
+    weights = conversion.export_hf(params, config)
+    table = weights[f"{prefix}shared.weight"]
+    for copy in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
+        weights[f"{prefix}{copy}"] = table
+    weights["lm_head.weight"] = table
+    equal(conversion.import_hf(weights, config, params)[0], params)
+    weights[f"{prefix}encoder.embed_tokens.weight"] = table + 1
+    with pytest.raises(ValueError, match="encoder.embed_tokens.weight differs from"):
+        conversion.import_hf(weights, config, params)
+
+
+def test_a_matrix_of_logits_is_one_if_it_is_there_and_differs():
+    config = CONFIGS["t5"]
+    weights = conversion.export_hf(random_params(config), config)
+    assert conversion.refined(config, weights).tied_logits
+    weights["lm_head.weight"] = weights["shared.weight"]
+    assert conversion.refined(config, weights).tied_logits
+    weights["lm_head.weight"] = weights["shared.weight"] + 1
+    refined = conversion.refined(config, weights)
+    assert refined == dataclasses.replace(config, tied_logits=False)
+    params, _ = conversion.read_hf({}, weights, refined)
+    np.testing.assert_array_equal(
+        params["logits"]["kernel"], weights["lm_head.weight"].T
+    )
+
+
+@pytest.mark.parametrize(
+    "values, scaled",
+    [
+        ({}, True),
+        ({"tie_word_embeddings": True}, True),
+        ({"tie_word_embeddings": False}, False),
+        # As transformers 5 writes it.
+        ({"tie_word_embeddings": True, "scale_decoder_outputs": False}, False),
+    ],
+)
+def test_what_the_file_says_of_tying_is_the_scale_of_the_logits(values, scaled):
+    config = encoder_decoder_config.config_from_hf({"model_type": "t5", **values})
+    assert config.scaled_logits is scaled
+    assert config.num_decoder_layers == config.num_layers == 6
+
+
+def test_missing_and_extra_tensors_are_listed():
+    config = CONFIGS["longt5"]
+    params = random_params(config)
+    weights = conversion.export_hf(params, config)
+    del weights["decoder.final_layer_norm.weight"]
+    weights["decoder.block.2.layer.1.EncDecAttention.q.weight"] = np.ones((15, 12))
+    weights["more"] = np.ones(3, np.float32)
+    old = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    weights[old] = np.ones((32, 3), np.float32)
+    with pytest.raises(ConversionError) as error:
+        conversion.import_hf(weights, config, params)
+    for said in ("decoder/final_norm/scale: missing", "them [2]", "more: unused"):
+        assert said in str(error.value)
+    assert old not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        ("bart", {"vocab_size": 20}, "vocab_size is 20, but the weights have 19"),
+        ("bart", {"encoder_layers": 3}, "encoder_layers is 3, but the weights have 4"),
+        ("bart", {"max_position_embeddings": 40}, "of the encoder is 40, .* have 48"),
+        ("t5", {"num_decoder_layers": 3}, "num_decoder_layers is 3, but .* have 2"),
+    ],
+)
+def test_another_size_than_the_weights_have_is_named(name, change, message, tmp_path):
+    config = CONFIGS[name]
+    params = random_params(config)
+    values = conversion.values_to_hf(params, config) | change
+    weights = conversion.export_hf(params, config)
+    with pytest.raises(ValueError, match=message):
+        hugging_face.read(written(tmp_path / "model", weights, values))
+
+
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        ("bart", {"model_type": "pegasus"}, "model_type is 'pegasus'; expected one of"),
+        ("bart", {"activation_function": "mish"}, "is 'mish'; expected one of"),
+        ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings is False; only"),
+        ("bart", {"encoder_layerdrop": 0.1}, "encoder_layerdrop is 0.1; only 0.0"),
+        ("bart", {"normalize_before": True}, "normalize_before is True; only False"),
+        (
+            "bart",
+            {"architectures": ["BartForQuestionAnswering"]},
+            "architectures is .* ends with one of ForConditionalGeneration",
+        ),
+        ("led", {"attention_window": [4, 6]}, "2 entries for 4 layers"),
+        ("led", {"attention_window": 7}, "expected even numbers"),
+        (
+            "t5",
+            {"feed_forward_proj": "gated-tanh"},
+            "feed_forward_proj is 'gated-tanh'",
+        ),
+        ("t5", {"eos_token_id": [1, 2]}, "eos_token_id is .1, 2.; expected a whole"),
+        (
+            "longt5",
+            {"encoder_attention_type": "all"},
+            "is 'all'; expected one of local",
+        ),
+    ],
+)
+def test_configs_without_a_counterpart_are_refused(name, change, message):
+    values = encoder_decoder_config.config_to_hf(CONFIGS[name]) | change
+    with pytest.raises(ValueError, match=message):
+        encoder_decoder_config.config_from_hf(values)
+
+
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        ("bart", {"pre_norm": True}, "pre_norm is True, but of transformers' bart"),
+        (
+            "led",
+            {"scale_embedding": True},
+            "scale_embedding is True, but transformers'",
+        ),
+        ("t5", {"activation": "tanh"}, "activation is 'tanh' in blocks that are gated"),
+    ],
+)
+def test_what_transformers_does_not_have_is_not_written(name, change, message):
+    config = dataclasses.replace(CONFIGS[name], **change)
+    with pytest.raises(ValueError, match=message):
+        encoder_decoder_config.config_to_hf(config)
