@@ -19,14 +19,14 @@ import argparse
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import harness, problem, report, sides_jax
+from benchmarks import harness, layer_sides, problem, report, sides_jax
 from benchmarks.harness import Side
 from benchmarks.memory import MIB
 from benchmarks.problem import Sizes
@@ -37,12 +37,7 @@ from etc_jax.types import Pieces, Rows
 MODES = {"forward": False, "forward_backward": True}
 SIDES = ("etc", "etc_dense", "jax_dpa", "jax_given_bias")
 REFERENCE = "etc"
-ORACLES = {
-    "etc": "etc_dense",
-    "etc_dense": "jax_dpa",
-    "jax_dpa": "etc_dense",
-    "jax_given_bias": "etc_dense",
-}
+NUMBERS = ("radius", "max_distance", "embed_dim", "num_heads", "seed")
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 TOLERANCES = {"float32": 1e-4, "bfloat16": 3e-2}
 
@@ -75,11 +70,8 @@ def own(tables, qkv, structure, *, rules, implementation):
 
 def dpa(tables, qkv, structure, *, rules):
     """`jax.nn.dot_product_attention`; query, key, value are joined, globals first."""
-    rows = split(qkv[0], structure.global_length)
-    bias = sides_jax.dense_bias(
-        rows, sides_jax.label_tables(tables), structure, rules
-    ).astype(qkv[0].dtype)
-    return jax.nn.dot_product_attention(*qkv, bias=bias)
+    of_input = {"tables": sides_jax.label_tables(tables), "structure": structure}
+    return sides_jax.dense_attend(*qkv, **of_input, rules=rules)
 
 
 def given_bias(_, qkv, bias):
@@ -87,8 +79,8 @@ def given_bias(_, qkv, bias):
     return jax.nn.dot_product_attention(*qkv, bias=bias)
 
 
-def build(name: str, sizes: Sizes, *, gradient: bool, dtype: str) -> Compiled:
-    """Compiles one side."""
+def build(name: str, sizes: Sizes, *, gradient: bool, dtype: str):
+    """(compiled side, function from its raw result to named arrays)."""
     tables, qkv = make_inputs(sizes, dtype)
     structure, rules = sides_jax.structure(sizes), sides_jax.rules(sizes)
     g = sizes.global_length
@@ -107,14 +99,14 @@ def build(name: str, sizes: Sizes, *, gradient: bool, dtype: str) -> Compiled:
         forward = functools.partial(own, rules=rules, implementation=implementation)
         args = (tables, tuple(split(x, g) for x in qkv), structure)
     run = sides_jax.with_gradient(forward) if gradient else forward
-    return Compiled.make(run, *args)
+    return Compiled.make(run, *args), functools.partial(arrays, gradient=gradient)
 
 
-def arrays(result: Any, *, gradient: bool, only_output: bool) -> dict[str, np.ndarray]:
+def arrays(result: Any, *, gradient: bool) -> dict[str, np.ndarray]:
     """Named arrays of a raw result, float32, globals first."""
     output, gradients = result if gradient else (result, None)
     named = {"output": output}
-    if gradients is not None and not only_output:
+    if gradients is not None:
         named |= {f"grad {k}": x for k, x in gradients[0].items()}
         names = ("grad query", "grad key", "grad value")
         named |= dict(zip(names, gradients[1], strict=True))
@@ -136,24 +128,12 @@ def make_sides(
       dtype: of queries, keys, values.
       checked: whether the dense oracles fit; without them only finiteness is checked.
     """
-    view = functools.partial(arrays, gradient=gradient)
-    built = functools.cache(
-        functools.partial(build, sizes=sizes, gradient=gradient, dtype=dtype)
-    )
-
-    @functools.cache
-    def oracle(name: str, only_output: bool) -> dict[str, np.ndarray]:
-        return view(built(name).run(), only_output=only_output)
-
-    sides, temp_bytes = [], {}
-    for name in names:
-        compiled = built(name)
-        only = name == "jax_given_bias"
-        want: Callable | None = functools.partial(oracle, ORACLES[name], only)
-        found = functools.partial(view, only_output=only)
-        sides.append(Side(name, compiled.run, found, want if checked else None))
-        temp_bytes[name] = compiled.temp_bytes
-    return sides, temp_bytes
+    how = {"sizes": sizes, "gradient": gradient, "dtype": dtype}
+    built = functools.cache(functools.partial(build, **how))
+    sides = layer_sides.checked(names, built)
+    if not checked:
+        sides = [dataclasses.replace(side, oracle=None) for side in sides]
+    return sides, {name: built(name)[0].temp_bytes for name in names}
 
 
 def compare_at(args: argparse.Namespace, sizes: Sizes, mode: str) -> dict[str, Any]:
@@ -183,55 +163,42 @@ def compare_at(args: argparse.Namespace, sizes: Sizes, mode: str) -> dict[str, A
     }
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.attention",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    defaults = Sizes()
-    for name in ("radius", "max_distance", "embed_dim", "num_heads", "seed"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(defaults, name))
-    parser.add_argument("--lengths", type=report.integers, default=LENGTHS)
-    parser.add_argument("--tokens_per_global", type=int, default=16)
-    parser.add_argument("--max_globals", type=int, default=512)
-    parser.add_argument("--max_dense_length", type=int, default=4096)
-    parser.add_argument("--sides", type=report.names(SIDES), default=SIDES)
-    parser.add_argument("--modes", type=report.names(MODES), default=tuple(MODES))
-    parser.add_argument("--dtype", choices=tuple(TOLERANCES), default="float32")
-    parser.add_argument("--rounds", type=int, default=10)
-    report.add_run_options(parser)
-    args = parser.parse_args(argv)
-    if REFERENCE not in args.sides:
-        parser.error(f"--sides must name the reference {REFERENCE!r}")
-    return args
+    made = report.timing_parser("attention", __doc__, rounds=10)
+    add, defaults = made.add_argument, report.defaults_of(Sizes)
+    report.add_numbers(made, {name: defaults[name] for name in NUMBERS})
+    add("--lengths", type=report.integers, default=LENGTHS)
+    add("--tokens_per_global", type=int, default=16)
+    add("--max_globals", type=int, default=512)
+    add("--max_dense_length", type=int, default=4096)
+    add("--sides", type=report.names(SIDES), default=SIDES)
+    add("--modes", type=report.names(MODES), default=tuple(MODES))
+    add("--dtype", choices=tuple(TOLERANCES), default="float32")
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    args = parse(argv)
-    common = {
-        name: getattr(args, name)
-        for name in ("radius", "max_distance", "embed_dim", "num_heads", "seed")
-    }
-    at = [
-        Sizes(
-            long_length=n,
-            global_length=max(1, min(n // args.tokens_per_global, args.max_globals)),
-            **common,
-        )
-        for n in args.lengths
-    ]
+    options = parser()
+    args = options.parse_args(argv)
+    if REFERENCE not in args.sides:
+        options.error(f"--sides must name the reference {REFERENCE!r}")
+    numbers = report.chosen(args, NUMBERS)
+    at = []
+    for n in args.lengths:
+        g = max(1, min(n // args.tokens_per_global, args.max_globals))
+        at.append(Sizes(long_length=n, global_length=g, **numbers))
 
     def work():
         results = [compare_at(args, s, mode) for s in at for mode in args.modes]
-        return {"reference": REFERENCE, "results": results}
+        return {"reference": REFERENCE, "results": results}, ()
 
     shapes = dataclasses.asdict(at[0]) | {"lengths": list(args.lengths)}
     for name in ("long_length", "global_length", "mlp_dim"):
         del shapes[name]
-    return report.run("attention", work, shapes=shapes, dtype=args.dtype, args=args)
+    how = {"shapes": shapes, "dtype": args.dtype}
+    return report.run_quiet(options, args, work, **how)
 
 
 if __name__ == "__main__":

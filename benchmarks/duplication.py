@@ -8,8 +8,8 @@ of hashing, and counts with each trained model the symbols of the second half th
 predicts, with full attention and with 8, 4, 2 and 1 rounds; beside it the metrics of
 the paper, which trains 150,000 steps on 1,024 symbols. --short: 256 symbols, for a CPU.
 
-Runs that are finished are not trained again, so that the command can be interrupted,
-and rows or seeds added later. Arguments of the form --config.A.B=VALUE go to all runs.
+Finished runs are not trained again. Arguments of the form --config.A.B=VALUE go to all
+runs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks import finetuning_runs, report
+from benchmarks import finetuning_runs, rows
 from configs import reformer_duplication
-from etc_jax import config as config_lib
+from etc_jax.config import Config
 from etc_jax.data.bytes.duplication import DuplicationReader
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
@@ -40,33 +39,13 @@ PAPER = {
     "lsh2": {"full": 0.8, "8": 100.0, "4": 99.9, "2": 98.1, "1": 86.8},
     "lsh1": {"full": 0.8, "8": 99.9, "4": 99.6, "2": 94.8, "1": 77.9},
 }
-ROWS = tuple(PAPER)
 COLUMNS = tuple(PAPER["full"])
+# The row whose config says how many buckets there are, and how long chunks.
+BUCKETS = "lsh4"
 _BATCH, _BATCHES = 32, 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Attributes:
-      row: the attention that it was trained with.
-      seed: of everything.
-      accuracy: by the attention of evaluation, in percent.
-      curve: (step, accuracy in percent with its own attention).
-      spent: on training.
-    """
-
-    row: str
-    seed: int
-    accuracy: dict[str, float]
-    curve: tuple[tuple[int, float], ...]
-    spent: finetuning_runs.Spent
-
-
-def config_of(
-    row: str, seed: int, *, short: bool, changes: Sequence[str]
-) -> config_lib.Config:
+def config_of(row: str, seed: int, *, short: bool, changes: Sequence[str]) -> Config:
     """The checked config of a run.
 
     Raises:
@@ -79,7 +58,7 @@ def config_of(
     return finetuning_runs.changed(made, changes)
 
 
-def model_for(column: str, trained: config_lib.Config, buckets: ReformerConfig):
+def model_for(column: str, trained: Config, buckets: ReformerConfig):
     """The model of a run with the attention of a column.
 
     Args:
@@ -97,7 +76,7 @@ def model_for(column: str, trained: config_lib.Config, buckets: ReformerConfig):
     return dataclasses.replace(trained.model, **changes)
 
 
-def accuracy(params: Any, model: ReformerConfig, trained: config_lib.Config) -> float:
+def accuracy(params: Any, model: ReformerConfig, trained: Config) -> float:
     """Percent of the symbols of the second half that are predicted.
 
     Args:
@@ -125,81 +104,44 @@ def accuracy(params: Any, model: ReformerConfig, trained: config_lib.Config) -> 
     return 100 * found / sum(float(batch["target_weights"].sum()) for batch in batches)
 
 
-def run(
-    row: str, seed: int, folder: pathlib.Path, args: argparse.Namespace, changes
-) -> Run:
-    """Trains, unless that was done before, and evaluates with every attention.
+class Study(rows.Study):
+    """Scores of a run are its accuracies, by the attention of evaluation."""
 
-    Raises:
-      RunError: see `finetuning_runs.train`.
-    """
-    config = config_of(row, seed, short=args.short, changes=changes)
-    buckets = config_of(ROWS[1], seed, short=args.short, changes=changes).model
-    spent = finetuning_runs.train(config, folder)
-    params = jax.tree.map(np.asarray, read_params(folder).params)
-    found = {
-        c: accuracy(params, model_for(c, config, buckets), config) for c in COLUMNS
-    }
-    curve = tuple(
-        (line["step"], 100 * line["accuracy"])
-        for line in finetuning_runs.evaluations(folder)
+    def to_json(self, run: rows.Run) -> dict[str, Any]:
+        found = super().to_json(run)
+        return found | {"accuracy": found.pop("scores")}
+
+
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """What is to be trained."""
+
+    def config_fn(row: str, seed: int) -> Config:
+        return config_of(row, seed, short=args.short, changes=changes)
+
+    def scores(config: Config, folder: pathlib.Path) -> dict[str, float]:
+        buckets = config_fn(BUCKETS, config.train.seed).model
+        params = jax.tree.map(np.asarray, read_params(folder).params)
+        return {
+            c: accuracy(params, model_for(c, config, buckets), config) for c in COLUMNS
+        }
+
+    return Study(
+        args.workdir or pathlib.Path("runs/duplication"),
+        config_fn,
+        scores,
+        measure=COLUMNS[0],
+        metric="accuracy",
+        beside=COLUMNS[1:],
+        paper=PAPER,
+        about={"short": args.short},
     )
-    return Run(row, seed, found, curve, spent)
-
-
-def table(runs: Sequence[Run]) -> str:
-    """Mean ± standard deviation over seeds; the paper's value in brackets."""
-    head = ["trained with", "seeds", *(_title(column) for column in COLUMNS)]
-    head.append("CPU min a run")
-    lines = []
-    for row in dict.fromkeys(run.row for run in runs):
-        mine = [run for run in runs if run.row == row]
-        cells = [
-            f"{report.spread(r.accuracy[c] for r in mine)} ({PAPER[row][c]:.1f})"
-            for c in COLUMNS
-        ]
-        cpu = statistics.mean(r.spent.cpu_secs for r in mine) / 60
-        lines.append([_title(row), str(len(mine)), *cells, f"{cpu:.1f}"])
-    return report.table(head, lines)
-
-
-def _title(name: str) -> str:
-    return "full" if name == "full" else f"LSH-{name.removeprefix('lsh')}"
-
-
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.duplication",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--rows", type=report.names(ROWS), default=ROWS, help=",".join(ROWS))
-    add("--seeds", type=report.integers, default=(0, 1, 2))
-    add("--short", action="store_true", help="256 symbols")
-    add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/duplication"))
-    add("--out", type=pathlib.Path, help="JSON file to write")
-    return parser.parse_known_args(argv)
-
-
-def _runs(args: argparse.Namespace, changes: Sequence[str]) -> Iterator[Run]:
-    for row in args.rows:
-        config_of(row, 0, short=args.short, changes=changes)
-    for seed in args.seeds:
-        for row in args.rows:
-            folder = args.workdir / f"{row}_seed{seed}"
-            made = run(row, seed, folder, args, changes)
-            print(f"seed {seed}, {row}: {made.accuracy}", flush=True)
-            yield made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    args, changes = _parse(argv)
-    about = {"short": args.short, "options": list(changes)}
-    name = "benchmarks.duplication"
-    return report.collect(name, _runs(args, changes), table, about=about, out=args.out)
+    options = rows.parser("duplication", __doc__, PAPER)
+    options.add_argument("--short", action="store_true", help="256 symbols")
+    return rows.main(options, argv, prepare)
 
 
 if __name__ == "__main__":

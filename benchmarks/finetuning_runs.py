@@ -11,17 +11,20 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import ml_collections
 
 from etc_jax import config as config_lib
-from etc_jax import evaluate
+from etc_jax import evaluate, prepare
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
+from etc_jax.datasets.task import Task
 from etc_jax.training import metrics, workdir
 from etc_jax.training.errors import PREEMPTED, RunError
 from etc_jax.training.run import train_and_evaluate
+from tasks.synthetic.__main__ import write_records
 
 SPENT = "spent.json"
 # Lengths of an input are rounded up to multiples of these.
@@ -47,6 +50,35 @@ class Spent:
 
     wall_secs: float
     cpu_secs: float
+
+
+def make_caches(
+    task: Task,
+    folder: pathlib.Path,
+    records: Mapping[str, Iterable[Any]],
+    tokenizer: Tokenizer,
+    sizes: Any,
+    *,
+    lines: bool = False,
+) -> tuple[WindowCache, ...]:
+    """Inputs of official records, made once.
+
+    Args:
+      task: that they are of.
+      folder: for the records, `NAME.json` or `NAME.jsonl`, and the inputs, `NAME`.
+      records: by name.
+      tokenizer: of the inputs.
+      sizes: of an input.
+      lines: whether a file has a record a line.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    caches = []
+    for name, values in records.items():
+        file = folder / f"{name}.json{'l' if lines else ''}"
+        write_records(file, values, lines=lines)
+        out = folder / name
+        caches.append(prepare.prepare(task, [file], tokenizer, out, sizes=sizes))
+    return tuple(caches)
 
 
 def small_config(

@@ -67,6 +67,28 @@ class Timing:
     error: float | None
 
 
+@dataclasses.dataclass(frozen=True)
+class Floor:
+    """One metric and its limit.
+
+    Attributes:
+      name: of the metric.
+      got: what was measured.
+      limit: that it is held to.
+      at_most: whether the limit is the largest allowed value, or the smallest.
+    """
+
+    name: str
+    got: float
+    limit: float
+    at_most: bool
+
+    @property
+    def holds(self) -> bool:
+        # So that NaN holds nowhere.
+        return self.got <= self.limit if self.at_most else self.got >= self.limit
+
+
 def scaled_error(got: np.ndarray, want: np.ndarray) -> float:
     """Largest difference, as a share of the largest expected magnitude."""
     scale = float(np.max(np.abs(want), initial=0.0))

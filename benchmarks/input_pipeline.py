@@ -242,33 +242,22 @@ def measure(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
     return {"reference": REFERENCE, "num_workers": args.num_workers, "rows": rows}
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for field in dataclasses.fields(Sizes):
-        parser.add_argument(f"--{field.name}", type=int, default=field.default)
-    parser.add_argument("--sides", type=report.names(SIDES), default=SIDES)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--num_workers", type=int, default=0)
-    report.add_run_options(parser)
-    args = parser.parse_args(argv)
-    if REFERENCE not in args.sides:
-        parser.error(f"--sides must name the reference {REFERENCE!r}")
-    return args
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; returns the exit code."""
-    args = parse(argv)
-    sizes = Sizes(**{f.name: getattr(args, f.name) for f in dataclasses.fields(Sizes)})
-    return report.run(
-        "input_pipeline",
-        lambda: measure(args, sizes),
-        shapes=dataclasses.asdict(sizes),
+    """Runs the benchmark; returns the exit code. Fields of `Sizes` are options."""
+    options = report.timing_parser("input_pipeline", __doc__, rounds=20)
+    numbers = report.defaults_of(Sizes)
+    report.add_numbers(options, {**numbers, "num_workers": 0})
+    options.add_argument("--sides", type=report.names(SIDES), default=SIDES)
+    args = options.parse_args(argv)
+    if REFERENCE not in args.sides:
+        options.error(f"--sides must name the reference {REFERENCE!r}")
+    chosen = report.chosen(args, numbers)
+    return report.run_quiet(
+        options,
+        args,
+        lambda: (measure(args, Sizes(**chosen)), ()),
+        shapes=chosen,
         dtype="int32",
-        args=args,
     )
 
 

@@ -28,15 +28,13 @@ refused (exit code 3).
 
 import argparse
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from benchmarks import harness, memory, report
-from benchmarks.harness import Timing
+from benchmarks import harness, memory, report, scaling
 from benchmarks.layer_sides import (
     REFERENCE,
     SIDES,
@@ -84,117 +82,68 @@ def compare_layers(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
     return out
 
 
-def exponents(lengths: Sequence[int], timings: Sequence[Timing]) -> dict[str, Any]:
-    """Exponent of time over length, with a bootstrap interval over rounds."""
-    times = np.array([t.times for t in timings])
-
-    def over(rounds):
-        return harness.exponent(lengths, np.median(times[:, rounds], axis=1))
-
-    every = np.arange(times.shape[1])
-    return {
-        "time": over(every),
-        "time_interval": harness.bootstrap_interval(over, len(every)),
-    }
-
-
 def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
     """Growth of this library's layer with the long length, ready for JSON.
 
     The shortest length is compared with the dense form; the others are too long for
     it and are checked for finite values alone.
     """
-    results = []
     at = [dataclasses.replace(sizes, long_length=n) for n in args.lengths]
+    results = []
     for mode in args.modes:
-        gradient = MODES[mode]
-        sides = [make_sides([REFERENCE], s, gradient=gradient)[0] for s in at]
-        sides = [
-            dataclasses.replace(
-                side, name=str(s.long_length), oracle=None if i else side.oracle
-            )
-            for i, (side, s) in enumerate(zip(sides, at, strict=True))
-        ]
-        first = sides[0].name
-        timings = harness.compare(
-            sides, reference=first, rounds=args.rounds, tolerance=TOLERANCE
+        how = {"gradient": MODES[mode]}
+        found = scaling.measure(
+            f"{mode}: {REFERENCE} with {sizes.global_length} global tokens",
+            args.lengths,
+            [make_sides([REFERENCE], s, **how)[0] for s in at],
+            [functools.partial(peak, REFERENCE, s, **how) for s in at]
+            if args.memory
+            else (),
+            time="time",
+            rounds=args.rounds,
+            tolerance=TOLERANCE,
         )
-        print(f"\n{mode}: {REFERENCE} with {sizes.global_length} global tokens")
-        print(report.times_table(timings, first), flush=True)
-        found = exponents(args.lengths, timings)
-        row = {"mode": mode, "rows": report.timing_rows(timings), "exponents": found}
-        if args.memory:
-            peaks = {
-                str(s.long_length): peak(REFERENCE, s, gradient=gradient) for s in at
-            }
-            print(report.memory_table(peaks, first), flush=True)
-            for metric in ("peak_bytes", "xla_temp_bytes"):
-                values = [peaks[str(n)][metric] for n in args.lengths]
-                found[metric] = harness.exponent(args.lengths, values)
-            row["memory"] = peaks
-        print("exponents:", _shown(found), flush=True)
-        results.append(row)
+        results.append({"mode": mode, **found})
     return {"scaling": {"lengths": list(args.lengths), "results": results}}
 
 
-def _shown(found: dict[str, Any]) -> str:
-    low, high = found["time_interval"]
-    text = f"time {found['time']:.3f} ({low:.3f}-{high:.3f})"
-    for metric in ("peak_bytes", "xla_temp_bytes"):
-        if metric in found:
-            text += f", {metric} {found[metric]:.3f}"
-    return text
-
-
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parser() -> argparse.ArgumentParser:
     """The command line; field names of `Sizes` are options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.layer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for field in dataclasses.fields(Sizes):
-        parser.add_argument(f"--{field.name}", type=int)
-    parser.add_argument("--sides", type=report.names(SIDES), default=SIDES)
-    parser.add_argument(
-        "--reference", choices=SIDES, default=REFERENCE, help="what ratios are of"
-    )
-    parser.add_argument("--modes", type=report.names(MODES), default=tuple(MODES))
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument(
+    made = report.timing_parser("layer", __doc__, rounds=20)
+    report.add_numbers(made, dict.fromkeys(report.defaults_of(Sizes)))
+    add = made.add_argument
+    add("--sides", type=report.names(SIDES), default=SIDES)
+    add("--reference", choices=SIDES, default=REFERENCE, help="what ratios are of")
+    add("--modes", type=report.names(MODES), default=tuple(MODES))
+    add("--memory", action=argparse.BooleanOptionalAction, default=True)
+    add(
         "--scaling",
         action="store_true",
         help=f"{REFERENCE} alone over --lengths, with {SCALING_GLOBALS} global tokens",
     )
-    parser.add_argument("--lengths", type=report.integers, default=SCALING_LENGTHS)
-    report.add_run_options(parser)
-    args = parser.parse_args(argv)
-    if not args.scaling and args.reference not in args.sides:
-        parser.error(f"--sides must name the reference {args.reference!r}")
-    return args
+    add("--lengths", type=report.integers, default=SCALING_LENGTHS)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    args = parse(argv)
+    options = parser()
+    args = options.parse_args(argv)
+    if not args.scaling and args.reference not in args.sides:
+        options.error(f"--sides must name the reference {args.reference!r}")
     # Before jax starts, here and in the processes that measure memory.
     os.environ["JAX_PLATFORMS"] = "cpu"
-    given = {
-        f.name: getattr(args, f.name)
-        for f in dataclasses.fields(Sizes)
-        if getattr(args, f.name) is not None
-    }
+    given = report.chosen(args, report.defaults_of(Sizes))
     if args.scaling:
         given.setdefault("global_length", SCALING_GLOBALS)
         given.setdefault("long_length", min(args.lengths))
-    run = scale_layer if args.scaling else compare_layers
-    return report.run(
-        "layer",
-        lambda: run(args, Sizes(**given)),
-        shapes=dataclasses.asdict(Sizes(**given)),
-        dtype="float32",
-        args=args,
+    sizes = Sizes(**given)
+    measure_fn = scale_layer if args.scaling else compare_layers
+    return report.run_quiet(
+        options,
+        args,
+        lambda: (measure_fn(args, sizes), ()),
+        shapes=dataclasses.asdict(sizes),
     )
 
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks import memory
+from benchmarks import memory, problem
 from benchmarks.harness import Side
 from benchmarks.problem import Sizes
 
@@ -47,12 +47,50 @@ def build(name: str, sizes: Sizes, *, gradient: bool) -> tuple[Any, Callable]:
     if name in TORCH_SIDES:
         from benchmarks import sides_torch
 
-        side = sides_torch.build_layer(name, sizes, gradient=gradient)
+        side = sides_torch.TorchLayer(name, sizes, gradient=gradient)
         return side, side.arrays
     from benchmarks import sides_jax
 
-    side = sides_jax.build_layer(name, sizes, gradient=gradient)
+    side = build_jax(name, sizes, gradient=gradient)
     return side, functools.partial(sides_jax.layer_arrays, gradient=gradient)
+
+
+def build_jax(name: str, sizes: Sizes, *, gradient: bool) -> Any:
+    """Compiles one side in JAX, a `sides_jax.Compiled`.
+
+    Args:
+      name: one of `JAX_SIDES`, or an oracle that is not timed: etc_dense_no_labels,
+        etc_dense_full (no labels, every token sees every token), big_bird_dense.
+      sizes: of the layer.
+      gradient: forward and backward, or forward alone.
+    """
+    from benchmarks import sides_jax, sides_own
+
+    if name.endswith(("_no_labels", "_full")) or name in sides_own.ENCODERS:
+        sizes = dataclasses.replace(sizes, max_distance=0)
+    if name.endswith("_full"):
+        sizes = dataclasses.replace(sizes, radius=sizes.long_length)
+    weights, x = problem.weights(sizes), problem.inputs(sizes)
+    structure, rules = sides_jax.structure(sizes), sides_jax.rules(sizes)
+    if name == "jax_given_bias":
+        own = {"num_heads": sizes.num_heads}
+        forward = functools.partial(sides_jax.given_bias_layer, **own)
+        bias = sides_jax.bias_at_start(sizes, weights, x, structure)
+        args = ({k: w for k, w in weights.items() if "labels" not in k}, x, bias)
+    elif name in sides_own.ENCODERS:
+        forward = functools.partial(sides_own.encoder, name=name, sizes=sizes)
+        args = (weights, x)
+    elif name == "jax_dpa":
+        own = {"num_heads": sizes.num_heads, "rules": rules}
+        forward = functools.partial(sides_jax.dpa_layer, **own)
+        args = (weights, x, structure)
+    else:
+        how = "dense" if name.startswith("etc_dense") else "xla"
+        own = {"rules": rules, "sizes": sizes, "implementation": how}
+        forward = functools.partial(sides_own.etc, **own)
+        args = (weights, sides_jax.split(x, sizes.global_length), structure)
+    run = sides_jax.with_gradient(forward) if gradient else forward
+    return sides_jax.Compiled.make(run, *args)
 
 
 def build_run(name: str, sizes: dict[str, int], gradient: bool):
@@ -66,29 +104,39 @@ def build_run(name: str, sizes: dict[str, int], gradient: bool):
 def make_sides(names: Sequence[str], sizes: Sizes, *, gradient: bool) -> list[Side]:
     """Sides ready to be compared.
 
-    An oracle is built (unless it is among the sides) and run once, when it is first
-    asked for.
-
     Raises:
       ValueError: for a name that is not among `SIDES`.
     """
     unknown = [name for name in names if name not in SIDES]
     if unknown:
         raise ValueError(f"no sides named {unknown}; there are: {list(SIDES)}")
+    return checked(names, functools.partial(build, sizes=sizes, gradient=gradient))
 
-    built = functools.cache(functools.partial(build, sizes=sizes, gradient=gradient))
+
+def checked(
+    names: Sequence[str], build_fn: Callable[[str], tuple[Any, Callable]]
+) -> list[Side]:
+    """Sides with their oracles.
+
+    An oracle is built (unless it is among the sides) and run once, when it is first
+    asked for.
+
+    Args:
+      names: of the sides.
+      build_fn: see `build`.
+    """
+    built = functools.cache(build_fn)
 
     @functools.cache
-    def oracle(name: str) -> dict[str, np.ndarray]:
+    def oracle(name: str) -> Mapping[str, np.ndarray]:
         side, arrays = built(name)
         return arrays(side.run())
 
     def make(name: str) -> Side:
         side, arrays = built(name)
-        want = functools.partial(oracle, ORACLES[name]) if name in ORACLES else None
+        want = functools.partial(oracle, ORACLES[name])
         if name == "jax_given_bias":
-            arrays = _only_output(arrays)
-            want = _only_output(want)
+            arrays, want = _only_output(arrays), _only_output(want)
         return Side(name, side.run, arrays, want, NOTES.get(name, ""))
 
     return [make(name) for name in names]

@@ -40,10 +40,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import finetuning_runs, lifted_bert_models, machine, rows
-from benchmarks.lifted_bert_items import SETS, Amount, Items, write_items
+from benchmarks import finetuning_runs, lifted_bert_models, report, rows
+from benchmarks.finetuning_runs import Spent
+from benchmarks.lifted_bert_items import SETS, Items, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Kind, Source, Text
-from benchmarks.rows import Comparison, Run
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
 
@@ -77,7 +77,7 @@ PAIRS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Lifts:
     """What all runs share.
 
     Attributes:
@@ -167,32 +167,19 @@ class Study:
             },
         )
 
-    def run(self, name: str, seed: int) -> Run:
-        """Lifts, goes on, trains and scores, all that was not done before.
+    def before(self, name: str, seed: int) -> Spent | None:
+        """Lifts and goes on, unless that was done before.
 
         Raises:
-          ValueError, RunError: see `lifted_bert_models.lift`, `rows.train_and_score`.
+          ValueError, RunError: see `lifted_bert_models.lift`.
         """
-        row, item_set = ROWS[name], self.items.item_set
-        made = self.config(row, seed)
-        lifted_bert_models.lift(
-            self.source, row.kind, made.model, self.lifted(row.kind)
-        )
-        before = None
-        if row.goes_on:
-            before = finetuning_runs.train(
-                self.pretraining_config(row.kind, made),
-                self.pretraining_folder(row.kind),
-            )
-        return rows.train_and_score(
-            made,
-            self.items.folder / f"{name}_seed{seed}",
-            self.items.held_back,
-            row=name,
-            metric=item_set.metric,
-            # The usual one, not the best for the items that are scored.
-            threshold=item_set.task.setting,
-            pretraining=before,
+        row = ROWS[name]
+        made, model = self.config(row, seed), self.lifted(row.kind)
+        lifted_bert_models.lift(self.source, row.kind, made.model, model)
+        if not row.goes_on:
+            return None
+        return finetuning_runs.train(
+            self.pretraining_config(row.kind, made), self.pretraining_folder(row.kind)
         )
 
     def about(self) -> dict[str, Any]:
@@ -206,24 +193,21 @@ class Study:
                 "longest": list(caches[0].longest.values()),
                 "upper_bound": self.items.upper_bound(self.source.tokenizer, length),
             }
-        arguments = {
-            name: str(value) if isinstance(value, pathlib.Path) else value
-            for name, value in vars(self.given).items()
-        }
-        return {
-            "arguments": arguments,
-            "machine": machine.describe(),
-            "inputs": inputs,
-        }
+        return {"arguments": report.arguments(self.given), "inputs": inputs}
 
     @property
-    def comparison(self) -> Comparison:
+    def study(self) -> rows.Study:
         """The table that is to be made."""
         item_set = self.items.item_set
-        return Comparison(
-            self.run,
-            measure=item_set.task.measure,
+        task = item_set.task
+        return rows.Study(
+            self.items.folder,
+            lambda name, seed: self.config(ROWS[name], seed),
+            # The usual threshold, not the best for the items that are scored.
+            rows.official(self.items.held_back, threshold=task.setting),
+            measure=task.measure,
             metric=item_set.metric,
+            before_fn=self.before,
             beside=item_set.beside,
             pairs=PAIRS,
             about=self.about(),
@@ -234,11 +218,8 @@ def _lengths(args: argparse.Namespace) -> dict[str, int]:
     return {ETC.name: args.long_length, BERT.name: args.short_length}
 
 
-# --- command line ---------------------------------------------------------------------
-
-
-def make_study(args: argparse.Namespace, changes: Sequence[str]) -> Study:
-    """Makes the inputs and checks the config of every run.
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Lifts:
+    """Makes the inputs and checks the configs of pre-training.
 
     Raises:
       ValueError, OSError: if something given does not fit; what can be checked without
@@ -252,23 +233,17 @@ def make_study(args: argparse.Namespace, changes: Sequence[str]) -> Study:
         source.model(kinds[name], length)
     text = _text(args, [name for name in args.rows if ROWS[name].goes_on])
     folder = args.workdir or pathlib.Path("runs/lifted_bert")
-    amount = Amount(args.items, args.held_back, args.contexts, args.hops, args.words)
-    items = write_items(SETS[args.task], folder / args.task, amount)
+    amount = report.chosen(args, ("items", "held_back", "contexts", "hops", "words"))
+    items = write_items(SETS[args.task], folder / args.task, **amount)
     caches = {
         name: items.make_caches(source.tokenizer, length, workers=args.workers)
         for name, length in lengths.items()
     }
-    study = Study(source, text, items, caches, folder, args, changes)
+    lifts = Lifts(source, text, items, caches, folder, args, changes)
     for row in asked:
-        made = study.config(row, args.seeds[0])
         if row.goes_on:
-            study.pretraining_config(row.kind, made)
-    return study
-
-
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
-    """The table that is to be made; see `make_study`."""
-    return make_study(args, changes).comparison
+            lifts.pretraining_config(row.kind, lifts.config(row, args.seeds[0]))
+    return lifts
 
 
 def _text(args: argparse.Namespace, going_on: Sequence[str]) -> Text | None:
@@ -285,8 +260,7 @@ def _text(args: argparse.Namespace, going_on: Sequence[str]) -> Text | None:
 
 def options() -> argparse.ArgumentParser:
     """The command line."""
-    name = "benchmarks.lifted_bert"
-    made = rows.parser(name, __doc__, ROWS, items=6000, held_back=500)
+    made = rows.parser("lifted_bert", __doc__, ROWS, items=6000, held_back=500)
     add = made.add_argument
     add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
     add("--text", nargs="+", help="files of text or JSONL, or globs")
@@ -311,7 +285,7 @@ def options() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    return rows.main(options(), argv, prepare)
+    return rows.main(options(), argv, lambda *given: prepare(*given).study)
 
 
 if __name__ == "__main__":

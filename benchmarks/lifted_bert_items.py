@@ -21,8 +21,8 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes
-from tasks import hotpotqa, upper_bound, wikihop
+from etc_jax.formats.structured import StructuredSizes
+from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import wikihop as invented_wikihop
 from tasks.synthetic.__main__ import write_records
@@ -54,30 +54,6 @@ class ItemSet:
 
 
 @dataclasses.dataclass(frozen=True)
-class Amount:
-    """How many questions there are, and how large they are.
-
-    Attributes:
-      items: to learn from.
-      held_back: to be evaluated on.
-      contexts: documents of an item.
-      hops: steps to an answer.
-      words: that an item has at least.
-    """
-
-    items: int
-    held_back: int
-    contexts: int
-    hops: int
-    words: int
-
-    @property
-    def name(self) -> str:
-        """Of the folder of such questions."""
-        return "_".join(f"{n}{v}" for n, v in dataclasses.asdict(self).items())
-
-
-@dataclasses.dataclass(frozen=True)
 class Items:
     """Files of questions, which inputs of several lengths are made of.
 
@@ -103,7 +79,7 @@ class Items:
                 [file],
                 tokenizer,
                 self.folder / str(length) / file.stem,
-                sizes=Sizes(length, _GLOBAL),
+                sizes=StructuredSizes(length, _GLOBAL),
                 workers=workers,
             )
             for file in (self.train, self.held_back)
@@ -114,34 +90,49 @@ class Items:
         """What gold labels would score on held-back items, in percent, found once."""
         known = self.folder / str(length) / "upper_bound.json"
         if not known.exists():
-            sizes, files = Sizes(length, _GLOBAL), [self.held_back]
-            best = upper_bound.upper_bound_of(
-                self.item_set.task, files, tokenizer, sizes
-            )
+            sizes, files = StructuredSizes(length, _GLOBAL), [self.held_back]
+            best = self.item_set.task.upper_bound(files, tokenizer, sizes)
             shares = best.scores.metrics.items()
             write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
         return json.loads(known.read_text())
 
 
-def write_items(item_set: ItemSet, folder: pathlib.Path, amount: Amount) -> Items:
+def write_items(
+    item_set: ItemSet,
+    folder: pathlib.Path,
+    *,
+    items: int,
+    held_back: int,
+    contexts: int,
+    hops: int,
+    words: int,
+) -> Items:
     """Makes the files of the questions, once.
+
+    Args:
+      item_set: that they are of.
+      folder: in which those of such an amount have their own.
+      items: to learn from.
+      held_back: to be evaluated on.
+      contexts: documents of an item.
+      hops: steps to an answer.
+      words: that an item has at least.
 
     Raises:
       ValueError: if there are no questions of that size.
     """
-    sizes = item_set.sizes(
-        contexts=amount.contexts, hops=(amount.hops, amount.hops), words=amount.words
-    )
-    here = folder / amount.name
+    numbers = f"contexts{contexts}_hops{hops}_words{words}"
+    here = folder / f"items{items}_held_back{held_back}_{numbers}"
+    sizes = item_set.sizes(contexts=contexts, hops=(hops, hops), words=words)
     here.mkdir(parents=True, exist_ok=True)
-    items = Items(item_set, here, here / "train.json", here / "held_back.json")
+    made = Items(item_set, here, here / "train.json", here / "held_back.json")
     for file, series, count in (
-        (items.train, TRAIN_SERIES, amount.items),
-        (items.held_back, HELD_BACK_SERIES, amount.held_back),
+        (made.train, TRAIN_SERIES, items),
+        (made.held_back, HELD_BACK_SERIES, held_back),
     ):
         if not file.exists():
             write_records(file, item_set.records(count, seed=series, sizes=sizes))
-    return items
+    return made
 
 
 def _wikihop(count: int, *, seed: int, sizes: Any) -> Iterator[Record]:

@@ -65,7 +65,7 @@ class Source:
     """
 
     folder: pathlib.Path
-    config: bert.BertConfig
+    config: bert.BertSizes
     tokenizer: Tokenizer
     has_mlm_bias: bool
 

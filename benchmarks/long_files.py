@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from benchmarks import memory
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, train
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from tasks.synthetic import hotpotqa, natural_questions
@@ -192,10 +193,9 @@ def write_apart(
     """
     command = [sys.executable, "-m", "benchmarks.long_files", f"--task={task}"]
     command += [f"--megabytes={megabytes}", *(["--gzip"] if packed else [])]
-    root = pathlib.Path(__file__).resolve().parent.parent
     done = subprocess.run(
         [*command, os.fspath(folder.resolve())],
-        cwd=root,
+        cwd=memory.ROOT,
         check=True,
         stdout=subprocess.PIPE,
         text=True,

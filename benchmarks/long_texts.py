@@ -25,20 +25,19 @@ import dataclasses
 import functools
 import glob
 import pathlib
-import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import finetuning_runs, report, rows
-from benchmarks.rows import Run
 from etc_jax import config as config_lib
-from etc_jax import prepare, recipes
+from etc_jax import prepare as windows
+from etc_jax import recipes
 from etc_jax.conversion.formats import native
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 
 ROWS = ("long", "cut")
 TASKS = ("imdb", "hyperpartisan", "coreference")
@@ -53,7 +52,7 @@ _BESIDE = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Texts:
     """What all runs share.
 
     Attributes:
@@ -112,12 +111,12 @@ class Study:
         options = self.options(row)
         if options:
             options["candidates"] = self.args.candidates
-        return prepare.prepare(
+        return windows.prepare(
             self.task.with_options(options),
             self.files(part),
             open_tokenizer(self.args.bert),
             self.folder / f"{part}_{row}",
-            sizes=Sizes(self.length(row), 1),
+            sizes=SequenceSizes(self.length(row), 1),
         )
 
     def files(self, part: str) -> list[str]:
@@ -159,63 +158,30 @@ class Study:
         made.checkpoint.update(init_from=str(model), init_from_only=taken)
         return finetuning_runs.changed(made, self.changes)
 
-    def run(self, row: str, seed: int) -> Run:
-        """Trains and scores, unless that was done before.
 
-        Raises:
-          RunError: see `rows.train_and_score`.
-        """
-        return rows.train_and_score(
-            self.config(row, seed),
-            self.folder / f"{row}_seed{seed}",
-            *self.files("held_back"),
-            row=row,
-            metric=_METRICS.get(self.task.name, "accuracy"),
-        )
-
-    def runs(self) -> Iterator[Run]:
-        """All that are asked for, seed by seed."""
-        for row in self.args.rows:
-            self.config(row, self.args.seeds[0])
-        for seed in self.args.seeds:
-            for row in self.args.rows:
-                made = self.run(row, seed)
-                score = made.scores[self.task.measure]
-                print(f"seed {seed}, {row}: {score:.1f}", flush=True)
-                yield made
-
-
-def table(runs: Sequence[Run], name: str) -> str:
-    """Mean ± standard deviation over seeds of the official metrics, in percent."""
-    metrics = (task_lib.find_task(name).measure, *_BESIDE[name])
-    seeds = sorted({run.seed for run in runs})
-    head = ["row", *metrics, *(f"seed {seed}" for seed in seeds), "CPU min a run"]
-    lines = []
-    for row in dict.fromkeys(run.row for run in runs):
-        mine = {run.seed: run for run in runs if run.row == row}
-        means = [report.spread(r.scores[f] for r in mine.values()) for f in metrics]
-        each = [
-            f"{mine[s].scores[metrics[0]]:.1f}" if s in mine else "-" for s in seeds
-        ]
-        cpu = statistics.mean(r.spent.cpu_secs for r in mine.values()) / 60
-        lines.append([row, *means, *each, f"{cpu:.1f}"])
-    return report.table(head, lines)
-
-
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.long_texts",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """The table that is to be made."""
+    folder = args.workdir or pathlib.Path("runs") / f"long_texts_{args.task}"
+    texts = Texts(args, changes, folder.absolute())
+    return rows.Study(
+        texts.folder,
+        texts.config,
+        rows.official(*texts.files("held_back")),
+        measure=texts.task.measure,
+        metric=_METRICS.get(args.task, "accuracy"),
+        beside=_BESIDE[args.task],
+        about={"arguments": report.arguments(args)},
     )
-    add = parser.add_argument
+
+
+def options() -> argparse.ArgumentParser:
+    """The command line."""
+    made = rows.parser("long_texts", __doc__, ROWS)
+    add = made.add_argument
     add("--task", choices=TASKS, required=True)
     add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
     add("--train", nargs="+", required=True, help="official files, or globs")
     add("--held_back", nargs="+", required=True, help="official files, or globs")
-    add("--rows", type=report.names(ROWS), default=ROWS, help=",".join(ROWS))
-    add("--seeds", type=report.integers, default=(0, 1, 2))
     add("--long_length", type=int, default=2048, help="tokens of row long")
     add("--short_length", type=int, default=512, help="tokens of row cut")
     add("--window", type=int, default=512, help="of row long, both sides together")
@@ -225,26 +191,12 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add("--steps", type=int, default=150, help="of a run")
     add("--batch_size", type=int, default=16)
     add("--learning_rate", type=float, default=1e-4)
-    add("--workdir", type=pathlib.Path, help="default: runs/long_texts_TASK")
-    add("--out", type=pathlib.Path, help="JSON file to write")
-    return parser.parse_known_args(argv)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    args, changes = _parse(argv)
-    folder = args.workdir or pathlib.Path("runs") / f"long_texts_{args.task}"
-    study = Study(args, changes, folder.absolute())
-    given = {
-        k: str(x) if isinstance(x, pathlib.Path) else x for k, x in vars(args).items()
-    }
-    return report.collect(
-        "benchmarks.long_texts",
-        study.runs(),
-        functools.partial(table, name=args.task),
-        about={"arguments": given, "options": changes},
-        out=args.out,
-    )
+    return rows.main(options(), argv, prepare)
 
 
 if __name__ == "__main__":

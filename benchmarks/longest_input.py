@@ -12,19 +12,18 @@ global ones. No TPU is needed, libtpu compiles; see
 import argparse
 import dataclasses
 import json
-import math
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 
-from benchmarks.tpu_compile import compile_encoder, float32_shapes
-from etc_jax.models import etc
-from etc_jax.training.errors import UserError
+from benchmarks import report, tpu_compile
 from etc_jax.training.preflight import device_memory, hardware
 from etc_jax.training.preflight import topology as topology_lib
 
-PAPER = {"base": 22_656, "large": 8_448}
+PAPER = {"base": 22_656, "base_shared": None, "large": 8_448}
 _SHOWN = 5
 
 
@@ -36,17 +35,11 @@ def measure(args: argparse.Namespace, long_length: int, limit: float) -> dict:
       long_length: n.
       limit: bytes of the chip that programs may use.
     """
-    config = getattr(etc, args.size)(
-        dtype="bfloat16",
-        remat_policy=args.remat_policy,
-        attention_block_size=128,
-        attention_chunk_blocks=args.chunk_blocks,
-    )
     row = {"size": args.size, "long_length": long_length, "limit_bytes": limit}
     began = time.perf_counter()
     try:
-        compiled, seconds = compile_encoder(
-            config,
+        compiled, seconds = tpu_compile.compile_encoder(
+            tpu_compile.config_of(args),
             long_length,
             args.global_length,
             args.topology,
@@ -61,62 +54,54 @@ def measure(args: argparse.Namespace, long_length: int, limit: float) -> dict:
         row |= {"total_bytes": refused.needed, "refused": refused.message}
         return row | {"fits": False, "compile_secs": round(seconds, 1)}
     memory = device_memory.of(compiled)
-    shapes = sorted(float32_shapes(compiled.as_text()), key=math.prod, reverse=True)
+    shapes = tpu_compile.float32_shapes(compiled.as_text())
     return row | {
         "fits": memory.total <= limit,
         "total_bytes": memory.total,
         "share": round(memory.total / limit, 4),
         **dataclasses.asdict(memory),
-        "largest_float32": shapes[:_SHOWN],
+        "largest_float32": tpu_compile.largest(shapes, _SHOWN),
         "compile_secs": round(seconds, 1),
     }
 
 
-def _lengths(text: str) -> list[int]:
-    lengths = [int(part) for part in text.split(",")]
-    if min(lengths) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: lengths must be at least 1")
-    return lengths
-
-
-def _parse(argv):
-    parser = argparse.ArgumentParser(prog="benchmarks.longest_input")
-    parser.add_argument("--size", choices=tuple(PAPER), default="base")
-    parser.add_argument("--long_lengths", type=_lengths, default=[65_536, 131_072])
-    parser.add_argument("--global_length", type=int, default=512)
-    parser.add_argument("--topology", default="v5e:1x1")
-    parser.add_argument("--remat_policy", default="full")
-    parser.add_argument("--chunk_blocks", type=int, default=8)
-    parser.add_argument("--dropout", action="store_true", help="as in training")
-    parser.add_argument("--out", help="JSON file to write")
-    return parser.parse_args(argv)
-
-
-def main(argv=None) -> int:
-    """Compiles each length and prints a row; 1 if one does not fit."""
-    args = _parse(argv)
-    try:
-        chip = topology_lib.devices(args.topology)[0]
-        limit = hardware.memory_limit(chip)
-        rows = []
-        for length in args.long_lengths:
-            rows.append(measure(args, length, limit))
-            print(json.dumps(rows[-1]), flush=True)
-    except UserError as error:
-        print(f"benchmarks.longest_input: {error}", file=sys.stderr)
-        return error.exit_code
-    longest = max((row["long_length"] for row in rows if row["fits"]), default=0)
-    result = {
-        **vars(args),
+def measure_all(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    """(rows, printed and ready for JSON; 1 if one does not fit)."""
+    chip = topology_lib.devices(args.topology)[0]
+    limit = hardware.memory_limit(chip)
+    rows = []
+    for length in args.long_lengths:
+        rows.append(measure(args, length, limit))
+        print(json.dumps(rows[-1]), flush=True)
+    fitting = [row["long_length"] for row in rows if row["fits"]]
+    return {
+        **report.arguments(args),
         "device_kind": chip.device_kind,
         "paper_long_length": PAPER[args.size],
-        "longest_that_fits": longest,
+        "longest_that_fits": max(
+            (r["long_length"] for r in rows if r["fits"]), default=0
+        ),
         "rows": rows,
-    }
-    if args.out:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-    return 0 if all(row["fits"] for row in rows) else 1
+    }, 0 if len(fitting) == len(rows) else 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    how = {"global_length": 512, "remat_policy": "full"}
+    made = tpu_compile.parser("longest_input", __doc__, **how)
+    add = made.add_argument
+    add("--long_lengths", type=report.integers, default=(65_536, 131_072))
+    add("--dropout", action="store_true", help="as in training")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compiles each length and prints a row; 1 if one does not fit."""
+    options = parser()
+    args = options.parse_args(argv)
+    if min(args.long_lengths) < 1:
+        options.error(f"--long_lengths is {args.long_lengths}; expected at least 1")
+    return report.run(options, args, lambda: measure_all(args))
 
 
 if __name__ == "__main__":

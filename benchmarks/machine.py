@@ -119,11 +119,13 @@ def after(quiet: Quiet, start: CpuUse, end: CpuUse) -> Quiet:
     return dataclasses.replace(quiet, other_cores_during=others, reasons=reasons)
 
 
-def _cpu_name() -> str:
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+def cpu_name() -> str:
+    """The processor's name, or that of its kind."""
+    info = pathlib.Path("/proc/cpuinfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
-    return platform.machine()
+    return platform.processor() or platform.machine()
 
 
 def describe() -> dict:
@@ -139,9 +141,9 @@ def describe() -> dict:
             versions[package] = None
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "chip": _cpu_name() if device.platform == "cpu" else device.device_kind,
+        "chip": cpu_name() if device.platform == "cpu" else device.device_kind,
         "backend": device.platform,
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": num_threads(),
         "memory_bytes": pages,

@@ -1,9 +1,12 @@
-"""Peak memory of one call, each side in a process of its own.
+"""Peak memory of a process, of all that it has started, or of one call.
 
-The metric is the growth of resident memory that one call needs: the high-water mark
-during the second call, less what was resident when everything was built and compiled
-but nothing had run. The kernel counts it, so JAX and PyTorch are measured alike.
+The kernel counts it, so JAX and PyTorch are measured alike. For a call, each side has a
+process of its own. The metric is the growth of resident memory that one call needs: the
+high-water mark during the second call, less what was resident when everything was built
+and compiled but nothing had run.
 """
+
+from __future__ import annotations
 
 import argparse
 import ctypes
@@ -13,23 +16,68 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import process_memory
-
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIB = 2**20
 # Peak-memory errors, from the kernel's batched counters, stay well below this.
 CALIBRATION_MIB = 256
+_CLEAR_HIGH_WATER_MARK = "5"
+_LOOK_EVERY_SECS = 0.05
+
+# Bytes, by the id of the process.
+Peaks = dict[str, int]
 
 
-def _status(field: str) -> int:
-    found = process_memory.status("self", field)
-    if found is None:
-        raise OSError(f"/proc/self/status has no {field}; peak memory needs Linux")
+def clear_own_peak() -> None:
+    """From here on the peak of this process is that of what it does now."""
+    pathlib.Path("/proc/self/clear_refs").write_text(_CLEAR_HIGH_WATER_MARK)
+
+
+def peaks(process: str = "self") -> Peaks:
+    """Peak memory of a process and of each below it; without those that have ended.
+
+    Raises:
+      OSError: if this system does not tell.
+    """
+    if not pathlib.Path("/proc/self/status").exists():
+        raise OSError("there is no /proc/self/status; peak memory needs Linux")
+    found: Peaks = {}
+    waiting = [process]
+    while waiting:
+        process = waiting.pop()
+        try:
+            peak, children = status(process, "VmHWM"), _children(process)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended just now
+        if peak is not None:
+            found[process] = peak
+        waiting += children
     return found
+
+
+def _children(process: str) -> list[str]:
+    tasks = pathlib.Path(f"/proc/{process}/task").iterdir()
+    return [child for t in tasks for child in (t / "children").read_text().split()]
+
+
+def status(process: str, field: str) -> int | None:
+    """Bytes that the kernel counts for a process, or "self"; None if it is ending.
+
+    Raises:
+      OSError: if there is no such process, or no Linux.
+    """
+    for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return None  # it is ending, or has ended and was not waited for
+
+
+# --- one call -------------------------------------------------------------------------
 
 
 def _return_free_memory() -> None:
@@ -43,12 +91,12 @@ def _return_free_memory() -> None:
 def peak_of_call(run: Callable[[], Any]) -> int:
     """Bytes that a call of `run` adds to the resident memory of this process."""
     _return_free_memory()
-    before = _status("VmRSS")
+    before = status("self", "VmRSS")
     run()
     _return_free_memory()
-    process_memory.clear_own_peak()
+    clear_own_peak()
     run()
-    return _status("VmHWM") - before
+    return status("self", "VmHWM") - before
 
 
 def measure(
@@ -70,9 +118,8 @@ def measure(
     """
     command = [sys.executable, "-m", "benchmarks.memory", builder]
     command.append(json.dumps(dict(arguments)))
-    root = pathlib.Path(__file__).resolve().parent.parent
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout_secs, cwd=root
+        command, capture_output=True, text=True, timeout=timeout_secs, cwd=ROOT
     )
     if done.returncode:
         raise RuntimeError(
@@ -98,8 +145,92 @@ def calibration_error() -> float:
     return got["peak_bytes"] / wanted - 1
 
 
+# --- a command ------------------------------------------------------------------------
+
+
+class Growth:
+    """Peaks by the first tenth of some work and by its end.
+
+    Attributes:
+      early, late: peaks by then; {} before.
+    """
+
+    def __init__(self):
+        self.early: Peaks = {}
+        self.late: Peaks = {}
+
+    def note(self, share: float, found: Mapping[str, int]) -> None:
+        """Takes the peaks at a moment when this share of the work is done."""
+        if not self.early and share >= 0.1:
+            self.early.update(found)
+        self.late.update(found)
+
+    @property
+    def by_a_tenth(self) -> int:
+        """Bytes of all processes."""
+        # Helpers of multiprocessing may come later, and are counted with the start.
+        return sum(self.early.get(process, self.late[process]) for process in self.late)
+
+    @property
+    def by_the_end(self) -> int:
+        """Bytes of all processes."""
+        return sum(self.late.values())
+
+    @property
+    def growth(self) -> float:
+        """0.1 for a tenth more at the end."""
+        return self.by_the_end / self.by_a_tenth - 1
+
+
+class Watched(NamedTuple):
+    """What was seen of a command.
+
+    Attributes:
+      growth: of its memory.
+      secs: from the moment when a tenth of its work was done to its end.
+      share: of its work that was done in these, about 0.9.
+    """
+
+    growth: Growth
+    secs: float
+    share: float
+
+
+def watch(command: Sequence[str], done_fn: Callable[[], float], **how: Any) -> Watched:
+    """Runs a command and looks at its memory all the time.
+
+    Args:
+      command: to run; it gets no input.
+      done_fn: the share of its work that is done, 0 to 1.
+      how: of `subprocess.Popen`.
+
+    Raises:
+      RuntimeError: if it fails, or ends before a tenth is seen to be done.
+    """
+    found, began = Growth(), None
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **how) as process:
+        try:
+            while process.poll() is None:
+                share = done_fn()
+                found.note(share, peaks(str(process.pid)))
+                if began is None and found.early:
+                    began = time.monotonic(), 1 - share
+                time.sleep(_LOOK_EVERY_SECS)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode or began is None:
+        raise RuntimeError(
+            f"{' '.join(command)} ended with code {process.returncode} and "
+            f"{done_fn():.0%} of its work done; expected code 0, and a tenth long "
+            "before the end"
+        )
+    start, share = began
+    return Watched(found, time.monotonic() - start, share)
+
+
 def _main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory")
     parser.add_argument("builder", help="module:function")
     parser.add_argument("arguments", type=json.loads, help="JSON object")
     args = parser.parse_args(argv)

@@ -33,18 +33,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import rows
-from benchmarks.rows import Comparison, Run
-from etc_jax import prepare as windows
+from benchmarks import finetuning_runs, rows
 from etc_jax.config import Config
 from etc_jax.data.tokenizers import wordpiece_training
-from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks.synthetic import openkp as invented
-from tasks.synthetic.__main__ import write_records
-from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp")
 
@@ -65,7 +60,7 @@ PAIRS = (("visual", "first"), ("visual", "no_visual"))
 # Of the vocabulary, the series of pages, and an input with room for all of them.
 VOCAB_SIZE = 1000
 TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
-SIZES = Sizes(long_length=256, global_length=32)
+SIZES = StructuredSizes(long_length=256, global_length=32)
 PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
 STEPS = 48
 
@@ -84,48 +79,29 @@ def make_caches(
 
     The records are `train.jsonl` and `held_back.jsonl` in the folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     pages = list(invented.records(count, seed=TRAIN_SERIES, sizes=PAGES))
-    tokenizer = wordpiece_training.train(
-        (page["text"] for page in pages), vocab_size=VOCAB_SIZE
-    )
+    texts = (page["text"] for page in pages)
     others = invented.records(held_back, seed=HELD_BACK_SERIES, sizes=PAGES)
-    return (
-        _cache(folder, "train", pages, tokenizer),
-        _cache(folder, "held_back", others, tokenizer),
+    return finetuning_runs.make_caches(
+        TASK,
+        folder,
+        {"train": pages, "held_back": others},
+        wordpiece_training.train(texts, vocab_size=VOCAB_SIZE),
+        SIZES,
+        lines=True,
     )
 
 
-def _cache(folder: pathlib.Path, name: str, records, tokenizer: Tokenizer):
-    file = folder / f"{name}.jsonl"
-    write_records(file, records, lines=True)
-    return windows.prepare(TASK, [file], tokenizer, folder / name, sizes=SIZES)
+def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
+    """What gold labels would score, in percent."""
+    got = TASK.upper_bound([file], held_back.load_tokenizer(), SIZES)
+    percent = {name: 100 * share for name, share in got.scores.metrics.items()}
+    print(f"the best there can be: {json.dumps(percent)}", flush=True)
+    return percent
 
 
-def config(
-    caches: tuple[WindowCache, WindowCache],
-    row: str,
-    seed: int,
-    steps: int,
-    changes: Sequence[str] = (),
-) -> Config:
-    """The config of a run.
-
-    Raises:
-      ValueError: if a change does not fit.
-    """
-    return rows.config(
-        caches,
-        ROWS[row],
-        model=MODEL,
-        seed=seed,
-        steps=steps,
-        changes=[*BASE, *changes],
-    )
-
-
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
-    """Makes the pages and checks the config of every run.
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Makes the pages.
 
     Raises:
       ValueError, OSError: if something given does not fit.
@@ -133,20 +109,15 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
     folder = args.workdir or pathlib.Path("runs/openkp_ablation")
     caches = make_caches(folder / "items", args.items, args.held_back)
     held_back = folder / "items" / "held_back.jsonl"
-    for row in args.rows:
-        config(caches, row, args.seeds[0], args.steps, changes)
 
-    def run(row: str, seed: int) -> Run:
-        return rows.train_and_score(
-            config(caches, row, seed, args.steps, changes),
-            folder / f"{row}_seed{seed}",
-            held_back,
-            row=row,
-            metric="accuracy",
-        )
+    def config(row: str, seed: int) -> Config:
+        own = {"model": MODEL, "seed": seed, "steps": args.steps}
+        return rows.config(caches, ROWS[row], **own, changes=[*BASE, *changes])
 
-    return Comparison(
-        run,
+    return rows.Study(
+        folder,
+        config,
+        rows.official(held_back),
         measure=TASK.measure,
         metric="accuracy",
         beside=("P@1", "R@3"),
@@ -155,18 +126,9 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
     )
 
 
-def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
-    """What gold labels would score, in percent."""
-    got = upper_bound_of(TASK, [file], held_back.load_tokenizer(), SIZES)
-    percent = {name: 100 * share for name, share in got.scores.metrics.items()}
-    print(f"the best there can be: {json.dumps(percent)}", flush=True)
-    return percent
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    name = "benchmarks.openkp_ablation"
-    options = rows.parser(name, __doc__, ROWS, items=2560, held_back=200)
+    options = rows.parser("openkp_ablation", __doc__, ROWS, items=2560, held_back=200)
     options.add_argument("--steps", type=int, default=STEPS, help="of a run")
     return rows.main(options, argv, prepare)
 

@@ -25,13 +25,12 @@ import itertools
 import json
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_collections
 
-from benchmarks import finetuning_runs, rows
-from benchmarks.finetuning_runs import Spent
+from benchmarks import finetuning_runs, report, rows
 from etc_jax import config as config_lib
 from etc_jax import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -39,8 +38,6 @@ from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import Task
-from etc_jax.training.errors import RunError
-from tasks import upper_bound
 
 # Of the upper bound.
 WANTED_SHARE = 0.95
@@ -69,60 +66,6 @@ SETTINGS = {
     "hotpotqa": Setting(50, batch_size=2, epochs=20, learning_rate=1e-3),
     "wikihop": Setting(20, batch_size=2, epochs=24, learning_rate=1e-3),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What came of a run.
-
-    Attributes:
-      task: name of the data set.
-      records: learnt and scored.
-      measure: the official metric that counts, in percent.
-      score: of the model.
-      upper_bound: of gold labels.
-      steps: of training.
-      spent: on them.
-      config: of the run.
-    """
-
-    task: str
-    records: int
-    measure: str
-    score: float
-    upper_bound: float
-    steps: int
-    spent: Spent
-    config: config_lib.Config
-
-    @property
-    def share(self) -> float:
-        """Of the upper bound, that was reached."""
-        return self.score / self.upper_bound if self.upper_bound else 0.0
-
-    @property
-    def is_enough(self) -> bool:
-        return self.share >= WANTED_SHARE
-
-    def report(self) -> str:
-        """All of it in lines for people."""
-        data = self.config.data
-        return "\n".join(
-            [
-                f"{self.records} records of {self.task}, {data.long_length} long and "
-                f"{data.global_length} global tokens",
-                f"{self.steps} steps of {self.config.train.batch_size} records in "
-                f"{self.spent.wall_secs / 60:.1f} min, "
-                f"{self.spent.cpu_secs / 60:.1f} min of CPU time",
-                f"{self.measure} {self.score:.2f}, upper bound {self.upper_bound:.2f}: "
-                f"{self.share:.1%} of it, wanted {WANTED_SHARE:.0%}",
-            ]
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        values = {**dataclasses.asdict(self), "share": self.share}
-        return {**values, "config": config_lib.to_dict(self.config)}
 
 
 def usable(task: Task, files: Sequence[str], tokenizer: Tokenizer) -> Iterator[Any]:
@@ -179,8 +122,8 @@ def make_config(
     return config
 
 
-def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
-    """Chooses, prepares, trains and evaluates.
+def measure(args: argparse.Namespace, changes: Sequence[str]) -> dict[str, Any]:
+    """Chooses, prepares, trains and evaluates; JSON values, scores in percent.
 
     Raises:
       ValueError, OSError, RunError: if something given does not fit.
@@ -195,63 +138,57 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> Outcome:
     cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
     config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
     spent = finetuning_runs.train(config, folder / "run")
-    best = upper_bound.upper_bound_of(task, [file], tokenizer).scores.metrics[
-        task.measure
-    ]
-    return Outcome(
-        task=task.name,
-        records=count,
-        measure=task.measure,
-        score=100 * _score(task, folder, file),
-        upper_bound=100 * best,
-        steps=config.train.num_steps,
-        spent=spent,
-        config=config,
-    )
+    best = task.upper_bound([file], tokenizer).scores.metrics
+    most = 100 * best[task.measure]
+    score = rows.official(file)(config, folder / "run")[task.measure]
+    return {
+        "task": task.name,
+        "records": count,
+        "measure": task.measure,
+        "score": score,
+        "upper_bound": most,
+        "steps": config.train.num_steps,
+        "spent": dataclasses.asdict(spent),
+        "config": config_lib.to_dict(config),
+        "share": score / most if most else 0.0,
+    }
 
 
-def _score(task: Task, folder: pathlib.Path, file: pathlib.Path) -> float:
-    """The official metric, as the command line finds it."""
-    scores = finetuning_runs.official_scores(
-        folder / "run", folder / "evaluation", file
+def summary(found: Mapping[str, Any]) -> str:
+    """What `measure` found, in lines for people."""
+    data, train = (found["config"][name] for name in ("data", "train"))
+    minutes = {name: secs / 60 for name, secs in found["spent"].items()}
+    return (
+        f"{found['records']} records of {found['task']}, {data['long_length']} long "
+        f"and {data['global_length']} global tokens\n"
+        f"{found['steps']} steps of {train['batch_size']} records in "
+        f"{minutes['wall_secs']:.1f} min, {minutes['cpu_secs']:.1f} min of CPU time\n"
+        f"{found['measure']} {found['score']:.2f}, upper bound "
+        f"{found['upper_bound']:.2f}: {found['share']:.1%} of it, wanted "
+        f"{WANTED_SHARE:.0%}"
     )
-    return scores[task.measure]
-
-
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overfit",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--task", required=True, choices=sorted(SETTINGS))
-    parser.add_argument("--tokenizer", required=True, help="vocabulary file or folder")
-    parser.add_argument("--records", type=int, help="default: see SETTINGS")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--workdir", type=pathlib.Path, help="default: runs/overfit_TASK"
-    )
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
-    parser.add_argument("files", nargs="+", help="records, as the data set has them")
-    args, more = parser.parse_known_args(argv)
-    if args.records is not None and args.records < 1:
-        parser.error(f"--records is {args.records}; expected at least 1")
-    return args, more
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 1 if the score is too low."""
-    args, changes = _parse(argv)
-    try:
-        outcome = measure(args, changes)
-    except (ValueError, OSError, RunError) as error:
-        print(f"benchmarks.overfit: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    print(outcome.report())
-    if args.out is not None:
-        args.out.write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
-    return 0 if outcome.is_enough else 1
+    options = report.parser("overfit", __doc__)
+    add = options.add_argument
+    add("--task", required=True, choices=sorted(SETTINGS))
+    add("--tokenizer", required=True, help="vocabulary file or folder")
+    add("--records", type=int, help="default: see SETTINGS")
+    add("--seed", type=int, default=0)
+    add("--workdir", type=pathlib.Path, help="default: runs/overfit_TASK")
+    add("files", nargs="+", help="records, as the data set has them")
+    args, changes = options.parse_known_args(argv)
+    if args.records is not None and args.records < 1:
+        options.error(f"--records is {args.records}; expected at least 1")
+
+    def work() -> tuple[dict[str, Any], int]:
+        found = measure(args, changes)
+        print(summary(found))
+        return found, 0 if found["share"] >= WANTED_SHARE else 1
+
+    return report.run(options, args, work)
 
 
 if __name__ == "__main__":

@@ -31,13 +31,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import report
 from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.config_sections import registered
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.scoring.bits import bits_per_symbol
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
 
 MODELS = "causal_lm_model"
 PARTS = ("valid", "test")
@@ -66,7 +67,7 @@ def open_model(folder: str, step: int | None = None) -> SavedParams:
     return saved
 
 
-def part_of(config: Config, name: str) -> byte_stream.Part:
+def part_of(config: Config, name: str) -> byte_stream.StreamSlice:
     """A part of a run's files.
 
     Args:
@@ -85,7 +86,7 @@ def part_of(config: Config, name: str) -> byte_stream.Part:
 def nats_of(
     params: Any,
     config: Config,
-    part: byte_stream.Part,
+    part: byte_stream.StreamSlice,
     *,
     length: int,
     scored: int,
@@ -134,7 +135,7 @@ def nats_of(
     return np.concatenate(found)
 
 
-def xz_bits(part: byte_stream.Part, train: byte_stream.Part) -> float:
+def xz_bits(part: byte_stream.StreamSlice, train: byte_stream.StreamSlice) -> float:
     """Bits a byte of a part that `xz -9e` adds to those of the training bytes."""
     known = bytes(train.stream[train.start : train.stop])
     new = bytes(part.stream[part.start : part.stop])
@@ -178,14 +179,28 @@ def _adapting(config: Config, rate: float):
     return predict
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overlapping_bits",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Bits a byte of the model, and of xz, printed and ready for JSON.
+
+    Raises:
+      RunError, ValueError, OSError: if something given is wrong.
+    """
+    saved = open_model(args.model, args.step)
+    part = part_of(saved.config, args.part)
+    chosen = report.chosen(args, ("length", "scored", "batch_size", "adapt"))
+    bits = bits_per_symbol(nats_of(saved.params, saved.config, part, **chosen))
+    print(f"{args.part}: {bits:.4f} bits a byte of {len(part)}")
+    found = {"arguments": report.arguments(args), "bytes": len(part), "bits": bits}
+    if args.xz:
+        found["xz_bits"] = xz = xz_bits(part, part_of(saved.config, "train"))
+        print(f"xz: {xz:.4f} bits a byte; the model needs {bits / xz:.3f} of them")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the evaluation; returns the exit code."""
+    options = report.parser("overlapping_bits", __doc__)
+    add = options.add_argument
     add("--model", required=True, help="folder, see above")
     add("--step", type=int, help="of the checkpoint; default: the newest")
     add("--part", choices=PARTS, default="valid", help="default: valid")
@@ -194,26 +209,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--batch_size", type=int, default=1, help="windows at once; default: 1")
     add("--adapt", type=float, default=0.0, help="see above; default: 0, do not")
     add("--xz", action="store_true", help="see above")
-    return parser.parse_args(argv)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the evaluation; returns the exit code."""
-    args = _parse(argv)
-    try:
-        saved = open_model(args.model, args.step)
-        part = part_of(saved.config, args.part)
-        options = ("length", "scored", "batch_size", "adapt")
-        chosen = {name: getattr(args, name) for name in options}
-        bits = bits_per_symbol(nats_of(saved.params, saved.config, part, **chosen))
-    except (RunError, ValueError, OSError) as error:
-        print(f"benchmarks.overlapping_bits: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    print(f"{args.part}: {bits:.4f} bits a byte of {len(part)}")
-    if args.xz:
-        xz = xz_bits(part, part_of(saved.config, "train"))
-        print(f"xz: {xz:.4f} bits a byte; the model needs {bits / xz:.3f} of them")
-    return 0
+    args = options.parse_args(argv)
+    return report.run(options, args, lambda: (measure(args), 0))
 
 
 if __name__ == "__main__":

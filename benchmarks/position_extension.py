@@ -22,18 +22,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import glob
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from etils import epath
 
-from benchmarks import finetuning_runs, report
+from benchmarks import finetuning_runs, report, rows
 from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.conversion.formats import native
@@ -182,70 +181,105 @@ def _train_short(
     return short, cpu_secs + finetuning_runs.train(short, folder / "short").cpu_secs
 
 
-def run(seed: int, args: argparse.Namespace, changes: Sequence[str]) -> Run:
-    """Trains, unless that was done before, extends and trains on.
+@dataclasses.dataclass(frozen=True)
+class Study(rows.Study):
+    """A run is a short model of a seed and all that is made of it.
 
-    Raises:
-      RunError: see `finetuning_runs.train`.
+    Attributes:
+      args: of the command line.
+      changes: see `finetuning_runs.changed`.
     """
-    folder = args.workdir / f"seed{seed}"
-    short, cpu_secs = _train_short(seed, args, changes, folder)
-    params = jax.tree.map(np.asarray, read_params(folder / "short").params)
-    aside = folder / "evaluation"
-    before, entropy = evaluate(short, aside, params)
-    length = TIMES * args.short_length
-    sections = _lengths(args, length, args.more_steps, args.more_steps // 10)
-    sections["model"]["attention_window"] = (args.window,)
-    sections["optimizer"] = {"learning_rate": MORE_RATE}
-    start, later = {}, {}
-    for kind in KINDS:
-        asked = Extension("longformer", length, args.window, positions=kind, seed=seed)
-        made = extend(params, short.model, asked)
-        model = folder / f"model_{kind}"
-        tokenizer = folder / "short" / TOKENIZER
-        about = {"made_from": str(folder / "short")}
-        # Bytes have none.
-        files = {TOKENIZER: tokenizer.read_bytes()} if tokenizer.is_file() else {}
-        native.save(model, made.params, made.config, about, files=files, overwrite=True)
-        init = {"init_from": str(model)}
-        config = config_of(
-            args, "longformer", seed, changes, checkpoint=init, **sections
-        )
-        start[kind] = evaluate(config, aside, made.params)[0]
-        cpu_secs += finetuning_runs.train(config, folder / kind).cpu_secs
-        trained = jax.tree.map(np.asarray, read_params(folder / kind).params)
-        later[kind] = evaluate(config, aside, trained)[0]
-    return Run(seed, entropy, before, start, later, cpu_secs)
+
+    args: argparse.Namespace = dataclasses.field(kw_only=True)
+    changes: Sequence[str] = ()
+
+    def run(self, row: str, seed: int) -> Run:
+        """Trains, unless that was done before, extends and trains on.
+
+        Raises:
+          RunError: see `finetuning_runs.train`.
+        """
+        args, folder = self.args, self.folder / f"seed{seed}"
+        short, cpu_secs = _train_short(seed, args, self.changes, folder)
+        params = jax.tree.map(np.asarray, read_params(folder / "short").params)
+        aside = folder / "evaluation"
+        before, entropy = evaluate(short, aside, params)
+        length = TIMES * args.short_length
+        sections = _lengths(args, length, args.more_steps, args.more_steps // 10)
+        sections["model"]["attention_window"] = (args.window,)
+        sections["optimizer"] = {"learning_rate": MORE_RATE}
+        start, later = {}, {}
+        for kind in KINDS:
+            asked = Extension(
+                "longformer", length, args.window, positions=kind, seed=seed
+            )
+            made = extend(params, short.model, asked)
+            model = folder / f"model_{kind}"
+            _save(made, folder / "short", model)
+            sections["checkpoint"] = {"init_from": str(model)}
+            config = config_of(args, "longformer", seed, self.changes, **sections)
+            start[kind] = evaluate(config, aside, made.params)[0]
+            cpu_secs += finetuning_runs.train(config, folder / kind).cpu_secs
+            trained = jax.tree.map(np.asarray, read_params(folder / kind).params)
+            later[kind] = evaluate(config, aside, trained)[0]
+        return Run(seed, entropy, before, start, later, cpu_secs)
+
+    def summary(self, run: Run) -> str:
+        return self.table([run])
+
+    def is_as_wanted(self, runs: Sequence[Run]) -> bool:
+        return True
+
+    def table(self, runs: Sequence[Run]) -> str:
+        """Losses of each seed, and how far they are from the short model's."""
+        head = ["seed", "entropy", "short"]
+        times = ("at once", self.args.more_steps)
+        head += [f"{kind}, {when}" for when in times for kind in KINDS]
+        head += ["gap new / gap copy", "CPU min"]
+        lines = []
+        for r in runs:
+            losses = [found[kind] for found in (r.start, r.later) for kind in KINDS]
+            gaps = [r.start[kind] - r.short for kind in KINDS]
+            lines.append(
+                [
+                    str(r.seed),
+                    *(f"{x:.3f}" for x in (r.entropy, r.short, *losses)),
+                    f"{gaps[1] / gaps[0]:.1f}" if gaps[0] > 0 else "copy has none",
+                    f"{r.cpu_secs / 60:.1f}",
+                ]
+            )
+        return report.table(head, lines)
 
 
-def table(runs: Sequence[Run], more_steps: int) -> str:
-    """Losses of each seed, and how far they are from the short model's."""
-    head = ["seed", "entropy", "short"]
-    head += [f"{kind}, {when}" for when in ("at once", more_steps) for kind in KINDS]
-    head += ["gap new / gap copy", "CPU min"]
-    lines = []
-    for r in runs:
-        losses = [found[kind] for found in (r.start, r.later) for kind in KINDS]
-        gaps = [r.start[kind] - r.short for kind in KINDS]
-        lines.append(
-            [
-                str(r.seed),
-                *(f"{x:.3f}" for x in (r.entropy, r.short, *losses)),
-                f"{gaps[1] / gaps[0]:.1f}" if gaps[0] > 0 else "copy has none",
-                f"{r.cpu_secs / 60:.1f}",
-            ]
-        )
-    return report.table(head, lines)
+def _save(made: Any, short: pathlib.Path, out: pathlib.Path) -> None:
+    """Writes an extended model beside the tokenizer of the run that it is made from."""
+    tokenizer, about = short / TOKENIZER, {"made_from": str(short)}
+    # Bytes have none.
+    files = {TOKENIZER: tokenizer.read_bytes()} if tokenizer.is_file() else {}
+    native.save(out, made.params, made.config, about, files=files, overwrite=True)
 
 
-def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.position_extension",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Study:
+    """What is to be trained."""
+    args.workdir = (args.workdir or pathlib.Path("runs/extension")).absolute()
+    names = ("source", "tokens", "near_steps", "near_window", "steps")
+    names += ("more_steps", "short_length", "window")
+    return Study(
+        args.workdir,
+        lambda row, seed: config_of(args, "longformer", seed, changes),
+        lambda config, folder: {},
+        measure="loss",
+        metric="loss",
+        about={name: getattr(args, name) for name in names},
+        args=args,
+        changes=changes,
     )
-    add = parser.add_argument
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = rows.parser("position_extension", __doc__)
+    add = made.add_argument
     add("--paths", required=True, help="files, a glob")
     add(
         "--source",
@@ -253,10 +287,8 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         default="jsonl",
         help="JSONL with a field text, in tokens of its own, or files as they are",
     )
-    add("--seeds", type=report.integers, default=(0, 1, 2))
-    add(
-        "--near_steps", type=int, default=1500, help="of the short model, seeing little"
-    )
+    near = "of the short model, seeing little"
+    add("--near_steps", type=int, default=1500, help=near)
     add("--near_window", type=int, default=8, help="tokens, both sides together")
     add("--steps", type=int, default=1000, help="of the short model, seeing all")
     add("--more_steps", type=int, default=200, help="of the long one")
@@ -264,33 +296,12 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add("--short_length", type=int, default=SHORT_LENGTH)
     add("--window", type=int, default=WINDOW)
     add("--vocab_size", type=int, default=4096, help="of the tokens of text")
-    add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/extension"))
-    add("--out", type=pathlib.Path, help="JSON file to write")
-    return parser.parse_known_args(argv)
-
-
-def _runs(args: argparse.Namespace, changes: Sequence[str]) -> Iterator[Run]:
-    for seed in args.seeds:
-        made = run(seed, args, changes)
-        print(table([made], args.more_steps), flush=True)
-        yield made
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    args, changes = _parse(argv)
-    args.workdir = args.workdir.absolute()
-    names = ("source", "tokens", "near_steps", "near_window", "steps")
-    names += ("more_steps", "short_length", "window")
-    about = {name: getattr(args, name) for name in names}
-    about["options"] = list(changes)
-    return report.collect(
-        "benchmarks.position_extension",
-        _runs(args, changes),
-        functools.partial(table, more_steps=args.more_steps),
-        about=about,
-        out=args.out,
-    )
+    return rows.main(parser(), argv, prepare)
 
 
 if __name__ == "__main__":

@@ -3,29 +3,25 @@
     python -m benchmarks.predict_memory --command=evaluate --megabytes=500
     python -m benchmarks.predict_memory --command=predict --megabytes=100
 
-A file of that size is made up (`benchmarks.long_files`), and `etc_jax.evaluate` or
-`etc_jax.predict --json` answers it with the smallest ETC there can be, whose parameters
-are random: inputs are as long as those of the paper, only the model is not. The metric
-is the peak memory of all processes together by the end, divided by the peak by the
-first tenth of the records. Evaluation reads all of the file before: that ids and gold
-answers are few bytes is to be seen by files of two sizes.
+See `benchmarks.file_memory`. `etc_jax.evaluate` or `etc_jax.predict --json` answers the
+file with the smallest ETC there can be, whose parameters are random: inputs are as long
+as those of the paper, only the model is not. Evaluation reads all of the file before:
+that ids and gold answers are few bytes is to be seen by files of two sizes.
 """
 
 import argparse
+import functools
 import itertools
-import os
 import pathlib
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks import long_files, machine, process_memory, report
+from benchmarks import file_memory, long_files, memory
 from benchmarks.long_files import LongFile
-from benchmarks.memory import MIB
+from benchmarks.memory import Watched
 from etc_jax import config as config_lib
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
@@ -35,7 +31,6 @@ from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.prediction.model_files import CONFIG
 
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
 _ENCODER = {
     "embed_dim": 8,
     "num_heads": 1,
@@ -112,68 +107,39 @@ class Command:
 
 
 def measure(
-    task: str, command: str, folder: pathlib.Path, megabytes: float, more: Sequence[str]
-) -> dict[str, Any]:
-    """Peaks by a tenth of the records and by the end, printed and ready for JSON.
+    args: argparse.Namespace, more: Sequence[str], file: LongFile, folder: pathlib.Path
+) -> tuple[Watched, int]:
+    """(what was seen while the command answered the file, its windows).
 
     Args:
-      task: one of `long_files.TASKS`.
-      command: "evaluate" or "predict".
-      folder: for all files.
-      megabytes: of the file.
+      args: of the command line.
       more: arguments of the command.
+      file: to be answered.
+      folder: for all other files.
     """
-    file = long_files.write_apart(task, folder, megabytes)
-    random_model(task, file.tokenizer, folder / "model")
-    windows = count_windows(task, file)
-    work = Command(command, folder, file)
-    with open(folder / ("log" if command == "evaluate" else "out"), "wb") as printed:
-        seen = process_memory.watch(
-            [*work.line, *more], work.done_fn, cwd=_ROOT, stdout=printed
-        )
-    share, found = seen.share / seen.secs, seen.growth
-    print(
-        f"{command}, {task}: {file.text_bytes / 10**6:.0f} MB, {file.records} records, "
-        f"{windows} windows: {file.records * share:.2f} records/s, "
-        f"{windows * share:.1f} windows/s; peak {found.by_a_tenth / MIB:.0f} MiB by a "
-        f"tenth, {found.by_the_end / MIB:.0f} MiB by the end, {found.growth:+.1%}"
-    )
-    return {
-        "task": task,
-        "command": command,
-        "arguments": list(more),
-        "bytes": os.stat(file.path).st_size,
-        "records": file.records,
-        "windows": windows,
-        "secs": seen.secs,
-        "share": seen.share,
-        "peak_bytes_by_a_tenth": found.early,
-        "peak_bytes": found.late,
-        "growth": found.growth,
-    }
+    random_model(args.task, file.tokenizer, folder / "model")
+    windows = count_windows(args.task, file)
+    work = Command(args.command, folder, file)
+    log = folder / ("log" if args.command == "evaluate" else "out")
+    with open(log, "wb") as printed:
+        line = [*work.line, *more]
+        seen = memory.watch(line, work.done_fn, cwd=memory.ROOT, stdout=printed)
+    return seen, windows
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the measurement; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--task", choices=long_files.TASKS, default="natural_questions")
-    parser.add_argument("--command", choices=("evaluate", "predict"), required=True)
-    parser.add_argument("--megabytes", type=float, default=100)
-    parser.add_argument("--batch_size", type=int, default=4)
-    parser.add_argument("--workers", type=int, default=1, help="of evaluate")
-    parser.add_argument("--out", help="JSON file to write")
-    args = parser.parse_args(argv)
+    options = file_memory.parser("predict_memory", __doc__, task="natural_questions")
+    add = options.add_argument
+    add("--command", choices=("evaluate", "predict"), required=True)
+    add("--batch_size", type=int, default=4)
+    add("--workers", type=int, default=1, help="of evaluate")
+    args = options.parse_args(argv)
     more = [f"--batch_size={args.batch_size}"]
     if args.command == "evaluate":
         more.append(f"--workers={args.workers}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        found = measure(args.task, args.command, folder, args.megabytes, more)
-    found |= {"benchmark": "predict_memory", "machine": machine.describe()}
-    report.write(args.out, found)
-    return 0
+    work_fn = functools.partial(measure, args, more)
+    return file_memory.run(options, args, work_fn, command=args.command, arguments=more)
 
 
 if __name__ == "__main__":

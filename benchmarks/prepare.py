@@ -23,7 +23,7 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -184,41 +184,27 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return {"reference": REFERENCE, "tasks": found}
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    names = report.names(tuple(SYNTHETIC))
-    parser.add_argument("--task", type=names, default=tuple(SYNTHETIC))
-    parser.add_argument("--tokenizer", help="vocabulary; default: a made-up one")
-    parser.add_argument("--records", type=int, default=200, help="to make up")
-    parser.add_argument("--rounds", type=int, default=15)
-    report.add_run_options(parser)
-    parser.add_argument("files", nargs="*", help="raw files, of one task")
-    args = parser.parse_args(argv)
-    if args.files and len(args.task) > 1:
-        parser.error("files are of one task: say which with --task")
-    if args.files and args.tokenizer is None:
-        parser.error("files need their vocabulary: --tokenizer")
-    return args
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    args = parse(argv)
-    return report.run(
-        "prepare",
-        lambda: measure(args),
-        shapes={name: tuple(_sizes(name)) for name in args.task},
+    options = report.timing_parser("prepare", __doc__, rounds=15)
+    add, names = options.add_argument, tuple(SYNTHETIC)
+    add("--task", type=report.names(names), default=names)
+    add("--tokenizer", help="vocabulary; default: a made-up one")
+    add("--records", type=int, default=200, help="to make up")
+    add("files", nargs="*", help="raw files, of one task")
+    args = options.parse_args(argv)
+    if args.files and len(args.task) > 1:
+        options.error("files are of one task: say which with --task")
+    if args.files and args.tokenizer is None:
+        options.error("files need their vocabulary: --tokenizer")
+    sizes = {name: task_lib.find_task(name).sizes for name in args.task}
+    return report.run_quiet(
+        options,
+        args,
+        lambda: (measure(args), ()),
+        shapes={n: (x.long_length, x.global_length) for n, x in sizes.items()},
         dtype="int32",
-        args=args,
     )
-
-
-def _sizes(name: str) -> Iterator[int]:
-    sizes = task_lib.find_task(name).sizes
-    yield from (sizes.long_length, sizes.global_length)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ timed. Exit code 1 if a floor fails, 3 on a busy machine.
 
 import argparse
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import floors, harness, memory, reformer_terms, report
-from benchmarks.floors import Floor
-from benchmarks.harness import Side
+from benchmarks import memory, reformer_terms, report, scaling
+from benchmarks.harness import Floor, Side
 from benchmarks.memory import MIB
 from benchmarks.reformer_parts import (
     KINDS,
@@ -36,10 +36,9 @@ from benchmarks.reformer_parts import (
     attention_step,
     memory_of,
     model_step,
+    small_config,
 )
-from etc_jax.models.reformer import ReformerConfig
 
-PARTS = ("depth", "length", "terms")
 DEPTHS = (6, 12, 24, 48)
 LSH_LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 FULL_LENGTHS = (1024, 2048, 4096, 8192)
@@ -56,21 +55,16 @@ LINEAR = 1.15
 
 def depth_config(args: argparse.Namespace, layers: int, reversible: bool):
     """A small language model of local and LSH layers in turn."""
-    return ReformerConfig(
-        vocab_size=256,
+    return small_config(
         embed_dim=args.depth_embed_dim,
         num_layers=layers,
         pattern=("local", "lsh"),
         num_heads=args.num_heads,
         mlp_dim=4 * args.depth_embed_dim,
         max_length=args.depth_length,
-        axial_shape=None,
-        axial_dims=None,
         local_chunk_length=args.depth_chunk_length,
-        lsh_chunk_length=args.depth_chunk_length,
-        num_buckets=None,
+        chunk_length=args.depth_chunk_length,
         num_hashes=args.num_hashes,
-        dropout_rate=0.0,
         reversible=reversible,
     )
 
@@ -93,17 +87,12 @@ def measure_depth(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]
 def depth_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Bytes at each depth, as text."""
     head = ["stack", "layers", "temporaries", "arguments", "outputs"]
-    return report.table(
-        head,
-        [
-            [
-                "reversible" if r["reversible"] else "plain",
-                str(r["layers"]),
-                *(f"{r[name] / MIB:.1f}" for name in head[2:]),
-            ]
-            for r in rows
-        ],
-    )
+    lines = []
+    for r in rows:
+        stack = "reversible" if r["reversible"] else "plain"
+        sizes = [f"{r[name] / MIB:.1f}" for name in head[2:]]
+        lines.append([stack, str(r["layers"]), *sizes])
+    return report.table(head, lines)
 
 
 def depth_floors(rows: Sequence[Mapping[str, Any]], stream_bytes: int) -> list[Floor]:
@@ -136,17 +125,40 @@ def _series(rows, *, reversible: bool) -> tuple[list[int], list[int]]:
     return [r["layers"] for r in mine], [r["temporaries"] for r in mine]
 
 
-def length_sizes(args: argparse.Namespace, kind: str, length: int) -> AttentionSizes:
-    """One point of the growth with the length."""
-    return AttentionSizes(
-        kind=kind,
-        length=length,
-        num_heads=args.num_heads,
-        head_dim=args.head_dim,
-        chunk_length=args.chunk_length,
-        num_hashes=args.num_hashes,
-        seed=args.seed,
-    )
+def measure_length(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]]:
+    """Seconds and bytes over lengths, printed; (ready for JSON, floors)."""
+    same = ("num_heads", "head_dim", "chunk_length", "num_hashes", "seed")
+    results = []
+    for kind in KINDS:
+        lengths = getattr(args, f"{kind}_lengths")
+        points = [AttentionSizes(kind, n, **report.chosen(args, same)) for n in lengths]
+        found = scaling.measure(
+            f"length: one layer of {kind} attention, forward and backward",
+            lengths,
+            [attention_side(sizes) for sizes in points],
+            [functools.partial(peak, sizes) for sizes in points],
+            time="seconds",
+            rounds=args.rounds,
+            tolerance=TOLERANCE,
+        )
+        results.append({"kind": kind, **found})
+    [lsh] = (found["exponents"] for found in results if found["kind"] == "lsh")
+    return {"results": results}, [
+        Floor(f"length: exponent of {k} of LSH", lsh[k], LINEAR, at_most=True)
+        for k in ("seconds", "peak_bytes", "xla_temp_bytes")
+    ]
+
+
+def attention_side(sizes: AttentionSizes) -> Side:
+    """A layer ready to be timed; that of LSH attention has an oracle."""
+
+    def dense():
+        step = attention_step(sizes, implementation="dense")
+        return attention_arrays(step.run())
+
+    step = attention_step(sizes)
+    oracle = dense if sizes.kind == "lsh" else None
+    return Side(sizes.kind, step.run, attention_arrays, oracle)
 
 
 def build_run(sizes: dict[str, Any]) -> tuple[Callable, dict[str, Any]]:
@@ -155,153 +167,95 @@ def build_run(sizes: dict[str, Any]) -> tuple[Callable, dict[str, Any]]:
     return step.run, {"xla_temp_bytes": step.temp_bytes}
 
 
-def length_side(sizes: AttentionSizes, checked: bool) -> Side:
-    """A point ready to be timed; with its oracle, which is quadratic, if checked."""
-
-    def dense():
-        step = attention_step(sizes, implementation="dense")
-        return attention_arrays(step.run())
-
-    step = attention_step(sizes)
-    oracle = dense if checked and sizes.kind == "lsh" else None
-    return Side(str(sizes.length), step.run, attention_arrays, oracle)
-
-
-def measure_length(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]]:
-    """Seconds and bytes over lengths, printed; (ready for JSON, floors)."""
-    results, found = [], []
-    for kind in KINDS:
-        lengths = getattr(args, f"{kind}_lengths")
-        points = [length_sizes(args, kind, n) for n in lengths]
-        sides = [length_side(sizes, not i) for i, sizes in enumerate(points)]
-        timings = harness.compare(
-            sides, reference=sides[0].name, rounds=args.rounds, tolerance=TOLERANCE
-        )
-        del sides
-        peaks = {str(sizes.length): peak(sizes) for sizes in points}
-        print(f"\nlength: one layer of {kind} attention, forward and backward")
-        print(report.times_table(timings, str(lengths[0])))
-        print(report.memory_table(peaks, str(lengths[0])), flush=True)
-        series = {"seconds": [t.median for t in timings]}
-        for metric in ("peak_bytes", "xla_temp_bytes"):
-            series[metric] = [peaks[str(n)][metric] for n in lengths]
-        exponents = {k: harness.exponent(lengths, x) for k, x in series.items()}
-        print("exponents:", ", ".join(f"{k} {x:.3f}" for k, x in exponents.items()))
-        rows = report.timing_rows(timings)
-        results.append(
-            {"kind": kind, "rows": rows, "memory": peaks, "exponents": exponents}
-        )
-        if kind == "lsh":
-            found = [
-                Floor(f"length: exponent of {k} of LSH", x, LINEAR, at_most=True)
-                for k, x in exponents.items()
-            ]
-    return {"results": results}, found
-
-
 def peak(sizes: AttentionSizes) -> dict[str, Any]:
-    """`peak_bytes` and `xla_temp_bytes` of one point, in a process of its own."""
+    """`peak_bytes` and `xla_temp_bytes` of one layer, in a process of its own."""
     arguments = {"sizes": dataclasses.asdict(sizes)}
     return memory.measure("benchmarks.reformer_memory:build_run", arguments)
 
 
 def measure_terms(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]]:
     """The paper's tables term by term; (ready for JSON, no floors)."""
-    attention = {
-        kind: AttentionSizes(
-            kind=kind,
-            length=args.terms_lsh_length if kind == "lsh" else args.terms_full_length,
-            num_heads=args.num_heads,
-            head_dim=args.terms_head_dim,
-            chunk_length=args.terms_chunk_length,
-            seed=args.seed,
-        )
-        for kind in KINDS
+    common = {
+        "num_heads": args.num_heads,
+        "head_dim": args.terms_head_dim,
+        "chunk_length": args.terms_chunk_length,
     }
-    lengths = {"lsh": args.terms_lsh_length, "full": args.terms_full_length}
+    lengths = {kind: getattr(args, f"terms_{kind}_length") for kind in KINDS}
     found = reformer_terms.measure_tables(
-        attention,
+        {k: AttentionSizes(k, n, seed=args.seed, **common) for k, n in lengths.items()},
         lengths,
         args.terms_factors,
         args.rounds,
-        num_heads=args.num_heads,
-        head_dim=args.terms_head_dim,
-        chunk_length=args.terms_chunk_length,
         mlp_chunk_length=args.terms_chunk_length,
         mlp_dim=args.terms_mlp_dim,
+        **common,
     )
     return dict(found), []
 
 
 MEASURES = {"depth": measure_depth, "length": measure_length, "terms": measure_terms}
+NUMBERS = {
+    "num_heads": 8,
+    "head_dim": 64,
+    "num_hashes": 2,
+    "chunk_length": 64,
+    "seed": 0,
+    "depth_length": 4096,
+    "depth_embed_dim": 128,
+    "depth_chunk_length": 128,
+    "terms_lsh_length": 2048,
+    "terms_full_length": 512,
+    "terms_head_dim": 16,
+    "terms_chunk_length": 128,
+    "terms_mlp_dim": 256,
+}
+SERIES = {
+    "depths": DEPTHS,
+    "lsh_lengths": LSH_LENGTHS,
+    "full_lengths": FULL_LENGTHS,
+    "terms_factors": TERM_FACTORS,
+}
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reformer_memory",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--parts", type=report.names(PARTS), default=PARTS)
-    parser.add_argument("--rounds", type=int, default=5)
-    numbers = {
-        "num_heads": 8,
-        "head_dim": 64,
-        "num_hashes": 2,
-        "chunk_length": 64,
-        "seed": 0,
-        "depth_length": 4096,
-        "depth_embed_dim": 128,
-        "depth_chunk_length": 128,
-        "terms_lsh_length": 2048,
-        "terms_full_length": 512,
-        "terms_head_dim": 16,
-        "terms_chunk_length": 128,
-        "terms_mlp_dim": 256,
-    }
-    for name, default in numbers.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    lists = {
-        "depths": DEPTHS,
-        "lsh_lengths": LSH_LENGTHS,
-        "full_lengths": FULL_LENGTHS,
-        "terms_factors": TERM_FACTORS,
-    }
-    for name, default in lists.items():
-        parser.add_argument(f"--{name}", type=report.integers, default=default)
-    report.add_run_options(parser)
-    args = parser.parse_args(argv)
-    for name in lists:
+    made = report.timing_parser("reformer_memory", __doc__, rounds=5)
+    made.add_argument("--parts", type=report.names(MEASURES), default=tuple(MEASURES))
+    report.add_numbers(made, NUMBERS)
+    for name, default in SERIES.items():
+        made.add_argument(f"--{name}", type=report.integers, default=default)
+    return made
+
+
+def parse(options: argparse.ArgumentParser, argv: Sequence[str] | None):
+    """The checked arguments."""
+    args = options.parse_args(argv)
+    if any(x < 4 or x % 2 for x in args.depths):
+        options.error(f"--depths is {args.depths}; expected even numbers from 4 on")
+    for name in SERIES:
         values = getattr(args, name)
-        if name == "depths" and any(x < 4 or x % 2 for x in values):
-            parser.error(f"--depths is {values}; expected even numbers from 4 on")
         if len(values) < 2 or list(values) != sorted(set(values)):
-            parser.error(f"--{name} is {values}; expected two or more, growing")
+            options.error(f"--{name} is {values}; expected two or more, growing")
     return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    args = parse(argv)
+    options = parser()
+    args = parse(options, argv)
     # Before jax starts, here and in the processes that measure memory.
     os.environ["JAX_PLATFORMS"] = "cpu"
-    held: list[Floor] = []
 
     def work():
-        metrics = {}
-        for part in args.parts:
-            metrics[part], more = MEASURES[part](args)
-            held.extend(more)
-        if held:
-            print("\n" + floors.table(held), flush=True)
-        return metrics | {"floors": floors.rows(held)}
+        found = {part: MEASURES[part](args) for part in args.parts}
+        metrics = {part: values for part, (values, _) in found.items()}
+        floors = [floor for _, more in found.values() for floor in more]
+        return {**metrics, "floors": []}, floors
 
-    shapes = {k: v for k, v in vars(args).items() if k not in ("out", "allow_busy")}
-    code = report.run(
-        "reformer_memory", work, shapes=shapes, dtype="float32", args=args
-    )
-    return code or floors.exit_code(held)
+    shapes = report.arguments(args)
+    for name in ("out", "allow_busy"):
+        del shapes[name]
+    return report.run_quiet(options, args, work, shapes=shapes)
 
 
 if __name__ == "__main__":

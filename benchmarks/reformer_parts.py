@@ -80,7 +80,7 @@ def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Com
     options = {
         "num_heads": sizes.num_heads,
         "head_dim": sizes.head_dim,
-        "look": lsh.Look(sizes.chunk_length),
+        "look": lsh.ChunkNeighbors(sizes.chunk_length),
         "causal": True,
         "stddev": embed**-0.5,
     }
@@ -110,6 +110,24 @@ def attention_arrays(result: Any) -> dict[str, np.ndarray]:
     named = {f"grad {name}": part["kernel"] for name, part in weights.items()}
     named |= {"output": output, "grad input": x}
     return {name: np.asarray(array) for name, array in named.items()}
+
+
+def small_config(*, chunk_length: int, **fields: Any) -> ReformerConfig:
+    """A language model of bytes without dropout.
+
+    Args:
+      chunk_length: of LSH attention, with about two buckets for each chunk.
+      **fields: others of `ReformerConfig`.
+    """
+    given = {
+        "vocab_size": 256,
+        "axial_shape": None,
+        "axial_dims": None,
+        "lsh_chunk_length": chunk_length,
+        "num_buckets": None,
+        "dropout_rate": 0.0,
+    }
+    return ReformerConfig(**given | fields)
 
 
 def random_params(config: ReformerConfig, seed: int = 0) -> dict[str, Any]:

@@ -17,7 +17,12 @@ import jax
 import numpy as np
 
 from benchmarks import machine, memory
-from benchmarks.reformer_parts import lm_loss, random_params, random_tokens
+from benchmarks.reformer_parts import (
+    lm_loss,
+    random_params,
+    random_tokens,
+    small_config,
+)
 from benchmarks.sides_jax import Compiled
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families.reformer import import_hf
@@ -65,8 +70,7 @@ class LmSizes:
         """The model; without dropout, rounded as transformers rounds."""
         columns = 2 ** ((self.length.bit_length()) // 2)
         columns = math.gcd(self.length, columns)
-        return ReformerConfig(
-            vocab_size=256,
+        return small_config(
             embed_dim=self.embed_dim,
             num_layers=self.num_layers,
             pattern=("local", "lsh"),
@@ -75,14 +79,12 @@ class LmSizes:
             mlp_dim=self.mlp_dim,
             max_length=self.length,
             axial_shape=(self.length // columns, columns),
-            axial_dims=None,
             local_chunk_length=self.chunk_length,
-            lsh_chunk_length=self.chunk_length,
+            chunk_length=self.chunk_length,
             num_hashes=self.num_hashes,
             num_buckets=buckets_for(self.length, self.chunk_length),
             rounding="transformers",
             hash_seed=self.seed,
-            dropout_rate=0.0,
         )
 
     @property

@@ -12,7 +12,6 @@ code 3); exit code 1 if a floor fails.
 """
 
 import argparse
-import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -20,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import floors, harness, memory, report
-from benchmarks.floors import Floor
-from benchmarks.harness import Side, Timing, WrongSideError
+from benchmarks import harness, memory, report
+from benchmarks.harness import Floor, Side, Timing, WrongSideError
 from benchmarks.reformer_sides import (
     REFERENCE,
     SIDES,
@@ -103,50 +101,32 @@ def floors_of(length: int, timings: Sequence[Timing], peaks: dict) -> list[Floor
     ]
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; field names of `LmSizes` but the length are options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reformer_speed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for field in dataclasses.fields(LmSizes):
-        if field.name != "length":
-            parser.add_argument(f"--{field.name}", type=int, default=field.default)
-    parser.add_argument("--lengths", type=report.integers, default=LENGTHS)
-    parser.add_argument("--rounds", type=int, default=5)
-    report.add_run_options(parser)
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; returns the exit code."""
-    args = parse(argv)
+    """Runs the benchmark; returns the exit code.
+
+    Field names of `LmSizes` but the length are options.
+    """
+    options = report.timing_parser("reformer_speed", __doc__, rounds=5)
+    numbers = report.defaults_of(LmSizes, "length")
+    report.add_numbers(options, numbers)
+    options.add_argument("--lengths", type=report.integers, default=LENGTHS)
+    args = options.parse_args(argv)
     # Before jax starts, here and in the processes that measure memory.
     os.environ["JAX_PLATFORMS"] = "cpu"
-    names = [f.name for f in dataclasses.fields(LmSizes) if f.name != "length"]
-    common = {name: getattr(args, name) for name in names}
+    common = report.chosen(args, numbers)
     at = [LmSizes(length=n, **common) for n in args.lengths]
-    held: list[Floor] = []
 
     def work():
         calibration = memory.calibration_error()
-        results = []
-        for sizes in at:
-            metrics, more = measure(args, sizes)
-            results.append(metrics)
-            held.extend(more)
-        print("\n" + floors.table(held), flush=True)
+        found = [measure(args, sizes) for sizes in at]
         return {
             "reference": REFERENCE,
             "memory_calibration_error": calibration,
-            "results": results,
-            "floors": floors.rows(held),
-        }
+            "results": [metrics for metrics, _ in found],
+        }, [floor for _, more in found for floor in more]
 
     shapes = common | {"lengths": list(args.lengths)}
-    code = report.run("reformer_speed", work, shapes=shapes, dtype="float32", args=args)
-    return code or floors.exit_code(held)
+    return report.run_quiet(options, args, work, shapes=shapes)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,12 @@ import numpy as np
 
 from benchmarks import harness, report
 from benchmarks.harness import Side
-from benchmarks.reformer_parts import AttentionSizes, attention_step, model_step
+from benchmarks.reformer_parts import (
+    AttentionSizes,
+    attention_step,
+    model_step,
+    small_config,
+)
 from benchmarks.sides_jax import Compiled
 from etc_jax.models.reformer import ReformerConfig
 
@@ -80,20 +85,15 @@ class ModelSizes:
     def config(self) -> ReformerConfig:
         is_lsh = self.row in ("lsh_transformer", "reformer")
         cuts = self.row in ("chunked_reversible", "reformer")
-        return ReformerConfig(
-            vocab_size=256,
+        return small_config(
             embed_dim=self.num_heads * self.head_dim,
             num_layers=self.num_layers,
             pattern=("lsh",),
             num_heads=self.num_heads,
             mlp_dim=self.mlp_dim,
             max_length=self.length,
-            axial_shape=None,
-            axial_dims=None,
             # A sequence of one chunk is attended whole.
-            lsh_chunk_length=self.chunk_length if is_lsh else self.length,
-            num_buckets=None,
-            dropout_rate=0.0,
+            chunk_length=self.chunk_length if is_lsh else self.length,
             mlp_chunk_length=self.mlp_chunk_length if cuts else 0,
             logits_chunk_length=self.mlp_chunk_length,
             reversible=self.row not in ("transformer", "lsh_transformer"),
@@ -171,22 +171,31 @@ def measure_tables(
       rounds: timed runs of each point.
       **model: other fields of `ModelSizes`.
     """
-    found: dict[str, list[dict[str, Any]]] = {"table_1": [], "table_3": []}
-    for (row, variable), bounds in TABLE_1.items():
-        points = grown(attention[row], variable, factors)
-        found["table_1"].append(
-            measure(row, variable, bounds, points, attention_step, rounds)
-        )
-    print("\ntable 1: one attention layer, forward and backward")
-    print(terms_table(found["table_1"]), flush=True)
+
+    def model_of(row: str) -> ModelSizes:
+        kind = "lsh" if row in ("lsh_transformer", "reformer") else "full"
+        return ModelSizes(row, lengths[kind], **model)
+
     build = functools.cache(compile_model)
-    for (row, variable), bounds in TABLE_3.items():
-        is_lsh = row in ("lsh_transformer", "reformer")
-        sizes = ModelSizes(row, lengths["lsh" if is_lsh else "full"], **model)
-        points = grown(sizes, variable, factors)
-        found["table_3"].append(measure(row, variable, bounds, points, build, rounds))
-    print("\ntable 3: language models, forward and backward")
-    print(terms_table(found["table_3"]), flush=True)
+    tables = {
+        "table 1: one attention layer": (TABLE_1, attention.get, attention_step),
+        "table 3: language models": (TABLE_3, model_of, build),
+    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for title, (bounds, sizes_fn, build_fn) in tables.items():
+        rows = [
+            measure(
+                *term,
+                most,
+                grown(sizes_fn(term[0]), term[1], factors),
+                build_fn,
+                rounds,
+            )
+            for term, most in bounds.items()
+        ]
+        print(f"\n{title}, forward and backward")
+        print(terms_table(rows), flush=True)
+        found[title.partition(":")[0].replace(" ", "_")] = rows
     return found
 
 

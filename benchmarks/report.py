@@ -1,4 +1,4 @@
-"""Tables on the terminal and JSON files of a run."""
+"""Command lines of benchmarks, tables on the terminal, JSON files of a run."""
 
 import argparse
 import dataclasses
@@ -13,33 +13,26 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.harness import Timing
+from benchmarks.harness import Floor, Timing
 from benchmarks.memory import MIB
-from etc_jax.training.errors import RunError
+from etc_jax.training.errors import RunError, UserError
 
-BUSY_EXIT_CODE = 3
+BELOW_EXIT_CODE, BUSY_EXIT_CODE = 1, 3
 
 
-def header(
-    benchmark: str, *, shapes: Mapping[str, Any], dtype: str, quiet: machine.Quiet
-) -> dict[str, Any]:
+def header(benchmark: str) -> dict[str, Any]:
     """What every JSON file starts with."""
     return {
         "benchmark": benchmark,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join([pathlib.Path(sys.executable).name, *sys.orig_argv[1:]]),
         "machine": machine.describe(),
-        "shapes": dict(shapes),
-        "dtype": dtype,
-        "busy": quiet.busy,
-        "quiet": dataclasses.asdict(quiet),
     }
 
 
@@ -59,37 +52,6 @@ def spread(values: Iterable[float], form: str = ".1f") -> str:
     values = list(values)
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{statistics.mean(values):{form}} ± {deviation:{form}}"
-
-
-def collect(
-    name: str,
-    runs: Iterator[Any],
-    table_fn: Callable[[Sequence[Any]], str],
-    *,
-    about: Mapping[str, Any],
-    out: str | os.PathLike | None,
-) -> int:
-    """Takes runs as they end, prints their table and writes them as JSON.
-
-    Args:
-      name: of the module, before its errors.
-      runs: makes dataclasses; a ValueError, OSError or RunError ends the command.
-      table_fn: makes the table of them.
-      about: what they have in common.
-      out: file to write; None writes nothing.
-
-    Returns:
-      The exit code.
-    """
-    try:
-        made = list(runs)
-    except (ValueError, OSError, RunError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
-    print(table_fn(made))
-    values = {"machine": machine.describe(), **about}
-    write(out, {**values, "runs": [dataclasses.asdict(run) for run in made]})
-    return 0
 
 
 def times_table(timings: Sequence[Timing], reference: str) -> str:
@@ -127,9 +89,31 @@ def memory_table(peaks: Mapping[str, Mapping[str, Any]], reference: str) -> str:
     return table(["side", "peak MiB", f"/ {reference}", "XLA temp MiB"], rows)
 
 
+def floors_table(floors: Sequence[Floor]) -> str:
+    """Metrics, limits and verdicts."""
+    rows = [
+        [
+            f.name,
+            f"{f.got:.3f}",
+            f"{'at most' if f.at_most else 'at least'} {f.limit:g}",
+            "holds" if f.holds else "FAILS",
+        ]
+        for f in floors
+    ]
+    return table(["floor", "got", "limit", ""], rows)
+
+
+def floor_rows(floors: Sequence[Floor]) -> list[dict[str, Any]]:
+    """Floors ready for JSON."""
+    return [dataclasses.asdict(f) | {"holds": f.holds} for f in floors]
+
+
 def timing_rows(timings: Sequence[Timing]) -> list[dict[str, Any]]:
     """Timings ready for JSON; times in seconds."""
     return [dataclasses.asdict(t) for t in timings]
+
+
+# --- command lines --------------------------------------------------------------------
 
 
 def names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
@@ -152,30 +136,110 @@ def integers(text: str) -> tuple[int, ...]:
     return tuple(int(x) for x in text.split(","))
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Options that every benchmark has."""
-    parser.add_argument(
+def parser(module: str, text: str) -> argparse.ArgumentParser:
+    """A command line with `--out`.
+
+    Args:
+      module: of `benchmarks`.
+      text: its docstring, which is the help.
+    """
+    made = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{module}",
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--out", type=pathlib.Path, help="JSON file to write")
+    return made
+
+
+def timing_parser(module: str, text: str, *, rounds: int) -> argparse.ArgumentParser:
+    """As `parser`, for benchmarks that time sides on a quiet machine."""
+    made = parser(module, text)
+    made.add_argument("--rounds", type=int, default=rounds)
+    made.add_argument(
         "--allow_busy",
         action="store_true",
         help="run on a busy machine too; the output then says so",
     )
-    parser.add_argument("--out", help="JSON file to write")
+    return made
+
+
+def add_numbers(
+    options: argparse.ArgumentParser, defaults: Mapping[str, int | None]
+) -> None:
+    """A flag that takes a whole number for each name."""
+    for name, default in defaults.items():
+        options.add_argument(f"--{name}", type=int, default=default)
+
+
+def defaults_of(sizes: type, *without: str) -> dict[str, int]:
+    """{name: default} of a dataclass of whole numbers, but for some fields."""
+    fields = dataclasses.fields(sizes)
+    return {f.name: f.default for f in fields if f.name not in without}
+
+
+def chosen(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """The values of some flags, those left out that have none."""
+    found = {name: getattr(args, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """All flags ready for JSON."""
+    given = vars(args).items()
+    return {k: str(x) if isinstance(x, pathlib.Path) else x for k, x in given}
+
+
+# --- runs -----------------------------------------------------------------------------
 
 
 def run(
-    benchmark: str,
-    work: Callable[[], Mapping[str, Any]],
+    options: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    work_fn: Callable[[], tuple[Mapping[str, Any], int]],
+) -> int:
+    """Does the work and writes what it gives, after the `header`.
+
+    Args:
+      options: the command line, made by `parser`.
+      args: its arguments.
+      work_fn: gives (what is written, exit code); a ValueError, OSError or RunError
+        ends the command.
+
+    Returns:
+      The exit code.
+    """
+    try:
+        values, code = work_fn()
+    except (ValueError, OSError, RunError) as error:
+        print(f"benchmarks.{_name(options)}: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", UserError.exit_code)
+    write(args.out, header(_name(options)) | dict(values))
+    return code
+
+
+def run_quiet(
+    options: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    work_fn: Callable[[], tuple[Mapping[str, Any], Sequence[Floor]]],
     *,
     shapes: Mapping[str, Any],
-    dtype: str,
-    args: argparse.Namespace,
+    dtype: str = "float32",
 ) -> int:
     """Does the work on a quiet machine and writes what it gives.
 
+    Args:
+      options: the command line, made by `timing_parser`.
+      args: its arguments.
+      work_fn: gives (what is written, limits that are written and printed too).
+      shapes: of what is timed, for the file.
+      dtype: of the arrays, for the file.
+
     Returns:
-      0, or `BUSY_EXIT_CODE` if the machine was busy before or during the work and
-      `args.allow_busy` is not set. A run that became busy is written all the same, and
-      says so.
+      0; `BELOW_EXIT_CODE` if a limit does not hold; `BUSY_EXIT_CODE` if the machine was
+      busy before or during the work and `args.allow_busy` is not set. A run that became
+      busy is written all the same, and says so.
     """
     try:
         quiet = machine.require_quiet(allow_busy=args.allow_busy)
@@ -183,15 +247,23 @@ def run(
         print(error, file=sys.stderr)
         return BUSY_EXIT_CODE
     start = machine.cpu_use()
-    metrics = work()
+    metrics, floors = work_fn()
+    if floors:
+        print("\n" + floors_table(floors), flush=True)
+        metrics = {**metrics, "floors": floor_rows(floors)}
     quiet = machine.after(quiet, start, machine.cpu_use())
-    write(
-        args.out,
-        header(benchmark, shapes=shapes, dtype=dtype, quiet=quiet) | dict(metrics),
-    )
+    how = {"shapes": dict(shapes), "dtype": dtype, "busy": quiet.busy}
+    how["quiet"] = dataclasses.asdict(quiet)
+    write(args.out, header(_name(options)) | how | dict(metrics))
     if quiet.busy:
         print(f"busy machine: {'; '.join(quiet.reasons)}", file=sys.stderr)
-    return BUSY_EXIT_CODE if quiet.busy and not args.allow_busy else 0
+        if not args.allow_busy:
+            return BUSY_EXIT_CODE
+    return 0 if all(floor.holds for floor in floors) else BELOW_EXIT_CODE
+
+
+def _name(options: argparse.ArgumentParser) -> str:
+    return options.prog.removeprefix("python -m benchmarks.")
 
 
 def write(path: str | os.PathLike | None, result: Mapping[str, Any]) -> None:

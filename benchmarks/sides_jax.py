@@ -1,4 +1,4 @@
-"""Sides in JAX: this library's attention, its dense form, and jax.nn's own."""
+"""Sides on jax.nn, and what all sides in JAX share: structure, biases, compiling."""
 
 import dataclasses
 import functools
@@ -9,20 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import problem, sides_encoder
+from benchmarks import problem
 from benchmarks.problem import Sizes
 from etc_jax import builders
-from etc_jax.layers.attention import GlobalLocalAttention
-from etc_jax.layers.block import Block
-from etc_jax.layers.common import LayerNorm, Mlp
-from etc_jax.models.etc import STREAMS
 from etc_jax.structure import Rules, Structure, as_columns, as_rows, g2g, g2l, l2g, l2l
 from etc_jax.types import LabelTable, Rows
 
 Array = jax.Array
 # As far below any logit as float32 allows without becoming -inf in a sum.
 MASKED = -1e30
-_OF_ENCODERS = (*sides_encoder.SIDES, sides_encoder.ORACLE)
 
 
 def rules(sizes: Sizes) -> Rules:
@@ -150,79 +145,20 @@ def layer(weights: Mapping[str, Array], streams: Any, num_heads: int, attend: Ca
     return jax.tree.map(rest, streams, context)
 
 
-def layer_params(weights: Mapping[str, Array], num_heads: int) -> dict[str, Any]:
-    """The weights as parameters of ETC's `Block` with every projection shared."""
+def dense_attend(query, key, value, *, tables, structure, rules) -> Array:
+    """`jax.nn.dot_product_attention` with masks and labels as a dense bias.
 
-    def pair(name, kernel, bias):
-        return {
-            "kernel": weights[f"{name}/kernel"].reshape(kernel),
-            "bias": weights[f"{name}/bias"].reshape(bias),
-        }
-
-    def norm(name):
-        return {part: weights[f"{name}/{part}"] for part in ("scale", "bias")}
-
-    embed = weights["out/bias"].shape[0]
-    heads = ((embed, num_heads, -1), (num_heads, -1))
-    attention = {
-        "long_query": pair("query", *heads),
-        "l2l_key": pair("key", *heads),
-        "l2l_value": pair("value", *heads),
-        "long_out": pair("out", (num_heads, -1, embed), (embed,)),
-    }
-    if tables := label_tables(weights):
-        for name, table in zip(problem.LABEL_TABLES, tables, strict=True):
-            attention[name] = table._asdict()
-    return {
-        "attention": attention,
-        "long_attention_norm": norm("attention_norm"),
-        "global_attention_norm": norm("attention_norm"),
-        "mlp": {
-            "wi": {part: weights[f"wi/{part}"] for part in ("kernel", "bias")},
-            "wo": {part: weights[f"wo/{part}"] for part in ("kernel", "bias")},
-        },
-        "mlp_norm": norm("mlp_norm"),
-    }
-
-
-def etc_layer(weights, streams: Rows, structure, *, rules, num_heads, implementation):
-    """This library's own layer."""
-    tables = label_tables(weights)
-    embed = weights["out/bias"].shape[0]
-
-    def attention(name):
-        return GlobalLocalAttention(
-            num_heads=num_heads,
-            head_dim=embed // num_heads,
-            num_labels=tables and tables.long.bias.shape[0],
-            rules=rules,
-            share_qkv=True,
-            share_out=True,
-            implementation=implementation,
-            name=name,
-        )
-
-    def mlp(name):
-        width = weights["wi/bias"].shape[0]
-        return Mlp(width, "gelu_exact", 0.02, jnp.dtype(jnp.float32), name=name)
-
-    def norm(name):
-        return LayerNorm(problem.NORM_EPSILON, jnp.dtype(jnp.float32), name=name)
-
-    module = Block(attention, mlp, norm, **STREAMS)
-    params = layer_params(weights, num_heads)
-    return module.apply({"params": params}, streams, structure)[0]
+    Query, key and value are joined, `[b, g + n, h, d]`, globals first.
+    """
+    rows = split(query, structure.global_length)
+    bias = dense_bias(rows, tables, structure, rules).astype(query.dtype)
+    return jax.nn.dot_product_attention(query, key, value, bias=bias)
 
 
 def dpa_layer(weights, x: Array, structure, *, rules, num_heads):
     """The layer with `jax.nn.dot_product_attention` and a dense bias."""
-    tables = label_tables(weights)
-
-    def attend(query, key, value):
-        rows = split(query, structure.global_length)
-        bias = dense_bias(rows, tables, structure, rules)
-        return jax.nn.dot_product_attention(query, key, value, bias=bias)
-
+    of_input = {"tables": label_tables(weights), "structure": structure}
+    attend = functools.partial(dense_attend, **of_input, rules=rules)
     return layer(weights, x, num_heads, attend)
 
 
@@ -270,43 +206,9 @@ class Compiled:
         return jax.block_until_ready(self.call(*self.args))
 
 
-def build_layer(name: str, sizes: Sizes, *, gradient: bool) -> Compiled:
-    """Compiles one layer side.
-
-    Args:
-      name: one of `layer_sides.JAX_SIDES`, or an oracle that is not timed:
-        etc_dense_no_labels, etc_dense_full (no labels, every token sees every token),
-        big_bird_dense.
-      sizes: of the layer.
-      gradient: forward and backward, or forward alone.
-    """
-    if name.endswith(("_no_labels", "_full")) or name in _OF_ENCODERS:
-        sizes = dataclasses.replace(sizes, max_distance=0)
-    if name.endswith("_full"):
-        sizes = dataclasses.replace(sizes, radius=sizes.long_length)
-    weights, x, st = problem.weights(sizes), problem.inputs(sizes), structure(sizes)
-    common = {"num_heads": sizes.num_heads}
-    if name == "jax_given_bias":
-        forward = functools.partial(given_bias_layer, **common)
-        bias = _bias_at_start(sizes, weights, x, st)
-        args = ({k: w for k, w in weights.items() if "labels" not in k}, x, bias)
-    elif name in _OF_ENCODERS:
-        forward = functools.partial(sides_encoder.layer, name=name, sizes=sizes)
-        args = (weights, x)
-    elif name == "jax_dpa":
-        forward = functools.partial(dpa_layer, rules=rules(sizes), **common)
-        args = (weights, x, st)
-    else:
-        implementation = "dense" if name.startswith("etc_dense") else "xla"
-        forward = functools.partial(
-            etc_layer, rules=rules(sizes), implementation=implementation, **common
-        )
-        args = (weights, split(x, sizes.global_length), st)
-    return Compiled.make(with_gradient(forward) if gradient else forward, *args)
-
-
 @functools.partial(jax.jit, static_argnums=0)
-def _bias_at_start(sizes: Sizes, weights, x, structure) -> Array:
+def bias_at_start(sizes: Sizes, weights, x, structure) -> Array:
+    """The bias of a layer's attention, to be given to it: labels are not learnt."""
     weights = jax.tree.map(jnp.asarray, weights)
     query = _dense(weights, "query", x).reshape(*x.shape[:2], sizes.num_heads, -1)
     rows = split(query, sizes.global_length)

@@ -217,8 +217,3 @@ class TorchLayer:
             arrays[f"grad {name}"] = total.numpy()
         del arrays[problem.ROUNDING_ONLY]
         return arrays
-
-
-def build_layer(name: str, sizes: Sizes, *, gradient: bool) -> TorchLayer:
-    """A PyTorch side; see `TorchLayer`."""
-    return TorchLayer(name, sizes, gradient=gradient)

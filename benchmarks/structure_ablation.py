@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import finetuning_runs, rows, structure_pretraining
-from benchmarks.rows import Comparison, Run
+from benchmarks.finetuning_runs import Spent
 from benchmarks.structure_items import SETS, ItemSet
-from etc_jax import config as config_lib
+from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
 
 # What each row changes in the config.
@@ -85,7 +85,7 @@ class Ablation:
         """Where the run that a row starts from lives."""
         return self.folder / f"{row}_seed{seed}_before"
 
-    def config(self, row: str, seed: int) -> config_lib.Config:
+    def config(self, row: str, seed: int) -> Config:
         """The config of one run."""
         start = {}
         if row in PRETRAINED:
@@ -101,7 +101,7 @@ class Ablation:
             start=start,
         )
 
-    def pretraining_config(self, row: str, seed: int) -> config_lib.Config:
+    def pretraining_config(self, row: str, seed: int) -> Config:
         """The config of the run that a row starts from."""
         return structure_pretraining.config_before(
             self.config(row, seed),
@@ -110,47 +110,38 @@ class Ablation:
             row=PRETRAINED[row],
         )
 
-    def run(self, row: str, seed: int) -> Run:
-        """Trains and scores, unless that was done before.
+    def before(self, row: str, seed: int) -> Spent | None:
+        """Trains what a row starts from, unless that was done before.
 
         Raises:
-          RunError: see `rows.train_and_score`.
+          RunError: see `finetuning_runs.train`.
         """
-        before = None
-        if row in PRETRAINED:
-            before = finetuning_runs.train(
-                self.pretraining_config(row, seed), self.pretraining_folder(row, seed)
-            )
-        return rows.train_and_score(
-            self.config(row, seed),
-            self.folder / f"{row}_seed{seed}",
-            self.items / "held_back.json",
-            row=row,
-            metric=self.item_set.metric,
-            # The usual one, not the best for the items that are scored.
-            threshold=self.item_set.task.setting,
-            pretraining=before,
+        if row not in PRETRAINED:
+            return None
+        return finetuning_runs.train(
+            self.pretraining_config(row, seed), self.pretraining_folder(row, seed)
         )
 
     @property
-    def comparison(self) -> Comparison:
+    def study(self) -> rows.Study:
         """The table that is to be made."""
         task = self.item_set.task
-        return Comparison(
-            self.run,
+        return rows.Study(
+            self.folder,
+            self.config,
+            # The usual threshold, not the best for the items that are scored.
+            rows.official(self.items / "held_back.json", threshold=task.setting),
             measure=task.measure,
             metric=self.item_set.metric,
+            before_fn=self.before,
             pairs=(COMPARED,),
             wanted_points=WANTED_POINTS[task.name],
             about={"task": task.name},
         )
 
 
-# --- command line ---------------------------------------------------------------------
-
-
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
-    """Makes the items and checks the config of every run.
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Makes the items, and checks the configs of pre-training.
 
     Raises:
       ValueError, OSError: if something given does not fit.
@@ -162,18 +153,17 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
     ablation = Ablation(
         item_set, caches, folder, steps, args.pretraining_steps, changes
     )
-    for row in args.rows:
-        ablation.config(row, args.seeds[0])
-        if row in PRETRAINED:
-            structure_pretraining.write_texts(item_set, ablation.items)
-            ablation.pretraining_config(row, args.seeds[0])
-    return ablation.comparison
+    for row in set(args.rows).intersection(PRETRAINED):
+        structure_pretraining.write_texts(item_set, ablation.items)
+        ablation.pretraining_config(row, args.seeds[0])
+    return ablation.study
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    name = "benchmarks.structure_ablation"
-    options = rows.parser(name, __doc__, ROWS, items=10_000, held_back=512)
+    options = rows.parser(
+        "structure_ablation", __doc__, ROWS, items=10_000, held_back=512
+    )
     add = options.add_argument
     add("--task", choices=sorted(SETS), default="wikihop")
     add("--steps", type=int, help="of a run; default: see the items")

@@ -25,16 +25,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from etc_jax import prepare
+from benchmarks import finetuning_runs
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks import hotpotqa, wikihop
 from tasks.synthetic import hotpotqa as invented_hotpotqa
 from tasks.synthetic import teachers
-from tasks.synthetic.__main__ import write_records
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()
@@ -80,7 +79,7 @@ class ItemSet:
     records: Callable[[int], Iterator[Record]]
     question: str
     documents: Callable[[Record], list[str]]
-    sizes: Sizes
+    sizes: StructuredSizes
     steps: int
     metric: str
 
@@ -103,21 +102,15 @@ class ItemSet:
 
         The records are `train.json` and `held_back.json` in the folder.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         train = list(self.items(count, TRAIN_SERIES))
-        tokenizer = self.word_tokenizer(train)
-        caches = []
-        for name, records in (
-            ("train", train),
-            ("held_back", self.items(held_back, HELD_BACK_SERIES)),
-        ):
-            file = folder / f"{name}.json"
-            write_records(file, records)
-            cache = prepare.prepare(
-                self.task, [file], tokenizer, folder / name, sizes=self.sizes
-            )
-            caches.append(cache)
-        return caches[0], caches[1]
+        others = self.items(held_back, HELD_BACK_SERIES)
+        return finetuning_runs.make_caches(
+            self.task,
+            folder,
+            {"train": train, "held_back": others},
+            self.word_tokenizer(train),
+            self.sizes,
+        )
 
 
 # --- HotpotQA -------------------------------------------------------------------------
@@ -165,7 +158,7 @@ SETS = {
         lambda series: teachers.records(sys.maxsize, seed=series),
         question="query",
         documents=lambda record: record["supports"],
-        sizes=Sizes(long_length=128, global_length=32),
+        sizes=StructuredSizes(long_length=128, global_length=32),
         steps=300,
         metric="accuracy",
     ),
@@ -174,7 +167,7 @@ SETS = {
         _hotpotqa,
         question="question",
         documents=lambda record: ["".join(texts) for _, texts in record["context"]],
-        sizes=Sizes(long_length=192, global_length=48),
+        sizes=StructuredSizes(long_length=192, global_length=48),
         steps=120,
         metric="span_accuracy",
     ),

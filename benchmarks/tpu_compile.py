@@ -10,18 +10,19 @@ libtpu takes a machine-wide lock: run one such compile at a time.
 """
 
 import argparse
-import json
 import math
 import re
 import sys
 import time
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from benchmarks import report
 from etc_jax import structure as st
 from etc_jax.models import etc
-from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import topology as topology_lib
 
 LEARNING_RATE = 1e-3
@@ -105,54 +106,64 @@ def quadratic_shapes(shapes, config, n: int) -> list[tuple[int, ...]]:
     )
 
 
-def _parse(argv):
-    parser = argparse.ArgumentParser(prog="benchmarks.tpu_compile")
-    parser.add_argument("--size", choices=("base", "base_shared", "large"))
-    parser.add_argument("--long_length", type=int, default=4096)
-    parser.add_argument("--global_length", type=int, default=230)
-    parser.add_argument("--topology", default="v5e:1x1")
-    parser.add_argument("--remat_policy", default="attention")
-    parser.add_argument("--chunk_blocks", type=int, default=8)
-    parser.add_argument("--out", help="JSON file to write")
-    parser.set_defaults(size="base")
-    return parser.parse_args(argv)
+def parser(
+    module: str, text: str, *, global_length: int, remat_policy: str
+) -> argparse.ArgumentParser:
+    """The options of an encoder and a topology; see `config_of`."""
+    made = report.parser(module, text)
+    add = made.add_argument
+    add("--size", choices=("base", "base_shared", "large"), default="base")
+    add("--global_length", type=int, default=global_length)
+    add("--topology", default="v5e:1x1")
+    add("--remat_policy", default=remat_policy)
+    add("--chunk_blocks", type=int, default=8)
+    return made
 
 
-def main(argv=None) -> int:
-    """Compiles, prints and writes; 1 for a forbidden array, 2 without a compiler."""
-    args = _parse(argv)
-    config = getattr(etc, args.size)(
+def config_of(args: argparse.Namespace) -> etc.EtcConfig:
+    """The encoder that the options of `parser` ask for, in bfloat16."""
+    return getattr(etc, args.size)(
         dtype="bfloat16",
         remat_policy=args.remat_policy,
         attention_block_size=128,
         attention_chunk_blocks=args.chunk_blocks,
     )
-    try:
-        compiled, seconds = compile_encoder(
-            config, args.long_length, args.global_length, args.topology
-        )
-    except UserError as error:
-        print(f"benchmarks.tpu_compile: {error}", file=sys.stderr)
-        return error.exit_code
+
+
+def largest(shapes: Collection[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:
+    """The largest ones, in order."""
+    return sorted(shapes, key=math.prod, reverse=True)[:count]
+
+
+def measure(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    """(what a chip would hold, printed and ready for JSON; 1 for a forbidden array)."""
+    config = config_of(args)
+    sizes = args.long_length, args.global_length
+    compiled, seconds = compile_encoder(config, *sizes, args.topology)
     memory = compiled.memory_analysis()
     shapes = float32_shapes(compiled.as_text())
     forbidden = quadratic_shapes(shapes, config, args.long_length)
-    largest = sorted(shapes, key=math.prod, reverse=True)[:10]
     row = {
-        **vars(args),
+        **report.arguments(args),
         "compile_secs": round(seconds, 1),
         "parameter_bytes": memory.argument_size_in_bytes,
         "gradient_bytes": memory.output_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
-        "largest_float32": largest,
+        "largest_float32": largest(shapes, 10),
         "forbidden_float32": forbidden,
     }
     for name, value in row.items():
         print(f"{name:18} {value}")
-    if args.out:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump(row, file, indent=1)
-    return 1 if forbidden else 0
+    return row, 1 if forbidden else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compiles, prints and writes; 1 for a forbidden array, 2 without a compiler."""
+    how = {"global_length": 230, "remat_policy": "attention"}
+    options = parser("tpu_compile", __doc__, **how)
+    options.add_argument("--long_length", type=int, default=4096)
+    args = options.parse_args(argv)
+    return report.run(options, args, lambda: measure(args))
 
 
 if __name__ == "__main__":

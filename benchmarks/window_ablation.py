@@ -33,14 +33,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import rows, window_items
-from benchmarks.rows import Comparison, Run
 from benchmarks.window_items import LONG_WINDOWS
 from etc_jax import prepare as windows
 from etc_jax.config import Config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 
 TASK = find_task("natural_questions")
 
@@ -65,7 +64,7 @@ class Row:
       drawn: of `etc_jax.prepare`, for the records that are trained on.
     """
 
-    sizes: Sizes
+    sizes: StructuredSizes
     model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     drawn: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -79,10 +78,10 @@ class Row:
 def row_of(name: str, window: int) -> Row:
     """A row, with short windows of some length."""
     if name == "etc":
-        return Row(Sizes(LONG_WINDOWS * window, _GLOBAL))
+        return Row(StructuredSizes(LONG_WINDOWS * window, _GLOBAL))
     drawn = {"null_share": NULL_SHARE, "unanswerable_share": NULL_SHARE}
     if name == "etc_windows":
-        return Row(Sizes(window, _GLOBAL), drawn=drawn)
+        return Row(StructuredSizes(window, _GLOBAL), drawn=drawn)
     bert = {
         "share_qkv": True,
         "share_out": True,
@@ -93,7 +92,7 @@ def row_of(name: str, window: int) -> Row:
         "hard_l2g": True,
         "attention": "dense",  # the quickest, where all see all
     }
-    return Row(Sizes(window, 1), bert, {"flat": True}, drawn)
+    return Row(StructuredSizes(window, 1), bert, {"flat": True}, drawn)
 
 
 def make_caches(
@@ -142,8 +141,8 @@ def config(
     )
 
 
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
-    """Makes the inputs and checks the config of every run.
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Makes the inputs.
 
     Raises:
       ValueError, OSError: if something given does not fit.
@@ -159,20 +158,10 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
         name: make_caches(row, items / name, tokenizer, *files)
         for name, row in found.items()
     }
-    for name, row in found.items():
-        config(row, caches[name], args.seeds[0], changes)
-
-    def run(name: str, seed: int) -> Run:
-        return rows.train_and_score(
-            config(found[name], caches[name], seed, changes),
-            folder / f"{name}_seed{seed}",
-            files[1],
-            row=name,
-            metric="short_accuracy",
-        )
-
-    return Comparison(
-        run,
+    return rows.Study(
+        folder,
+        lambda name, seed: config(found[name], caches[name], seed, changes),
+        rows.official(files[1]),
         measure=TASK.measure,
         metric="short_accuracy",
         beside=("long-best-threshold-f1", "short-best-threshold-f1"),
@@ -188,8 +177,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Comparison:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    name = "benchmarks.window_ablation"
-    options = rows.parser(name, __doc__, NAMES, items=4000, held_back=200)
+    options = rows.parser("window_ablation", __doc__, NAMES, items=4000, held_back=200)
     kinds = tuple(window_items.PRONOUNS)
     options.add_argument("--kind", choices=kinds, default=kinds[0])
     options.add_argument("--window", type=int, default=512, help="of the short ones")

@@ -37,7 +37,7 @@ from etc_jax.models import etc
 
 LENGTH = 512
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "natural_questions",
     num_examples=307_373,
     epochs=3,

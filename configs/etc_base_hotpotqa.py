@@ -37,7 +37,7 @@ from etc_jax import config as config_lib
 from etc_jax import recipes
 
 # 16 of the 90,447 records have an answer that is nowhere in the supporting text.
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "hotpotqa", num_examples=90_431, epochs=9, batch_size=64, learning_rate=5e-5
 )
 SWEEP = tuple(

@@ -50,7 +50,7 @@ of long and short answer F1 (appendix C.1): every evaluation answers the article
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "natural_questions",
     num_examples=307_373,
     epochs=3,

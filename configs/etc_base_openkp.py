@@ -47,7 +47,7 @@ from etc_jax import config as config_lib
 from etc_jax import recipes
 
 # 350 of the 133,724 pages have no keyphrase in the input.
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "openkp", num_examples=133_374, epochs=2, batch_size=64, learning_rate=5e-5
 )
 SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(2, 3)))

@@ -22,7 +22,7 @@ was chosen by joint F1 on the development set (appendix C.2), as is the checkpoi
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "hotpotqa", num_examples=90_431, epochs=5, batch_size=32, learning_rate=3e-5
 )
 SWEEP = tuple(

@@ -29,7 +29,7 @@ is the checkpoint here. `SWEEP` is the paper's grid. As for the base model,
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "natural_questions",
     num_examples=307_373,
     epochs=2,

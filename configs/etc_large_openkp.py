@@ -23,7 +23,7 @@ checkpoint here. `SWEEP` is the paper's grid.
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "openkp", num_examples=133_374, epochs=2, batch_size=64, learning_rate=3e-5
 )
 SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(2, 3)))

@@ -23,7 +23,7 @@ import dataclasses
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "wikihop", num_examples=43_738, epochs=10, batch_size=64, learning_rate=5e-5
 )
 LAMB = dataclasses.replace(SETTING, optimizer="lamb_bert", learning_rate=4e-4)

@@ -37,7 +37,7 @@ import dataclasses
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-IMDB = recipes.Finetuning(
+IMDB = recipes.FinetuningRecipe(
     "imdb", num_examples=25_000, epochs=15, batch_size=32, learning_rate=3e-5
 )
 SETTINGS = {

@@ -35,7 +35,7 @@ import dataclasses
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-ONTONOTES = recipes.Finetuning(
+ONTONOTES = recipes.FinetuningRecipe(
     "coreference", num_examples=2_802, epochs=30, batch_size=1, learning_rate=1e-4
 )
 SETTINGS = {

@@ -70,7 +70,7 @@ the loss is not given, and here they are summed.
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "hotpotqa",
     num_examples=90_447,
     epochs=5,

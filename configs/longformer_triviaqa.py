@@ -34,7 +34,7 @@ without weight decay and its epsilon of 1e-8 are those of scripts/triviaqa.py. "
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "triviaqa",
     num_examples=61_888,
     epochs=5,

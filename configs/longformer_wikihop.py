@@ -50,7 +50,7 @@ training too.
 from etc_jax import config as config_lib
 from etc_jax import recipes
 
-SETTING = recipes.Finetuning(
+SETTING = recipes.FinetuningRecipe(
     "wikihop",
     num_examples=43_738,
     epochs=15,

@@ -48,7 +48,7 @@ from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
 from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import open_model
-from etc_jax.prediction.scoreboard import Result, problems_of, settle
+from etc_jax.prediction.scoreboard import EvaluationResult, problems_of, settle
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 
@@ -209,12 +209,14 @@ class _Evaluation:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
 
-    def _chosen_by(self, result: Result) -> str:
+    def _chosen_by(self, result: EvaluationResult) -> str:
         if self.args.threshold is not None:
             return "as given"
         return "default" if result.chosen is None else f"best {self.task.measure}"
 
-    def scores(self, result: Result, lost: Mapping[str, list[str]]) -> dict[str, Any]:
+    def scores(
+        self, result: EvaluationResult, lost: Mapping[str, list[str]]
+    ) -> dict[str, Any]:
         """The content of scores.json."""
         model, counts = self.model, collections.Counter(self.summary.problems.counts)
         counts.update({kind: len(messages) for kind, messages in lost.items()})

@@ -22,7 +22,7 @@ ENCODER_WITHOUT_POOLER = ("encoder/embeddings", "encoder/stack")
 
 
 @dataclasses.dataclass(frozen=True)
-class Finetuning:
+class FinetuningRecipe:
     """One setting of a model on a task; values are as its paper and code say.
 
     Attributes:
@@ -97,7 +97,7 @@ def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
     """Changes a config to a run of a small model from nothing, on a laptop.
 
     Args:
-      config: of `Finetuning.config`.
+      config: of `FinetuningRecipe.config`.
       num_steps: of the run, a multiple of 4.
     """
     config.optimizer.learning_rate = 1e-3
@@ -204,7 +204,7 @@ TOKENS_PER_BLOCK = 97
 
 
 def etc_nq(
-    setting: Finetuning, model: etc_config.EtcConfig, chosen: Collection[str]
+    setting: FinetuningRecipe, model: etc_config.EtcConfig, chosen: Collection[str]
 ) -> ml_collections.ConfigDict:
     """The config of an ETC on Natural Questions.
 
@@ -226,7 +226,7 @@ def etc_nq(
 
 
 def etc_openkp(
-    setting: Finetuning, model: etc_config.EtcConfig, chosen: Collection[str]
+    setting: FinetuningRecipe, model: etc_config.EtcConfig, chosen: Collection[str]
 ) -> ml_collections.ConfigDict:
     """The config of an ETC on OpenKP.
 
@@ -280,7 +280,7 @@ ROBERTA_LENGTH = 512
 
 
 def longformer(
-    setting: Finetuning,
+    setting: FinetuningRecipe,
     chosen: Collection[str],
     *,
     global_length: int,
@@ -340,18 +340,18 @@ def _whole_longformer(chosen: Collection[str]) -> RobertaConfig:
     return LongformerConfig(**sizes)
 
 
-def sweep(setting: Finetuning, **grid: tuple) -> Iterator[Finetuning]:
+def sweep(setting: FinetuningRecipe, **grid: tuple) -> Iterator[FinetuningRecipe]:
     """Every combination of a grid, in its order; the last name changes fastest.
 
     Args:
       setting: what the grid leaves out.
-      **grid: field of `Finetuning` -> its values.
+      **grid: field of `FinetuningRecipe` -> its values.
     """
     for values in itertools.product(*grid.values()):
         yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
 
 
-def given_windows(arg: str, setting: Finetuning) -> tuple[str, Finetuning]:
+def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningRecipe]:
     """The number of inputs that the argument of a config file gives, taken out of it.
 
     How many windows there are of long articles, only preparing them shows.

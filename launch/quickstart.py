@@ -22,6 +22,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from launch import quickstart_pictures
 from launch import quickstart_report as reporting
 from launch.quickstart_questions import CONFIG, Questions, fields
 from launch.quickstart_runs import LOG, QuickstartError, Workdir, say, train
@@ -78,7 +79,7 @@ def run(command: Sequence[str], workdir: Workdir, questions: Questions | None) -
     if questions is not None:
         questions.run()
     done = reporting.checks(workdir, questions)
-    reporting.draw(workdir, questions)
+    quickstart_pictures.draw(workdir, questions)
     path = workdir.folder / REPORT
     path.write_text(reporting.report(workdir, questions, done))
     print(reporting.summary(done))

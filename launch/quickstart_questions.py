@@ -30,6 +30,7 @@ from launch.quickstart_runs import LOG, Workdir, finish, say, train
 CONFIG = "configs/quickstart_wikihop.py"
 # Name of a run -> variant of the config.
 RUNS = {"structured": "", "flat": "flat"}
+SHOWN = {"structured": "with structure", "flat": "flat"}
 # Each record of training comes up once.
 _TRAIN = quickstart_wikihop.get_config().train
 COUNTS = {"train": _TRAIN.num_steps * _TRAIN.batch_size, "dev": 512, "shown": 5}

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from etc_jax.training.errors import PREEMPTED
@@ -148,7 +148,7 @@ class Progress:
     def __init__(self, name: str, workdir: Workdir | None = None):
         self._name, self._workdir = name, workdir
         self._stamp = workdir and workdir.metrics_stamp()
-        self._began = self._told = time.monotonic()
+        self._began = self._said = time.monotonic()
         self._first: tuple[int, float] | None = None
         self._step: int | None = None
 
@@ -159,15 +159,15 @@ class Progress:
             self._stamp = self._workdir.metrics_stamp()
             lines = self._workdir.metrics("train")
             if lines and lines[-1]["step"] != self._step:
-                self._tell(self._figures(lines[-1], now), now)
-        elif now - self._told >= _QUIET_SECS:
+                self._tell(self._line(lines[-1], now), now)
+        elif now - self._said >= _QUIET_SECS:
             self._tell(f"at work for {now - self._began:.0f} s", now)
 
     def _tell(self, text: str, now: float) -> None:
-        self._told = now
+        self._said = now
         say(f"{self._name}: {text}")
 
-    def _figures(self, line: dict[str, Any], now: float) -> str:
+    def _line(self, line: dict[str, Any], now: float) -> str:
         self._step = step = line["step"]
         total = self._workdir.config()["train"]["num_steps"]
         parts = [f"step {step} of {total}"]
@@ -204,6 +204,30 @@ def _start(command: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
         )
 
 
+def _watch(
+    command: Sequence[str],
+    log: pathlib.Path,
+    look_fn: Callable[[subprocess.Popen], None],
+) -> tuple[int, bool]:
+    """Runs a command to its end, and looks at it all the time.
+
+    Returns:
+      (exit code, whether the user stopped it; it has been asked to save then).
+    """
+    child, stopped = _start(command, log), False
+    try:
+        while child.poll() is None:
+            look_fn(child)
+            time.sleep(_POLL_SECS)
+    except KeyboardInterrupt:
+        stopped = True
+        say("interrupted; waiting for the command to end")
+        _end(child)
+    finally:
+        _kill(child)
+    return child.returncode, stopped
+
+
 def supervise(
     command: Sequence[str],
     workdir: Workdir,
@@ -225,30 +249,25 @@ def supervise(
       The `Launch`. A KeyboardInterrupt ends it with `stopped_by` "user".
     """
     began, before = time.monotonic(), workdir.metrics_stamp()
-    progress, stopped_by = Progress(name, workdir), None
-    child = _start(command, log)
-    try:
-        while child.poll() is None:
-            progress.look()
-            # An unchanged file is that of an earlier launch, and its signal handler
-            # may not be there yet.
-            running = workdir.metrics_stamp() != before
-            if stop_half_way and not stopped_by and running and _half_done(workdir):
-                say("half of the steps are done; stopping the run with SIGTERM")
-                stopped_by = "half-way"
-                child.send_signal(signal.SIGTERM)
-            time.sleep(_POLL_SECS)
-    except KeyboardInterrupt:
-        stopped_by = "user"
-        say("interrupted; waiting for the run to save")
-        _end(child)
-    finally:
-        _kill(child)
+    progress, asked = Progress(name, workdir), False
+
+    def look(child: subprocess.Popen) -> None:
+        nonlocal asked
+        progress.look()
+        # An unchanged file is that of an earlier launch, and its signal handler may
+        # not be there yet.
+        running = workdir.metrics_stamp() != before
+        if stop_half_way and not asked and running and _half_done(workdir):
+            say("half of the steps are done; stopping the run with SIGTERM")
+            asked = True
+            child.send_signal(signal.SIGTERM)
+
+    code, by_user = _watch(command, log, look)
     lines = workdir.metrics_text()
     return Launch(
-        exit_code=child.returncode,
+        exit_code=code,
         secs=time.monotonic() - began,
-        stopped_by=stopped_by,
+        stopped_by="user" if by_user else "half-way" if asked else None,
         saved_step=workdir.saved_step(),
         metrics_lines=len(lines),
         metrics_sha256=digest(lines),
@@ -332,15 +351,9 @@ def finish(command: Sequence[str], *, name: str, log: pathlib.Path) -> None:
       KeyboardInterrupt: if the user stopped it; the child has ended by then.
     """
     say(name)
-    progress, child = Progress(name), _start(command, log)
-    try:
-        while child.poll() is None:
-            progress.look()
-            time.sleep(_POLL_SECS)
-    except KeyboardInterrupt:
-        _end(child)
-        raise
-    finally:
-        _kill(child)
-    if child.returncode:
-        raise _failed(name, child.returncode, "0", log)
+    progress = Progress(name)
+    code, by_user = _watch(command, log, lambda child: progress.look())
+    if by_user:
+        raise KeyboardInterrupt
+    if code:
+        raise _failed(name, code, "0", log)

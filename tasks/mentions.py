@@ -6,16 +6,16 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from etc_jax.datasets.offsets import Pieces
+from etc_jax.datasets.offsets import TokenizedText
 
 # (candidate, first piece, last piece)
 Mention = tuple[int, int, int]
-FindFn = Callable[[Pieces], Iterator[Mention]]
+FindFn = Callable[[TokenizedText], Iterator[Mention]]
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def by_words(candidates: Sequence[Pieces]) -> FindFn:
+def by_words(candidates: Sequence[TokenizedText]) -> FindFn:
     """Finds mentions as whole words, in any case, whatever the space at punctuation.
 
     WikiHop's documents have spaces around punctuation, "St . Louis", where candidates
@@ -27,7 +27,7 @@ def by_words(candidates: Sequence[Pieces]) -> FindFn:
     keys = [max(found, key=len, default="").lower() for found in words]
     patterns: list[re.Pattern | None] = [None] * len(words)
 
-    def find(text: Pieces) -> Iterator[Mention]:
+    def find(text: TokenizedText) -> Iterator[Mention]:
         lower = text.text.lower()
         is_plain = text.text.isascii()
         for index, key in enumerate(keys):
@@ -91,14 +91,14 @@ def _is_word(token: str) -> bool:
     return token[0].isalnum() or token[0] == "_"  # as \w
 
 
-def by_pieces(candidates: Sequence[Pieces]) -> FindFn:
+def by_pieces(candidates: Sequence[TokenizedText]) -> FindFn:
     """Finds mentions as the official code does: runs of a candidate's pieces.
 
     They count only if the lower-cased candidate is in the lower-cased text, and may
     overlap each other and end inside of a word.
     """
 
-    def find(text: Pieces) -> Iterator[Mention]:
+    def find(text: TokenizedText) -> Iterator[Mention]:
         lower, ids = text.text.lower(), text.ids
         for index, candidate in enumerate(candidates):
             wanted = candidate.ids

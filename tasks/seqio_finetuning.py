@@ -234,8 +234,7 @@ class OfficialMetrics:
                 is_whole = False
             else:
                 own = jax.tree.map(lambda x, own=own: np.asarray(x)[own], outputs)
-                decoded = task.decode(own, windows, (self.setting,))
-                [predictions[record.id]] = task.predictions(decoded)
+                predictions |= task.answers(own, windows, self.setting)
                 gold.append(self._gold(record))
         for record in unfit if is_whole else ():
             predictions[record.id] = task.no_answer
@@ -254,7 +253,7 @@ class OfficialMetrics:
 
 @dataclasses.dataclass(frozen=True)
 class SplitMetrics:
-    """What `OfficialFigures` found.
+    """What `OfficialMetrics` found.
 
     Attributes:
       metrics: each in 0..1, by its official name.

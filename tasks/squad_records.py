@@ -12,7 +12,7 @@ from etc_jax.datasets.json_objects import read_members
 from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
 
 
-class Answer(NamedTuple):
+class SquadAnswer(NamedTuple):
     """An answer as an annotator marked it.
 
     Attributes:
@@ -41,7 +41,7 @@ class Record:
     title: str
     question: str
     context: str
-    answers: tuple[Answer, ...] | None
+    answers: tuple[SquadAnswer, ...] | None
 
 
 def read(
@@ -84,7 +84,7 @@ def parse(value: Any, note: Note) -> Record:
 
 def _answers(
     name: str, fields: Fields, context: str, note: Note
-) -> tuple[Answer, ...] | None:
+) -> tuple[SquadAnswer, ...] | None:
     if "answers" not in fields:
         return None
     listed = fields.get("answers", objects)
@@ -95,16 +95,16 @@ def _answers(
     return tuple(_answer(name, answer, context, note) for answer in listed)
 
 
-def _answer(name: str, fields: Fields, context: str, note: Note) -> Answer:
+def _answer(name: str, fields: Fields, context: str, note: Note) -> SquadAnswer:
     text, start = fields.text("text"), fields.get("answer_start", WHOLE)
     if start >= 0 and context.startswith(text, start):
-        return Answer(text, start)
+        return SquadAnswer(text, start)
     there = context[max(start, 0) : max(start, 0) + len(text)]
     note(
         "answer not at its place",
         f"{name!r}: {text!r} should be at character {start}, where {there!r} is",
     )
-    return Answer(text, None)
+    return SquadAnswer(text, None)
 
 
 # --- files ----------------------------------------------------------------------------

@@ -39,11 +39,11 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.arrays import offsets_of
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
-from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.lengths import Lengths
+from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
-from tasks.lengths import Lengths
 
 PERCENTILES = (50.0, 95.0, 100.0)
 _NAMES = {50.0: "median", 100.0: "max"}
@@ -198,11 +198,8 @@ def of_files(
       OSError: if a file cannot be read.
     """
     problems, lengths = Problems(), Lengths()
-    for record in task.read(paths, problems):
-        try:
-            lengths.add(task.whole_length(record, tokenizer))
-        except BadRecordError as e:
-            problems.add(e.at(repr(record.id)))
+    for length in task.record_lengths(paths, tokenizer, problems):
+        lengths.add(length)
         tell_fn(lengths.number)
     if broken := problems.first_of_files():
         raise broken

@@ -43,20 +43,24 @@ def test_without_lengths_there_is_no_padding():
     )
 )
 def test_packed_documents_equal_separate_ones(documents):
-    packed = pairs(builders.packed_documents(documents))
+    # Of one length each, so that nothing is compiled again.
+    lengths = {"long_length": 36, "global_length": 9}
+    packed = pairs(builders.packed_documents(documents, **lengths))
     tokens = globals_ = 0
     for document in documents:
-        alone = builders.plain_text(document)
-        n, g = alone.long_length, alone.global_length
-        at = {"l": slice(tokens, tokens + n), "g": slice(globals_, globals_ + g)}
+        alone = builders.plain_text(document, long_length=12, global_length=3)
+        size = {"l": sum(document), "g": len(document)}
+        start = {"l": tokens, "g": globals_}
+        at = {name: slice(start[name], start[name] + size[name]) for name in "lg"}
         for name, (mask, label) in pairs(alone).items():
             rows, columns = at[name[0]], at[name[2]]
+            real = np.s_[: size[name[0]], : size[name[2]]]
             whole_mask, whole_label = (np.asarray(x) for x in packed[name])
-            np.testing.assert_array_equal(whole_mask[rows, columns], mask)
-            np.testing.assert_array_equal(whole_label[rows, columns], label)
+            np.testing.assert_array_equal(whole_mask[rows, columns], mask[real])
+            np.testing.assert_array_equal(whole_label[rows, columns], label[real])
             # Nothing outside the document is seen from it.
             assert whole_mask[rows].sum() == np.asarray(mask).sum()
-        tokens, globals_ = tokens + n, globals_ + g
+        tokens, globals_ = tokens + size["l"], globals_ + size["g"]
 
 
 def test_fixed_blocks_by_hand():

@@ -1,9 +1,8 @@
 """What is wrong with a config file or a change of it, in one line."""
 
 import pathlib
-import subprocess
-import sys
 
+import programs
 import pytest
 from conftest import ROOT
 
@@ -53,16 +52,12 @@ def test_one_line_says_what_is_wrong(case, tmp_path, monkeypatch, capsys):
 
 
 def test_training_says_so_too(tmp_path):
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "etc_jax.train", f"--config={QUICKSTART}"),
-            *("--config.modl.x=3", f"--workdir={tmp_path / 'run'}"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
+    argv = (
+        f"--config={QUICKSTART}",
+        "--config.modl.x=3",
+        f"--workdir={tmp_path / 'run'}",
     )
+    done = programs.run("etc_jax.train", *argv, cwd=ROOT)
     assert done.returncode == 2
     told = "etc_jax.train: --config: no field 'modl'; Did you mean"
     assert done.stderr.startswith(told) and done.stderr.count("\n") == 1

@@ -17,7 +17,9 @@ os.environ["XLA_FLAGS"] = xla_flags(
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
 # A busy machine is no fault of the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -35,6 +37,25 @@ def caches_of_the_user(tmp_path_factory):
     """No test, nor a process that it starts, looks at the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ETC_JAX_CACHE_DIR", str(tmp_path_factory.mktemp("caches")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def slices_that_are_not_compiled():
+    """Orbax saves a replica as slices, each a program to compile: hundreds, tiny ones.
+
+    Those that tests start in processes of their own are as Orbax makes them.
+    """
+
+    def data(self):
+        if (cut := self.slice_args) is None:
+            return self.unsliced_data
+        whole = np.asarray(self.unsliced_data)
+        part = whole.take(range(cut.start_index, cut.limit_index), axis=cut.axis)
+        return jax.device_put(part, self.unsliced_data.sharding)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replica_slices.ReplicaSlice, "data", data)
         yield
 
 

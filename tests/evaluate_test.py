@@ -4,19 +4,17 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import finetuned_run
 import jax
 import numpy as np
+import programs
 import pytest
-from conftest import ROOT
 
 from etc_jax import evaluate
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
@@ -95,23 +93,26 @@ def one_by_one(setup, module):
     task = finetuning.of_config(setup.config)
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
-    sizes, model = Sizes(*finetuned_run.LENGTHS[setup.name]), finetuned_run.tokenizer()
+    sizes, model = (
+        StructuredSizes(*finetuned_run.LENGTHS[setup.name]),
+        finetuned_run.tokenizer(),
+    )
     for record in module.read([setup.file]):
         windows = module.features(record, model, sizes)
-        got = outputs(params, jax.tree.map(np.asarray, stacked(windows)))
-        yield jax.device_get(got), windows
+        # One at a time, so that all are of one shape.
+        inputs = (jax.tree.map(np.asarray, stacked([window])) for window in windows)
+        got = [jax.device_get(outputs(params, x)) for x in inputs]
+        yield jax.tree.map(lambda *parts: np.concatenate(parts), *got), windows
 
 
 def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
     found = list(one_by_one(hotpot, hotpotqa))
     files = []
     for threshold in HOTPOTQA_TASK.settings:
-        together = hotpotqa.Predictions()
+        together = {}
         for outputs, windows in found:
-            got = hotpotqa.decode(outputs, windows, threshold=threshold)
-            together.answer |= got.answer
-            together.support |= got.support
-        files.append(json.loads(json.dumps(together.official())))
+            together |= HOTPOTQA_TASK.answers(outputs, windows, threshold)
+        files.append(json.loads(json.dumps(HOTPOTQA_TASK.official(together))))
     figures = [hotpotqa_scoring.score(hotpot.records, f).metrics for f in files]
     joint = [f["joint_f1"] for f in figures]
     best = joint.index(max(joint))
@@ -130,7 +131,7 @@ def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
 def test_wikihop_is_that_of_a_plain_loop(wiki):
     want = {}
     for outputs, windows in one_by_one(wiki, wikihop):
-        want |= wikihop.decode(outputs, windows)
+        want |= wikihop.DATA_SET.in_format().answers(outputs, windows)
     assert predictions(wiki.whole) == want
     accuracy = np.mean([want[r["id"]] == r["answer"] for r in wiki.records])
     assert 0 < accuracy < 1
@@ -142,7 +143,7 @@ def test_wikihop_is_that_of_a_plain_loop(wiki):
 def test_openkp_is_that_of_a_plain_loop(pages):
     want = {}
     for outputs, windows in one_by_one(pages, openkp):
-        want |= openkp.decode(outputs, windows)
+        want |= openkp.DATA_SET.in_format().answers(outputs, windows)
     given = {line["url"]: line["KeyPhrases"] for line in predictions(pages.whole)}
     assert given == want and list(given) == [r["url"] for r in pages.records]
     assert len({phrase for p in want.values() for [phrase, *_] in p}) > 20
@@ -235,17 +236,26 @@ def test_a_threshold_can_be_fixed(hotpot, tmp_path):
 # --- parts, shards, devices -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("setup", ["hotpot", "pages"], indirect=True)
+# How parts are shared out is one code for all data sets.
+def one_data_set(name):
+    """Runs a test on this data set, on the others where slow tests are run."""
+    others = {"hotpot", "wiki", "pages"} - {name}
+    slow = [pytest.param(x, marks=pytest.mark.slow) for x in sorted(others)]
+    return pytest.mark.parametrize("setup", [name, *slow], indirect=True)
+
+
+@one_data_set("pages")
 def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "etc_jax.evaluate", f"--model={setup.run}"]
-    command += [f"--out={out}", "--workers=0", "--batch_size=8", setup.file]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("parts/0*.jsonl")) and time.monotonic() < deadline:
+    process = programs.start(
+        *("etc_jax.evaluate", f"--model={setup.run}", f"--out={out}"),
+        *("--workers=0", "--batch_size=8", setup.file),
+        stdout=tmp_path / "printed",
+    )
+    while not list(out.glob("parts/0*.jsonl")) and process.poll() is None:
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
     there = sorted(out.glob("parts/0*.jsonl"))
     assert 0 < len(there) < 3 and not list(out.glob("predictions*"))
     before = [os.stat(path).st_mtime_ns for path in there]
@@ -276,6 +286,7 @@ def test_a_stopped_evaluation_says_how_to_go_on(hotpot, tmp_path, monkeypatch, c
     assert same(tmp_path / "out", hotpot.whole)
 
 
+@one_data_set("hotpot")
 def test_shards_together_are_the_whole(setup, tmp_path, capsys):
     out = tmp_path / "out"
     capsys.readouterr()
@@ -288,6 +299,7 @@ def test_shards_together_are_the_whole(setup, tmp_path, capsys):
     assert same(out, setup.whole)
 
 
+@one_data_set("wiki")
 def test_one_device_gives_what_eight_give(setup, tmp_path, monkeypatch):
     assert jax.local_device_count() == 8
     first = jax.devices()[:1]

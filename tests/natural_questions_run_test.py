@@ -6,20 +6,18 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import finetuned_run
 import jax
 import numpy as np
+import programs
 import pytest
-from conftest import ROOT
 
 from etc_jax import convert, evaluate, predict, prepare
 from etc_jax.data.schema import stacked
 from etc_jax.data.windows.cache import WindowCache
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs.finetuning import make_job
 from etc_jax.objectives.learners import finetuning
 from etc_jax.scoring import natural_questions as scoring
@@ -29,7 +27,7 @@ from tasks import natural_questions as nq
 NAME = "natural_questions"
 PREDICTIONS = "predictions.json"
 COUNT = 70  # three parts, the last one short
-SIZES = Sizes(*finetuned_run.LENGTHS[NAME])
+SIZES = StructuredSizes(*finetuned_run.LENGTHS[NAME])
 
 
 class Setup:
@@ -82,7 +80,9 @@ def cache(setup, tmp_path):
 
 def test_a_cache_has_the_windows_that_are_drawn_and_counts_the_others(setup, cache):
     flags = ("--null_share=0.5", "--unanswerable_share=0.25", "--seed=3")
-    options = nq.Options(null_share=0.5, unanswerable_share=0.25, seed=3)
+    options = nq.NaturalQuestionsOptions(
+        null_share=0.5, unanswerable_share=0.25, seed=3
+    )
     made = cache(*flags)
     kept, left = [], []
     for record in nq.read([setup.file]):
@@ -107,7 +107,9 @@ def test_a_cache_has_the_windows_that_are_drawn_and_counts_the_others(setup, cac
 def test_all_options_reach_the_features_and_the_header(setup, cache):
     flags = ("--stride=30", "--question_tokens=20", "--tokens_per_block=16")
     made = cache(*flags)
-    options = nq.Options(stride=30, question_tokens=20, tokens_per_block=16)
+    options = nq.NaturalQuestionsOptions(
+        stride=30, question_tokens=20, tokens_per_block=16
+    )
     assert made.header["options"] == {
         "official_quirks": False,
         "stride": 30,
@@ -172,7 +174,7 @@ def test_caches_of_other_options_than_the_config_says_are_refused(cache, tmp_pat
 
 def test_options_that_say_what_holds_anyway_make_no_difference(cache, tmp_path):
     usual = cache()
-    stride = nq.Options().stride_for(SIZES.long_length)
+    stride = nq.NaturalQuestionsOptions().stride_for(SIZES.long_length)
     said = cache(f"--stride={stride}", out="said")
     assert said.num_windows == usual.num_windows
     job_of(usual, said, (), tmp_path)
@@ -275,15 +277,12 @@ def without_answer(prediction):
 
 def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "etc_jax.evaluate", *setup.command(out)]
-    process = subprocess.Popen(
-        [*command, setup.file], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 120
-    while not list(out.glob("parts/0*.jsonl")) and time.monotonic() < deadline:
+    command = ("etc_jax.evaluate", *setup.command(out), setup.file)
+    process = programs.start(*command, stdout=tmp_path / "printed")
+    while not list(out.glob("parts/0*.jsonl")) and process.poll() is None:
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
     there = sorted(out.glob("parts/0*.jsonl"))
     assert 0 < len(there) < 3 and not (out / PREDICTIONS).exists()
     before = [os.stat(path).st_mtime_ns for path in there]

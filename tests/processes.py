@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 
+import programs
 from xla_flags import xla_flags
 
 TESTS = pathlib.Path(__file__).resolve().parent
@@ -73,7 +74,7 @@ def toy_config(folder: pathlib.Path) -> pathlib.Path:
 class Started:
     """Processes of one run; use it with `with`, which leaves none behind."""
 
-    children: list[subprocess.Popen]
+    children: list[programs.Program | subprocess.Popen]
     outputs: list[pathlib.Path]
 
     def __enter__(self) -> "Started":
@@ -120,18 +121,26 @@ def start(
     *arguments: str,
     config: pathlib.Path,
     workdir: pathlib.Path,
+    **options,
+) -> Started:
+    """Starts the training command with `config` and `workdir`, as `start_each` does."""
+    command = ("processes", f"--config={config}", f"--workdir={workdir}", *arguments)
+    return start_each(folder, *command, **options)
+
+
+def start_each(
+    folder: pathlib.Path,
+    *command: str,
     each: tuple[tuple[str, ...], ...] = ((), ()),
     devices: int = 4,
     variables: tuple[dict[str, str], ...] | None = None,
     **more: str,
 ) -> Started:
-    """Starts the training command in a process for each entry of `each`.
+    """Starts a program in a process for each entry of `each`.
 
     Args:
       folder: for what they print.
-      *arguments: of all of them.
-      config: file of the run.
-      workdir: of the run.
+      *command: a module and the arguments of all.
       each: arguments of each process.
       devices: of each process.
       variables: of each; None: their places among as many, on loopback.
@@ -148,29 +157,13 @@ def start(
             for process in range(len(each))
         )
     folder.mkdir(exist_ok=True, parents=True)
+    common = {**clean_environment(), "XLA_FLAGS": xla_flags(devices=devices), **more}
     started = Started([], [])
     for process, own in enumerate(each):
         output = folder / f"process_{process}.txt"
-        with output.open("w") as file:
-            child = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "processes",
-                    f"--config={config}",
-                    f"--workdir={workdir}",
-                    *arguments,
-                    *own,
-                ],
-                env={
-                    **clean_environment(),
-                    "XLA_FLAGS": xla_flags(devices=devices),
-                    **variables[process],
-                    **more,
-                },
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        output.write_text("")
+        environ = {**common, **variables[process]}
+        child = programs.start(*command, *own, stdout=output, environ=environ)
         started.children.append(child)
         started.outputs.append(output)
     return started

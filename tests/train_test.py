@@ -9,6 +9,7 @@ import sys
 import time
 import types
 
+import programs
 import pytest
 import toy_job
 from absl import flags
@@ -120,34 +121,18 @@ def test_a_topology_without_libtpu_is_2(run_main, monkeypatch):
 def command(tmp_path, *arguments):
     config = tmp_path / "toy_config.py"
     config.write_text(CONFIG)
-    return [
-        sys.executable,
-        "-m",
+    return (
         "etc_jax.train",
         f"--config={config}",
         f"--workdir={tmp_path / 'run'}",
         *arguments,
-    ]
-
-
-def environment():
-    tests = str(pathlib.Path(__file__).parent)
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([tests, *filter(None, sys.path)]),
-    }
-
-
-def run_child(argv):
-    return subprocess.run(
-        argv, env=environment(), capture_output=True, text=True, timeout=120
     )
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h", "--helpshort"])
 def test_help_is_a_page_for_people(flag):
     """Needs no config, names every own flag, and no flag of other modules."""
-    got = run_child([sys.executable, "-m", "etc_jax.train", flag])
+    got = programs.run("etc_jax.train", flag)
     assert got.returncode == 0 and not got.stderr
     own = [name for name in flags_of_train() if name != "config"]
     assert {"workdir", "dry_run", "topology"} == set(own)
@@ -170,7 +155,7 @@ def flags_of_train():
 
 
 def test_all_flags_of_all_modules_are_absls():
-    got = run_child([sys.executable, "-m", "etc_jax.train", "--helpfull"])
+    got = programs.run("etc_jax.train", "--helpfull")
     assert "verbosity" in got.stdout and "--topology" in got.stdout
 
 
@@ -189,7 +174,7 @@ def test_all_flags_of_all_modules_are_absls():
 def test_errors_on_the_command_line_are_2_without_a_traceback(
     tmp_path, argument, message
 ):
-    got = run_child(command(tmp_path, argument))
+    got = programs.run(*command(tmp_path, argument))
     assert got.returncode == 2
     assert message in got.stderr
     assert "Traceback" not in got.stderr
@@ -198,8 +183,7 @@ def test_errors_on_the_command_line_are_2_without_a_traceback(
 def test_a_dry_run_from_the_command_line_needs_no_workdir(tmp_path):
     config = tmp_path / "toy_config.py"
     config.write_text(CONFIG)
-    argv = [sys.executable, "-m", "etc_jax.train", f"--config={config}", "--dry_run"]
-    got = run_child(argv)
+    got = programs.run("etc_jax.train", f"--config={config}", "--dry_run")
     assert got.returncode == 0, got.stderr
     assert "compiled in" in got.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy_config.py"]
@@ -208,7 +192,7 @@ def test_a_dry_run_from_the_command_line_needs_no_workdir(tmp_path):
 def test_sigterm_is_17_with_a_checkpoint_of_that_step(tmp_path, cache):
     sizes = ("--config.train.num_steps=100000", "--config.checkpoint.every_steps=99999")
     argv = command(tmp_path, *sizes, f"--config.train.compile_cache_dir={cache}")
-    child = subprocess.Popen(argv, env=environment(), stderr=subprocess.PIPE, text=True)
+    child = programs.start(*argv, stdout=tmp_path / "printed")
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and child.poll() is None:
@@ -217,8 +201,8 @@ def test_sigterm_is_17_with_a_checkpoint_of_that_step(tmp_path, cache):
         time.sleep(0.02)
     child.send_signal(signal.SIGTERM)
     sent = time.monotonic()
-    _, stderr = child.communicate(timeout=60)
-    assert child.returncode == 17, stderr
+    code, stderr = child.wait(60), (tmp_path / "printed").read_text()
+    assert code == 17, stderr
     assert time.monotonic() - sent < 30
     (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
     assert int(saved.name) >= 8 and int(saved.name) % 99999
@@ -264,7 +248,8 @@ def compile_for_tpu(tmp_path, topology, *arguments):
 def run_for_tpu(config, topology, *arguments):
     argv = [sys.executable, "-m", "etc_jax.train", f"--config={config}", "--dry_run"]
     argv += [f"--topology={topology}", *arguments]
-    env = {**environment(), "JAX_PLATFORMS": "cpu"}
+    path = os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=900)
 
 

@@ -9,59 +9,20 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from etc_jax import registry
 from etc_jax.conversion.config_rules import shown
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.families import encoder, encoder_config, reformer
+from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.formats.safetensors_io import FILE, write
 from etc_jax.conversion.formats.weight_files import open_weights
-from etc_jax.models.reformer_config import ReformerConfig
 
-
-class Family(NamedTuple):
-    """How models of a family are exchanged.
-
-    Attributes:
-      config_class: of its configs.
-      config_from: dict of a config.json -> config.
-      read: (that dict, name -> array, config) -> (parameters, report).
-      weights_to: (parameters, config) -> name -> array.
-      values_to: (parameters, config) -> dict of a config.json.
-    """
-
-    config_class: type
-    config_from: Callable[[Mapping[str, Any]], Any]
-    read: Callable[..., tuple[Any, Report]]
-    weights_to: Callable[[Mapping[str, Any], Any], dict[str, np.ndarray]]
-    values_to: Callable[[Mapping[str, Any], Any], dict[str, Any]]
-
-
-FAMILIES = {
-    "reformer": Family(
-        ReformerConfig,
-        reformer.config_from_hf,
-        reformer.read_hf,
-        reformer.weights_to_hf,
-        reformer.values_to_hf,
-    ),
-    **{
-        family: Family(
-            config_class,
-            encoder_config.config_from_hf,
-            encoder.read_hf,
-            encoder.export_hf,
-            encoder.values_to_hf,
-        )
-        for family, config_class in encoder_config.CONFIGS.items()
-    },
-}
+KIND = "hugging_face"
 
 
 class Imported(NamedTuple):
@@ -89,18 +50,25 @@ def read(folder: str | os.PathLike) -> Imported:
     return Imported(params, config, report)
 
 
-def _config(values: Mapping[str, Any]) -> tuple[Family, Mapping[str, Any], Any]:
-    name = values.get("model_type")
-    if not isinstance(name, str) or name not in FAMILIES:
+def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any]:
+    name, known = values.get("model_type"), list(registry.names(KIND))
+    if name not in known:
         raise ValueError(
-            f"model_type is {shown(name)}; what can be read is {', '.join(FAMILIES)}"
+            f"model_type is {shown(name)}; what can be read is {', '.join(known)}"
         )
-    return FAMILIES[name], values, FAMILIES[name].config_from(values)
+    family = registry.lookup(KIND, name)
+    return family, values, family.config_from(values)
+
+
+def _exchange(config: Any) -> Exchange | None:
+    """That of a model's family; None: transformers has no counterpart."""
+    known = (registry.lookup(KIND, name) for name in registry.names(KIND))
+    return next((x for x in known if type(config) is x.config_class), None)
 
 
 def is_known(config: Any) -> bool:
     """Whether transformers has a counterpart of a model's family."""
-    return any(type(config) is family.config_class for family in FAMILIES.values())
+    return _exchange(config) is not None
 
 
 def save(
@@ -122,15 +90,15 @@ def save(
       ValueError: if the family has no counterpart, or the folder holds something.
       OSError: if it cannot be written.
     """
-    if not is_known(config):
+    family = _exchange(config)
+    if family is None:
         raise ValueError(
             f"{type(config).__name__} has no counterpart in transformers; what has is "
-            f"{', '.join(FAMILIES)}"
+            f"{', '.join(registry.names(KIND))}"
         )
     folder = pathlib.Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty; name another folder")
-    family = next(f for f in FAMILIES.values() if type(config) is f.config_class)
     weights = family.weights_to(params, config)
     with native.whole_folder(folder) as part:
         # transformers asks for the framework that wrote it.

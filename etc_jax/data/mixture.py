@@ -33,14 +33,14 @@ SMALLEST_SHARE = Fraction(1, 1_000_000)
 _STREAM = int.from_bytes(b"mixture")
 
 
-class Place(NamedTuple):
+class SourceIndex(NamedTuple):
     """Where an example comes from: which source, and which example of its stream."""
 
     source: int
     index: int
 
 
-class Block(NamedTuple):
+class MixtureBlock(NamedTuple):
     """The places of one block: int64 `[block_size]` each, in order."""
 
     sources: np.ndarray
@@ -81,7 +81,7 @@ class Mixture:
         """Positions of a block."""
         return self._block_size
 
-    def locate(self, position: int) -> Place:
+    def locate(self, position: int) -> SourceIndex:
         """The place of one position, 0, 1, ...
 
         Raises:
@@ -89,9 +89,9 @@ class Mixture:
         """
         number, offset = divmod(int(position), self._block_size)
         block = self.block(number)
-        return Place(int(block.sources[offset]), int(block.indices[offset]))
+        return SourceIndex(int(block.sources[offset]), int(block.indices[offset]))
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> MixtureBlock:
         """All places of block 0, 1, ...: positions `number * block_size` and on.
 
         Raises:
@@ -101,7 +101,7 @@ class Mixture:
             raise IndexError(f"no block {number} of a mixture; positions begin at 0")
         return self._cached_block(number)
 
-    def _make_block(self, number: int) -> Block:
+    def _make_block(self, number: int) -> MixtureBlock:
         first = self._counts(number)
         counts = self._counts(number + 1) - first
         in_order = np.repeat(np.arange(len(counts)), counts)
@@ -110,7 +110,7 @@ class Mixture:
         indices = np.empty_like(sources)
         for source, count in enumerate(counts.tolist()):
             indices[sources == source] = first[source] + np.arange(count)
-        return Block(sources, indices)
+        return MixtureBlock(sources, indices)
 
     def _counts(self, blocks: int) -> np.ndarray:
         """Draws of each source in the first `blocks` blocks: int64 `[sources]`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from etc_jax.terminal import CONTROL
 
@@ -84,7 +86,7 @@ class Passage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Document:
+class ExplainedDocument:
     """A title and passages, in the record's order.
 
     Attributes:
@@ -100,6 +102,13 @@ class Document:
     paragraphs: bool = False
     sheet: Sheet | None = None
 
+    @classmethod
+    def of_text(cls, title: str, text: str) -> ExplainedDocument:
+        """A text of which each line that is not blank is a paragraph."""
+        lines = (line.strip() for line in text.splitlines())
+        passages = tuple(Passage(line) for line in lines if line)
+        return cls(Passage(title), passages, paragraphs=True)
+
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
@@ -107,6 +116,17 @@ class Candidate:
 
     text: str
     probability: float
+
+
+def ranked(texts: Sequence[str], probabilities: np.ndarray) -> tuple[Candidate, ...]:
+    """Candidates, the most probable first; of equal ones the first, as in decoding.
+
+    Args:
+      texts: of the candidates.
+      probabilities: `[c]`, of each.
+    """
+    order = np.argsort(-probabilities, kind="stable").tolist()
+    return tuple(Candidate(texts[i], float(probabilities[i])) for i in order)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,13 +148,13 @@ class Explained:
     id: str
     question: str
     answer: str
-    documents: tuple[Document, ...]
+    documents: tuple[ExplainedDocument, ...]
     candidates: tuple[Candidate, ...] = ()
     score: float | None = None
     prediction: Any = None
     wording: Wording = Wording()
 
-    def supporting(self) -> Iterator[tuple[Document, int]]:
+    def supporting(self) -> Iterator[tuple[ExplainedDocument, int]]:
         """(document, number of the passage) of all that is taken as supporting."""
         for document in self.documents:
             for number, passage in enumerate(document.passages):
@@ -178,7 +198,7 @@ class Explained:
         return {**found, "support": support}
 
 
-def _as_json(document: Document, passage: Passage) -> dict[str, Any]:
+def _as_json(document: ExplainedDocument, passage: Passage) -> dict[str, Any]:
     # Lines and cells of a paragraph are for the eye.
     text = passage.text.translate(_AS_SPACES) if document.paragraphs else passage.text
     found = {"text": text}

@@ -13,7 +13,7 @@ from etc_jax.datasets.records import BadRecordError
 
 
 @dataclasses.dataclass(frozen=True)
-class Pieces:
+class TokenizedText:
     """A text as a tokenizer cuts it.
 
     Attributes:
@@ -42,7 +42,7 @@ class Pieces:
         return (self.offsets[first][0], self.offsets[last][1]) == (start, stop)
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pieces]:
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TokenizedText]:
     """The pieces of each text: ids as of `tokenizer.encode_batch`, with offsets.
 
     Raises:
@@ -56,7 +56,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pieces]:
         for text in filter(_is_no_unicode, texts):
             raise BadRecordError("no Unicode", f"half a character in {text!r}") from e
         raise
-    return [Pieces(t, *encoded) for t, encoded in zip(texts, found, strict=True)]
+    return [TokenizedText(t, *encoded) for t, encoded in zip(texts, found, strict=True)]
 
 
 def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
@@ -78,7 +78,7 @@ def _is_no_unicode(text: str) -> bool:
     return False
 
 
-def surfaces(tokenizer: SentencePieceTokenizer, pieces: Pieces) -> list[str]:
+def surfaces(tokenizer: SentencePieceTokenizer, pieces: TokenizedText) -> list[str]:
     """How a sentencepiece model spells each piece; an unknown one as in the text."""
     return [
         pieces.text[start:stop] if i == tokenizer.unknown_id else spelled

@@ -111,7 +111,7 @@ def read_array(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
 # --- records --------------------------------------------------------------------------
 
 Note = Callable[[str, str], None]
-Place = tuple[str, int]
+RecordLocation = tuple[str, int]
 # From a file to (number from 1, JSON value) of its records. A value that is an error
 # is a record that cannot be read.
 ReadFn = Callable[[str | os.PathLike], Iterator[tuple[int, Any]]]
@@ -153,7 +153,7 @@ def read_records(
             problems.add(e)
 
 
-def _checked(value, parse, place: Place, seen: _Seen, problems):
+def _checked(value, parse, place: RecordLocation, seen: _Seen, problems):
     """The record, or None if it was counted as unusable."""
     where = _spelled(place)
 
@@ -188,14 +188,14 @@ class _Seen:
         self._paths: list[str] = []
         self._places: dict[int, int] = {}
 
-    def find(self, name: str) -> Place | None:
+    def find(self, name: str) -> RecordLocation | None:
         """The first place of an id; None if it is new."""
         if (place := self._places.get(hash(name))) is None:
             return None
         number, path = divmod(place, _MOST_PATHS)
         return self._paths[path], number
 
-    def add(self, name: str, place: Place) -> None:
+    def add(self, name: str, place: RecordLocation) -> None:
         path, number = place
         if path not in self._paths[-1:]:
             self._paths.append(path)
@@ -203,5 +203,5 @@ class _Seen:
         self._places[hash(name)] = number * _MOST_PATHS + len(self._paths) - 1
 
 
-def _spelled(place: Place) -> str:
+def _spelled(place: RecordLocation) -> str:
     return f"{place[0]}, record {place[1]}"

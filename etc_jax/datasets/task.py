@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ from etc_jax.data.windows.window import InputSizes, Window
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.options import InputOptions, parsed
-from etc_jax.datasets.records import Note, Problems
+from etc_jax.datasets.records import BadRecordError, Note, Problems
+from etc_jax.datasets.upper_bound import Loss, UpperBound, nothing_lost
 from etc_jax.scoring.result import Scores
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
@@ -139,7 +141,7 @@ class Form:
       pool_explained: the same of what `explain` makes -> what a reader is shown.
       gold_outputs: windows -> outputs of a model that is sure of every label.
       why_lost: (windows of a record, the prediction that its gold outputs become) ->
-        why that is not the gold answer.
+        why that is not the gold answer; by default it always is.
       whole_length: (record, tokenizer) -> tokens of a record if nothing of it is cut
         off, special tokens included.
     """
@@ -158,7 +160,7 @@ class Form:
     pool: Callable[[Sequence[Decoded]], Prediction] = only
     pool_explained: Callable[[Sequence[Any]], Explained] = only
     gold_outputs: Callable[[Sequence[Window]], Any]
-    why_lost: Callable[[Sequence[Window], Prediction], Iterator[str]] | None = None
+    why_lost: Callable[[Sequence[Window], Prediction], Iterator[str]] = nothing_lost
     whole_length: Callable[[Any, Tokenizer], int]
 
 
@@ -181,6 +183,13 @@ class Task(DataSet, Form):
         """The text of that file, of what `official` gave."""
         return json_lines.text_of(content) if self.lines else json.dumps(content)
 
+    def write(
+        self, predictions: Mapping[str, Prediction], path: str | os.PathLike
+    ) -> None:
+        """Writes the official prediction file, of predictions by record id."""
+        text = self.official_text(self.official(predictions))
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+
     def predictions(self, decoded: Sequence[Sequence[Decoded]]) -> list[Prediction]:
         """A record's prediction of each setting.
 
@@ -188,6 +197,91 @@ class Task(DataSet, Form):
           decoded: of each of its windows, one or more, in order; see `decode`.
         """
         return [self.pool(of_setting) for of_setting in zip(*decoded, strict=True)]
+
+    def answers(
+        self, outputs: Any, windows: Sequence[Window], setting: Setting = None
+    ) -> dict[str, Prediction]:
+        """The prediction of each record, by its id.
+
+        Args:
+          outputs: of the windows, in order; see `Form`.
+          windows: all of each record, in order.
+          setting: of decoding; None: the one of the data set.
+
+        Raises:
+          ValueError: if the outputs are not of these windows.
+        """
+        setting = self.setting if setting is None else setting
+        of_record: dict[str, list[Decoded]] = {}
+        for window, [said] in zip(
+            windows, self.decode(outputs, windows, (setting,)), strict=True
+        ):
+            of_record.setdefault(window.record.id, []).append(said)
+        return {name: self.pool(said) for name, said in of_record.items()}
+
+    def upper_bound(
+        self,
+        paths: Sequence[str | os.PathLike],
+        tokenizer: Tokenizer,
+        sizes: InputSizes | None = None,
+    ) -> UpperBound:
+        """What the best possible model would score on files of the data set.
+
+        Each record goes through features and decoding with its gold labels as outputs.
+
+        Args:
+          paths: of files of the official release.
+          tokenizer: as for the inputs.
+          sizes: of an input; None: those of the paper.
+
+        Raises:
+          ValueError: if there is no record, or one has no gold answer.
+          OSError: if a file cannot be read.
+        """
+        problems, losses, gold = Problems(), [], []
+        predictions: dict[str, Prediction] = {}
+        for record in self.read(paths, problems):
+            record = record if self.agreed is None else self.agreed(record)
+            if (of_record := self.gold(record)) is None:
+                raise ValueError(
+                    f"{record.id!r} has no gold answer; give files of training or "
+                    "development data"
+                )
+            gold.append(of_record)
+            try:
+                windows = self.features(record, tokenizer, sizes or self.sizes)
+            except BadRecordError as e:
+                losses.append(Loss(record.id, str(e)))
+                predictions[record.id] = self.no_answer
+                continue
+            [prediction] = self.answers(self.gold_outputs(windows), windows).values()
+            predictions[record.id] = prediction
+            reasons = self.why_lost(windows, prediction)
+            losses += [Loss(record.id, why) for why in reasons]
+        scores = self.score(gold, self.official(predictions))
+        return UpperBound(scores, tuple(losses), problems)
+
+    def record_lengths(
+        self,
+        paths: Sequence[str | os.PathLike],
+        tokenizer: Tokenizer,
+        problems: Problems,
+    ) -> Iterator[int]:
+        """Tokens of each record of some files if nothing of it is cut off.
+
+        Args:
+          paths: of files of the official release.
+          tokenizer: as for the inputs.
+          problems: where what cannot be read is counted.
+
+        Raises:
+          OSError: if a file cannot be read.
+        """
+        for record in self.read(paths, problems):
+            try:
+                yield self.whole_length(record, tokenizer)
+            except BadRecordError as e:
+                problems.add(e.at(repr(record.id)))
 
     def checked_setting(self, setting: float) -> Setting:
         """A setting that a user has chosen, if decoding takes it.

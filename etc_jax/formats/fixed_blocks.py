@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 
 
 def check(tokens_per_block: int | None) -> None:
@@ -20,7 +20,7 @@ def check(tokens_per_block: int | None) -> None:
         raise ValueError(f"tokens_per_block is {tokens_per_block}; expected 1 or more")
 
 
-def check_room(tokens_per_block: int, sizes: Sizes) -> None:
+def check_room(tokens_per_block: int, sizes: StructuredSizes) -> None:
     """Refuses sizes in which the blocks of a full input have no room.
 
     Raises:

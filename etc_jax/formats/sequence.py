@@ -33,7 +33,7 @@ registry.register("format", SCHEMA.name)(SCHEMA)
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes(InputSizes):
+class SequenceSizes(InputSizes):
     """Lengths of an input, padding included.
 
     Attributes:
@@ -70,7 +70,7 @@ class SequenceWindow(Window):
 
 
 def parts_of(
-    sizes: Sizes,
+    sizes: SequenceSizes,
     ids: Sequence[int],
     global_places: Sequence[int],
     types: np.ndarray | None = None,

@@ -25,7 +25,7 @@ from etc_jax.types import Rows
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes(InputSizes):
+class StructuredSizes(InputSizes):
     """Lengths of an input, padding included.
 
     Attributes:
@@ -119,7 +119,7 @@ class Layout:
     one of which it is a mention; -1 for none.
     """
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: StructuredSizes):
         self.sizes = sizes
         self._long_tokens: list[int] = []
         # (number of tokens, type, group, sentence, paragraph): of each `add_long`.

@@ -18,7 +18,7 @@ _SHARED_KV = Pieces("l2l", "l2l", "g2g", "g2g")
 _SHARED_QKV = Pieces("l2l", "l2l", "l2l", "l2l")
 
 
-class Labels(nn.Module):
+class RelativePositionLabels(nn.Module):
     """The relative-position labels of one softmax.
 
     Attributes:
@@ -134,8 +134,8 @@ class GlobalLocalAttention(nn.Module):
             # One table for each softmax: l2l with l2g, g2g with g2l. The official code
             # shares them in no mode.
             tables = Rows(
-                Labels(*sizes, name="long_labels")(),
-                Labels(*sizes, name="global_labels")(),
+                RelativePositionLabels(*sizes, name="long_labels")(),
+                RelativePositionLabels(*sizes, name="global_labels")(),
             )
         drop = self.dropout_rate > 0 and not self.deterministic
         # Rows of [b, n, h, d] and [b, g, h, d].

@@ -66,7 +66,7 @@ class ChunkedAttention(nn.Module):
 
     num_heads: int
     head_dim: int
-    look: lsh.Look
+    look: lsh.ChunkNeighbors
     causal: bool = False
     stddev: float = 0.02
     dropout_rate: float = 0.0

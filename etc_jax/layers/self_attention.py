@@ -16,7 +16,7 @@ from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.types import LabelTable
 
 
-class Window(NamedTuple):
+class AttentionWindow(NamedTuple):
     """What the tokens of a layer see; see `sliding_window.attend`.
 
     Attributes:
@@ -102,7 +102,7 @@ class SelfAttention(nn.Module):
 
     num_heads: int
     head_dim: int
-    pattern: Window | Sparse | None = None
+    pattern: AttentionWindow | Sparse | None = None
     stddev: float = 0.02
     projection_bias: bool = True
     dropout_rate: float = 0.0
@@ -279,7 +279,7 @@ class SelfAttention(nn.Module):
             "dropout_rng": self.make_rng("dropout") if drop else None,
             "shards": sharding.ways("batch", "heads"),
         }
-        if isinstance(self.pattern, Window):
+        if isinstance(self.pattern, AttentionWindow):
             self._check_mesh(inputs)
             return sliding_window.attend(
                 *rows,

@@ -16,10 +16,10 @@ from etc_jax.layers.block import Block
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.encoder import TokenEmbeddings
 from etc_jax.layers.self_attention import (
+    AttentionWindow,
     SelfAttention,
     SequenceInputs,
     Sparse,
-    Window,
 )
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
@@ -53,7 +53,7 @@ def make_layer(
     config: EncoderConfig,
     deterministic: bool,
     i: int,
-    pattern: Window | Sparse | None,
+    pattern: AttentionWindow | Sparse | None,
     cache_length: int | None = None,
 ) -> Callable[[], Block]:
     """Makes layer `i` of a run; `cache_length` as of `SelfAttention`."""
@@ -182,7 +182,7 @@ class Encoder(nn.Module):
             )
         first = self.config.patterns[0]
         for name, given, kind in (
-            ("global_index", global_index, Window),
+            ("global_index", global_index, AttentionWindow),
             ("random_blocks", random_blocks, Sparse),
         ):
             if given is not None and not isinstance(first, kind):

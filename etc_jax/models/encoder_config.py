@@ -7,7 +7,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from etc_jax import registry
-from etc_jax.layers.self_attention import Sparse, Window
+from etc_jax.layers.self_attention import AttentionWindow, Sparse
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
@@ -102,7 +102,7 @@ class EncoderConfig:
         return jnp.dtype(self.dtype)
 
     @property
-    def patterns(self) -> tuple[Window | Sparse | None, ...]:
+    def patterns(self) -> tuple[AttentionWindow | Sparse | None, ...]:
         """What tokens see in each layer of a run that is repeated."""
         return (None,)
 
@@ -191,11 +191,11 @@ class LongformerConfig(RobertaConfig):
         return self.embed_dim**0.5 if self.positions == "sinusoidal" else 1.0
 
     @property
-    def patterns(self) -> tuple[Window, ...]:
+    def patterns(self) -> tuple[AttentionWindow, ...]:
         steps = self.attention_dilation or (1,) * len(self.attention_window)
         return tuple(
             # Both sides together -> one side.
-            Window(width // 2, step, self.causal)
+            AttentionWindow(width // 2, step, self.causal)
             for width, step in zip(self.attention_window, steps, strict=True)
         )
 

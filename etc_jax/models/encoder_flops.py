@@ -3,7 +3,7 @@
 import numpy as np
 
 from etc_jax import registry
-from etc_jax.layers.self_attention import SequenceInputs, Sparse, Window
+from etc_jax.layers.self_attention import AttentionWindow, SequenceInputs, Sparse
 from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.models.useful_flops import (
     attention,
@@ -14,7 +14,9 @@ from etc_jax.models.useful_flops import (
 
 
 def visible_pairs(
-    pattern: Window | Sparse | None, config: EncoderConfig, inputs: SequenceInputs
+    pattern: AttentionWindow | Sparse | None,
+    config: EncoderConfig,
+    inputs: SequenceInputs,
 ) -> float:
     """Pairs of query and key that see each other in one layer, mean over its heads.
 
@@ -23,14 +25,16 @@ def visible_pairs(
     """
     # int [b, n]
     ids = np.asarray(inputs.example_ids)
-    if isinstance(pattern, Window):
+    if isinstance(pattern, AttentionWindow):
         return _of_windows(pattern, config, ids, inputs.global_index)
     if pattern is None or ids.shape[1] <= pattern.whole_length:
         return pairs_between(ids, ids)
     return sum(_of_blocks(pattern, int(n)) for n in np.sum(ids > 0, axis=1))
 
 
-def _of_windows(window: Window, config, ids: np.ndarray, global_index) -> float:
+def _of_windows(
+    window: AttentionWindow, config, ids: np.ndarray, global_index
+) -> float:
     steps = window.dilation
     steps = (steps,) * config.num_heads if isinstance(steps, int) else tuple(steps)
     index, globals_ = np.arange(ids.shape[1]), _global_ids(ids, global_index)

@@ -69,7 +69,7 @@ def _lsh(config: EtcConfig, deterministic: bool, name: str):
         LshAttention,
         num_heads=config.num_heads,
         head_dim=config.attention_head_dim,
-        look=lsh.Look(config.lsh_chunk_length),
+        look=lsh.ChunkNeighbors(config.lsh_chunk_length),
         stddev=config.initializer_range,
         dropout_rate=config.attention_dropout_rate,
         implementation=config.attention,

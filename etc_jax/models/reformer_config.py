@@ -45,7 +45,7 @@ class ReformerConfig:
         positions.
       axial_dims: widths of these tables, in all embed_dim; None: halves.
       local_chunk_length, local_chunks_before, local_chunks_after: what a token sees in
-        a local layer, see `ops.attention.lsh.Look`.
+        a local layer, see `ops.attention.lsh.ChunkNeighbors`.
       lsh_chunk_length, lsh_chunks_before, lsh_chunks_after: what a token sees among
         sorted tokens in an LSH layer.
       num_hashes: rounds of hashing.
@@ -124,10 +124,10 @@ class ReformerConfig:
         return jnp.dtype(self.dtype)
 
     @property
-    def looks(self) -> dict[str, lsh.Look]:
+    def looks(self) -> dict[str, lsh.ChunkNeighbors]:
         """What tokens see, by kind of layer."""
         return {
-            kind: lsh.Look(
+            kind: lsh.ChunkNeighbors(
                 getattr(self, f"{kind}_chunk_length"),
                 getattr(self, f"{kind}_chunks_before"),
                 getattr(self, f"{kind}_chunks_after"),

@@ -20,6 +20,8 @@ def materialised(fn, witness: jax.Array, *args):
         cannot drop the conditional.
       *args: of `fn`.
     """
+    # Traced once for all branches.
+    fn = jax.jit(fn, inline=True)
 
     def empty(*args):
         # The branch that never runs must give the same shapes and dtypes.

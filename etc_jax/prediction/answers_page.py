@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from etc_jax.datasets.explained import (
     Candidate,
-    Document,
     Explained,
+    ExplainedDocument,
     Passage,
     score_text,
 )
@@ -189,14 +189,14 @@ class _Article:
         yield from items or ["<li><em>none</em></li>"]
         yield "</ul>"
 
-    def _support(self, document: Document, d: int, p: int) -> str:
+    def _support(self, document: ExplainedDocument, d: int, p: int) -> str:
         passage = document.passages[p]
         text = textwrap.shorten(passage.text, _EXCERPT_CHARS, placeholder=" …")
         title = f"{escaped(_title(document))}: " if document.title.text.strip() else ""
         link = _link(f"{self._name}-{d}-{p}", f"{title}{escaped(text)}")
         return f'<li class="text">{link}{_strength(passage)}</li>'
 
-    def _mentions(self, d: int, document: Document) -> str:
+    def _mentions(self, d: int, document: ExplainedDocument) -> str:
         count = _marks(document)
         if not count:
             return ""
@@ -207,7 +207,7 @@ class _Article:
 
     # --- documents --------------------------------------------------------------------
 
-    def _document(self, d: int, document: Document) -> str:
+    def _document(self, d: int, document: ExplainedDocument) -> str:
         passages = [document.title, *document.passages]
         is_open = any(p.is_support or p.marks for p in passages)
         title = self._passage(document.title, "", may_be_tinted=False)
@@ -227,7 +227,7 @@ class _Article:
             f"<summary>{title}{_count(document)}</summary>\n{text}\n</details>"
         )
 
-    def _drawing(self, document: Document) -> str:
+    def _drawing(self, document: ExplainedDocument) -> str:
         if document.sheet is None:
             return ""
         texts = [
@@ -287,15 +287,15 @@ def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
             yield f"<details>\n<summary>{label}</summary>\n{inside}\n</details>"
 
 
-def _title(document: Document) -> str:
+def _title(document: ExplainedDocument) -> str:
     return document.title.text if document.title.text.strip() else "untitled"
 
 
-def _marks(document: Document) -> int:
+def _marks(document: ExplainedDocument) -> int:
     return sum(len(p.marks) for p in (document.title, *document.passages))
 
 
-def _count(document: Document) -> str:
+def _count(document: ExplainedDocument) -> str:
     """Behind a title, how much of running text is worth reading."""
     if document.paragraphs:
         return ""

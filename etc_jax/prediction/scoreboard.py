@@ -14,7 +14,7 @@ from etc_jax.scoring.result import Scores
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class EvaluationResult:
     """What an evaluation found.
 
     Attributes:
@@ -41,7 +41,7 @@ def settle(
     settings: Sequence[Any],
     fixed: Any = None,
     unreadable: int = 0,
-) -> Result:
+) -> EvaluationResult:
     """Scores each setting of decoding and takes the best one.
 
     Of equal ones the first is taken.
@@ -62,7 +62,7 @@ def settle(
     files = [task.official(of_setting) for of_setting in predictions]
     if gold is None:
         setting = task.setting if fixed is None else fixed
-        return Result(setting, files[settings.index(setting)], None, None)
+        return EvaluationResult(setting, files[settings.index(setting)], None, None)
     if task.unread_gold is None:
         judged = files
         scores = [with_wrong(task.score(gold, file), unreadable) for file in files]
@@ -73,7 +73,7 @@ def settle(
     if fixed is not None:
         index = settings.index(fixed)
     thresholds = task.thresholds and task.thresholds(gold, judged[index])
-    return Result(
+    return EvaluationResult(
         settings[index], files[index], tuple(scores), scores[index], thresholds
     )
 

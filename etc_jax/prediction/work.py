@@ -86,7 +86,7 @@ def make_parts(
     """
     writer = _Writer(parts, mine)
     read_fn = functools.partial(_decode, task, settings)
-    with Progress(sum(len(parts.numbers(part)) for part in mine)) as progress:
+    with RecordProgress(sum(len(parts.numbers(part)) for part in mine)) as progress:
         for record in through_model(inputs, runner, read_fn):
             predictions = [task.no_answer] * len(settings)
             if record.windows:
@@ -113,7 +113,7 @@ class _Writer:
             self._answers = []
 
 
-class Progress:
+class RecordProgress:
     """Records done, their rate and the time left: a bar on a terminal, else lines."""
 
     def __init__(self, total: int):
@@ -148,7 +148,7 @@ class Progress:
         left = tqdm.tqdm.format_interval((self._total - self._done) / rate)
         return f"{line}, {rate:.3g}/s, {left} left"
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RecordProgress:
         return self
 
     def __exit__(self, *exc) -> None:

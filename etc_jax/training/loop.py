@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class RunResult:
     """How a run ended.
 
     Attributes:
@@ -124,7 +124,7 @@ class Run:
             resume_step=self._step,
             is_evaluated=self._evaluated_step == self._step,
         )
-        self._progress = metrics_lib.Progress(start=self._step, total=total)
+        self._progress = metrics_lib.StepProgress(start=self._step, total=total)
         self._tensorboard = None
         if config.train.tensorboard:
             self._tensorboard = TensorBoard(folder, resume_step=self._step)
@@ -151,7 +151,7 @@ class Run:
         if self._tensorboard is not None:
             self._tensorboard.close()
 
-    def to_the_end(self) -> Result:
+    def to_the_end(self) -> RunResult:
         """Trains until the last step or a signal, which also cuts an evaluation off.
 
         Raises:
@@ -168,7 +168,7 @@ class Run:
         if self._lacks_evaluation():
             return self._preempted()
         self._checkpointer.close()
-        return Result(
+        return RunResult(
             DONE, self._step, self._state, self._evaluation, self._final_report()
         )
 
@@ -321,7 +321,7 @@ class Run:
         self._checkpointer.save(self._state, data, step=self._step, last=last)
         self._saved_step = self._step
 
-    def _preempted(self) -> Result:
+    def _preempted(self) -> RunResult:
         saved = self._saved_step == self._step and self._checkpointer.wait()
         if not saved:
             self._save(last=True)
@@ -331,7 +331,7 @@ class Run:
             self._vote.signal_name,
             self._step,
         )
-        return Result(PREEMPTED, self._step, self._state, self._evaluation, {})
+        return RunResult(PREEMPTED, self._step, self._state, self._evaluation, {})
 
     def _final_report(self) -> dict[str, Any]:
         if self._job.final_report is None:

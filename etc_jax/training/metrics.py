@@ -190,7 +190,7 @@ def _put_aside(path: pathlib.Path, lines: list[tuple[int, bytes]]) -> None:
     )
 
 
-class Progress:
+class StepProgress:
     """A bar on a terminal; elsewhere one plain line for each report.
 
     A terminal that is gone (a connection that broke) takes the bar with it, not the

@@ -27,7 +27,7 @@ from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.hosts import distributed
 from etc_jax.training.hosts.preemption import PreemptionGuard, StopVote
 from etc_jax.training.job import Job
-from etc_jax.training.loop import Result, Run, Steps
+from etc_jax.training.loop import Run, RunResult, Steps
 from etc_jax.training.preflight import compile_cache
 from etc_jax.training.preflight.plan import (
     Plan,
@@ -57,7 +57,7 @@ _OWN_FIELDS = (
 )
 
 
-def train_and_evaluate(config: Config, workdir: epath.PathLike) -> Result:
+def train_and_evaluate(config: Config, workdir: epath.PathLike) -> RunResult:
     """Trains until `train.num_steps`, from the newest checkpoint if there is one.
 
     With several processes (see `distributed`) each calls this with the same config, and

@@ -5,36 +5,21 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from tasks.classification import structured
 from tasks.classification.decoding import (
     NO_LABEL,
-    decode,
-    decode_each,
     gold_outputs,
+    labels_of,
     official_gold,
     score,
     unread_gold,
-    write,
 )
 from tasks.classification.explained import explain
-from tasks.classification.inputs import (
-    SIZES,
-    ClassificationWindow,
-    features,
-    whole_length,
-)
+from tasks.classification.inputs import SIZES, features, whole_length
 
-__all__ = [
-    "SIZES",
-    "ClassificationWindow",
-    "decode",
-    "features",
-    "gold_outputs",
-    "make_data_set",
-    "official_gold",
-    "write",
-]
+__all__ = ["SIZES", "features", "gold_outputs", "make_data_set", "official_gold"]
 
 
 def make_data_set(
@@ -63,7 +48,7 @@ def make_data_set(
         classes=tuple(labels),
         sizes=SIZES,
         features=features,
-        decode=decode_each,
+        decode=of_one_setting(labels_of),
         explain=functools.partial(explain, question=question),
         gold_outputs=gold_outputs,
         whole_length=whole_length,

@@ -1,14 +1,12 @@
-"""From logits of labels to labels, and to a file."""
+"""From logits of labels to labels, and to metrics."""
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
 from etc_jax.scoring import classification as scoring
 from etc_jax.scoring.result import Scores
 from tasks.classification.inputs import ClassificationWindow, Labelled
@@ -16,13 +14,9 @@ from tasks.classification.inputs import ClassificationWindow, Labelled
 # The prediction for a text that is no input: no label.
 NO_LABEL = ""
 
-_SURE = 20.0
 
-
-def decode(
-    logits: np.ndarray, windows: Sequence[ClassificationWindow]
-) -> dict[str, str]:
-    """The label with the largest logit, the first of equal ones, by record id.
+def labels_of(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> list[str]:
+    """The label of each window with the largest logit, the first of equal ones.
 
     Args:
       logits: `[b, c]`, in the order of `record.labels`.
@@ -31,53 +25,20 @@ def decode(
     Raises:
       ValueError: if the logits are not of these windows, or not finite.
     """
-    found = decode_each(logits, windows)
-    return {w.record.id: label for w, [label] in zip(windows, found, strict=True)}
-
-
-def decode_each(
-    logits: np.ndarray,
-    windows: Sequence[ClassificationWindow],
-    settings: Sequence[None] = (None,),
-) -> list[list[str]]:
-    """The prediction of each setting, of which there is one, for each window.
-
-    Raises:
-      ValueError: see `decode`.
-    """
-    labels = [
+    check_logits(logits, windows)
+    return [
         window.record.labels[int(np.argmax(row))]
-        for window, row in zip(windows, probabilities(logits, windows), strict=True)
+        for window, row in zip(windows, logits, strict=True)
     ]
-    return [[label] * len(settings) for label in labels]
 
 
-def probabilities(
-    logits: np.ndarray, windows: Sequence[ClassificationWindow]
-) -> list[np.ndarray]:
-    """Of each window the probability of each label, float64 `[c]`.
-
-    Raises:
-      ValueError: see `decode`.
-    """
-    expected = (len(windows), len(windows[0].record.labels) if windows else 0)
-    if windows and tuple(np.shape(logits)) != expected:
-        raise ValueError(
-            f"logits have shape {tuple(np.shape(logits))}, expected {expected}: give "
-            "the outputs of these windows, in their order"
-        )
-    found = []
-    for row, window in zip(np.float64(logits), windows, strict=True):
-        if not np.isfinite(row).all():
-            raise ValueError(
-                f"logits of {window.record.id!r} hold NaN or infinity; expected numbers"
-            )
-        odds = np.exp(row - np.max(row))
-        found.append(odds / np.sum(odds))
-    return found
+def check_logits(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> None:
+    """Raises ValueError unless there is a row of finite logits for each window."""
+    classes = len(windows[0].record.labels) if windows else 0
+    check_outputs({"": logits}, windows, {"": (classes,)})
 
 
-# --- files ----------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------
 
 
 def official_gold(record: Labelled) -> dict[str, str] | None:
@@ -113,20 +74,11 @@ def score(
     return scoring.score({x["id"]: x["label"] for x in gold}, predictions, positive)
 
 
-def write(predictions: Mapping[str, str], path: str | os.PathLike) -> None:
-    """Writes {record id: label}."""
-    pathlib.Path(path).write_text(json.dumps(dict(predictions)), encoding="utf-8")
-
-
 def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:
     """Logits `[b, c]` of a model that is sure of every label.
 
     Raises:
       ValueError: if a window has no gold label.
     """
-    for window in windows:
-        if window.record.label is None:
-            raise ValueError(f"{window.record.id!r} has no gold label")
-    c = len(windows[0].record.labels) if windows else 0
-    numbers = np.array([w.labels["label"] for w in windows]).reshape(-1, 1)
-    return _SURE * (np.arange(c) == numbers)
+    require_gold(windows, official_gold)
+    return one_hot(windows, "label", len(windows[0].record.labels) if windows else 0)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
-from tasks.classification.decoding import probabilities
-from tasks.classification.inputs import ClassificationWindow, Labelled
+from etc_jax.datasets.decoding import softmax
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, ranked
+from tasks.classification.decoding import check_logits
+from tasks.classification.inputs import ClassificationWindow
 
 WORDING = Wording(
     question="Text",
@@ -31,8 +32,8 @@ def explain(
     """For each window its labels, and the text.
 
     Args:
-      logits: as of `decode`.
-      windows: as of `decode`.
+      logits: as of `labels_of`.
+      windows: as of `labels_of`.
       setting: of decoding, of which there is one.
       question: what the labels are answers to.
 
@@ -40,36 +41,18 @@ def explain(
       ValueError: if the logits are not of these windows, or not finite.
     """
     del setting
-    documents = []
-    for window, row in zip(windows, probabilities(logits, windows), strict=True):
-        candidates = _candidates(window.record, row)
-        documents.append(
-            Explained(
-                window.record.id,
-                question,
-                candidates[0].text,
-                tuple(_documents(window)),
-                candidates,
-                wording=WORDING,
-            )
-        )
-    return documents
+    check_logits(logits, windows)
+    found = []
+    for window, row in zip(windows, logits, strict=True):
+        labels = ranked(window.record.labels, softmax(row))
+        documents = tuple(_documents(window))
+        about = (window.record.id, question, labels[0].text)
+        found.append(Explained(*about, documents, labels, wording=WORDING))
+    return found
 
 
-def _candidates(record: Labelled, row: np.ndarray) -> tuple[Candidate, ...]:
-    # Stable: of equal ones the first, as decoding takes it.
-    order = np.argsort(-row, kind="stable").tolist()
-    return tuple(Candidate(record.labels[i], float(row[i])) for i in order)
-
-
-def _documents(window: ClassificationWindow) -> Iterator[Document]:
+def _documents(window: ClassificationWindow) -> Iterator[ExplainedDocument]:
     record, stop = window.record, window.num_chars
-    yield _document(record.title or "Text", record.text[:stop])
+    yield ExplainedDocument.of_text(record.title or "Text", record.text[:stop])
     if unread := record.text[stop:].strip():
-        yield _document("Not read, for it did not fit", unread)
-
-
-def _document(title: str, text: str) -> Document:
-    lines = (line.strip() for line in text.splitlines())
-    passages = tuple(Passage(line) for line in lines if line)
-    return Document(Passage(title), passages, paragraphs=True)
+        yield ExplainedDocument.of_text("Not read, for it did not fit", unread)

@@ -18,9 +18,14 @@ import numpy as np
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import SequenceWindow, Sizes, parts_of, refuse_quirks
+from etc_jax.formats.sequence import (
+    SequenceSizes,
+    SequenceWindow,
+    parts_of,
+    refuse_quirks,
+)
 
-SIZES = Sizes(input_length=4096, global_length=1)
+SIZES = SequenceSizes(input_length=4096, global_length=1)
 
 # What stands around a text.
 _NUM_SPECIAL = 2
@@ -60,7 +65,7 @@ class ClassificationWindow(SequenceWindow):
 def features(
     record: Labelled,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
     official_quirks: bool = False,
 ) -> list[ClassificationWindow]:
@@ -112,7 +117,7 @@ def label_of(record: Labelled) -> tuple[int, str | None]:
 
 
 def _window(
-    record: Labelled, sizes: Sizes, ids: list[int], num_chars: int
+    record: Labelled, sizes: SequenceSizes, ids: list[int], num_chars: int
 ) -> ClassificationWindow:
     number, unusable = label_of(record)
     return ClassificationWindow(

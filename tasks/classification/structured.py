@@ -19,11 +19,11 @@ from etc_jax.data.windows.token_types import SENTENCE_TYPE
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import refuse_quirks
-from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
+from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from tasks.classification.inputs import Labelled, label_of, place_behind
 from tasks.paragraphs import by_lines
 
-SIZES = Sizes(long_length=4096, global_length=128)
+SIZES = StructuredSizes(long_length=4096, global_length=128)
 
 # Of [CLS] and one sentence, long and global.
 _LEAST = 2
@@ -45,7 +45,7 @@ class StructuredText(StructuredWindow):
 def features(
     record: Labelled,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: StructuredSizes = SIZES,
     *,
     split_fn: SplitFn | None = None,
     official_quirks: bool = False,

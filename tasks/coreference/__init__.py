@@ -1,9 +1,9 @@
 """Coreference: which mentions of a text are of one entity (OntoNotes 5, LitBank).
 
-    problems = Problems()
-    for record in read(["train.english.v4_gold_conll"], problems):
-        windows += features(record, tokenizer)
-    clusters = pool([said for [said] in decode_each(outputs, windows_of_record)])
+    task = DATA_SET.in_format("sequence")
+    for record in task.read(["train.english.v4_gold_conll"], Problems()):
+        windows += task.features(record, tokenizer)
+    clusters = task.answers(outputs, windows)
 
 Files have CoNLL's columns, or are JSON lines. What `etc_jax.evaluate` writes has the
 clusters of each document by (first, last) word; the response file that CoNLL-2012's
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etc_jax import registry
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 from etc_jax.datasets.task import DataSet, Form
@@ -30,13 +31,14 @@ from tasks.coreference.decoding import (
     pool,
     score,
     unread_gold,
+    why_lost,
 )
 from tasks.coreference.explained import explain, pool_explained
 from tasks.coreference.records import Lines, Record
 from tasks.coreference.windows import (
     SIZES,
+    CoreferenceOptions,
     CoreferenceWindow,
-    Options,
     features,
     whole_length,
 )
@@ -45,10 +47,9 @@ __all__ = [
     "SIZES",
     "DATA_SET",
     "CoreferenceWindow",
-    "Options",
+    "CoreferenceOptions",
     "Record",
     "decode",
-    "decode_each",
     "features",
     "gold_outputs",
     "official_gold",
@@ -103,12 +104,13 @@ SEQUENCE = Form(
     learner="coreference",
     sizes=SIZES,
     features=features,
-    options=Options(),
-    decode=decode_each,
+    options=CoreferenceOptions(),
+    decode=of_one_setting(decode_each),
     explain=explain,
     pool=pool,
     pool_explained=pool_explained,
     gold_outputs=gold_outputs,
+    why_lost=why_lost,
     whole_length=whole_length,
 )
 

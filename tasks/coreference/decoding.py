@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.datasets.decoding import SURE, require_gold
 from etc_jax.scoring import coreference as scoring
 from etc_jax.scoring.result import Scores
 from tasks.coreference.inputs import Candidates
 from tasks.coreference.records import Clusters, Record, Span
 from tasks.coreference.windows import CoreferenceWindow
-
-_SURE = 20.0
 
 
 class Outputs(NamedTuple):
@@ -112,16 +111,13 @@ def _cross(a: Span, b: Span) -> bool:
 
 
 def decode_each(
-    outputs: Outputs,
-    windows: Sequence[CoreferenceWindow],
-    settings: Sequence[None] = (None,),
-) -> list[list[Clusters]]:
-    """The clusters of each setting, of which there is one, for each window.
+    outputs: Outputs, windows: Sequence[CoreferenceWindow]
+) -> list[Clusters]:
+    """The clusters of each window.
 
     Args:
       outputs: with a first axis for the windows.
       windows: as `features` made them.
-      settings: of decoding.
 
     Raises:
       ValueError: if the outputs are not of these windows, or hold NaN.
@@ -131,11 +127,10 @@ def decode_each(
             f"outputs of {len(outputs.scores)} windows, but there are {len(windows)}; "
             "give the outputs of these windows, in their order"
         )
-    found = [
+    return [
         decode(Outputs(*row), w.candidates, keep_singletons=w.singletons)
         for *row, w in zip(*outputs, windows, strict=True)
     ]
-    return [[clusters] * len(settings) for clusters in found]
 
 
 def pool(of_windows: Sequence[Clusters]) -> list[Any]:
@@ -144,7 +139,12 @@ def pool(of_windows: Sequence[Clusters]) -> list[Any]:
 
 
 def gold_outputs(windows: Sequence[CoreferenceWindow]) -> Outputs:
-    """Outputs of a model that keeps the gold mentions and is sure of their links."""
+    """Outputs of a model that keeps the gold mentions and is sure of their links.
+
+    Raises:
+      ValueError: if a window has no gold clusters.
+    """
+    require_gold(windows, official_gold)
     rows = [_gold_pairs(window) for window in windows]
     k = max((len(row) for row in rows), default=0)
     b = len(windows)
@@ -156,15 +156,15 @@ def gold_outputs(windows: Sequence[CoreferenceWindow]) -> Outputs:
         antecedent_mask=np.zeros((b, k, 1), bool),
         scores=np.zeros((b, k, 2), np.float32),
     )
-    made.scores[..., 1] = -_SURE
+    made.scores[..., 1] = -SURE
     for i, row in enumerate(rows):
         for kept, (span, antecedent) in enumerate(row):
             made.top_spans[i, kept], made.top_mask[i, kept] = span, True
-            made.mention_scores[i, kept] = _SURE
+            made.mention_scores[i, kept] = SURE
             if antecedent is not None:
                 made.antecedents[i, kept, 0] = antecedent
                 made.antecedent_mask[i, kept, 0] = True
-                made.scores[i, kept, 1] = _SURE
+                made.scores[i, kept, 1] = SURE
     return made
 
 
@@ -177,6 +177,38 @@ def _gold_pairs(window: CoreferenceWindow) -> list[tuple[int, int | None]]:
         rows.append((span, last.get(int(clusters[span]))))
         last[int(clusters[span])] = kept
     return rows
+
+
+def why_lost(
+    windows: Sequence[CoreferenceWindow], prediction: Sequence[Any]
+) -> Iterator[str]:
+    """Why the windows of a record do not give its gold clusters back."""
+    cluster_of = {tuple(m): i for i, c in enumerate(prediction) for m in c}
+    candidates = {
+        (int(first), int(last))
+        for w in windows
+        for first, last in zip(
+            w.candidates.first_words, w.candidates.last_words, strict=True
+        )
+    }
+    for cluster in windows[0].record.clusters:
+        for mention in cluster:
+            if mention not in candidates:
+                yield (
+                    f"mention {mention}: it has no token, more than --span_tokens, or "
+                    "goes over the end of a part"
+                )
+            elif mention not in cluster_of:
+                yield (
+                    f"mention {mention}: in its window no other of its entity is left "
+                    "to be linked with, or it crosses one"
+                )
+        found = {cluster_of[m] for m in cluster if m in cluster_of}
+        if len(found) > 1:
+            yield (
+                f"entity of {cluster[0]}: its mentions are in {len(found)} windows, "
+                "which are not linked"
+            )
 
 
 # --- metrics --------------------------------------------------------------------------

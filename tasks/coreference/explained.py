@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from tasks.coreference.decoding import Outputs, decode_each, pool
 from tasks.coreference.records import Clusters, Record, Span
 from tasks.coreference.windows import CoreferenceWindow
@@ -27,8 +27,9 @@ def explain(
     Raises:
       ValueError: see `decode_each`.
     """
-    found = decode_each(outputs, windows, (setting,))
-    return [(w.record, said) for w, [said] in zip(windows, found, strict=True)]
+    del setting
+    found = decode_each(outputs, windows)
+    return [(w.record, said) for w, said in zip(windows, found, strict=True)]
 
 
 def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:
@@ -40,7 +41,11 @@ def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:
         record.id,
         "Who and what is mentioned more than once?",
         f"{len(clusters)} entities with {mentions} mentions",
-        (Document(Passage(record.document), tuple(_sentences(record, clusters))),),
+        (
+            ExplainedDocument(
+                Passage(record.document), tuple(_sentences(record, clusters))
+            ),
+        ),
         prediction=clusters,
         wording=WORDING,
     )

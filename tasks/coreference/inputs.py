@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.datasets.offsets import Pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks.coreference.records import Record
 
 _NO_TOKEN = -1
@@ -65,7 +65,7 @@ class Candidates:
 
 
 @dataclasses.dataclass(frozen=True)
-class Document:
+class TokenizedRecord:
     """A record as tokens.
 
     Attributes:
@@ -139,7 +139,9 @@ class Document:
         return first[fits], last[fits]
 
 
-def features(record: Record, tokenizer: Tokenizer, sizes: Sizes) -> Document:
+def features(
+    record: Record, tokenizer: Tokenizer, sizes: SequenceSizes
+) -> TokenizedRecord:
     """A record as parts of whole sentences, each as many as have room.
 
     A sentence that is longer than a part is cut between words. Parts begin and end with
@@ -188,7 +190,7 @@ def _text(sentence: tuple[str, ...]) -> str:
 
 
 def _words(
-    sentence: tuple[str, ...], pieces: Pieces
+    sentence: tuple[str, ...], pieces: TokenizedText
 ) -> Iterator[tuple[int, int] | None]:
     """(first, last) piece of each word; None if it has none."""
     stop = 0
@@ -232,11 +234,11 @@ def _document(
     length: int,
     parts: list[list[int]],
     places: list[tuple[int, int]],
-) -> Document:
+) -> TokenizedRecord:
     tokens = np.full((len(parts), length), tokenizer.special_id("pad"), np.int32)
     example_ids = np.zeros((len(parts), length), np.int32)
     begin, end = tokenizer.special_id("cls"), tokenizer.special_id("sep")
     for row, ids in enumerate(parts):
         tokens[row, : len(ids) + 2] = [begin, *ids, end]
         example_ids[row, : len(ids) + 2] = 1
-    return Document(record, tokens, example_ids, np.array(places, np.int32))
+    return TokenizedRecord(record, tokens, example_ids, np.array(places, np.int32))

@@ -22,20 +22,20 @@ from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     EXAMPLE_IDS,
+    SequenceSizes,
     SequenceWindow,
-    Sizes,
     parts_of,
     refuse_quirks,
 )
 from tasks.coreference import inputs as coreference_inputs
-from tasks.coreference.inputs import Candidates, Document
+from tasks.coreference.inputs import Candidates, TokenizedRecord
 from tasks.coreference.records import Record
 
-SIZES = Sizes(input_length=4096, global_length=1)
+SIZES = SequenceSizes(input_length=4096, global_length=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(InputOptions):
+class CoreferenceOptions(InputOptions):
     """How inputs are made.
 
     Attributes:
@@ -79,7 +79,7 @@ class CoreferenceWindow(SequenceWindow):
     Attributes:
       candidates: those of the window, without padding; words are counted over the
         document.
-      singletons: see `Options`.
+      singletons: see `CoreferenceOptions`.
     """
 
     candidates: Candidates
@@ -95,9 +95,9 @@ class CoreferenceWindow(SequenceWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
-    options: Options = Options(),  # noqa: B008  (frozen)
+    options: CoreferenceOptions = CoreferenceOptions(),  # noqa: B008  (frozen)
     official_quirks: bool = False,
 ) -> list[CoreferenceWindow]:
     """The windows of a record, in the order of its text.
@@ -122,7 +122,7 @@ def features(
             f"input_length {sizes.input_length} is not a number of whole parts of "
             f"part_length {length}; give a multiple"
         )
-    part_sizes = Sizes(length, sizes.global_length)
+    part_sizes = SequenceSizes(length, sizes.global_length)
     document = coreference_inputs.features(record, tokenizer, part_sizes)
     width = options.span_tokens
     candidates = document.candidates(width, max_tokens=width)
@@ -135,7 +135,10 @@ def features(
 
 
 def _grouped(
-    document: Document, candidates: Candidates, most: int, options: Options
+    document: TokenizedRecord,
+    candidates: Candidates,
+    most: int,
+    options: CoreferenceOptions,
 ) -> Iterator[range]:
     """Parts of each window: as many as there is room for them and their candidates."""
     number, length = document.tokens.shape
@@ -157,11 +160,11 @@ def _grouped(
 
 
 def _window(
-    document: Document,
+    document: TokenizedRecord,
     candidates: Candidates,
     parts: range,
-    sizes: Sizes,
-    options: Options,
+    sizes: SequenceSizes,
+    options: CoreferenceOptions,
 ) -> CoreferenceWindow:
     length = document.tokens.shape[1]
     part = candidates.first_tokens // length

@@ -3,33 +3,30 @@
 A record is a question over some ten paragraphs of Wikipedia; the answer is a span, yes
 or no, and the sentences that support it are asked for.
 
-    problems = Problems()
-    for record in read(["hotpot_dev_distractor_v1.json"], problems):
-        windows += features(record, tokenizer)
-    predictions = decode(outputs, windows)
-    write(predictions, "predictions.json")
+    task = DATA_SET.in_format("structured")
+    for record in task.read(["hotpot_dev_distractor_v1.json"], Problems()):
+        windows += task.features(record, tokenizer)
+    task.write(task.answers(outputs, windows), "predictions.json")
+
+In one sequence the tokenizer is one that has grown by `sequence_inputs.TOKENS`; see
+`etc_jax.convert grow`.
 """
 
 from etc_jax import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import hotpotqa as scoring
-from tasks.hotpotqa import sequence
+from tasks.hotpotqa import sequence_decoding, sequence_inputs
 from tasks.hotpotqa.decoding import (
     THRESHOLD,
     THRESHOLDS,
     Outputs,
-    Predictions,
-    best_threshold,
     decode,
-    decode_each,
     gold_outputs,
-    joint_f1,
-    known_gold,
     official_content,
     official_gold,
-    write,
+    why_lost,
 )
-from tasks.hotpotqa.explained import explain
+from tasks.hotpotqa.explained import explain, explain_sequence
 from tasks.hotpotqa.inputs import (
     SIZES,
     HotpotWindow,
@@ -38,7 +35,6 @@ from tasks.hotpotqa.inputs import (
     whole_length,
 )
 from tasks.hotpotqa.records import Paragraph, Record, parse, read
-from tasks.hotpotqa.upper_bound import why_lost
 
 __all__ = [
     "SIZES",
@@ -46,18 +42,13 @@ __all__ = [
     "HotpotWindow",
     "Outputs",
     "Paragraph",
-    "Predictions",
     "Record",
-    "best_threshold",
     "bio_labels",
-    "decode",
     "features",
     "gold_outputs",
-    "joint_f1",
     "official_gold",
     "parse",
     "read",
-    "write",
 ]
 
 
@@ -67,11 +58,25 @@ STRUCTURED = Form(
     features=features,
     settings=THRESHOLDS,
     setting=THRESHOLD,
-    decode=decode_each,
+    decode=decode,
     explain=explain,
     gold_outputs=gold_outputs,
     why_lost=why_lost,
     whole_length=whole_length,
+)
+
+SEQUENCE = Form(
+    learner="hotpotqa",
+    tokens=sequence_inputs.TOKENS,
+    sizes=sequence_inputs.SIZES,
+    features=sequence_inputs.features,
+    settings=THRESHOLDS,
+    setting=sequence_decoding.THRESHOLD,
+    decode=sequence_decoding.decode,
+    explain=explain_sequence,
+    gold_outputs=sequence_decoding.gold_outputs,
+    why_lost=sequence_decoding.why_lost,
+    whole_length=sequence_inputs.whole_length,
 )
 
 DATA_SET = registry.register("data_set", "hotpotqa")(
@@ -82,8 +87,8 @@ DATA_SET = registry.register("data_set", "hotpotqa")(
         measure="joint_f1",
         no_answer={"answer": "", "support": []},
         official=official_content,
-        gold=known_gold,
+        gold=official_gold,
         score=scoring.score,
-        forms={"structured": STRUCTURED, "sequence": sequence.FORM},
+        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import os
-import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.windows.window import Window
-from etc_jax.scoring import hotpotqa as scoring
+from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
+from etc_jax.scoring.answers import exact_match
 from tasks.hotpotqa.inputs import NO, SPAN, YES, HotpotWindow
-from tasks.hotpotqa.records import Record
+from tasks.hotpotqa.records import Record, existing_support
 
 # Best on the development set in the paper (appendix C.2).
 THRESHOLD = 0.4
 THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(11))
 MAX_ANSWER_TOKENS = 30
-
-_SURE = 20.0
 
 # {"answer": text, "support": [(title, sentence)]}
 Prediction = dict[str, Any]
@@ -42,72 +37,34 @@ class Outputs(NamedTuple):
     span: np.ndarray
 
 
-@dataclasses.dataclass
-class Predictions:
-    """What the official file holds.
-
-    Attributes:
-      answer: text by record id.
-      support: (title, sentence) pairs by record id.
-    """
-
-    answer: dict[str, str] = dataclasses.field(default_factory=dict)
-    support: dict[str, list[tuple[str, int]]] = dataclasses.field(default_factory=dict)
-
-    def official(self) -> dict[str, dict]:
-        """{"answer": {id: text}, "sp": {id: [(title, index)]}}: the official form."""
-        return {"answer": self.answer, "sp": self.support}
-
-
 def decode(
     outputs: Outputs,
     windows: Sequence[HotpotWindow],
-    *,
-    threshold: float = THRESHOLD,
-    max_answer_tokens: int = MAX_ANSWER_TOKENS,
-    top: int | None = None,
-) -> Predictions:
-    """Answers and supporting facts.
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> list[list[Prediction]]:
+    """Answer and supporting facts of each threshold, for each window.
 
     A span lies in one sentence or title whose global token is taken as supporting; if
-    there is none, the answer is empty. The best span is exact: the official code looks
-    among the 50 best beginnings and ends (`top=50`).
+    there is none, the answer is empty. The best spans are looked for once, whatever the
+    number of thresholds, and are exact: the official code looks among the 50 best
+    beginnings and ends (`best_span` with `top=50`).
 
     Args:
       outputs: of the windows, in order.
       windows: as `features` made them.
-      threshold: sentences are supporting from this probability on.
-      max_answer_tokens: longest span.
-      top: how many beginnings and ends are looked at; None: all.
+      thresholds: sentences are supporting from this probability on.
 
     Raises:
-      ValueError: if the outputs are not of these windows.
+      ValueError: if the outputs are not of these windows, or not finite.
     """
-    options = {"max_answer_tokens": max_answer_tokens, "top": top}
-    found = decode_each(outputs, windows, (threshold,), **options)
-    return collected({w.record.id: p for w, [p] in zip(windows, found, strict=True)})
-
-
-def decode_each(
-    outputs: Outputs,
-    windows: Sequence[HotpotWindow],
-    thresholds: Sequence[float] = THRESHOLDS,
-    *,
-    max_answer_tokens: int = MAX_ANSWER_TOKENS,
-    top: int | None = None,
-) -> list[list[Prediction]]:
-    """The prediction of each threshold, for each window; see `decode`.
-
-    The best spans are looked for once, whatever the number of thresholds.
-    """
-    check_outputs(outputs, windows)
+    n, g = (len(windows[0].offsets), len(windows[0].sentence)) if windows else (0, 0)
+    shapes = {"support": (g,), "answer_type": (3,), "span": (n, 2)}
+    check_outputs(outputs._asdict(), windows, shapes)
     found = []
     for i, window in enumerate(windows):
         probability = support_probability(outputs.support[i])
         kind = int(np.argmax(outputs.answer_type[i]))
-        spans = None
-        if kind == SPAN:
-            spans = best_spans(outputs.span[i], window, max_answer_tokens, top)
+        spans = best_spans(outputs.span[i], window) if kind == SPAN else None
         found.append(
             [_prediction(window, probability >= t, spans, kind) for t in thresholds]
         )
@@ -129,33 +86,12 @@ def _prediction(window, support: np.ndarray, spans, kind: int) -> Prediction:
     return {"answer": answer, "support": _facts(window, support)}
 
 
-def collected(predictions: Mapping[str, Prediction]) -> Predictions:
-    """One prediction a record id, as the official file has them."""
-    return Predictions(
-        answer={name: p["answer"] for name, p in predictions.items()},
-        support={name: p["support"] for name, p in predictions.items()},
-    )
-
-
 def official_content(predictions: Mapping[str, Prediction]) -> dict[str, dict]:
-    """What the official file holds; see `Predictions.official`."""
-    return collected(predictions).official()
-
-
-def check_outputs(outputs: Outputs, windows: Sequence[HotpotWindow]) -> None:
-    """Raises ValueError unless there is a row of finite logits for each window."""
-    b = len(windows)
-    n, g = (len(windows[0].offsets), len(windows[0].sentence)) if b else (0, 0)
-    for name, shape in (("support", (b, g)), ("answer_type", (b, 3)), ("span", None)):
-        array = getattr(outputs, name)
-        shape = (b, n, 2) if shape is None else shape
-        if b and tuple(array.shape) != shape:
-            raise ValueError(
-                f"{name} logits have shape {tuple(array.shape)}, expected {shape}: "
-                "give the outputs of these windows, in their order"
-            )
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} logits hold NaN or infinity; expected numbers")
+    """{"answer": {id: text}, "sp": {id: [(title, index)]}}: the official form."""
+    return {
+        "answer": {name: p["answer"] for name, p in predictions.items()},
+        "sp": {name: p["support"] for name, p in predictions.items()},
+    }
 
 
 def _facts(window: HotpotWindow, support: np.ndarray) -> list[tuple[str, int]]:
@@ -245,67 +181,15 @@ def text_of(window: HotpotWindow, first: int, last: int) -> str:
     return text[window.offsets[first, 0] : window.offsets[last, 1]]
 
 
-# --- threshold ------------------------------------------------------------------------
+# --- gold answers ---------------------------------------------------------------------
 
 
-def joint_f1(windows: Sequence[HotpotWindow]) -> Callable[[Predictions], float]:
-    """What the threshold is chosen by: the official joint F1 of some windows' records.
-
-    Raises:
-      ValueError: if a window has no gold answer.
-    """
-    require_gold(windows)
-    gold = [official_gold(w.record) for w in windows]
-    return lambda predictions: scoring.score(gold, predictions.official()).metrics[
-        "joint_f1"
-    ]
-
-
-def official_gold(record: Record) -> dict:
-    """What scoring needs of a record, in the official form."""
-    facts = [list(fact) for fact in record.support]
-    return {"_id": record.id, "answer": record.answer, "supporting_facts": facts}
-
-
-def known_gold(record: Record) -> dict | None:
-    """The same; None without a gold answer and supporting facts."""
+def official_gold(record: Record) -> dict | None:
+    """What scoring needs of a record, officially; None without answer or facts."""
     if record.answer is None or record.support is None:
         return None
-    return official_gold(record)
-
-
-def best_threshold(
-    outputs: Outputs,
-    windows: Sequence[HotpotWindow],
-    score_fn: Callable[[Predictions], float],
-    thresholds: Sequence[float] = THRESHOLDS,
-    **options,
-) -> tuple[float, list[float]]:
-    """The support threshold with the best score on development data (appendix C.2).
-
-    Args:
-      outputs: of the windows.
-      windows: as `features` made them.
-      score_fn: higher is better; the paper takes `joint_f1`.
-      thresholds: to be tried, in order; of equal scores the first is taken.
-      **options: of `decode`.
-
-    Returns:
-      (best threshold, score of each).
-    """
-    scores = [
-        score_fn(decode(outputs, windows, threshold=t, **options)) for t in thresholds
-    ]
-    return thresholds[int(np.argmax(scores))], scores
-
-
-# --- files ----------------------------------------------------------------------------
-
-
-def write(predictions: Predictions, path: str | os.PathLike) -> None:
-    """Writes the official file: {"answer": {id: text}, "sp": {id: [[title, i]]}}."""
-    text = json.dumps(predictions.official())
-    pathlib.Path(path).write_text(text, encoding="utf-8")
+    facts = [list(fact) for fact in record.support]
+    return {"_id": record.id, "answer": record.answer, "supporting_facts": facts}
 
 
 def gold_outputs(windows: Sequence[HotpotWindow]) -> Outputs:
@@ -314,24 +198,35 @@ def gold_outputs(windows: Sequence[HotpotWindow]) -> Outputs:
     Raises:
       ValueError: if a window has no gold answer.
     """
-    require_gold(windows)
+    require_gold(windows, official_gold)
     labels = [w.labels for w in windows]
     n = len(windows[0].offsets) if windows else 0
     at = np.array([[x["begin"], x["end"]] for x in labels]).reshape(-1, 1, 2)
-    kinds = np.array([x["answer_type"] for x in labels]).reshape(-1, 1)
     support = np.array([x["support"] for x in labels])
     return Outputs(
-        support=_SURE * (2.0 * support - 1.0),
-        answer_type=_SURE * (np.arange(3) == kinds),
-        span=_SURE * (np.arange(n)[None, :, None] == at),
+        support=SURE * (2.0 * support - 1.0),
+        answer_type=one_hot(windows, "answer_type", 3),
+        span=SURE * (np.arange(n)[None, :, None] == at),
     )
 
 
-def require_gold(windows: Sequence[Window]) -> None:
-    """Raises ValueError if a window's record has no gold answer."""
-    for window in windows:
-        if known_gold(window.record) is None:
-            raise ValueError(
-                f"{window.record.id!r} has no gold answer; give records of a training "
-                "or development file"
-            )
+def why_lost(windows: Sequence[Window], prediction: Prediction) -> Iterator[str]:
+    """Why the window of a record does not give the gold answer and facts back."""
+    [window] = windows
+    record, facts = window.record, set(prediction["support"])
+    for fact in sorted(set(record.support) - facts):
+        there = fact in existing_support(record)
+        yield (
+            f"supporting fact {fact} "
+            + ("did not fit into the input" if there else "points nowhere")
+        )
+    if record.support and not facts:
+        yield "without a supporting fact there is no answer"
+    yield from lost_answer(window, prediction)
+
+
+def lost_answer(window: Window, prediction: Prediction) -> Iterator[str]:
+    """Why the gold answer is not that of the window's gold outputs."""
+    text, answer = prediction["answer"], window.record.answer
+    if not exact_match(text, answer):
+        yield f"answer {answer!r}: {window.unusable or f'tokens say {text!r}'}"

@@ -7,17 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from tasks.hotpotqa.decoding import (
     MAX_ANSWER_TOKENS,
     Outputs,
     best_span,
-    check_outputs,
-    decode_each,
+    decode,
     support_probability,
 )
 from tasks.hotpotqa.inputs import SPAN, HotpotWindow
 from tasks.hotpotqa.records import Record
+from tasks.hotpotqa.sequence_decoding import Outputs as SequenceOutputs
+from tasks.hotpotqa.sequence_decoding import find_each
+from tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 # (paragraph of the record, sentence of the paragraph)
 Sentence = tuple[int, int]
@@ -29,7 +31,7 @@ WORDING = Wording(
 )
 
 
-class Place(NamedTuple):
+class AnswerPosition(NamedTuple):
     """Where an answer stands: a title has the sentence -1."""
 
     paragraph: int
@@ -37,7 +39,7 @@ class Place(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
 
-NOWHERE = Place(-1, -1, ())
+NOWHERE = AnswerPosition(-1, -1, ())
 
 
 def explain(
@@ -48,8 +50,7 @@ def explain(
     Raises:
       ValueError: if the outputs are not of these windows.
     """
-    check_outputs(outputs, windows)
-    predictions = decode_each(outputs, windows, (threshold,))
+    predictions = decode(outputs, windows, (threshold,))
     passages = []
     for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
         probability = support_probability(outputs.support[i])
@@ -64,17 +65,43 @@ def explain(
         }
         support = {sentence for sentence, p in found.items() if p >= threshold}
         passages.append(
-            explained(window.record, prediction["answer"], found, support, place)
+            _explained(window.record, prediction["answer"], found, support, place)
         )
     return passages
 
 
-def explained(
+def explain_sequence(
+    outputs: SequenceOutputs,
+    windows: Sequence[HotpotSequence],
+    threshold: float,
+) -> list[Explained]:
+    """For each window the paragraphs with the support of each sentence, and the answer.
+
+    Raises:
+      ValueError: if the outputs are not of these windows.
+    """
+    passages = []
+    for window, found in zip(windows, find_each(outputs, windows), strict=True):
+        place = NOWHERE
+        if found.span is not None:
+            unit, mark = window.marked(found.span.first, found.span.last)
+            place = AnswerPosition(*unit, (mark,))
+        probabilities = dict(
+            zip(window.sentences, found.probabilities.tolist(), strict=True)
+        )
+        support = found.support(window, threshold)
+        passages.append(
+            _explained(window.record, found.answer, probabilities, support, place)
+        )
+    return passages
+
+
+def _explained(
     record: Record,
     answer: str,
     found: Mapping[Sentence, float],
     support: Collection[Sentence],
-    place: Place,
+    place: AnswerPosition,
 ) -> Explained:
     """The paragraphs of a record with the support of each sentence, and the answer.
 
@@ -92,7 +119,7 @@ def explained(
         return Passage(text, found.get(at), at in support, marks)
 
     documents = tuple(
-        Document(
+        ExplainedDocument(
             passage(p, -1, paragraph.title),
             tuple(passage(p, s, x) for s, x in enumerate(paragraph.sentences)),
         )
@@ -101,13 +128,15 @@ def explained(
     return Explained(record.id, record.question, answer, documents, wording=WORDING)
 
 
-def _place(logits: np.ndarray, window: HotpotWindow, support: np.ndarray) -> Place:
+def _place(
+    logits: np.ndarray, window: HotpotWindow, support: np.ndarray
+) -> AnswerPosition:
     span = best_span(logits, window, support, MAX_ANSWER_TOKENS)
     if span is None:
         return NOWHERE
     first, last = span
     at = window.structure.links[first, 0]
-    return Place(
+    return AnswerPosition(
         int(window.paragraph[at]),
         int(window.sentence[at]),
         ((int(window.offsets[first, 0]), int(window.offsets[last, 1])),),

@@ -10,14 +10,14 @@ import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.datasets.offsets import Pieces, count_pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
+from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from etc_jax.types import Rows
 from tasks.hotpotqa import official as hotpotqa_official
 from tasks.hotpotqa.records import Record, existing_support
 
-SIZES = Sizes(long_length=4096, global_length=256)
+SIZES = StructuredSizes(long_length=4096, global_length=256)
 
 # Classes of the answer type.
 SPAN, YES, NO = 0, 1, 2
@@ -59,7 +59,7 @@ class HotpotWindow(StructuredWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: StructuredSizes = SIZES,
     *,
     flat: bool = False,
     official_quirks: bool = False,
@@ -90,7 +90,9 @@ def features(
 
 
 class _Builder:
-    def __init__(self, record, tokenizer, sizes: Sizes, official_quirks: bool):
+    def __init__(
+        self, record, tokenizer, sizes: StructuredSizes, official_quirks: bool
+    ):
         self._record, self._quirks = record, official_quirks
         self._tokenizer = tokenizer
         self._ids = {
@@ -167,7 +169,7 @@ class _Builder:
         self._texts.append(text)
         self._marks.append(mark)
 
-    def _find_answer(self, pieces: Pieces) -> None:
+    def _find_answer(self, pieces: TokenizedText) -> None:
         first = self._layout.num_long
         if self._quirks:
             found = hotpotqa_official.answer_spans(
@@ -246,7 +248,7 @@ def _facts(record: Record, official_quirks: bool) -> dict[str, set[int]]:
     return facts
 
 
-def find_answer(pieces: Pieces, answer: str) -> list[tuple[Span, bool]]:
+def find_answer(pieces: TokenizedText, answer: str) -> list[tuple[Span, bool]]:
     """Where an answer stands in a text, as it is spelled.
 
     Returns:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 
 from etc_jax.data.tokenizers.base import PackageTokenizer, Tokenizer
-from etc_jax.datasets.offsets import Pieces, surfaces
+from etc_jax.datasets.offsets import TokenizedText, surfaces
 
 WHITE_SPACE = " \t\r\n\u202f"
 _SPACE = "\u2581"
@@ -18,7 +18,9 @@ _SPACE = "\u2581"
 Span = tuple[int, int]
 
 
-def answer_spans(pieces: Pieces, answer: str, tokenizer: Tokenizer) -> list[Span]:
+def answer_spans(
+    pieces: TokenizedText, answer: str, tokenizer: Tokenizer
+) -> list[Span]:
     """(first, last) piece of every place of an answer in a text, in order."""
     if isinstance(tokenizer, PackageTokenizer):
         return _by_words(pieces, answer, tokenizer)
@@ -49,7 +51,7 @@ def _places(text: str, answer: str) -> list[Span]:
     return places
 
 
-def _by_words(pieces: Pieces, answer: str, tokenizer: Tokenizer) -> list[Span]:
+def _by_words(pieces: TokenizedText, answer: str, tokenizer: Tokenizer) -> list[Span]:
     places = _places(pieces.text, answer)
     if not places:
         return []

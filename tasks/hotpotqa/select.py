@@ -38,7 +38,8 @@ from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 from tasks.hotpotqa import DATA_SET
 from tasks.hotpotqa.records import Record, existing_support
-from tasks.hotpotqa.sequence import HotpotSequence, Outputs
+from tasks.hotpotqa.sequence_decoding import Outputs
+from tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 KEEP = 5
 

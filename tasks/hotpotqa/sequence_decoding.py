@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
 from tasks.hotpotqa.decoding import (
     THRESHOLDS,
     Prediction,
-    require_gold,
+    lost_answer,
+    official_gold,
     support_probability,
 )
 from tasks.hotpotqa.inputs import NO, SPAN, YES
+from tasks.hotpotqa.records import existing_support
 from tasks.hotpotqa.sequence_inputs import HotpotSequence
-from tasks.triviaqa.decoding import Span, best_span
+from tasks.triviaqa.decoding import ScoredSpan, best_span, sure_places
 
 # Sentences support an answer from this probability on, where nothing else is chosen.
 THRESHOLD = 0.5
 # A question rests on two paragraphs.
 NUM_PARAGRAPHS = 2
 
-_SURE = 20.0
 _WORD = {YES: "yes", NO: "no"}
 
 
@@ -44,7 +46,7 @@ class Outputs(NamedTuple):
     end: np.ndarray
 
 
-class Found(NamedTuple):
+class DecodedWindow(NamedTuple):
     """What the logits of a window say, whatever the threshold.
 
     Attributes:
@@ -55,7 +57,7 @@ class Found(NamedTuple):
     """
 
     answer: str
-    span: Span | None
+    span: ScoredSpan | None
     probabilities: np.ndarray
     paragraphs: tuple[int, ...]
 
@@ -80,7 +82,7 @@ class Found(NamedTuple):
         return tuple(chosen)
 
 
-def decode_each(
+def decode(
     outputs: Outputs,
     windows: Sequence[HotpotSequence],
     thresholds: Sequence[float] = THRESHOLDS,
@@ -105,7 +107,7 @@ def decode_each(
 
 
 def _facts(
-    window: HotpotSequence, found: Found, threshold: float
+    window: HotpotSequence, found: DecodedWindow, threshold: float
 ) -> list[tuple[str, int]]:
     paragraphs = window.record.paragraphs
     support = found.support(window, threshold)
@@ -113,20 +115,27 @@ def _facts(
     return list(dict.fromkeys((paragraphs[p].title, s) for p, s in support))
 
 
-def find_each(outputs: Outputs, windows: Sequence[HotpotSequence]) -> list[Found]:
+def find_each(
+    outputs: Outputs, windows: Sequence[HotpotSequence]
+) -> list[DecodedWindow]:
     """What is found in each window.
 
     Raises:
-      ValueError: see `decode_each`.
+      ValueError: see `decode`.
     """
-    _check(outputs, windows)
+    n, g = 0, 0
+    if windows:
+        n, g = len(windows[0].unit), len(windows[0].extra["sentences"])
+    rows = ((g,), (g,), (3,), (n,), (n,))
+    shapes = dict(zip(Outputs._fields, rows, strict=True))
+    check_outputs(outputs._asdict(), windows, shapes)
     return [
         _find(Outputs(*(array[i] for array in outputs)), window)
         for i, window in enumerate(windows)
     ]
 
 
-def _find(row: Outputs, window: HotpotSequence) -> Found:
+def _find(row: Outputs, window: HotpotSequence) -> DecodedWindow:
     relevance = row.paragraph[: len(window.paragraphs)]
     best = np.argsort(-np.float64(relevance), kind="stable")[:NUM_PARAGRAPHS]
     kind, span = int(np.argmax(row.answer_type)), None
@@ -136,28 +145,12 @@ def _find(row: Outputs, window: HotpotSequence) -> Found:
         answer = window.text_of(unit)[start:stop]
     else:
         answer = _WORD[kind]
-    return Found(
+    return DecodedWindow(
         answer,
         span,
         support_probability(row.sentence[: len(window.sentences)]),
         tuple(window.paragraphs[i] for i in sorted(best.tolist())),
     )
-
-
-def _check(outputs: Outputs, windows: Sequence[HotpotSequence]) -> None:
-    if not windows:
-        return
-    b, n = len(windows), len(windows[0].unit)
-    g = len(windows[0].extra["sentences"])
-    shapes = Outputs((b, g), (b, g), (b, 3), (b, n), (b, n))
-    for name, array, shape in zip(Outputs._fields, outputs, shapes, strict=True):
-        if np.shape(array) != shape:
-            raise ValueError(
-                f"{name} logits have shape {np.shape(array)}, expected {shape}: give "
-                "the outputs of these windows, in their order"
-            )
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} logits hold NaN or infinity; expected numbers")
 
 
 def gold_outputs(windows: Sequence[HotpotSequence]) -> Outputs:
@@ -166,21 +159,39 @@ def gold_outputs(windows: Sequence[HotpotSequence]) -> Outputs:
     Raises:
       ValueError: if a window has no gold answer.
     """
-    require_gold(windows)
-    b, n = len(windows), len(windows[0].unit) if windows else 0
-    ends = np.zeros((2, b, n))
-    for side, name in zip(ends, ("starts", "ends"), strict=True):
-        for row, window in zip(side, windows, strict=True):
-            places = window.labels[name]
-            row[places[places >= 0]] = _SURE
-    labels = {
-        name: np.array([window.labels[name] for window in windows])
-        for name in ("relevant", "support", "answer_type")
-    }
-    return Outputs(
-        paragraph=_SURE * (2.0 * labels["relevant"] - 1.0),
-        sentence=_SURE * (2.0 * labels["support"] - 1.0),
-        answer_type=_SURE * (np.arange(3) == labels["answer_type"].reshape(-1, 1)),
-        start=ends[0],
-        end=ends[1],
+    require_gold(windows, official_gold)
+    n = len(windows[0].unit) if windows else 0
+    start, end = sure_places(windows, ("starts", "ends"), n)
+    relevant, support = (
+        np.array([window.labels[name] for window in windows])
+        for name in ("relevant", "support")
     )
+    return Outputs(
+        paragraph=SURE * (2.0 * relevant - 1.0),
+        sentence=SURE * (2.0 * support - 1.0),
+        answer_type=one_hot(windows, "answer_type", 3),
+        start=start,
+        end=end,
+    )
+
+
+def why_lost(
+    windows: Sequence[HotpotSequence], prediction: Prediction
+) -> Iterator[str]:
+    """Why the window of a record does not give the gold answer and facts back."""
+    [window] = windows
+    record = window.record
+    facts, wanted = set(prediction["support"]), set(record.support)
+    titles = [paragraph.title for paragraph in record.paragraphs]
+    read = {(titles[p], sentence) for p, sentence in window.sentences}
+    for fact in sorted(wanted - facts):
+        if fact in read:
+            why = "stands in a third paragraph, and two are taken"
+        elif fact in existing_support(record):
+            why = "did not fit into the input"
+        else:
+            why = "points nowhere"
+        yield f"supporting fact {fact} {why}"
+    for fact in sorted(facts - wanted):
+        yield f"{fact} is no supporting fact, and two paragraphs must have one"
+    yield from lost_answer(window, prediction)

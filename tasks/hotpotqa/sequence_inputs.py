@@ -18,11 +18,11 @@ import numpy as np
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
-from etc_jax.datasets.offsets import Pieces, count_pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
+    SequenceSizes,
     SequenceWindow,
-    Sizes,
     filled,
     parts_of,
     refuse_quirks,
@@ -31,7 +31,7 @@ from etc_jax.scoring.answers import exact_match
 from tasks.hotpotqa.inputs import SPAN, WORDS, Span, find_answer, texts_of
 from tasks.hotpotqa.records import Record, existing_support
 
-SIZES = Sizes(input_length=4096, global_length=256)
+SIZES = SequenceSizes(input_length=4096, global_length=256)
 TOKENS = ("[q]", "[/q]", "<t>", "</t>", "[s]")
 
 # Places of the answer that are labels: the first ones.
@@ -97,7 +97,7 @@ class HotpotSequence(SequenceWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
     official_quirks: bool = False,
 ) -> list[HotpotSequence]:
@@ -153,14 +153,14 @@ class _Layout:
       characters: of each token.
     """
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: SequenceSizes):
         self._sizes = sizes
         self.ids: list[int] = []
         self.global_places: list[int] = []
         self.paragraphs: list[tuple[int, int]] = []
         self.sentences: list[tuple[tuple[int, int], int]] = []
         self.units: list[tuple[int, int]] = []
-        self.pieces: list[tuple[Pieces, int]] = []
+        self.pieces: list[tuple[TokenizedText, int]] = []
         self.unit: list[int] = []
         self.characters: list[Span] = []
 
@@ -182,8 +182,8 @@ class _Layout:
     def add_paragraph(
         self,
         number: int,
-        title: Pieces,
-        sentences: Sequence[Pieces],
+        title: TokenizedText,
+        sentences: Sequence[TokenizedText],
         added: Mapping[str, int],
     ) -> None:
         """Adds a title and its sentences, those that fit."""
@@ -198,7 +198,7 @@ class _Layout:
                 place = self.add(added["[s]"], is_global=True)
                 self.sentences.append(((number, index), place))
 
-    def _add_text(self, unit: tuple[int, int], pieces: Pieces) -> None:
+    def _add_text(self, unit: tuple[int, int], pieces: TokenizedText) -> None:
         if not len(pieces):
             return
         self.pieces.append((pieces, len(self.ids)))
@@ -208,7 +208,7 @@ class _Layout:
         self.units.append(unit)
 
 
-def _window(record: Record, sizes: Sizes, layout: _Layout) -> HotpotSequence:
+def _window(record: Record, sizes: SequenceSizes, layout: _Layout) -> HotpotSequence:
     n, g = sizes.input_length, sizes.global_length
     fields = parts_of(sizes, layout.ids, layout.global_places)
     paragraphs, sentences = (
@@ -274,7 +274,7 @@ def _occurrences(
     return found
 
 
-def spelled(pieces: Pieces, answer: str) -> Iterator[Span]:
+def spelled(pieces: TokenizedText, answer: str) -> Iterator[Span]:
     """(first, last) piece of each place where pieces spell an answer.
 
     The answer stands there as in the record, and what the pieces say is the answer to

@@ -3,11 +3,10 @@
 Does an article take sides blindly? There are 645; Longformer's parts of them are made
 by `tasks.hyperpartisan.split`.
 
-    problems = Problems()
-    for record in hyperpartisan.read(["articles-training-byarticle.xml"], problems):
-        windows += classification.features(record, tokenizer)
-    predictions = classification.decode(logits, windows)
-    classification.write(predictions, "predictions.json")
+    task = hyperpartisan.DATA_SET.in_format("sequence")
+    for record in task.read(["articles-training-byarticle.xml"], Problems()):
+        windows += task.features(record, tokenizer)
+    task.write(task.answers(logits, windows), "predictions.json")
 """
 
 from etc_jax import registry

@@ -1,10 +1,9 @@
 """IMDB (Maas et al. 2011): is a review of a film for it or against it?
 
-problems = Problems()
-for record in imdb.read(["aclImdb/test"], problems):
-    windows += classification.features(record, tokenizer)
-predictions = classification.decode(logits, windows)
-classification.write(predictions, "predictions.json")
+task = imdb.DATA_SET.in_format("sequence")
+for record in task.read(["aclImdb/test"], Problems()):
+    windows += task.features(record, tokenizer)
+task.write(task.answers(logits, windows), "predictions.json")
 """
 
 from etc_jax import registry

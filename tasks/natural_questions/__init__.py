@@ -4,18 +4,19 @@ A record is a question over an article of Wikipedia. A long answer is one of the
 article's paragraphs, tables or lists, a short answer a span in it, or yes or no; there
 may be neither. An article is cut into windows, of which one prediction is made.
 
-    problems = Problems()
+    task = DATA_SET.in_format("structured")
     predictions = {}
-    for record in read(["nq-dev-00.jsonl.gz"], problems):
-        windows = features(record, tokenizer)
-        predictions[record.id] = pool(summarise(outputs, windows))
-    write(predictions, "predictions.json")
+    for record in task.read(["nq-dev-00.jsonl.gz"], Problems()):
+        windows = task.features(record, tokenizer)
+        predictions |= task.answers(outputs_fn(windows), windows)
+    task.write(predictions, "predictions.json")
 """
 
 import dataclasses
 from collections.abc import Sequence
 
 from etc_jax import registry
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import natural_questions as scoring
 from tasks.natural_questions import sequence_inputs
@@ -30,22 +31,21 @@ from tasks.natural_questions.decoding import (
     pool,
     summarise,
     unread_gold,
-    write,
 )
 from tasks.natural_questions.explained import explain, pool_explained
 from tasks.natural_questions.inputs import (
     SIZES,
     SIZES_512,
     SIZES_8192,
+    NaturalQuestionsOptions,
     NaturalQuestionsWindow,
-    Options,
     features,
     whole_length,
 )
 from tasks.natural_questions.records import Annotation, Record, parse, read
 from tasks.natural_questions.spans import MODES
 from tasks.natural_questions.upper_bound import agreed, why_lost
-from tasks.natural_questions.windows import DRAWN_BY, ArticleWindow
+from tasks.natural_questions.windows import DRAWN_BY
 
 __all__ = [
     "MODES",
@@ -56,7 +56,7 @@ __all__ = [
     "DATA_SET",
     "Annotation",
     "NaturalQuestionsWindow",
-    "Options",
+    "NaturalQuestionsOptions",
     "Outputs",
     "Prediction",
     "Record",
@@ -69,16 +69,7 @@ __all__ = [
     "pool",
     "read",
     "summarise",
-    "write",
 ]
-
-
-def _decode(
-    outputs: Outputs, windows: Sequence[ArticleWindow], settings: Sequence
-) -> list[list[Summary]]:
-    """One summary a window: there is one setting."""
-    [_] = settings
-    return [[summary] for summary in summarise(outputs, windows)]
 
 
 def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
@@ -92,9 +83,9 @@ STRUCTURED = Form(
     learner="natural_questions",
     sizes=SIZES,
     features=features,
-    options=Options(),
+    options=NaturalQuestionsOptions(),
     drawn_by=DRAWN_BY,
-    decode=_decode,
+    decode=of_one_setting(summarise),
     explain=explain,
     pool=pool,
     pool_explained=pool_explained,

@@ -5,20 +5,17 @@ it; `pool` makes one prediction of all that belong to a record, in any order.
 
     summaries = summarise(outputs, windows)
     predictions = {record.id: pool(summaries_of_the_record)}
-    write(predictions, "predictions.json")
 """
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
 from etc_jax.scoring.natural_questions import ENOUGH_ANNOTATORS
 from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
 from tasks.natural_questions.records import Record
@@ -26,7 +23,7 @@ from tasks.natural_questions.spans import (
     EXHAUSTIVE,
     JOINT,
     MODES,
-    Place,
+    SpanBoundary,
     best_candidate,
     best_short,
     official_spans,
@@ -38,7 +35,6 @@ TOP = 50
 MAX_SHORT_WORDS = 38
 OFFICIAL_MAX_SHORT_WORDS = 32
 
-_SURE = 20.0
 _NO_SPAN = (-1, -1)
 # Ids that a number spells in one way.
 _NUMBER = re.compile(r"0|-?[1-9][0-9]*")
@@ -97,7 +93,8 @@ def summarise(
     Raises:
       ValueError: if the outputs are not of these windows.
     """
-    check_outputs(outputs, windows)
+    n = len(windows[0].word) if windows else 0
+    check_outputs(outputs._asdict(), windows, {"answer_type": (5,), "span": (n, 4)})
     found, borders = [], None
     for i, window in enumerate(windows):
         if borders is None or borders.record is not window.record:
@@ -158,21 +155,6 @@ def _summary(window, types, span, borders: _Borders, top: int, quirks: bool) -> 
     begins, ends = ([w for _, w, _ in found[x]] for x in ("long_begin", "long_end"))
     found["candidates"] = [] if quirks else borders.spans(begins, ends)
     return found
-
-
-def check_outputs(outputs: Outputs, windows: Sequence[ArticleWindow]) -> None:
-    """Raises ValueError unless there is a row of finite logits for each window."""
-    b = len(windows)
-    n = len(windows[0].word) if b else 0
-    for name, shape in (("answer_type", (b, 5)), ("span", (b, n, 4))):
-        array = np.asarray(getattr(outputs, name))
-        if b and array.shape != shape:
-            raise ValueError(
-                f"{name} logits have shape {array.shape}, expected {shape}: give the "
-                "outputs of these windows, in their order"
-            )
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} logits hold NaN or infinity; expected numbers")
 
 
 # --- pooling --------------------------------------------------------------------------
@@ -261,7 +243,9 @@ def _whole(summaries: Sequence[Summary]) -> list[Summary]:
     return ordered
 
 
-def _places(summaries: Sequence[Summary], kind: int, quirks: bool) -> list[Place]:
+def _places(
+    summaries: Sequence[Summary], kind: int, quirks: bool
+) -> list[SpanBoundary]:
     """Every place of a kind, best first; of equal ones the one seen first."""
     found = []
     for window, summary in enumerate(summaries):
@@ -273,7 +257,7 @@ def _places(summaries: Sequence[Summary], kind: int, quirks: bool) -> list[Place
             )
         for logit, word, byte in summary[PLACES[kind]]:
             score = logit / cls if quirks else logit - cls
-            found.append(Place(score, word, byte, window))
+            found.append(SpanBoundary(score, word, byte, window))
     return sorted(found, key=lambda p: -p.score)
 
 
@@ -366,27 +350,16 @@ def _span_of(record: Record, span) -> dict[str, int]:
     return _offsets(span, record.bytes_of(span))
 
 
-def write(predictions: Mapping[str, Prediction], path: str | os.PathLike) -> None:
-    """Writes the official prediction file."""
-    pathlib.Path(path).write_text(json.dumps(official(predictions)), encoding="utf-8")
-
-
 def gold_outputs(windows: Sequence[ArticleWindow]) -> Outputs:
     """Outputs of a model that is sure of every label: the upper bound of the format.
 
     Raises:
       ValueError: if a window has no gold answer.
     """
-    for window in windows:
-        if window.record.annotations is None:
-            raise ValueError(
-                f"{window.record.id!r} has no annotation; give records of a training "
-                "or development file"
-            )
+    require_gold(windows, official_gold)
     n = len(windows[0].word) if windows else 0
-    kinds = np.array([w.labels["answer_type"] for w in windows]).reshape(-1, 1)
     at = np.array([[w.labels[name] for name in PLACES] for w in windows])
     return Outputs(
-        answer_type=_SURE * (np.arange(5) == kinds),
-        span=_SURE * (np.arange(n)[:, None] == at.reshape(-1, 1, 4)),
+        answer_type=one_hot(windows, "answer_type", 5),
+        span=SURE * (np.arange(n)[:, None] == at.reshape(-1, 1, 4)),
     )

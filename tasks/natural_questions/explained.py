@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from tasks.natural_questions.decoding import (
     Outputs,
     Prediction,
@@ -71,9 +71,9 @@ def pool_explained(seen: Sequence[tuple[Record, Summary]]) -> Explained:
     )
 
 
-def _document(record: Record, prediction: Prediction) -> Document:
+def _document(record: Record, prediction: Prediction) -> ExplainedDocument:
     passages = tuple(_passages(record, prediction))
-    return Document(Passage(record.title), passages, paragraphs=True)
+    return ExplainedDocument(Passage(record.title), passages, paragraphs=True)
 
 
 def _passages(record: Record, prediction: Prediction) -> Iterator[Passage]:

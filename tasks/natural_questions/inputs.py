@@ -19,20 +19,20 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats import fixed_blocks
-from etc_jax.formats.structured import Sizes, StructuredWindow
+from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.types import Rows
 from tasks.natural_questions.records import Record, top_spans
 from tasks.natural_questions.windows import (
+    ArticleSlice,
     ArticleWindow,
     ArticleWindows,
-    Part,
     WindowOptions,
 )
 
 # Of the paper (section 4); strides are those of `windows.default_stride`.
-SIZES_512 = Sizes(long_length=512, global_length=128)
-SIZES_8192 = Sizes(long_length=8192, global_length=460)
-SIZES = Sizes(long_length=4096, global_length=230)
+SIZES_512 = StructuredSizes(long_length=512, global_length=128)
+SIZES_8192 = StructuredSizes(long_length=8192, global_length=460)
+SIZES = StructuredSizes(long_length=4096, global_length=230)
 
 # [CLS] and two [SEP].
 _SPECIAL = 3
@@ -44,7 +44,7 @@ class NaturalQuestionsWindow(ArticleWindow, StructuredWindow):
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(WindowOptions):
+class NaturalQuestionsOptions(WindowOptions):
     """How inputs are made.
 
     Attributes:
@@ -62,7 +62,7 @@ class Options(WindowOptions):
         fixed_blocks.check(self.tokens_per_block)
         super().__post_init__()
 
-    def shaping(self, sizes: Sizes) -> dict[str, Any]:
+    def shaping(self, sizes: StructuredSizes) -> dict[str, Any]:
         """See `InputOptions.shaping`."""
         found = super().shaping(sizes)
         if not self.flat and self.tokens_per_block is None:
@@ -74,9 +74,9 @@ class Options(WindowOptions):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: StructuredSizes = SIZES,
     *,
-    options: Options = Options(),  # noqa: B008  (frozen)
+    options: NaturalQuestionsOptions = NaturalQuestionsOptions(),  # noqa: B008  (frozen)
     official_quirks: bool = False,
 ) -> list[NaturalQuestionsWindow]:
     """The windows of a record, in order.
@@ -107,7 +107,7 @@ def features(
     return [builder.window(number, starts, room) for number in range(len(starts))]
 
 
-def _check_sizes(sizes: Sizes, options: Options) -> None:
+def _check_sizes(sizes: StructuredSizes, options: NaturalQuestionsOptions) -> None:
     options.check_room(sizes, _SPECIAL)
     if options.tokens_per_block is not None:
         fixed_blocks.check_room(options.tokens_per_block, sizes)
@@ -123,7 +123,9 @@ def _check_sizes(sizes: Sizes, options: Options) -> None:
 class _Builder:
     """Makes the windows of one record."""
 
-    def __init__(self, record, tokenizer, sizes, options: Options, quirks: bool):
+    def __init__(
+        self, record, tokenizer, sizes, options: NaturalQuestionsOptions, quirks: bool
+    ):
         self._record, self._sizes = record, sizes
         self._options, self._quirks = options, quirks
         roles = ("nq_cls", "nq_sep", "nq_question", "sentence", "pad")
@@ -145,7 +147,7 @@ class _Builder:
             **fields,
         )
 
-    def _inputs(self, part: Part) -> tuple[Rows, st.Structure]:
+    def _inputs(self, part: ArticleSlice) -> tuple[Rows, st.Structure]:
         candidate, used = part.candidate, part.used
         n, g = self._sizes.long_length, self._sizes.global_length
         sep = self._ids["nq_sep"]

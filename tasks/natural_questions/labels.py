@@ -17,7 +17,7 @@ WORDS = {"yes": YES, "no": NO}
 PLACES = NATURAL_QUESTIONS_PLACES
 
 
-class Label(NamedTuple):
+class WindowLabel(NamedTuple):
     """A window's label.
 
     Attributes:
@@ -61,7 +61,7 @@ def short_span(annotation: Annotation) -> Span | None:
 
 def visible_label(
     annotation: Annotation, words: np.ndarray, part: Span, shift: int
-) -> Label:
+) -> WindowLabel:
     """What of an annotation can be read in a window.
 
     A short answer counts if all of it is there. A long one may be longer than any
@@ -93,10 +93,10 @@ def visible_label(
         kind = SHORT
     elif any(long):
         kind = WORDS.get(annotation.yes_no, LONG)
-    return Label(kind, (*short, *long))
+    return WindowLabel(kind, (*short, *long))
 
 
-def official_label(annotation: Annotation, word: np.ndarray) -> Label:
+def official_label(annotation: Annotation, word: np.ndarray) -> WindowLabel:
     """The same as the official code has it.
 
     Args:
@@ -122,4 +122,4 @@ def official_label(annotation: Annotation, word: np.ndarray) -> Label:
         kind = SHORT if any(short) else NULL
     elif annotation.long:
         kind = LONG if any(long) else NULL
-    return Label(kind, (*short, *long))
+    return WindowLabel(kind, (*short, *long))

@@ -15,8 +15,8 @@ import dataclasses
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.formats.sequence import (
+    SequenceSizes,
     SequenceWindow,
-    Sizes,
     filled,
     parts_of,
     refuse_quirks,
@@ -29,7 +29,7 @@ from tasks.natural_questions.windows import (
     WindowOptions,
 )
 
-SIZES = Sizes(input_length=4096, global_length=33)
+SIZES = SequenceSizes(input_length=4096, global_length=33)
 
 TOKENS = ("[tag]", "[/tag]")
 OPTIONS = WindowOptions()
@@ -43,7 +43,7 @@ class NaturalQuestionsSequence(ArticleWindow, SequenceWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
     options: WindowOptions = OPTIONS,
     official_quirks: bool = False,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 JOINT, DISJOINT, EXHAUSTIVE = MODES = ("joint", "disjoint", "exhaustive")
 
 
-class Place(NamedTuple):
+class SpanBoundary(NamedTuple):
     """Where an answer may begin or end.
 
     Attributes:
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     window: int
 
 
-class Found(NamedTuple):
+class FoundSpan(NamedTuple):
     """A span, half-open in words and bytes, and the window that shows it best."""
 
     span: tuple[int, int]
@@ -35,8 +35,10 @@ class Found(NamedTuple):
 
 
 def best_candidate(
-    begins: Sequence[Place], ends: Sequence[Place], candidates: Sequence[tuple]
-) -> Found | None:
+    begins: Sequence[SpanBoundary],
+    ends: Sequence[SpanBoundary],
+    candidates: Sequence[tuple],
+) -> FoundSpan | None:
     """The candidate with the best sum of begin and end; of equal ones the first.
 
     All pairs are tried whatever the mode: hardly two candidates begin at one word, so
@@ -48,7 +50,7 @@ def best_candidate(
       candidates: (first word, one past the last, first byte, one past the last) each.
     """
     begin_at, end_at = _best_by_word(begins), _best_by_word(ends)
-    best: Found | None = None
+    best: FoundSpan | None = None
     for first, stop, first_byte, stop_byte in candidates:
         begin, end = begin_at.get(first), end_at.get(stop - 1)
         if begin is None or end is None:
@@ -60,12 +62,12 @@ def best_candidate(
 
 
 def best_short(
-    begins: Sequence[Place],
-    ends: Sequence[Place],
+    begins: Sequence[SpanBoundary],
+    ends: Sequence[SpanBoundary],
     mode: str,
     max_words: int,
     within: tuple[int, int] | None = None,
-) -> Found | None:
+) -> FoundSpan | None:
     """The short answer of a mode (see `natural_questions_decoding.pool`), if any.
 
     Args:
@@ -82,7 +84,7 @@ def best_short(
         begins, ends = begins[:1], ends[:1]
     by_word = sorted(ends, key=lambda place: place.word)
     words = [place.word for place in by_word]
-    best: Found | None = None
+    best: FoundSpan | None = None
     for begin in begins:
         first = bisect.bisect_left(words, begin.word)
         stop = bisect.bisect_left(words, begin.word + max_words)
@@ -94,21 +96,23 @@ def best_short(
     return best
 
 
-def _best_by_word(places: Sequence[Place]) -> dict[int, Place]:
+def _best_by_word(places: Sequence[SpanBoundary]) -> dict[int, SpanBoundary]:
     """The best place of each word, in order; pieces and windows share words."""
-    found: dict[int, Place] = {}
+    found: dict[int, SpanBoundary] = {}
     for place in places:
         found.setdefault(place.word, place)
     return found
 
 
-def _inside(places: dict[int, Place], low: float, high: float) -> list[Place]:
+def _inside(
+    places: dict[int, SpanBoundary], low: float, high: float
+) -> list[SpanBoundary]:
     return [place for word, place in places.items() if low <= word < high]
 
 
-def _span(begin: Place, end: Place) -> Found:
+def _span(begin: SpanBoundary, end: SpanBoundary) -> FoundSpan:
     known = begin.byte >= 0 and end.byte >= 0
-    return Found(
+    return FoundSpan(
         (begin.word, end.word + 1),
         (begin.byte, end.byte) if known else (-1, -1),
         begin.score + end.score,
@@ -118,17 +122,17 @@ def _span(begin: Place, end: Place) -> Found:
 
 # --- official -------------------------------------------------------------------------
 
-_NOWHERE = Place(0.0, 0, -1, 0)
+_NOWHERE = SpanBoundary(0.0, 0, -1, 0)
 
 
 def official_spans(
-    short_begins: Sequence[Place],
-    short_ends: Sequence[Place],
-    long_begins: Sequence[Place],
-    long_ends: Sequence[Place],
+    short_begins: Sequence[SpanBoundary],
+    short_ends: Sequence[SpanBoundary],
+    long_begins: Sequence[SpanBoundary],
+    long_ends: Sequence[SpanBoundary],
     mode: str,
     max_short_words: int,
-) -> tuple[Found, Found]:
+) -> tuple[FoundSpan, FoundSpan]:
     """(short answer, long answer) as the official code chooses them.
 
     An end that fits no begin is taken all the same, the two in order, and where there
@@ -156,7 +160,9 @@ def official_spans(
     return _ordered(*short, max_short_words), _ordered(*long, far)
 
 
-def _ordered(begins: Sequence[Place], ends: Sequence[Place], most: float) -> Found:
+def _ordered(
+    begins: Sequence[SpanBoundary], ends: Sequence[SpanBoundary], most: float
+) -> FoundSpan:
     """The best begin, then the best end less than `most` words on, else the best."""
     if not begins or not ends:
         return _span(_NOWHERE, _NOWHERE)
@@ -169,7 +175,9 @@ def _ordered(begins: Sequence[Place], ends: Sequence[Place], most: float) -> Fou
     return _span(begin, end)
 
 
-def _exhaustive(begins: Sequence[Place], ends: Sequence[Place], most: float) -> Found:
+def _exhaustive(
+    begins: Sequence[SpanBoundary], ends: Sequence[SpanBoundary], most: float
+) -> FoundSpan:
     """The best pair in order with a score of 0 or more."""
     pairs = (
         _span(begin, end)

@@ -20,7 +20,7 @@ from etc_jax.datasets.records import BadRecordError
 from tasks.natural_questions.labels import (
     NULL,
     PLACES,
-    Label,
+    WindowLabel,
     chosen_annotation,
     official_label,
     visible_label,
@@ -128,7 +128,7 @@ class Article:
     candidate: np.ndarray
 
 
-class Part(NamedTuple):
+class ArticleSlice(NamedTuple):
     """What of an article is in a window.
 
     Attributes:
@@ -206,7 +206,7 @@ class ArticleWindows:
 
     def part(
         self, number: int, starts: range, room: int, before: int, n: int
-    ) -> tuple[Part, dict[str, Any]]:
+    ) -> tuple[ArticleSlice, dict[str, Any]]:
         """(what is in a window, the fields of it that all formats have).
 
         Args:
@@ -227,7 +227,7 @@ class ArticleWindows:
         share = self._share(label)
         labels = {"answer_type": label.type}
         labels |= dict(zip(PLACES, label.places, strict=True))
-        return Part(ids, candidate, before + len(ids) + 1), {
+        return ArticleSlice(ids, candidate, before + len(ids) + 1), {
             "record": self._record,
             "labels": {k: np.array(x, np.int32) for k, x in labels.items()},
             "unusable": self._unusable(number, share),
@@ -238,17 +238,19 @@ class ArticleWindows:
             "share": share,
         }
 
-    def _label(self, start: int, stop: int, before: int, word: np.ndarray) -> Label:
+    def _label(
+        self, start: int, stop: int, before: int, word: np.ndarray
+    ) -> WindowLabel:
         if self._annotation is None:
             missing = -1 if self._quirks else 0
-            return Label(missing, (missing,) * 4)
+            return WindowLabel(missing, (missing,) * 4)
         if self._quirks:
             return official_label(self._annotation, word)
         return visible_label(
             self._annotation, self.article.word, (start, stop), before - start
         )
 
-    def _share(self, label: Label) -> float:
+    def _share(self, label: WindowLabel) -> float:
         if label.type != NULL or self._annotation is None:
             return 1.0
         if self._annotation.long is None and not self._annotation.has_short:

@@ -3,62 +3,57 @@
 A page is words in the elements of a DOM, with what each element looks like; its
 keyphrases are up to three runs of its words.
 
-    problems = Problems()
-    for record in read(["OpenKPDev.jsonl"], problems):
-        windows += features(record, tokenizer)
-    predictions = decode(logits, windows)
-    write(predictions, "predictions.jsonl")
+    task = DATA_SET.in_format("structured")
+    for record in task.read(["OpenKPDev.jsonl"], Problems()):
+        windows += task.features(record, tokenizer)
+    task.write(task.answers(logits, windows), "predictions.jsonl")
 """
 
 import dataclasses
 
 from etc_jax import registry
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import openkp as scoring
 from tasks.openkp import sequence_inputs
 from tasks.openkp.decoding import (
-    decode,
-    decode_each,
     gold_outputs,
+    keyphrases,
     official,
     official_gold,
-    write,
+    why_lost,
 )
 from tasks.openkp.explained import explain
 from tasks.openkp.inputs import (
     SIZES,
+    OpenkpOptions,
     OpenkpWindow,
-    Options,
     features,
     whole_length,
 )
 from tasks.openkp.records import Record, parse, read
-from tasks.openkp.upper_bound import why_lost
 
 __all__ = [
     "SIZES",
     "DATA_SET",
     "OpenkpWindow",
-    "Options",
+    "OpenkpOptions",
     "Record",
-    "decode",
-    "decode_each",
     "features",
     "gold_outputs",
     "official",
     "official_gold",
     "parse",
     "read",
-    "write",
 ]
 
 STRUCTURED = Form(
     learner="openkp",
     sizes=SIZES,
     features=features,
-    options=Options(),
-    decode=decode_each,
+    options=OpenkpOptions(),
+    decode=of_one_setting(keyphrases),
     explain=explain,
     gold_outputs=gold_outputs,
     why_lost=why_lost,

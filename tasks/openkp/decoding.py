@@ -1,32 +1,27 @@
-"""From OpenKP logits to keyphrases, and to a file."""
+"""From OpenKP logits to keyphrases, and to the official file."""
 
 from __future__ import annotations
 
-import os
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from etc_jax.datasets import json_lines
+from etc_jax.datasets.decoding import SURE, check_outputs, require_gold
 from etc_jax.ops.ngrams import MAX_WORDS, NO_NGRAM
-from tasks.openkp.pages import PageWindow
-from tasks.openkp.records import Record
+from etc_jax.scoring import openkp as scoring
+from tasks.openkp.pages import PageWindow, find_occurrences
+from tasks.openkp.records import MAX_KEYPHRASES, Record
 
 MAX_PREDICTED = 5
 # The best runs of words that are looked at: some are the same phrase.
 MAX_RUNS = 100
 
-_SURE = 20.0
-
 Phrase = list[str]
 
 
-def decode(
-    logits: np.ndarray, windows: Sequence[PageWindow]
-) -> dict[str, list[Phrase]]:
-    """Up to five keyphrases of each page, best first, by url.
+def keyphrases(logits: np.ndarray, windows: Sequence[PageWindow]) -> list[list[Phrase]]:
+    """Up to five keyphrases of each page, best first.
 
     Args:
       logits: `[b, 5, n]`: [_, k - 1, i] is that of words i to i + k - 1.
@@ -35,35 +30,9 @@ def decode(
     Raises:
       ValueError: if the logits are not of these windows, or not finite.
     """
-    found = decode_each(logits, windows)
-    return {w.record.id: phrases for w, [phrases] in zip(windows, found, strict=True)}
-
-
-def decode_each(
-    logits: np.ndarray,
-    windows: Sequence[PageWindow],
-    settings: Sequence[None] = (None,),
-) -> list[list[list[Phrase]]]:
-    """The prediction of each setting, of which there is one, for each window.
-
-    Raises:
-      ValueError: see `decode`.
-    """
     n = len(windows[0].labels["occurrences"]) if windows else 0
-    expected = (len(windows), MAX_WORDS, n)
-    if windows and tuple(logits.shape) != expected:
-        raise ValueError(
-            f"logits have shape {tuple(logits.shape)}, expected {expected}: give the "
-            "outputs of these windows, in their order"
-        )
-    found = []
-    for row, window in zip(logits, windows, strict=True):
-        if not np.isfinite(row).all():
-            raise ValueError(
-                f"logits of {window.record.id!r} hold NaN or infinity; expected numbers"
-            )
-        found.append([best_phrases(row, window.words)] * len(settings))
-    return found
+    check_outputs({"": logits}, windows, {"": (MAX_WORDS, n)})
+    return [best_phrases(row, w.words) for row, w in zip(logits, windows, strict=True)]
 
 
 def best_phrases(
@@ -98,12 +67,6 @@ def official(predictions: Mapping[str, Sequence[Phrase]]) -> list[dict[str, Any]
     ]
 
 
-def write(predictions: Mapping[str, Sequence[Phrase]], path: str | os.PathLike) -> None:
-    """Writes the official form, an object a line."""
-    text = json_lines.text_of(official(predictions))
-    pathlib.Path(path).write_text(text, encoding="utf-8")
-
-
 def official_gold(record: Record) -> dict[str, Any] | None:
     """What scoring needs of a page; None without gold keyphrases."""
     if record.keyphrases is None:
@@ -120,13 +83,42 @@ def gold_outputs(windows: Sequence[PageWindow]) -> np.ndarray:
     Raises:
       ValueError: if a window has no gold keyphrases.
     """
+    require_gold(windows, official_gold)
     n = len(windows[0].labels["occurrences"]) if windows else 0
     logits = np.full((len(windows), MAX_WORDS, n), NO_NGRAM, np.float32)
     for row, window in zip(logits, windows, strict=True):
-        if window.record.keyphrases is None:
-            raise ValueError(f"{window.record.id!r} has no gold keyphrases")
         labels = zip(window.labels["start"], window.labels["length"], strict=True)
         for place, (start, length) in enumerate(labels):
             if 0 < length <= MAX_WORDS:
-                row[length - 1, start] = _SURE - place
+                row[length - 1, start] = SURE - place
     return logits
+
+
+def why_lost(
+    windows: Sequence[PageWindow], given: Sequence[Sequence[str]]
+) -> Iterator[str]:
+    """Why keyphrases of a page are not in its prediction, one reason each.
+
+    Recall is what labels can lose: `R@3` and `R@5` are 1 if and only if none has.
+    Precision is divided by k whatever the number of keyphrases.
+    """
+    [window] = windows
+    predicted = scoring.normalised(given)
+    for phrase in scoring.normalised(window.record.keyphrases or ()):
+        if phrase not in predicted:
+            yield f"{phrase!r} {_reason(phrase, window)}"
+
+
+def _reason(phrase: str, window: PageWindow) -> str:
+    record, words = window.record, window.record.text.split(" ")
+    if len(phrase.split(" ")) > MAX_WORDS:
+        return f"has more than {MAX_WORDS} words"
+    if not find_occurrences([[phrase]], words, record.elements):
+        there = f" {phrase} " in f" {record.text.lower()} "
+        return "is in no element as a whole" if there else "is not in the text"
+    fit = record.elements[: window.num_elements]
+    if not find_occurrences([[phrase]], words, fit):
+        return "did not fit into the input"
+    if np.all(window.labels["length"] > 0):
+        return f"comes after {MAX_KEYPHRASES} others"
+    return "has a word that the tokenizer has no piece for"

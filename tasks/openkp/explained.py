@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import (
     Box,
     Candidate,
-    Document,
     Explained,
+    ExplainedDocument,
     Passage,
     Sheet,
     Wording,
 )
-from tasks.openkp.decoding import Phrase, decode_each
+from tasks.openkp.decoding import Phrase, keyphrases
 from tasks.openkp.pages import PageWindow, find_occurrences
 from tasks.openkp.records import FEATURES, Record
 
@@ -52,7 +53,8 @@ def explain(
     Raises:
       ValueError: if the logits are not of these windows.
     """
-    found = decode_each(logits, windows, (setting,))
+    del setting
+    found = keyphrases(logits, windows)
     return [
         Explained(
             window.record.id,
@@ -62,15 +64,14 @@ def explain(
             _candidates(row, window, phrases),
             wording=WORDING,
         )
-        for row, window, [phrases] in zip(logits, windows, found, strict=True)
+        for row, window, phrases in zip(logits, windows, found, strict=True)
     ]
 
 
 def _candidates(
     logits: np.ndarray, window: PageWindow, phrases: Sequence[Phrase]
 ) -> tuple[Candidate, ...]:
-    odds = np.exp(np.float64(logits) - np.max(logits))
-    probabilities = odds / np.sum(odds)
+    probabilities = softmax(logits)
     whole = np.array([[0, len(window.words)]])
     candidates = []
     for phrase in phrases:
@@ -80,7 +81,7 @@ def _candidates(
     return tuple(candidates)
 
 
-def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
+def _page(record: Record, phrases: Sequence[Phrase]) -> ExplainedDocument:
     words = record.text.split(" ")
     passages = []
     for (start, stop), look in zip(
@@ -93,7 +94,7 @@ def _page(record: Record, phrases: Sequence[Phrase]) -> Document:
         box = _box(look) if text.strip() else None
         passages.append(Passage(text, marks=marks, ranks=ranks, box=box))
     boxes = [passage.box for passage in passages if passage.box is not None]
-    return Document(
+    return ExplainedDocument(
         Passage("Text"), tuple(passages), paragraphs=True, sheet=_sheet(boxes)
     )
 

@@ -20,13 +20,13 @@ from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.options import InputOptions
 from etc_jax.formats import fixed_blocks
 from etc_jax.formats.sequence import filled
-from etc_jax.formats.structured import Sizes, StructuredWindow
+from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.types import Rows
 from tasks.openkp.pages import Page, PageWindow, page_axes, page_fields, read_page
 from tasks.openkp.records import Record
 from tasks.openkp.visual import visual_arrays
 
-SIZES = Sizes(long_length=4096, global_length=512)
+SIZES = StructuredSizes(long_length=4096, global_length=512)
 
 _WORDS = "long_words"
 # The official code takes it whatever the vocabulary.
@@ -34,7 +34,7 @@ _OFFICIAL_SENTENCE = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(InputOptions):
+class OpenkpOptions(InputOptions):
     """How inputs are made.
 
     Attributes:
@@ -72,9 +72,9 @@ class OpenkpWindow(PageWindow, StructuredWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: StructuredSizes = SIZES,
     *,
-    options: Options = Options(),  # noqa: B008  (frozen)
+    options: OpenkpOptions = OpenkpOptions(),  # noqa: B008  (frozen)
     official_quirks: bool = False,
 ) -> list[OpenkpWindow]:
     """The one window of a page.

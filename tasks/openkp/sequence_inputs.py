@@ -15,8 +15,8 @@ from typing import ClassVar
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.formats.sequence import (
+    SequenceSizes,
     SequenceWindow,
-    Sizes,
     parts_of,
     refuse_quirks,
 )
@@ -24,7 +24,7 @@ from tasks.openkp.pages import PageWindow, page_axes, page_fields, read_page
 from tasks.openkp.records import Record
 
 # As much as BERT reads.
-SIZES = Sizes(input_length=512, global_length=1)
+SIZES = SequenceSizes(input_length=512, global_length=1)
 
 _WORDS = "words"
 # Before each word, the first one too: byte-level BPE has other pieces for a word that
@@ -42,7 +42,7 @@ class OpenkpSequence(PageWindow, SequenceWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
     official_quirks: bool = False,
 ) -> list[OpenkpSequence]:

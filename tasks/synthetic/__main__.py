@@ -48,7 +48,7 @@ from tasks.synthetic import (
 from tasks.synthetic.schema import KINDS
 
 
-class Task(NamedTuple):
+class SyntheticTask(NamedTuple):
     """Records of a task, the sizes that they have, and the form of its files."""
 
     module: Any
@@ -57,14 +57,14 @@ class Task(NamedTuple):
 
 
 TASKS = {
-    "hotpotqa": Task(hotpotqa, hotpotqa.HotpotQaSizes),
-    "natural_questions": Task(
+    "hotpotqa": SyntheticTask(hotpotqa, hotpotqa.HotpotQaSizes),
+    "natural_questions": SyntheticTask(
         natural_questions, natural_questions.NaturalQuestionsSizes, lines=True
     ),
-    "openkp": Task(openkp, openkp.OpenkpSizes, lines=True),
-    "teachers": Task(teachers, teachers.TeachersSizes),
-    "text_to_text": Task(text_to_text, hotpotqa.HotpotQaSizes, lines=True),
-    "wikihop": Task(wikihop, wikihop.WikiHopSizes),
+    "openkp": SyntheticTask(openkp, openkp.OpenkpSizes, lines=True),
+    "teachers": SyntheticTask(teachers, teachers.TeachersSizes),
+    "text_to_text": SyntheticTask(text_to_text, hotpotqa.HotpotQaSizes, lines=True),
+    "wikihop": SyntheticTask(wikihop, wikihop.WikiHopSizes),
 }
 
 

@@ -22,7 +22,7 @@ from etc_jax.data.whole_files import whole
 from tasks.coreference.records import Record, Span
 from tasks.coreference.writing import brackets
 from tasks.synthetic import release
-from tasks.synthetic.names import ADJECTIVES, TRADES, Names
+from tasks.synthetic.names import ADJECTIVES, TRADES, NameGenerator
 
 SPLITS = ("train", "development", "test")
 
@@ -60,7 +60,7 @@ _EMPTY_COLUMNS = ("-", "*", "-", "-", "-", "-", "*", "*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
+class StorySizes:
     """How large a story is.
 
     Attributes:
@@ -85,14 +85,14 @@ class Sizes:
 
 
 def records(
-    count: int, *, seed: int, sizes: Sizes | None = None, start: int = 0
+    count: int, *, seed: int, sizes: StorySizes | None = None, start: int = 0
 ) -> Iterator[Record]:
     """Yields records `start .. start + count - 1` of an endless series.
 
     A record depends on seed, sizes and its number alone. As in OntoNotes, what is
     mentioned once is in no cluster.
     """
-    sizes = sizes or Sizes()
+    sizes = sizes or StorySizes()
     for number in range(start, start + count):
         # Text seeds are hashed whole, so that neighbours have nothing in common.
         story = _Story(random.Random(f"coreference {seed} {number}"), sizes)
@@ -167,13 +167,13 @@ class _Entity:
 class _Story:
     """Writes sentences and keeps track of who is mentioned where."""
 
-    def __init__(self, rng: random.Random, sizes: Sizes):
+    def __init__(self, rng: random.Random, sizes: StorySizes):
         self._rng = rng
         self._words: list[str] = []
         self._stops: list[int] = []
         self._last: dict[str, _Entity] = {}
         self._mentions: dict[_Entity, list[Span]] = {}
-        names = Names(rng)
+        names = NameGenerator(rng)
         persons = []
         for trade in rng.sample(TRADES, sizes.persons):
             full = names.draw("person")
@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         splits=SPLITS,
         records=records,
         write=write_release,
-        sizes=Sizes,
+        sizes=StorySizes,
         help_=_HELP,
     )
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from tasks.synthetic import paths, telling, worlds
 from tasks.synthetic.schema import KINDS, PAIRS, YEAR, Relation
-from tasks.synthetic.telling import Document
-from tasks.synthetic.worlds import Entity, Sizes, World
+from tasks.synthetic.telling import WorldDocument
+from tasks.synthetic.worlds import Entity, World, WorldSizes
 
 LEVELS = {1: "easy", 2: "medium"}  # steps of a question; more are "hard"
 _WHICH = {kind: f"Which {kind}" for kind in KINDS} | {"person": "Who"}
@@ -24,7 +24,7 @@ _ORDERS = {"first": min, "earlier": min, "later": max}
 
 
 @dataclasses.dataclass(frozen=True)
-class HotpotQaSizes(Sizes):
+class HotpotQaSizes(WorldSizes):
     """How large an item is, and how hard.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Item:
     answer: str
     kind: str
     level: str
-    documents: Sequence[Document]
+    documents: Sequence[WorldDocument]
     support: Sequence[tuple[Entity, Relation]]
 
 
@@ -89,20 +89,22 @@ def _record(number: int, seed: int, sizes: HotpotQaSizes) -> dict[str, Any]:
     }
 
 
-def _context(document: Document) -> list:
+def _context(document: WorldDocument) -> list:
     """Title and sentences; as in the release, all but the first begin with a space."""
     texts = [sentence.text for sentence in document.sentences]
     return [document.entity.name, texts[:1] + [f" {text}" for text in texts[1:]]]
 
 
-def _written(rng: random.Random, sizes: Sizes, world: World) -> list[Document]:
+def _written(
+    rng: random.Random, sizes: WorldSizes, world: World
+) -> list[WorldDocument]:
     documents = telling.write_documents(rng, sizes, world)
     everyone = [entity for group in world.entities.values() for entity in group]
     telling.pad(rng, documents, everyone, sizes.words)
     return documents
 
 
-def _bridge(rng: random.Random, sizes: Sizes) -> _Item:
+def _bridge(rng: random.Random, sizes: WorldSizes) -> _Item:
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
     question = chain[0].name
@@ -121,7 +123,7 @@ def _bridge(rng: random.Random, sizes: Sizes) -> _Item:
 
 
 def _world_of_pair(
-    rng: random.Random, sizes: Sizes, pair: tuple[Relation, Relation]
+    rng: random.Random, sizes: WorldSizes, pair: tuple[Relation, Relation]
 ) -> tuple[World, Entity, Entity]:
     """A world where half of the documents are of the pair's source, and two of them."""
     kind, target = pair[0].source, pair[0].target
@@ -139,7 +141,7 @@ def _world_of_pair(
     return world, *rng.sample(world.documented[kind], 2)
 
 
-def _which_first(rng: random.Random, sizes: Sizes) -> _Item:
+def _which_first(rng: random.Random, sizes: WorldSizes) -> _Item:
     kind = rng.choice(sizes.kinds)
     (pair,) = (pair for pair in PAIRS[kind] if pair[0].target == YEAR)
     world, x, y = _world_of_pair(rng, sizes, pair)
@@ -168,7 +170,7 @@ def _which_first(rng: random.Random, sizes: Sizes) -> _Item:
     )
 
 
-def _yes_or_no(rng: random.Random, sizes: Sizes) -> _Item:
+def _yes_or_no(rng: random.Random, sizes: WorldSizes) -> _Item:
     """Whether two entities share a value. They share one: of the relation or its twin.
 
     So the names in the two documents say nothing of the answer.

@@ -22,7 +22,7 @@ from typing import Any
 from etc_jax.data.whole_files import whole
 from tasks.imdb.records import LABELS
 from tasks.synthetic import names, release
-from tasks.synthetic.names import Names
+from tasks.synthetic.names import NameGenerator
 
 OPINIONS = {
     "neg": "awful boring dreadful tedious clumsy hollow".split(),
@@ -100,7 +100,7 @@ def _record(number: int, seed: int, sizes: ImdbSizes) -> dict[str, Any]:
 
 
 def _text(rng: random.Random, label: str, sizes: ImdbSizes) -> str:
-    naming = Names(rng)
+    naming = NameGenerator(rng)
     begin = _BEGIN.format(film=naming.draw("town"))
     verdict = _opinion(rng, _VERDICTS, label, naming)
     others = [
@@ -120,7 +120,7 @@ def _text(rng: random.Random, label: str, sizes: ImdbSizes) -> str:
 
 
 def _opinion(
-    rng: random.Random, wordings: Sequence[str], label: str, naming: Names
+    rng: random.Random, wordings: Sequence[str], label: str, naming: NameGenerator
 ) -> str:
     return rng.choice(wordings).format(
         person=naming.draw("person"), opinion=rng.choice(OPINIONS[label])

@@ -82,7 +82,7 @@ def _said_words() -> frozenset[str]:
 _TAKEN = _said_words()
 
 
-class Names:
+class NameGenerator:
     """Draws names none of which contains another, nor a word that templates use.
 
     Args:

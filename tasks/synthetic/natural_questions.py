@@ -18,8 +18,8 @@ from typing import Any
 
 from tasks.synthetic import names, paths, telling, worlds
 from tasks.synthetic.schema import PAIRS, YEAR
-from tasks.synthetic.telling import Document, Sentence
-from tasks.synthetic.worlds import Entity, Sizes, World
+from tasks.synthetic.telling import WorldDocument, WorldSentence
+from tasks.synthetic.worlds import Entity, World, WorldSizes
 
 # (first, one past the last) word.
 Span = tuple[int, int]
@@ -33,7 +33,7 @@ _NO_SPAN = (-1, -1)
 
 
 @dataclasses.dataclass(frozen=True)
-class NaturalQuestionsSizes(Sizes):
+class NaturalQuestionsSizes(WorldSizes):
     """How large an item is, and how hard.
 
     Attributes:
@@ -83,9 +83,9 @@ class _Item:
     """
 
     question: str
-    blocks: Sequence[Sequence[Document]]
+    blocks: Sequence[Sequence[WorldDocument]]
     about: Entity | None = None
-    sentence: Sentence | None = None
+    sentence: WorldSentence | None = None
     value: str = ""
     yes_no: str = "NONE"
 
@@ -193,9 +193,9 @@ def _padded(
     rng: random.Random,
     sizes: NaturalQuestionsSizes,
     world: World,
-    documents: list[Document],
+    documents: list[WorldDocument],
     together: Sequence[Entity] = (),
-) -> list[list[Document]]:
+) -> list[list[WorldDocument]]:
     """A block a document, but one for those of `together`, at the first one's place."""
     for document in documents:
         _set_apart(rng, document, sizes.apart)
@@ -211,11 +211,11 @@ def _padded(
     return blocks
 
 
-def _set_apart(rng: random.Random, document: Document, words: int) -> None:
+def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
     """Adds sentences without a name after the first."""
     while words > 0:
         text = names.filler(rng)
-        document.sentences.insert(1, Sentence(text))
+        document.sentences.insert(1, WorldSentence(text))
         words -= len(text.split())
 
 
@@ -253,7 +253,7 @@ class _Page:
         self._words: list[str] = []
         self._bytes: list[Span] = []
         self._candidates: list[tuple[Span, bool]] = []
-        self._places: list[tuple[Sentence, Span]] = []
+        self._places: list[tuple[WorldSentence, Span]] = []
         self.block_of: dict[Entity, Span] = {}
         self._say("<H1>", "Almanac", "</H1>")
 
@@ -265,7 +265,7 @@ class _Page:
             self._words.append(word)
         return first, len(self._words)
 
-    def add(self, documents: Sequence[Document]) -> None:
+    def add(self, documents: Sequence[WorldDocument]) -> None:
         """A block of documents, sometimes under a heading, which is no candidate."""
         if self._rng.random() < 0.3:
             self._say("<H2>", self._rng.choice(names.GOODS), "</H2>")
@@ -279,14 +279,14 @@ class _Page:
         self._candidates.insert(number, ((start, stop), True))
         self.block_of |= {d.entity: (start, stop) for d in documents}
 
-    def _add_sentence(self, sentence: Sentence, tags: Sequence[str]) -> None:
+    def _add_sentence(self, sentence: WorldSentence, tags: Sequence[str]) -> None:
         start, _ = self._say(*(f"<{tag}>" for tag in tags))
         self._places.append((sentence, self._say(*_TOKEN.findall(sentence.text))))
         _, stop = self._say(*(f"</{tag}>" for tag in reversed(tags)))
         if tags:
             self._candidates.append(((start, stop), False))
 
-    def find(self, sentence: Sentence, value: str) -> Span:
+    def find(self, sentence: WorldSentence, value: str) -> Span:
         """Where a value stands in a sentence; names are in no other name."""
         start, stop = next(span for s, span in self._places if s is sentence)
         wanted = _TOKEN.findall(value)

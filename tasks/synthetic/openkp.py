@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tasks.synthetic import names
-from tasks.synthetic.names import Names
+from tasks.synthetic.names import NameGenerator
 
 _MARK = re.compile(r"([.,?!])")
 _KINDS = ("person", "company", "town")
@@ -55,7 +55,7 @@ class OpenkpSizes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class ElementLook:
     """What an element looks like.
 
     Attributes:
@@ -69,15 +69,15 @@ class Look:
     is_middle: bool
 
 
-KEYPHRASE = Look(True, True, True)
+KEYPHRASE = ElementLook(True, True, True)
 _OTHERS = [
-    Look(large, top, middle)
+    ElementLook(large, top, middle)
     for large in (True, False)
     for top in (True, False)
     for middle in (True, False)
     if 0 < large + top + middle < 3
 ]
-_BODY = [Look(False, top, True) for top in (True, False)]
+_BODY = [ElementLook(False, top, True) for top in (True, False)]
 
 
 def records(
@@ -96,7 +96,7 @@ def _page(number: int, seed: int, sizes: OpenkpSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     rng = random.Random(f"openkp {seed} {number}")
     wanted = rng.randint(*sizes.keyphrases)
-    naming = Names(rng)
+    naming = NameGenerator(rng)
     phrases = [naming.draw(rng.choice(_KINDS)) for _ in range(wanted + sizes.others)]
     elements = [
         (rng.choice(_LEADS).format(phrase), _look(rng, i < wanted))
@@ -121,7 +121,7 @@ def _page(number: int, seed: int, sizes: OpenkpSizes) -> dict[str, Any]:
     }
 
 
-def _look(rng: random.Random, is_keyphrase: bool) -> Look:
+def _look(rng: random.Random, is_keyphrase: bool) -> ElementLook:
     return KEYPHRASE if is_keyphrase else rng.choice(_OTHERS)
 
 
@@ -130,7 +130,7 @@ def _spaced(text: str) -> str:
     return " ".join(_MARK.sub(r" \1 ", text).split())
 
 
-def _vdom(rng: random.Random, elements: list[tuple[str, Look]]) -> list[dict]:
+def _vdom(rng: random.Random, elements: list[tuple[str, ElementLook]]) -> list[dict]:
     nodes, start = [], 0
     for number, (text, look) in enumerate(elements):
         text = _spaced(text)
@@ -148,7 +148,7 @@ def _vdom(rng: random.Random, elements: list[tuple[str, Look]]) -> list[dict]:
     return nodes
 
 
-def _feature(rng: random.Random, look: Look) -> list[float]:
+def _feature(rng: random.Random, look: ElementLook) -> list[float]:
     """An element's ten features and its parent's, a box around the column."""
     column = _MIDDLE if look.is_middle else _SIDE
     font = rng.randint(*(_LARGE if look.is_large else _SMALL))

@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 
 from tasks.synthetic.schema import BY_NAME, KINDS, PAIRS, YEAR, Relation
-from tasks.synthetic.worlds import Sizes
+from tasks.synthetic.worlds import WorldSizes
 
 
 def random_path(
-    rng: random.Random, sizes: Sizes, *, end_in_year: bool, one_kind: bool = False
+    rng: random.Random, sizes: WorldSizes, *, end_in_year: bool, one_kind: bool = False
 ) -> tuple[Relation, ...]:
     """Relations each of which starts where the one before ends.
 

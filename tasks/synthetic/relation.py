@@ -9,6 +9,7 @@ them apart again.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 YEAR = "year"
 
@@ -35,3 +36,32 @@ class Relation:
     questions: tuple[str, ...]
     same: str = ""
     event: str = ""
+
+
+def read(text: str) -> Iterator[Relation]:
+    """The relations of a text, a paragraph each.
+
+    The first line is "name: source -> target", and each other one a wording, whose
+    fields say of which sort it is: `{s}` of a statement, `{x}` of the question for the
+    same value; `{}` of a question with a question mark, otherwise of a phrase; what has
+    no field is the event.
+    """
+    for paragraph in text.strip().split("\n\n"):
+        head, *lines = map(str.strip, paragraph.splitlines())
+        name, source, _, target = head.replace(":", "").split()
+        wordings: dict[str, list[str]] = {}
+        for line in lines:
+            wordings.setdefault(_sort(line), []).append(line)
+        single = {x: wordings.pop(x)[0] for x in ("same", "event") if x in wordings}
+        several = {sort: tuple(x) for sort, x in wordings.items()}
+        yield Relation(name, source, target, **several, **single)
+
+
+def _sort(line: str) -> str:
+    if "{s}" in line:
+        return "statements"
+    if "{x}" in line:
+        return "same"
+    if "{}" in line:
+        return "questions" if line.endswith("?") else "phrases"
+    return "event"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tasks.synthetic.people import COMPANY, PERSON
-from tasks.synthetic.places import REGION, TOWN
+import pathlib
+
 from tasks.synthetic.relation import YEAR as YEAR
 from tasks.synthetic.relation import Relation as Relation
+from tasks.synthetic.relation import read
 
 KINDS = ("person", "company", "town", "region")
-RELATIONS = (*PERSON, *COMPANY, *TOWN, *REGION)
+_FILE = pathlib.Path(__file__).with_name("relations.txt")
+RELATIONS = tuple(read(_FILE.read_text(encoding="utf-8")))
 BY_NAME = {relation.name: relation for relation in RELATIONS}
 
 

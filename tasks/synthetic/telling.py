@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from tasks.synthetic import names
 from tasks.synthetic.schema import Relation
-from tasks.synthetic.worlds import Entity, Fact, Sizes, World
+from tasks.synthetic.worlds import Entity, Fact, World, WorldSizes
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentence:
+class WorldSentence:
     """A sentence, and what it states, if anything."""
 
     text: str
@@ -20,11 +20,11 @@ class Sentence:
 
 
 @dataclasses.dataclass
-class Document:
+class WorldDocument:
     """The sentences about an entity; the first sentence names it."""
 
     entity: Entity
-    sentences: list[Sentence]
+    sentences: list[WorldSentence]
 
     def index_of(self, relation: Relation) -> int:
         """Which sentence states that relation of the entity."""
@@ -32,7 +32,9 @@ class Document:
         return stated.index(relation)
 
 
-def write_documents(rng: random.Random, sizes: Sizes, world: World) -> list[Document]:
+def write_documents(
+    rng: random.Random, sizes: WorldSizes, world: World
+) -> list[WorldDocument]:
     """A document for each documented entity, in a random order."""
     documents = [
         _document(rng, sizes, world, entity)
@@ -44,17 +46,17 @@ def write_documents(rng: random.Random, sizes: Sizes, world: World) -> list[Docu
 
 
 def _document(
-    rng: random.Random, sizes: Sizes, world: World, entity: Entity
-) -> Document:
+    rng: random.Random, sizes: WorldSizes, world: World, entity: Entity
+) -> WorldDocument:
     facts = [
         Fact(entity, relation, values[entity])
         for relation, values in world.facts.items()
         if relation.source == entity.kind
     ]
     rng.shuffle(facts)
-    sentences = [Sentence(introduction(rng, entity))]
-    sentences += [Sentence(_statement(rng, sizes, fact), fact) for fact in facts]
-    return Document(entity, sentences)
+    sentences = [WorldSentence(introduction(rng, entity))]
+    sentences += [WorldSentence(_statement(rng, sizes, fact), fact) for fact in facts]
+    return WorldDocument(entity, sentences)
 
 
 def introduction(rng: random.Random, entity: Entity) -> str:
@@ -70,7 +72,7 @@ def introduction(rng: random.Random, entity: Entity) -> str:
     return f"{entity.name} is {article} {adjective} {what}."
 
 
-def _statement(rng: random.Random, sizes: Sizes, fact: Fact) -> str:
+def _statement(rng: random.Random, sizes: WorldSizes, fact: Fact) -> str:
     template = wording(rng, sizes, fact.relation.statements)
     entity = fact.subject
     subject = entity.pronoun if rng.random() < sizes.pronouns else entity.name
@@ -78,19 +80,19 @@ def _statement(rng: random.Random, sizes: Sizes, fact: Fact) -> str:
     return text[0].upper() + text[1:]
 
 
-def wording(rng: random.Random, sizes: Sizes, wordings: Sequence[str]) -> str:
+def wording(rng: random.Random, sizes: WorldSizes, wordings: Sequence[str]) -> str:
     """One of the ways to say something that are in use."""
     return rng.choice(wordings[: sizes.wordings])
 
 
-def count_words(documents: Iterable[Document]) -> int:
+def count_words(documents: Iterable[WorldDocument]) -> int:
     """Words of all sentences, by white space."""
     return sum(len(s.text.split()) for d in documents for s in d.sentences)
 
 
 def pad(
     rng: random.Random,
-    documents: Sequence[Document],
+    documents: Sequence[WorldDocument],
     mentioned: Sequence[Entity],
     words: int,
 ) -> None:
@@ -104,9 +106,11 @@ def pad(
         left -= add_filler(rng, rng.choice(documents), entity)
 
 
-def add_filler(rng: random.Random, document: Document, entity: Entity | None) -> int:
+def add_filler(
+    rng: random.Random, document: WorldDocument, entity: Entity | None
+) -> int:
     """Adds a sentence without a fact after the first; returns its words."""
     text = names.filler(rng, entity.name if entity else "")
     place = rng.randint(1, len(document.sentences))
-    document.sentences.insert(place, Sentence(text))
+    document.sentences.insert(place, WorldSentence(text))
     return len(text.split())

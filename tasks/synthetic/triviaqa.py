@@ -24,15 +24,15 @@ from typing import Any
 from etc_jax.data.whole_files import whole
 from etc_jax.scoring.triviaqa import normalize
 from tasks.synthetic import names, paths, release, telling, worlds
-from tasks.synthetic.telling import Document, Sentence
-from tasks.synthetic.worlds import Entity, Sizes
+from tasks.synthetic.telling import WorldDocument, WorldSentence
+from tasks.synthetic.worlds import Entity, WorldSizes
 from tasks.triviaqa.records import WIKIPEDIA
 
 _PARAGRAPH_SENTENCES = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class TriviaqaSizes(Sizes):
+class TriviaqaSizes(WorldSizes):
     """How large an item is, and how hard.
 
     Attributes:
@@ -93,7 +93,7 @@ def _record(number: int, seed: int, sizes: TriviaqaSizes) -> dict[str, Any]:
     }
 
 
-def _page(item: str, document: Document) -> dict[str, Any]:
+def _page(item: str, document: WorldDocument) -> dict[str, Any]:
     title = document.entity.name
     return {
         "DocSource": "Synthetic",
@@ -104,7 +104,7 @@ def _page(item: str, document: Document) -> dict[str, Any]:
     }
 
 
-def _add_mentions(rng: random.Random, document: Document, mentions: int) -> None:
+def _add_mentions(rng: random.Random, document: WorldDocument, mentions: int) -> None:
     """Names each value of the document in sentences that state nothing."""
     values = [s.fact.value for s in document.sentences if s.fact]
     for value in values:
@@ -112,13 +112,13 @@ def _add_mentions(rng: random.Random, document: Document, mentions: int) -> None
         for _ in range(mentions if isinstance(value, Entity) else 0):
             text = names.filler(rng, rng.choice(_said_names(value)))
             place = rng.randint(1, len(document.sentences))
-            document.sentences.insert(place, Sentence(text))
+            document.sentences.insert(place, WorldSentence(text))
 
 
-def _set_apart(rng: random.Random, document: Document, words: int) -> None:
+def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
     while words > 0:
         text = names.filler(rng)
-        document.sentences.insert(1, Sentence(text))
+        document.sentences.insert(1, WorldSentence(text))
         words -= len(text.split())
 
 
@@ -142,7 +142,7 @@ def _answer(entity: Entity) -> dict[str, Any]:
     }
 
 
-def _text(document: Document) -> str:
+def _text(document: WorldDocument) -> str:
     said = [sentence.text for sentence in document.sentences]
     starts = range(0, len(said), _PARAGRAPH_SENTENCES)
     return "\n\n".join(" ".join(said[i : i + _PARAGRAPH_SENTENCES]) for i in starts)

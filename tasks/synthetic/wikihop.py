@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tasks.synthetic import paths, telling, worlds
-from tasks.synthetic.telling import Document
-from tasks.synthetic.worlds import Entity, Sizes
+from tasks.synthetic.telling import WorldDocument
+from tasks.synthetic.worlds import Entity, WorldSizes
 
 _MASKS = 100  # numbers that a mask may have
 
 
 @dataclasses.dataclass(frozen=True)
-class WikiHopSizes(Sizes):
+class WikiHopSizes(WorldSizes):
     """How large an item is, and how hard.
 
     Attributes:
@@ -88,12 +88,12 @@ def _record(number: int, seed: int, sizes: WikiHopSizes) -> dict[str, Any]:
     return _masked(rng, record) if sizes.masked else record
 
 
-def _support(document: Document) -> str:
+def _support(document: WorldDocument) -> str:
     return " ".join(sentence.text for sentence in document.sentences)
 
 
 def _mention_all(
-    rng: random.Random, documents: list[Document], candidates: list[Entity]
+    rng: random.Random, documents: list[WorldDocument], candidates: list[Entity]
 ) -> None:
     """Names in passing each candidate that the documents do not name."""
     text = "\n".join(_support(document) for document in documents)

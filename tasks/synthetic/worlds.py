@@ -21,7 +21,7 @@ _LEAST_ENTITIES = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
+class WorldSizes:
     """How large an item is, and how hard.
 
     Attributes:
@@ -132,7 +132,7 @@ class World:
 
 def make_world(
     rng: random.Random,
-    sizes: Sizes,
+    sizes: WorldSizes,
     stated: Sequence[Relation],
     *,
     documents: Mapping[str, int],
@@ -157,7 +157,7 @@ def make_world(
             known = counts.get(one.target, LEAST_ANSWERS)
             counts[one.target] = max(known, documents[one.source])
     counts |= {kind: max(n, documents.get(kind, 0)) for kind, n in least.items()}
-    drawn = names.Names(rng, sizes.names)
+    drawn = names.NameGenerator(rng, sizes.names)
     entities = {
         kind: [_entity(rng, drawn, kind) for _ in range(counts[kind])]
         for kind in KINDS
@@ -181,7 +181,7 @@ def make_world(
 
 def world_with_chain(
     rng: random.Random,
-    sizes: Sizes,
+    sizes: WorldSizes,
     path: Sequence[Relation],
     *,
     answers: int = 0,
@@ -260,14 +260,14 @@ def _redirect(
 
 
 def _stated_pairs(
-    rng: random.Random, sizes: Sizes, stated: Sequence[Relation], kind: str
+    rng: random.Random, sizes: WorldSizes, stated: Sequence[Relation], kind: str
 ) -> list[tuple[Relation, Relation]]:
     needed = [pair for pair in PAIRS[kind] if set(pair) & set(stated)]
     others = [pair for pair in PAIRS[kind] if pair not in needed]
     return needed + rng.sample(others, max(0, sizes.facts // 2 - len(needed)))
 
 
-def _entity(rng: random.Random, drawn: names.Names, kind: str) -> Entity:
+def _entity(rng: random.Random, drawn: names.NameGenerator, kind: str) -> Entity:
     pronoun = rng.choice(("he", "she")) if kind == "person" else f"the {kind}"
     return Entity(kind, drawn.draw(kind), pronoun)
 

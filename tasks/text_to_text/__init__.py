@@ -76,10 +76,10 @@ def explain(
     ]
 
 
-def _document(text: str) -> Document:
+def _document(text: str) -> ExplainedDocument:
     lines = (line.strip() for line in text.splitlines())
     passages = tuple(Passage(line) for line in lines if line)
-    return Document(Passage("Input"), passages, paragraphs=True)
+    return ExplainedDocument(Passage("Input"), passages, paragraphs=True)
 
 
 def gold_outputs(windows: Sequence[TextToTextWindow]) -> np.ndarray:

@@ -3,31 +3,29 @@
 A record is a question and documents found for it. Of the answer all names are known,
 but no place: every place where the documents have one of them may tell it.
 
-    problems = Problems()
-    for record in read(["triviaqa-rc/qa/wikipedia-dev.json"], problems):
-        windows += features(record, tokenizer)
-    predictions = decode(outputs, windows)
-    write(predictions, "predictions.json")
+    task = DATA_SET.in_format("sequence")
+    for record in task.read(["triviaqa-rc/qa/wikipedia-dev.json"], Problems()):
+        windows += task.features(record, tokenizer)
+    task.write(task.answers(outputs, windows), "predictions.json")
 """
 
 import dataclasses
 
 from etc_jax import registry
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from tasks.triviaqa import structured
 from tasks.triviaqa.decoding import (
     Outputs,
-    decode,
-    decode_each,
+    answers,
     gold_outputs,
     official_gold,
     score,
-    write,
+    why_lost,
 )
 from tasks.triviaqa.explained import explain
 from tasks.triviaqa.inputs import SIZES, TriviaqaWindow, features, whole_length
 from tasks.triviaqa.records import Record, parse, read, release_values
-from tasks.triviaqa.upper_bound import why_lost
 
 __all__ = [
     "SIZES",
@@ -35,21 +33,19 @@ __all__ = [
     "Outputs",
     "Record",
     "TriviaqaWindow",
-    "decode",
     "features",
     "gold_outputs",
     "official_gold",
     "parse",
     "read",
     "score",
-    "write",
 ]
 
 SEQUENCE = Form(
     learner="triviaqa",
     sizes=SIZES,
     features=features,
-    decode=decode_each,
+    decode=of_one_setting(answers),
     explain=explain,
     gold_outputs=gold_outputs,
     why_lost=why_lost,

@@ -1,23 +1,20 @@
-"""From TriviaQA logits to answers, and to a file."""
+"""From TriviaQA logits to answers, and to metrics."""
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.data.windows.window import Window
+from etc_jax.datasets.decoding import SURE, check_outputs, require_gold
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.scoring.result import Scores
 from tasks.triviaqa.inputs import DocumentsWindow
 from tasks.triviaqa.records import Record
 
 MAX_ANSWER_TOKENS = 30
-
-_SURE = 20.0
 
 
 class Outputs(NamedTuple):
@@ -27,7 +24,7 @@ class Outputs(NamedTuple):
     end: np.ndarray
 
 
-class Span(NamedTuple):
+class ScoredSpan(NamedTuple):
     """An answer in an input.
 
     Attributes:
@@ -41,8 +38,8 @@ class Span(NamedTuple):
     score: float
 
 
-def decode(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> dict[str, str]:
-    """The text of the best span of each window, by record id.
+def answers(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[str]:
+    """The text of the best span of each window.
 
     Args:
       outputs: logits of a model.
@@ -51,49 +48,24 @@ def decode(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> dict[str, st
     Raises:
       ValueError: if the logits are not of these windows, or not finite.
     """
-    found = decode_each(outputs, windows)
-    return {w.record.id: answer for w, [answer] in zip(windows, found, strict=True)}
+    spans = best_spans(outputs, windows)
+    return [answer_text(window, s) for window, s in zip(windows, spans, strict=True)]
 
 
-def decode_each(
-    outputs: Outputs,
-    windows: Sequence[DocumentsWindow],
-    settings: Sequence[None] = (None,),
-) -> list[list[str]]:
-    """The prediction of each setting, of which there is one, for each window.
-
-    Raises:
-      ValueError: see `decode`.
-    """
-    answers = [
-        answer_text(window, span)
-        for window, span in zip(windows, best_spans(outputs, windows), strict=True)
-    ]
-    return [[answer] * len(settings) for answer in answers]
-
-
-def best_spans(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[Span]:
+def best_spans(
+    outputs: Outputs, windows: Sequence[DocumentsWindow]
+) -> list[ScoredSpan]:
     """The best span of each window, of `MAX_ANSWER_TOKENS` at most.
 
     Raises:
-      ValueError: see `decode`.
+      ValueError: see `answers`.
     """
     n = len(windows[0].document) if windows else 0
-    for name, logits in (("start", outputs.start), ("end", outputs.end)):
-        got = tuple(np.shape(logits))
-        if windows and got != (len(windows), n):
-            raise ValueError(
-                f"{name} logits have shape {got}, expected {(len(windows), n)}: give "
-                "the outputs of these windows, in their order"
-            )
-    found = []
-    for start, end, window in zip(outputs.start, outputs.end, windows, strict=True):
-        if not (np.isfinite(start).all() and np.isfinite(end).all()):
-            raise ValueError(
-                f"logits of {window.record.id!r} hold NaN or infinity; expected numbers"
-            )
-        found.append(best_span(start, end, window.document))
-    return found
+    check_outputs(outputs._asdict(), windows, {"start": (n,), "end": (n,)})
+    return [
+        best_span(start, end, window.document)
+        for start, end, window in zip(outputs.start, outputs.end, windows, strict=True)
+    ]
 
 
 def best_span(
@@ -102,7 +74,7 @@ def best_span(
     document: np.ndarray,
     *,
     most: int = MAX_ANSWER_TOKENS,
-) -> Span:
+) -> ScoredSpan:
     """The span with the largest sum of log-probabilities, within one document.
 
     Of equal ones the first counts, and of those the shortest.
@@ -122,7 +94,7 @@ def best_span(
         pairs = start[: n - more] + end[more:]
         scores[: n - more, more] = np.where(within, pairs, -np.inf)
     first, more = np.unravel_index(np.argmax(scores), scores.shape)
-    return Span(int(first), int(first + more), float(scores[first, more]))
+    return ScoredSpan(int(first), int(first + more), float(scores[first, more]))
 
 
 def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
@@ -131,13 +103,13 @@ def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
     return logits - np.logaddexp.reduce(logits)
 
 
-def answer_text(window: DocumentsWindow, span: Span) -> str:
+def answer_text(window: DocumentsWindow, span: ScoredSpan) -> str:
     """The words of a span, as the document spells them."""
     number, (start, stop) = window.span_of(span.first, span.last)
     return " ".join(window.record.documents[number].text[start:stop].split())
 
 
-# --- files ----------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------
 
 
 def official_gold(record: Record) -> dict[str, Any] | None:
@@ -157,24 +129,36 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> 
     return scoring.score({x["id"]: x["aliases"] for x in gold}, predictions)
 
 
-def write(predictions: Mapping[str, str], path: str | os.PathLike) -> None:
-    """Writes {record id: answer}, the official prediction file."""
-    pathlib.Path(path).write_text(json.dumps(dict(predictions)), encoding="utf-8")
-
-
 def gold_outputs(windows: Sequence[DocumentsWindow]) -> Outputs:
     """Logits of a model that is sure of every label.
 
     Raises:
       ValueError: if a window has no gold answer.
     """
-    for window in windows:
-        if window.record.aliases is None:
-            raise ValueError(f"{window.record.id!r} has no gold answer")
+    require_gold(windows, official_gold)
     n = len(windows[0].document) if windows else 0
-    made = Outputs(*np.zeros((2, len(windows), n), np.float32))
-    for logits, name in zip(made, ("starts", "ends"), strict=True):
+    return Outputs(*sure_places(windows, ("starts", "ends"), n))
+
+
+def sure_places(windows: Sequence[Window], labels: Sequence[str], n: int) -> np.ndarray:
+    """Logits `[labels, b, n]` that are sure of every place of some labels.
+
+    Args:
+      windows: with labels.
+      labels: their names: int32 `[k]`, places and then -1.
+      n: tokens.
+    """
+    made = np.zeros((len(labels), len(windows), n), np.float32)
+    for logits, name in zip(made, labels, strict=True):
         for row, window in zip(logits, windows, strict=True):
             places = window.labels[name]
-            row[places[places >= 0]] = _SURE
+            row[places[places >= 0]] = SURE
     return made
+
+
+def why_lost(windows: Sequence[DocumentsWindow], answer: str) -> Iterator[str]:
+    """Why the windows of a record do not give its gold answer back."""
+    [window] = windows
+    names = window.record.aliases
+    if scoring.normalize(answer) not in map(scoring.normalize, names):
+        yield f"{names[0]!r}: {window.unusable or f'tokens say {answer!r}'}"

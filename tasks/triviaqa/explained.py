@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
-from tasks.triviaqa.decoding import Outputs, Span, answer_text, best_spans
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
+from tasks.triviaqa.decoding import Outputs, ScoredSpan, answer_text, best_spans
 from tasks.triviaqa.inputs import DocumentsWindow
 
 WORDING = Wording(
@@ -22,7 +22,7 @@ def explain(
     """For each window the answer, and the documents with the place it is from.
 
     Raises:
-      ValueError: see `decode`.
+      ValueError: see `decoding.answers`.
     """
     del setting
     return [
@@ -37,11 +37,13 @@ def explain(
     ]
 
 
-def _documents(window: DocumentsWindow, span: Span) -> Iterator[Document]:
+def _documents(
+    window: DocumentsWindow, span: ScoredSpan
+) -> Iterator[ExplainedDocument]:
     chosen, place = window.span_of(span.first, span.last)
     for number, document in enumerate(window.record.documents):
         lines = _lines(document.text, place if number == chosen else (0, 0), span.score)
-        yield Document(Passage(document.name), tuple(lines), paragraphs=True)
+        yield ExplainedDocument(Passage(document.name), tuple(lines), paragraphs=True)
 
 
 def _lines(text: str, place: tuple[int, int], score: float) -> Iterator[Passage]:

@@ -18,21 +18,21 @@ import numpy as np
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import Window
-from etc_jax.datasets.offsets import Pieces, count_pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
+    SequenceSizes,
     SequenceWindow,
-    Sizes,
     filled,
     parts_of,
     refuse_quirks,
 )
 from etc_jax.scoring.triviaqa import normalize
-from tasks.triviaqa.names import Names, Span, words_of
-from tasks.triviaqa.records import Document, Record
+from tasks.triviaqa.names import AnswerNames, Span, words_of
+from tasks.triviaqa.records import EvidenceDocument, Record
 
 # Longformer cuts questions at 55 tokens. Here they are whole, and few are longer.
-SIZES = Sizes(input_length=4096, global_length=128)
+SIZES = SequenceSizes(input_length=4096, global_length=128)
 
 # Occurrences that are labels: the first ones of a text.
 MAX_OCCURRENCES = 64
@@ -74,7 +74,7 @@ class TriviaqaWindow(DocumentsWindow, SequenceWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
     official_quirks: bool = False,
 ) -> list[TriviaqaWindow]:
@@ -112,7 +112,9 @@ def features(
     return [TriviaqaWindow(**answer_fields(record, text, before, n), **parts)]
 
 
-def question_too_long(record: Record, tokens: int, sizes: Sizes) -> BadRecordError:
+def question_too_long(
+    record: Record, tokens: int, sizes: SequenceSizes
+) -> BadRecordError:
     """The error for a question that leaves no room for documents.
 
     Args:
@@ -143,7 +145,10 @@ class Text(NamedTuple):
 
 
 def read_documents(
-    record: Record, documents: Sequence[Document], tokenizer: Tokenizer, room: int
+    record: Record,
+    documents: Sequence[EvidenceDocument],
+    tokenizer: Tokenizer,
+    room: int,
 ) -> Text:
     """The pieces of some documents, and where they name the answer.
 
@@ -157,7 +162,7 @@ def read_documents(
       BadRecordError: if there is no piece.
     """
     text = Text([], [], [], [])
-    names = Names(record.aliases or ())
+    names = AnswerNames(record.aliases or ())
     for number, document in enumerate(documents):
         before = len(text.ids)
         if before == room:
@@ -176,7 +181,9 @@ def read_documents(
     return text
 
 
-def _occurrences(names: Names, pieces: Pieces, kept: int) -> Iterator[tuple[int, int]]:
+def _occurrences(
+    names: AnswerNames, pieces: TokenizedText, kept: int
+) -> Iterator[tuple[int, int]]:
     """(first, last) of the first `kept` pieces of each name that they spell."""
     limit = pieces.offsets[kept - 1][1] if kept else 0
     for start, stop in names.find(words_of(pieces.text, limit)):
@@ -189,7 +196,7 @@ def _occurrences(names: Names, pieces: Pieces, kept: int) -> Iterator[tuple[int,
             yield span
 
 
-def pieces_of(tokenizer: Tokenizer, text: str) -> Pieces:
+def pieces_of(tokenizer: Tokenizer, text: str) -> TokenizedText:
     """The pieces of a text with single spaces, and where they stand in it as it is."""
     [found] = encode(tokenizer, [" ".join(text.split())])
     is_space = np.fromiter(map(str.isspace, text), bool, len(text))
@@ -200,7 +207,7 @@ def pieces_of(tokenizer: Tokenizer, text: str) -> Pieces:
     offsets = [
         (places[a], places[b - 1] + 1 if a < b else places[a]) for a, b in found.offsets
     ]
-    return Pieces(text, found.ids, offsets)
+    return TokenizedText(text, found.ids, offsets)
 
 
 def answer_fields(

@@ -62,7 +62,7 @@ def words_of(text: str, limit: int | None = None) -> Iterator[Word]:
             yield Word(word, start, places[at - 1] + 1)
 
 
-class Names:
+class AnswerNames:
     """The names of an answer, to be found in texts as the official measure reads them.
 
     Names are runs of whole words, whatever their case, marks and articles.

@@ -33,7 +33,7 @@ WIKIPEDIA, WEB = "Wikipedia", "Web"
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
 
 
-class Document(NamedTuple):
+class EvidenceDocument(NamedTuple):
     """A text and the name of its file."""
 
     name: str
@@ -53,7 +53,7 @@ class Record:
 
     id: str
     question: str
-    documents: tuple[Document, ...]
+    documents: tuple[EvidenceDocument, ...]
     aliases: tuple[str, ...] | None
 
 
@@ -114,11 +114,11 @@ def parse(value: Any, note: Note) -> Record:
     )
 
 
-def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
+def _documents(name: str, fields: Fields, note: Note) -> tuple[EvidenceDocument, ...]:
     listed = fields.get("Documents", objects)
     if not listed:
         raise BadRecordError("no document", f"{name!r} has none")
-    found: dict[str, Document] = {}
+    found: dict[str, EvidenceDocument] = {}
     faults: list[BadRecordError] = []
     for document in listed:
         file, text = document.text("Filename"), _text_of(document)
@@ -127,7 +127,7 @@ def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
         elif file in found:
             note("document twice", f"{name!r}, {file!r}")
         else:
-            found[file] = Document(file, text)
+            found[file] = EvidenceDocument(file, text)
     if not found:
         raise faults[0]
     for fault in faults:

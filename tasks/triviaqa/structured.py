@@ -20,7 +20,7 @@ from etc_jax.data.text.sentences import SplitFn, sentence_numbers, split_sentenc
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.formats.sequence import refuse_quirks
-from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
+from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from tasks.paragraphs import by_lines
 from tasks.triviaqa.inputs import (
     DocumentsWindow,
@@ -31,9 +31,9 @@ from tasks.triviaqa.inputs import (
     read_documents,
     text_length,
 )
-from tasks.triviaqa.records import Document, Record
+from tasks.triviaqa.records import EvidenceDocument, Record
 
-SIZES = Sizes(long_length=4096, global_length=256)
+SIZES = StructuredSizes(long_length=4096, global_length=256)
 
 # Global tokens of a document: its own, and one for its sentences.
 _LEAST = 2
@@ -47,7 +47,7 @@ class StructuredDocuments(DocumentsWindow, StructuredWindow):
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: StructuredSizes = SIZES,
     *,
     split_fn: SplitFn | None = None,
     official_quirks: bool = False,
@@ -127,7 +127,7 @@ def _add_document(
 
 
 def _sentences(
-    document: Document, text: Text, run: Sequence[int], split_fn: SplitFn
+    document: EvidenceDocument, text: Text, run: Sequence[int], split_fn: SplitFn
 ) -> list[list[int]]:
     """The pieces of a document, a list for each sentence.
 

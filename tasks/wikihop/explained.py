@@ -6,11 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
-from etc_jax.datasets.offsets import Pieces
+from etc_jax.datasets.decoding import softmax
+from etc_jax.datasets.explained import (
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Wording,
+    ranked,
+)
+from etc_jax.datasets.offsets import TokenizedText
 from tasks.mentions import by_words
-from tasks.wikihop.decoding import candidate_logits
-from tasks.wikihop.inputs import WikihopWindow
+from tasks.wikihop.decoding import Rated, Windows, mean_logits, rated
 from tasks.wikihop.records import Record
 
 WORDING = Wording(
@@ -22,26 +28,27 @@ WORDING = Wording(
 
 
 def explain(
-    logits: np.ndarray, windows: Sequence[WikihopWindow], setting: None = None
-) -> list[Explained]:
-    """For each window the candidates, and the documents with mentions of the best.
+    logits: np.ndarray, windows: Windows, setting: None = None
+) -> list[tuple[Record, Rated]]:
+    """What `pool_explained` needs of each window: its record, and its candidates.
 
     Raises:
       ValueError: if the logits are not of these windows.
     """
     del setting
-    rows = candidate_logits(logits, windows)
-    return [explained(w.record, row) for w, row in zip(windows, rows, strict=True)]
+    of_windows = rated(logits, windows)
+    return [(w.record, said) for w, said in zip(windows, of_windows, strict=True)]
 
 
-def explained(record: Record, logits: np.ndarray) -> Explained:
-    """The candidates of a record, and its documents with mentions of the best one.
+def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
+    """The candidates by their mean logits, and the documents with mentions of the best.
 
     Args:
-      record: the query.
-      logits: float64 `[c]`, of its candidates.
+      seen: of all windows of a record, as `explain` gives it.
     """
-    candidates = _candidates(record, logits)
+    record = seen[0][0]
+    probabilities = softmax(mean_logits([said for _, said in seen]))
+    candidates = ranked(record.candidates, probabilities)
     answer = candidates[0].text
     return Explained(
         record.id,
@@ -53,20 +60,10 @@ def explained(record: Record, logits: np.ndarray) -> Explained:
     )
 
 
-def _candidates(record: Record, logits: np.ndarray) -> tuple[Candidate, ...]:
-    odds = np.exp(logits - np.max(logits))
-    probabilities = odds / np.sum(odds)
-    # Stable: of equal ones the first, as decoding takes it.
-    order = np.argsort(-probabilities, kind="stable").tolist()
-    return tuple(
-        Candidate(record.candidates[i], float(probabilities[i])) for i in order
-    )
-
-
-def _documents(record: Record, answer: str) -> tuple[Document, ...]:
+def _documents(record: Record, answer: str) -> tuple[ExplainedDocument, ...]:
     find = by_words([_characters(answer)])
     return tuple(
-        Document(
+        ExplainedDocument(
             Passage(f"Document {number}"),
             (Passage(text, marks=_marks(find, text)),),
         )
@@ -78,7 +75,7 @@ def _marks(find, text: str) -> tuple[tuple[int, int], ...]:
     return tuple((first, last + 1) for _, first, last in find(_characters(text)))
 
 
-def _characters(text: str) -> Pieces:
+def _characters(text: str) -> TokenizedText:
     """A text of which each character is a piece."""
     offsets = [(i, i + 1) for i in range(len(text))]
-    return Pieces(text, list(range(len(text))), offsets)
+    return TokenizedText(text, list(range(len(text))), offsets)

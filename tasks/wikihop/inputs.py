@@ -19,13 +19,13 @@ from etc_jax.data.windows.token_types import (
     QUESTION_TYPE,
     SENTENCE_TYPE,
 )
-from etc_jax.datasets.offsets import Pieces, count_pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, Sizes, StructuredWindow
+from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from tasks.mentions import by_pieces, by_words
 from tasks.wikihop.records import Record
 
-SIZES = Sizes(long_length=4096, global_length=430)
+SIZES = StructuredSizes(long_length=4096, global_length=430)
 MAX_SENTENCES = 200
 
 # What the official code takes for each role, whatever the vocabulary.
@@ -42,9 +42,14 @@ class WikihopWindow(StructuredWindow):
     without a gold answer.
     """
 
+    @property
+    def is_candidate(self) -> np.ndarray:
+        """Which global tokens are candidates, bool `[g]`."""
+        return self.types.global_ == GLOBAL_CANDIDATE_TYPE
+
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class WikihopOptions:
     """What the official command line can choose.
 
     Attributes:
@@ -62,15 +67,15 @@ class Options:
     flat: bool = False
 
 
-OPTIONS = Options()
+OPTIONS = WikihopOptions()
 
 
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: StructuredSizes = SIZES,
     *,
-    options: Options = OPTIONS,
+    options: WikihopOptions = OPTIONS,
     split_fn: SplitFn | None = None,
     official_quirks: bool = False,
 ) -> list[WikihopWindow]:
@@ -106,7 +111,7 @@ def features(
 
 
 class _Builder:
-    def __init__(self, record, tokenizer, sizes, options: Options, quirks: bool):
+    def __init__(self, record, tokenizer, sizes, options: WikihopOptions, quirks: bool):
         self._record, self._tokenizer = record, tokenizer
         self._sizes, self._options, self._quirks = sizes, options, quirks
         self._ids = (
@@ -132,7 +137,7 @@ class _Builder:
         self._add_documents(documents, candidates)
         return self._finished(exempt_stop=(c, last))
 
-    def _truncated(self, candidates, query, documents: list[list[Pieces]]):
+    def _truncated(self, candidates, query, documents: list[list[TokenizedText]]):
         used = sum(map(len, candidates)) + len(query)
         max_sentences = self._options.max_sentences
         if not self._quirks:
@@ -154,7 +159,7 @@ class _Builder:
         )
         return [d[:k] for d, k in zip(documents, keep, strict=True)]
 
-    def _add_candidates(self, candidates: list[Pieces]) -> None:
+    def _add_candidates(self, candidates: list[TokenizedText]) -> None:
         layout = self._layout
         for pieces in candidates:
             if not len(pieces):
@@ -167,7 +172,7 @@ class _Builder:
             layout.add_mention(index, first, layout.num_long - 1)
             layout.close_group()
 
-    def _add_query(self, query: Pieces) -> int:
+    def _add_query(self, query: TokenizedText) -> int:
         """Returns one past the last global token of the query."""
         for token in query.ids:
             index = self._layout.add_global(self._ids["question"], GLOBAL_QUESTION_TYPE)
@@ -175,7 +180,7 @@ class _Builder:
         self._layout.close_group()
         return self._layout.num_global
 
-    def _add_documents(self, documents, candidates: list[Pieces]) -> None:
+    def _add_documents(self, documents, candidates: list[TokenizedText]) -> None:
         layout = self._layout
         find = (by_pieces if self._quirks else by_words)(candidates)
         mentions: list[tuple[int, int, int]] = []

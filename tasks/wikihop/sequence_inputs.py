@@ -24,8 +24,8 @@ from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
+    SequenceSizes,
     SequenceWindow,
-    Sizes,
     filled,
     parts_of,
     refuse_quirks,
@@ -33,7 +33,7 @@ from etc_jax.formats.sequence import (
 from tasks.wikihop.records import Record
 
 # 79 candidates, the most there are, are some 350 tokens of RoBERTa's.
-SIZES = Sizes(input_length=4096, global_length=512)
+SIZES = SequenceSizes(input_length=4096, global_length=512)
 TOKENS = ("[q]", "[/q]", "[ent]", "[/ent]")
 
 
@@ -48,11 +48,16 @@ class WikihopSequence(SequenceWindow):
 
     axes: ClassVar = {"candidates": Placed(padding=-1)}
 
+    @property
+    def is_candidate(self) -> np.ndarray:
+        """Which places of candidates are in use, bool `[m]`."""
+        return self.extra["candidates"] >= 0
+
 
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: Sizes = SIZES,
+    sizes: SequenceSizes = SIZES,
     *,
     official_quirks: bool = False,
 ) -> list[WikihopSequence]:
@@ -115,7 +120,11 @@ class _Head:
 
 
 def _window(
-    record: Record, sizes: Sizes, head: _Head, between: list[int], part: list[int]
+    record: Record,
+    sizes: SequenceSizes,
+    head: _Head,
+    between: list[int],
+    part: list[int],
 ) -> WikihopSequence:
     before = [*head.ids, *between]
     # BERT tells texts apart by their types, RoBERTa by the separators alone.

@@ -1,10 +1,12 @@
 """Statistics, interleaving and refusal of wrong sides, on sides with known times."""
 
+import math
+
 import numpy as np
 import pytest
 
-from benchmarks import harness
-from benchmarks.harness import Side, WrongSideError
+from benchmarks import harness, report
+from benchmarks.harness import Floor, Side, WrongSideError
 
 
 class FakeMachine:
@@ -130,3 +132,16 @@ def test_ratio_interval_covers_the_true_ratio_as_often_as_it_says():
 def test_exponent_of_a_power_law(power):
     lengths = np.array([2048, 4096, 8192, 16384])
     assert harness.exponent(lengths, 3 * lengths**power) == pytest.approx(power)
+
+
+@pytest.mark.parametrize(
+    "got, at_most, holds",
+    [(1.9, True, True), (2.0, True, True), (2.1, True, False)]
+    + [(1.9, False, False), (2.0, False, True), (2.1, False, True)]
+    + [(math.nan, True, False), (math.nan, False, False)],
+)
+def test_a_metric_is_on_the_right_side_of_its_limit(got, at_most, holds):
+    floor = Floor("metric", got, 2.0, at_most)
+    assert floor.holds is holds
+    assert report.floor_rows([floor])[0]["holds"] is holds
+    assert ("FAILS" in report.floors_table([floor])) is not holds

@@ -1,7 +1,5 @@
 """The benchmark of the input pipeline, at tiny sizes."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -28,7 +26,7 @@ def test_the_text_has_the_lengths_that_it_claims(tmp_path):
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_figures_count_real_tokens_and_bytes(cache, side):
+def test_metrics_count_real_tokens_and_bytes(cache, side):
     reader = input_pipeline.make_reader(cache, TINY, side)
     batch = reader.batch_at(0)
     assert ("cpc_long_tokens" in batch) == (side == "mlm_cpc")
@@ -57,12 +55,11 @@ def test_rates_are_tokens_over_time():
     assert got["bytes_per_example"] == 16
 
 
-def test_json_and_table(tmp_path, capsys):
-    out = tmp_path / "out.json"
+def test_json_and_table(run, capsys):
     argv = ["--long_length=256", "--global_length=20", "--batch_size=2"]
     argv += ["--num_batches=2", "--text_tokens=20000", "--rounds=2", "--num_workers=1"]
-    assert input_pipeline.main([*argv, "--allow_busy", f"--out={out}"]) == 0
-    got = json.loads(out.read_text())
+    code, got = run(input_pipeline.main, *argv, "--allow_busy")
+    assert code == 0
     assert got["benchmark"] == "input_pipeline" and got["shapes"]["batch_size"] == 2
     assert [row["side"] for row in got["rows"]] == [*SIDES, "workers"]
     for row in got["rows"]:
@@ -76,5 +73,5 @@ def test_json_and_table(tmp_path, capsys):
 
 def test_the_reference_cannot_be_left_out(capsys):
     with pytest.raises(SystemExit):
-        input_pipeline.parse(["--sides=no_cpc"])
+        input_pipeline.main(["--sides=no_cpc"])
     assert "must name the reference 'mlm_cpc'" in capsys.readouterr().err

@@ -1,12 +1,21 @@
 """The layer benchmark at tiny sizes: what is compared, run and written."""
 
 import dataclasses
+import importlib.util
 import json
 
 import numpy as np
 import pytest
 
-from benchmarks import harness, layer, layer_sides, machine, problem
+from benchmarks import (
+    harness,
+    layer,
+    layer_sides,
+    machine,
+    memory,
+    problem,
+    scaling,
+)
 from benchmarks.problem import Sizes
 
 TINY = Sizes(
@@ -18,7 +27,7 @@ TINY = Sizes(
     num_heads=2,
     mlp_dim=24,
     bigbird_block_size=4,
-)
+)  # 51 tokens: no multiple of Longformer's window (10), nor of BigBird's block
 ARGV = [f"--{k}={v}" for k, v in dataclasses.asdict(TINY).items()]
 FEW = ["--sides=etc,jax_given_bias", "--modes=forward", "--rounds=3", "--no-memory"]
 
@@ -27,12 +36,6 @@ FEW = ["--sides=etc,jax_given_bias", "--modes=forward", "--rounds=3", "--no-memo
 def sides():
     made = layer_sides.make_sides(layer_sides.JAX_SIDES, TINY, gradient=True)
     return {side.name: side for side in made}
-
-
-def run_tiny(tmp_path, *argv):
-    out = tmp_path / "new" / "out.json"
-    code = layer.main([*ARGV, *argv, "--allow_busy", f"--out={out}"])
-    return code, json.loads(out.read_text())
 
 
 def test_sentences_cover_the_long_tokens():
@@ -79,7 +82,7 @@ def test_an_attention_that_is_wrong_is_refused(monkeypatch):
 
     monkeypatch.setattr(global_local, "attend", wrong)
     with pytest.raises(harness.WrongSideError, match="etc: .* differs from the oracle"):
-        layer.time_sides(layer.parse(["--sides=etc", "--rounds=1"]), TINY, "forward")
+        layer.main([*ARGV, *FEW, "--allow_busy"])
 
 
 def test_unknown_sides_are_refused(capsys):
@@ -93,8 +96,8 @@ def test_unknown_sides_are_refused(capsys):
     assert "must name the reference 'etc'" in capsys.readouterr().err
 
 
-def test_json_of_a_run_says_everything(tmp_path, capsys):
-    code, got = run_tiny(tmp_path, *FEW)
+def test_json_of_a_run_says_everything(run, capsys):
+    code, got = run(layer.main, *ARGV, *FEW, "--allow_busy")
     assert code == 0
     assert got["benchmark"] == "layer" and got["dtype"] == "float32"
     assert got["shapes"] == dataclasses.asdict(TINY)
@@ -111,9 +114,16 @@ def test_json_of_a_run_says_everything(tmp_path, capsys):
     assert "jax_given_bias" in capsys.readouterr().out
 
 
-def test_json_of_scaling_has_exponents_and_memory(tmp_path):
+def test_json_of_scaling_has_exponents_and_memory(run, monkeypatch):
+    def measure(builder, arguments):
+        assert builder == "benchmarks.layer_sides:build_run"
+        call, metrics = layer_sides.build_run(**json.loads(json.dumps(arguments)))
+        call()
+        return {"peak_bytes": arguments["sizes"]["long_length"] ** 2, **metrics}
+
+    monkeypatch.setattr(memory, "measure", measure)
     argv = ["--scaling", "--lengths=48,96", "--rounds=2", "--modes=forward"]
-    code, got = run_tiny(tmp_path, *argv)
+    code, got = run(layer.main, *ARGV, *argv, "--allow_busy")
     assert code == 0
     assert got["scaling"]["lengths"] == [48, 96]
     (result,) = got["scaling"]["results"]
@@ -122,43 +132,34 @@ def test_json_of_scaling_has_exponents_and_memory(tmp_path):
     assert first["error"] <= 1e-5 and second["error"] is None
     found = result["exponents"]
     assert found["time"] == pytest.approx(np.log2(second["median"] / first["median"]))
-    peaks = result["memory"]
-    temp = [peaks[n]["xla_temp_bytes"] for n in ("48", "96")]
+    assert found["peak_bytes"] == pytest.approx(2)
+    temp = [result["memory"][n]["xla_temp_bytes"] for n in ("48", "96")]
     assert found["xla_temp_bytes"] == pytest.approx(np.log2(temp[1] / temp[0]))
-    assert all(peaks[n]["peak_bytes"] > 0 for n in ("48", "96"))
 
 
-def busy(_seconds=None):
-    return machine.Quiet(9.0, 1.5, reasons=("other processes use 1.50 cores",))
+BUSY = machine.Quiet(9.0, 1.5, reasons=("other processes use 1.50 cores",))
 
 
-def test_a_busy_machine_is_refused_and_nothing_is_written(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(machine, "probe", busy)
-    out = tmp_path / "out.json"
-    assert layer.main([*ARGV, *FEW, f"--out={out}"]) == 3
+def test_a_busy_machine_is_refused_and_nothing_is_written(run, monkeypatch, capsys):
+    monkeypatch.setattr(machine, "probe", lambda: BUSY)
+    assert run(layer.main, *ARGV, *FEW) == (3, None)
     assert "the machine is busy: other processes use 1.50" in capsys.readouterr().err
-    assert not out.exists()
 
 
-def test_a_busy_machine_is_recorded_when_allowed(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "probe", busy)
-    monkeypatch.setattr(layer, "compare_layers", lambda *_: {"results": ["figures"]})
-    code, got = run_tiny(tmp_path)
-    assert code == 0
-    assert got["busy"] is True and got["results"] == ["figures"]
+@pytest.mark.parametrize(
+    ("before", "after", "more", "code"),
+    [(BUSY, BUSY, ["--allow_busy"], 0), (machine.Quiet(0.0, 0.0), BUSY, [], 3)],
+)
+def test_a_machine_that_is_or_becomes_busy_is_recorded(
+    run, monkeypatch, before, after, more, code
+):
+    monkeypatch.setattr(machine, "probe", lambda: before)
+    monkeypatch.setattr(machine, "after", lambda *_: after)
+    monkeypatch.setattr(layer, "compare_layers", lambda *_: {"results": ["metrics"]})
+    found, got = run(layer.main, *ARGV, *more)
+    assert found == code
+    assert got["busy"] is True and got["results"] == ["metrics"]
     assert "other processes use 1.50 cores" in got["quiet"]["reasons"]
-
-
-def test_becoming_busy_is_recorded_and_fails_unless_allowed(tmp_path, monkeypatch):
-    quiet = machine.Quiet(0.0, 0.0)
-    monkeypatch.setattr(machine, "probe", lambda: quiet)
-    monkeypatch.setattr(machine, "after", lambda *_: busy())
-    monkeypatch.setattr(layer, "compare_layers", lambda *_: {})
-    out = tmp_path / "out.json"
-    assert layer.main([*ARGV, f"--out={out}"]) == 3
-    assert json.loads(out.read_text())["busy"] is True
 
 
 def test_exponents_are_those_of_known_times():
@@ -168,6 +169,64 @@ def test_exponents_are_those_of_known_times():
         harness.Timing(str(n), "", tuple(t), np.median(t), 0, 0, 1, (1, 1), None)
         for n, t in zip(lengths, rows, strict=True)
     ]
-    found = layer.exponents(lengths, sides)
+    found = scaling.exponents(lengths, sides, {}, time="time")
     assert found["time"] == pytest.approx(1.5)
     assert found["time_interval"] == (pytest.approx(1.5), pytest.approx(1.5))
+
+
+# --- peers in PyTorch -----------------------------------------------------------------
+
+
+def peers(test):
+    """Needs the libraries of the peers."""
+    needed = map(importlib.util.find_spec, ("torch", "transformers"))
+    missing = not all(needed)
+    skip = pytest.mark.skipif(missing, reason="needs torch and transformers")
+    return pytest.mark.torch(skip(test))
+
+
+@peers
+@pytest.mark.parametrize(
+    ("name", "gradient"),
+    [
+        *[("hf_longformer", False), ("hf_longformer", True), ("torch_sdpa", True)],
+        *[("hf_bigbird", False), ("hf_bigbird", True)],
+    ],
+)
+def test_peer_equals_this_librarys_layer(name, gradient):
+    (side,) = layer_sides.make_sides([name], TINY, gradient=gradient)
+    assert harness.check(side, tolerance=1e-5) <= 1e-5
+
+
+@peers
+def test_bigbird_refuses_inputs_that_its_blocks_do_not_fit():
+    sizes = dataclasses.replace(TINY, bigbird_block_size=64)
+    with pytest.raises(ValueError, match="needs more than 704 tokens, got 64"):
+        layer_sides.make_sides(["hf_bigbird"], sizes, gradient=False)
+
+
+@peers
+def test_a_peer_with_another_window_is_refused():
+    wide = dataclasses.replace(TINY, radius=6)
+    (other,) = layer_sides.make_sides(["hf_longformer"], wide, gradient=False)
+    (side,) = layer_sides.make_sides(["hf_longformer"], TINY, gradient=False)
+    wrong = dataclasses.replace(side, run=other.run)
+    with pytest.raises(harness.WrongSideError, match="hf_longformer: output differs"):
+        harness.check(wrong, tolerance=layer_sides.TOLERANCE)
+
+
+@peers
+def test_gradients_do_not_add_up_over_calls():
+    (side,) = layer_sides.make_sides(["hf_longformer"], TINY, gradient=True)
+    first = side.arrays(side.run())
+    second = side.arrays(side.run())
+    for name in first:
+        np.testing.assert_allclose(second[name], first[name], rtol=1e-5, atol=1e-5)
+
+
+@peers
+def test_peers_get_as_many_threads_as_this_process_has_cores():
+    import torch
+
+    layer_sides.make_sides(["torch_sdpa"], TINY, gradient=False)
+    assert torch.get_num_threads() == machine.num_threads()

@@ -1,26 +1,20 @@
 """A BERT lifted into ETC and as itself: the models, the inputs, and the table."""
 
 import json
-import types
 
 import bert_reference as reference
-import finetuned_run
 import numpy as np
 import pytest
 import tiny_text
-from etils import epath
+from stand_ins import TINY_BERT, differing, flat
 
-from benchmarks import finetuning_runs, lifted_bert, lifted_bert_models
+from benchmarks import lifted_bert, lifted_bert_models
 from benchmarks.lifted_bert import ROWS
-from benchmarks.lifted_bert_items import SETS, Amount, in_pairs, write_items
+from benchmarks.lifted_bert_items import SETS, in_pairs, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Source
 from configs import bert_base_nq
-from etc_jax import config as config_lib
-from etc_jax import convert
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.training import workdir as workdir_lib
-from etc_jax.training.errors import RunError
 from tasks.hotpotqa import gold_outputs, official_gold, read
 from tasks.synthetic import wikihop as invented_wikihop
 
@@ -28,14 +22,6 @@ from tasks.synthetic import wikihop as invented_wikihop
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
 LONG, SHORT = 1024, 256
-HF = reference.CONFIG | {
-    "vocab_size": len(finetuned_run.PIECES),
-    "hidden_size": 8,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "num_hidden_layers": 1,
-    "max_position_embeddings": SHORT,
-}
 WORDS = "embeddings.word_embeddings.weight"
 SIZES = [
     *("--items=24", "--held_back=6", "--contexts=4", "--words=0"),
@@ -46,32 +32,20 @@ SIZES = [
 ]
 
 
-def write_bert(folder, *, has_head=True):
-    """A BERT of random numbers, with a vocabulary of pairs of letters."""
-    arrays = reference.random_arrays(HF)
-    if not has_head:
-        arrays = {k: v for k, v in arrays.items() if not k.startswith("cls.")}
-    reference.write_folder(folder, HF, arrays)
-    (folder / "vocab.txt").write_text("\n".join(finetuned_run.PIECES))
-    return arrays
-
-
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A folder with a BERT, one without a head, and text."""
+    """A folder with text."""
     folder = tmp_path_factory.mktemp("lifted")
-    write_bert(folder / "bert")
-    write_bert(folder / "headless", has_head=False)
     tiny_text.write_rows(folder / "text.jsonl")
     return folder
 
 
 @pytest.fixture
-def argv(here):
-    def make(*more, bert="bert"):
+def argv(here, tiny_bert):
+    def make(*more, headless=False, workdir="runs"):
         return [
-            f"--bert={here / bert}",
-            f"--workdir={here / 'runs'}",
+            f"--bert={tiny_bert[headless]}",
+            f"--workdir={here / workdir}",
             *("--text", str(here / "text.jsonl")),
             *("--text_field=body", "--text_held_back=0.4"),
             *SIZES,
@@ -82,25 +56,17 @@ def argv(here):
 
 
 @pytest.fixture
-def study(argv):
-    def make(*more, bert="bert"):
-        given = lifted_bert.options().parse_known_args(argv(*more, bert=bert))
-        return lifted_bert.make_study(*given)
+def lifts(argv):
+    def make(*more, **which):
+        given = lifted_bert.options().parse_known_args(argv(*more, **which))
+        return lifted_bert.prepare(*given)
 
     return make
 
 
-def flat(config):
-    return config_lib.flat_items(config_lib.to_dict(config))
-
-
-def differing(one, other):
-    return {name for name in one if one[name] != other[name]}
-
-
-def test_rows_differ_in_what_they_say_alone(study):
-    made = study()
-    etc, lifted, bert, continued = (flat(made.config(row, 1)) for row in ROWS.values())
+def test_rows_differ_in_what_they_say_alone(lifts):
+    made = lifts()
+    etc, lifted, bert, continued = (made.config(row, 1) for row in ROWS.values())
     assert differing(etc, lifted) == {"checkpoint.init_from"}
     assert differing(bert, continued) == {"checkpoint.init_from"}
     # What a BERT is by the config of that name, but for the source's own numbers.
@@ -117,18 +83,18 @@ def test_rows_differ_in_what_they_say_alone(study):
     }
     for path in models:
         name = path.removeprefix("model.")
-        assert continued[path] == taken.get(name, asked[name]), name
+        assert flat(continued)[path] == taken.get(name, asked[name]), name
     assert differing(etc, continued) - models == {
         *("checkpoint.init_from", "data.flat", "data.paths", "data.held_back_paths"),
         *("data.long_length", "data.global_length", "train.compile_cache_dir"),
     }
-    assert bert["data.flat"] and not etc["data.flat"]
-    assert bert["data.long_length"] == SHORT < etc["data.long_length"] <= LONG
-    assert etc["checkpoint.init_from_only"] == ["encoder"]
+    assert bert.data.flat and not etc.data.flat
+    assert bert.data.long_length == SHORT < etc.data.long_length <= LONG
+    assert etc.checkpoint.init_from_only == ("encoder",)
 
 
-def test_options_go_to_every_row_but_leave_a_bert_one(study):
-    made = study("--config.model.radius=5", "--config.model.dtype=float32")
+def test_options_go_to_every_row_but_leave_a_bert_one(lifts):
+    made = lifts("--config.model.radius=5", "--config.model.dtype=float32")
     etc, bert = (made.config(ROWS[name], 0).model for name in ("etc", "bert_512"))
     assert (etc.radius, bert.radius) == (5, SHORT)
     assert etc.dtype == bert.dtype == "float32"
@@ -136,8 +102,8 @@ def test_options_go_to_every_row_but_leave_a_bert_one(study):
     assert before.model == etc
 
 
-def test_each_goes_on_with_as_many_tokens_a_step(study):
-    made = study(bert="headless")
+def test_each_goes_on_with_as_many_tokens_a_step(lifts):
+    made = lifts(headless=True)
     etc, bert = (
         made.pretraining_config(kind, made.config(row, 5))
         for kind, row in ((ETC, ROWS["etc"]), (BERT, ROWS["bert_512_continued"]))
@@ -149,80 +115,41 @@ def test_each_goes_on_with_as_many_tokens_a_step(study):
     assert etc.train.seed == bert.train.seed == 0
     # The model has no head that the bias over the vocabulary could be of.
     assert etc.checkpoint.init_from_partial == ("mlm_bias",)
-    whole = study()
+    whole = lifts()
     run = whole.config(ROWS["etc"], 5)
     assert whole.pretraining_config(ETC, run).checkpoint.init_from_partial == ()
 
 
-@pytest.fixture
-def converted(monkeypatch):
-    """How often something was lifted, in this process."""
-    seen = []
-
-    def main(*argv):
-        seen.append(argv)
-        if code := convert.main(argv):
-            raise RunError(f"ended with {code}")
-
-    monkeypatch.setattr(finetuning_runs, "convert", main)
-    return seen
-
-
 @pytest.mark.parametrize("kind", [ETC, BERT])
-def test_a_lift_is_the_model_of_its_rows(here, tmp_path, study, converted, kind):
-    made, out = study(), tmp_path / "model"
+def test_a_lift_is_the_model_of_its_rows(tiny_bert, tmp_path, lifts, converted, kind):
+    made, out = lifts(), tmp_path / "model"
     [row, *_] = [row for row in ROWS.values() if row.kind is kind]
     model = made.config(row, 0).model
     lifted_bert_models.lift(made.source, kind, model, out)
     params, config = native.load(out)
     assert config == model
     paths = flatten(params)
-    arrays = reference.random_arrays(HF)
+    arrays = reference.random_arrays(TINY_BERT)
     tokens = paths["encoder/embeddings/token_embedder/embedding"]
     np.testing.assert_array_equal(tokens, arrays[f"bert.{WORDS}"])
     positions = "encoder/embeddings/long_position_embedder/embedding"
     assert (positions in paths) == (kind is BERT)
     lifted_bert_models.lift(made.source, kind, model, out)
     assert len(converted) == 1
-    other = Source.open(here / "headless")
+    other = Source.open(tiny_bert[1])
     with pytest.raises(ValueError, match="choose another --workdir"):
         lifted_bert_models.lift(other, kind, model, out)
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """The configs that are trained; each leaves the files of a finished run."""
-    seen = []
+def test_everything_is_made_once(argv, trained, converted, run, capsys):
+    def is_bert(config):
+        return "bert" in config.checkpoint.init_from
 
-    def train(config, folder):
-        seen.append(config)
-        folder.mkdir(parents=True)
-        workdir_lib.record(config, epath.Path(folder))
-        line = {"kind": "eval", "step": config.train.num_steps, "span_accuracy": 0.5}
-        (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
-        return types.SimpleNamespace(exit_code=0, step=config.train.num_steps)
-
-    def evaluate(argv):
-        model, out, _, threshold = argv
-        assert threshold == "--threshold=0.4"
-        out = epath.Path(out.removeprefix("--out="))
-        out.mkdir(exist_ok=True)
-        score = 0.3 if "bert" in epath.Path(model).name else 0.8
-        metrics = dict.fromkeys(("joint_f1", "f1", "sp_f1"), score)
-        (out / "scores.json").write_text(json.dumps({"metrics": metrics}))
-        return 0
-
-    monkeypatch.setattr(finetuning_runs, "train_and_evaluate", train)
-    monkeypatch.setattr(finetuning_runs.evaluate, "main", evaluate)
-    return seen
-
-
-def test_everything_is_made_once(here, argv, trained, converted, capsys):
-    out = here / "out.json"
-    given = argv("--seeds=1,3", f"--out={out}")
-    given[1] = f"--workdir={here / 'once'}"
-    assert lifted_bert.main(given) == 0
+    trained.score_fn = lambda config: 0.3 if is_bert(config) else 0.8
+    given = argv("--seeds=1,3", workdir="once")
+    code, found = run(lifted_bert.main, *given)
     # Seeds share what is pre-trained, and what is lifted.
+    assert code == 0
     assert [(c.objective.name, c.train.seed) for c in trained] == [
         *(("mlm_cpc", 0), ("hotpotqa", 1), ("hotpotqa", 1), ("hotpotqa", 1)),
         *(("mlm_cpc", 0), ("hotpotqa", 1), *[("hotpotqa", 3)] * 4),
@@ -233,25 +160,23 @@ def test_everything_is_made_once(here, argv, trained, converted, capsys):
         *("etc_lifted", "etc_continued", "etc_lifted"),
         *("bert_lifted", "bert_lifted", "bert_continued"),
     ]
-    shown = capsys.readouterr().out
-    assert "etc - bert_512_continued  50.0" in " ".join(shown.split(" ± ")[:])
-    found = json.loads(out.read_text())
-    runs = {(run["row"], run["seed"]): run for run in found["runs"]}
+    assert {x[3] for x in trained.evaluated} == {"--threshold=0.4"}
+    assert "etc - bert_512_continued  50.0" in capsys.readouterr().out
+    runs = {(made["row"], made["seed"]): made for made in found["runs"]}
     assert list(runs) == [(name, seed) for seed in (1, 3) for name in ROWS]
     assert runs["etc", 3]["scores"]["joint_f1"] == 80.0
-    assert (runs["bert_512", 1]["pretraining"] is None) and runs["etc", 3][
-        "pretraining"
-    ]
+    assert runs["bert_512", 1]["pretraining"] is None
+    assert runs["etc", 3]["pretraining"]
     assert found["arguments"]["steps"] == 4
     long, short = (found["inputs"][name] for name in ("etc", "bert"))
     assert long["windows"] == 24 > short["windows"] > 0
     assert long["upper_bound"]["joint_f1"] == 100.0 > short["upper_bound"]["joint_f1"]
-    assert lifted_bert.main(given) == 0
+    assert run(lifted_bert.main, *given)[0] == 0
     assert len(trained) == 10 and len(converted) == 2
 
 
-def test_the_upper_bound_is_what_gold_labels_score(study):
-    made = study("--rows=bert_512")
+def test_the_upper_bound_is_what_gold_labels_score(lifts):
+    made = lifts("--rows=bert_512")
     source, items = made.source, made.items
     task = items.item_set.task
     predictions, gold = {}, []
@@ -269,8 +194,8 @@ def test_the_upper_bound_is_what_gold_labels_score(study):
 def test_sentences_of_wikihop_are_joined_in_pairs(tmp_path):
     assert in_pairs("A is. B was. C did.") == "A is; B was. C did."
     assert in_pairs("A is.") == "A is."
-    amount = Amount(items=2, held_back=1, contexts=4, hops=2, words=300)
-    items = write_items(SETS["wikihop"], tmp_path, amount)
+    amount = {"items": 2, "held_back": 1, "contexts": 4, "hops": 2, "words": 300}
+    items = write_items(SETS["wikihop"], tmp_path, **amount)
     sizes = invented_wikihop.WikiHopSizes(contexts=4, hops=(2, 2), words=300)
     plain = list(invented_wikihop.records(2, seed=1, sizes=sizes))
     joined = json.loads(items.train.read_text())
@@ -290,7 +215,7 @@ def test_sentences_of_wikihop_are_joined_in_pairs(tmp_path):
         (["--contexts=2"], "contexts must be"),
     ],
 )
-def test_wrong_input_is_told_before_inputs_are_made(
+def test_wrong_input_is_printed_before_inputs_are_made(
     argv, monkeypatch, capsys, more, says
 ):
     def never(*_):
@@ -301,35 +226,29 @@ def test_wrong_input_is_told_before_inputs_are_made(
     assert says in capsys.readouterr().err
 
 
-def test_a_folder_without_a_vocabulary_is_named(here, argv, capsys, tmp_path):
-    reference.write_folder(tmp_path, HF, reference.random_arrays(HF))
+def test_a_folder_without_a_vocabulary_is_named(argv, capsys, tmp_path):
+    arrays = reference.random_arrays(TINY_BERT)
+    reference.write_folder(tmp_path, TINY_BERT, arrays)
     assert lifted_bert.main(argv(f"--bert={tmp_path}")) == 2
     assert str(tmp_path) in capsys.readouterr().err
 
 
-def test_text_is_asked_for_where_a_row_goes_on(here, tmp_path, capsys):
-    argv = [f"--bert={here / 'bert'}", f"--workdir={tmp_path}", *SIZES]
+def test_text_is_asked_for_where_a_row_goes_on(tiny_bert, tmp_path, capsys):
+    argv = [f"--bert={tiny_bert[0]}", f"--workdir={tmp_path}", *SIZES]
     assert lifted_bert.main(argv) == 2
     assert "rows etc, bert_512_continued go on" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_change_of_no_field_is_refused(argv, capsys):
-    assert lifted_bert.main(argv("--config.model.embed_dims=8")) == 2
-    assert "did you mean 'embed_dim'?" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task", sorted(SETS))
-def test_all_rows_are_trained_and_scored(here, argv, capsys, task):
-    out = here / f"{task}.json"
-    given = argv(f"--task={task}", "--seeds=0", f"--out={out}", bert="headless")
-    given[1] = f"--workdir={here / 'real'}"
-    given += ["--config.model.dtype=float32"]
-    assert lifted_bert.main(given) == 0
+def test_all_rows_are_trained_and_scored(argv, run, capsys, task):
+    more = [f"--task={task}", "--seeds=0", "--config.model.dtype=float32"]
+    given = argv(*more, headless=True, workdir="real")
+    code, found = run(lifted_bert.main, *given)
+    assert code == 0
     assert "etc - bert_512_continued" in capsys.readouterr().out
-    runs = json.loads(out.read_text())["runs"]
-    assert [run["row"] for run in runs] == list(ROWS)
-    for run in runs:
-        assert 0 <= run["scores"][SETS[task].task.measure] <= 100
-        assert [step for step, _ in run["curve"]] == [1, 2, 3, 4]
+    assert [made["row"] for made in found["runs"]] == list(ROWS)
+    for made in found["runs"]:
+        assert 0 <= made["scores"][SETS[task].task.measure] <= 100
+        assert [step for step, _ in made["curve"]] == [1, 2, 3, 4]

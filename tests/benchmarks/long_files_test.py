@@ -96,6 +96,6 @@ def test_a_process_of_its_own_writes_the_same(hotpotqa, tmp_path):
 def test_the_command_prints_what_it_wrote(tmp_path, capsys):
     argv = ["--task=hotpotqa", "--megabytes=0.01", "--gzip", str(tmp_path / "new")]
     assert long_files.main(argv) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["records"] == 2 and told["path"] == str(tmp_path / "new/long.json.gz")
-    assert len(records_of("hotpotqa", told["path"])) == 2
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["records"] == 2 and shown["path"] == str(tmp_path / "new/long.json.gz")
+    assert len(records_of("hotpotqa", shown["path"])) == 2

@@ -1,7 +1,5 @@
 """The benchmark of the attention operation alone, at tiny sizes."""
 
-import json
-
 import pytest
 
 from benchmarks import attention, harness
@@ -35,12 +33,12 @@ def test_gradients_are_of_queries_keys_values_and_labels(made):
     assert side.arrays(side.run()).keys() == names
 
 
-def test_json_covers_lengths_and_leaves_dense_forms_out_beyond_their_limit(tmp_path):
-    out = tmp_path / "out.json"
+def test_json_covers_lengths_and_leaves_dense_forms_out_beyond_their_limit(run):
     argv = ["--lengths=32,64", "--max_dense_length=32", "--rounds=2", "--radius=5"]
-    argv += ["--embed_dim=16", "--num_heads=2", "--allow_busy", f"--out={out}"]
-    assert attention.main([*argv, "--dtype=bfloat16", "--modes=forward"]) == 0
-    got = json.loads(out.read_text())
+    argv += ["--embed_dim=16", "--num_heads=2", "--allow_busy"]
+    argv += ["--dtype=bfloat16", "--modes=forward"]
+    code, got = run(attention.main, *argv)
+    assert code == 0
     assert got["dtype"] == "bfloat16"
     assert got["shapes"]["lengths"] == [32, 64]
     found = [

@@ -6,11 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import openkp_ablation, rows
-from benchmarks.finetuning_runs import Spent
-from benchmarks.openkp_ablation import PAGES, ROWS, TRAIN_SERIES
-from benchmarks.rows import Run
-from etc_jax import config as config_lib
+from benchmarks import openkp_ablation
+from benchmarks.openkp_ablation import PAGES, TRAIN_SERIES
 from etc_jax.data.windows.cache import WindowReader
 from tasks.synthetic import openkp as invented
 
@@ -18,29 +15,8 @@ COUNT = 60
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("openkp")
-
-
-@pytest.fixture(scope="module")
-def caches(folder):
-    return openkp_ablation.make_caches(folder / "items", COUNT, 8)
-
-
-def flat(config):
-    return config_lib.flat_items(config_lib.to_dict(config))
-
-
-def test_rows_differ_in_what_they_say_alone(caches):
-    configs = {r: flat(openkp_ablation.config(caches, r, 1, 16)) for r in ROWS}
-    first = configs["visual"]
-    for row, changes in ROWS.items():
-        differing = {k for k, v in configs[row].items() if v != first[k]}
-        assert differing == set(changes), row
-        assert all(configs[row][k] == v for k, v in changes.items()), row
-    assert first["objective.keyphrase_loss"] == "best"
-    assert first["objective.visual_features"] and first["model.hard_g2l"]
-    assert (first["train.seed"], first["train.num_steps"]) == (1, 16)
+def caches(tmp_path_factory):
+    return openkp_ablation.make_caches(tmp_path_factory.mktemp("openkp"), COUNT, 8)
 
 
 def test_every_page_is_an_input(caches):
@@ -100,35 +76,3 @@ def test_the_best_there_can_be_is_the_arithmetic_of_the_pages(caches):
     wanted = np.mean([2 * (n / 3) / (n / 3 + 1) for n in counts])
     assert got["F1@3"] == pytest.approx(100 * wanted)
     assert got["P@1"] == 100.0
-
-
-def test_the_command_trains_and_scores_what_is_asked_for(folder, caches, monkeypatch):
-    """`caches` is made already, by the same function."""
-    seen = []
-
-    def run(made, run_folder, records, *, row, metric):
-        seen.append((row, made.train.seed, made.train.num_steps, run_folder.name))
-        assert records == folder / "items" / "held_back.jsonl"
-        scores = {"F1@3": 60.0, "P@1": 90.0, "R@3": 80.0}
-        return Run(row, made.train.seed, scores, ((1, 2.0),), Spent(1.0, 1.0))
-
-    monkeypatch.setattr(rows, "train_and_score", run)
-    out = folder / "out.json"
-    argv = [f"--workdir={folder}", f"--items={COUNT}", "--held_back=8", "--steps=4"]
-    argv += ["--rows=visual,first", "--seeds=2,3", f"--out={out}"]
-    assert openkp_ablation.main(argv) == 0
-    assert seen == [
-        ("visual", 2, 4, "visual_seed2"),
-        ("first", 2, 4, "first_seed2"),
-        ("visual", 3, 4, "visual_seed3"),
-        ("first", 3, 4, "first_seed3"),
-    ]
-    written = json.loads(out.read_text())
-    assert (written["task"], written["measure"]) == ("openkp", "F1@3")
-    assert written["upper_bound"]["R@3"] == 100.0
-
-
-def test_a_wrong_field_is_refused_before_anything_is_trained(folder, caches, capsys):
-    argv = [f"--workdir={folder}", f"--items={COUNT}", "--held_back=8"]
-    assert openkp_ablation.main([*argv, "--config.model.embed_dims=8"]) == 2
-    assert "did you mean 'embed_dim'?" in capsys.readouterr().err

@@ -2,13 +2,11 @@
 
 import json
 import re
+import types
 
 import pytest
 
 from benchmarks import finetuning_runs, overfit
-from benchmarks.finetuning_runs import Spent
-from benchmarks.overfit import Outcome
-from etc_jax import config as config_lib
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.datasets import task as task_lib
@@ -63,7 +61,7 @@ def test_the_first_records_that_can_be_trained_on_are_taken(questions, tmp_path)
 
 
 @pytest.mark.slow  # nearly a minute of compiling
-def test_two_records_are_learnt_by_heart(tmp_path, capsys, monkeypatch):
+def test_two_records_are_memorised(tmp_path, capsys, monkeypatch):
     sizes = WikiHopSizes(contexts=3, candidates=4, facts=2, pronouns=0.0)
     records = list(wikihop.records(3, seed=1, sizes=sizes))
     file = write(tmp_path / "queries.json", records)
@@ -76,9 +74,9 @@ def test_two_records_are_learnt_by_heart(tmp_path, capsys, monkeypatch):
     assert (
         "accuracy 100.00, upper bound 100.00: 100.0% of it" in capsys.readouterr().out
     )
-    told = json.loads((tmp_path / "out.json").read_text())
-    assert (told["records"], told["steps"], told["score"]) == (2, 30, 100.0)
-    assert told["config"]["model"]["embed_dim"] == 32
+    shown = json.loads((tmp_path / "out.json").read_text())
+    assert (shown["records"], shown["steps"], shown["score"]) == (2, 30, 100.0)
+    assert shown["config"]["model"]["embed_dim"] == 32
     # What was scored are the answers of the two records.
     answers = json.loads((tmp_path / "run/evaluation/predictions.json").read_text())
     assert answers == {r["id"]: r["answer"] for r in records[:2]}
@@ -91,35 +89,21 @@ def test_two_records_are_learnt_by_heart(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("score", "upper_bound", "is_enough"),
-    [(95.0, 100.0, True), (94.9, 100.0, False), (93.2, 98.0, True), (0.0, 0.0, False)],
+    ("share", "bound", "code"), [(0.95, 1.0, 0), (0.949, 1.0, 1), (0.932, 0.98, 0)]
 )
-def test_the_score_is_compared_with_the_upper_bound(score, upper_bound, is_enough):
-    config = config_lib.from_config_dict(config_lib.default_config())
-    outcome = Outcome(
-        task="hotpotqa",
-        records=50,
-        measure="joint_f1",
-        score=score,
-        upper_bound=upper_bound,
-        steps=7,
-        spent=Spent(120.0, 90.0),
-        config=config,
-    )
-    assert outcome.is_enough == is_enough
-    assert "7 steps of 8 records in 2.0 min, 1.5 min of CPU time" in outcome.report()
-    assert f"joint_f1 {score:.2f}, upper bound {upper_bound:.2f}" in outcome.report()
-
-
-def test_a_score_that_is_too_low_is_1(vocabulary, questions, tmp_path, monkeypatch):
+def test_the_score_is_compared_with_the_upper_bound(
+    vocabulary, questions, tmp_path, trained, monkeypatch, capsys, share, bound, code
+):
     file = write(tmp_path / "questions.json", questions)
-    monkeypatch.setattr(finetuning_runs, "train", lambda *args: Spent(1.0, 1.0))
-    monkeypatch.setattr(overfit, "_score", lambda *args: 0.94)
+    trained.score_fn = lambda config: share
+    best = types.SimpleNamespace(metrics={"joint_f1": bound})
+    best = types.SimpleNamespace(scores=best)
+    monkeypatch.setattr(overfit.Task, "upper_bound", lambda *args: best)
     argv = ["--task=hotpotqa", f"--tokenizer={vocabulary}", "--records=2", file]
-    argv.append(f"--workdir={tmp_path / 'run'}")
-    assert overfit.main(argv) == 1
-    monkeypatch.setattr(overfit, "_score", lambda *args: 0.96)
-    assert overfit.main(argv) == 0
+    assert overfit.main([*argv, f"--workdir={tmp_path / 'run'}"]) == code
+    shown = capsys.readouterr().out
+    assert "20 steps of 2 records in 0.0 min, 0.0 min of CPU time" in shown
+    assert f"joint_f1 {100 * share:.2f}, upper bound {100 * bound:.2f}" in shown
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import overlapping_bits
 from etc_jax import config as config_lib
-from etc_jax.data.bytes.stream import Part
+from etc_jax.data.bytes.stream import StreamSlice
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
@@ -149,7 +149,7 @@ def test_xz_knows_the_bytes_that_were_trained_on(repeated, low, high):
     stream = np.concatenate(
         [noise[:2000], noise[300:800] if repeated else noise[2000:]]
     )
-    train, part = (Part(stream, *ends) for ends in ((0, 2000), (2000, 2500)))
+    train, part = (StreamSlice(stream, *ends) for ends in ((0, 2000), (2000, 2500)))
     assert low < overlapping_bits.xz_bits(part, train) < high
 
 
@@ -163,7 +163,7 @@ def save_run(folder, config, **changes):
     return folder
 
 
-def test_the_command_tells_the_bits_of_a_run(config, tmp_path, capsys, monkeypatch):
+def test_the_command_prints_the_bits_of_a_run(config, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(overlapping_bits, "_REPORT_EVERY", 4)
     folder = save_run(tmp_path, config)
     part = overlapping_bits.part_of(config, "test")
@@ -192,14 +192,14 @@ def test_the_command_tells_the_bits_of_a_run(config, tmp_path, capsys, monkeypat
         ),
     ],
 )
-def test_what_cannot_be_evaluated_is_told(argv, message, config, tmp_path, capsys):
+def test_what_cannot_be_evaluated_is_named(argv, message, config, tmp_path, capsys):
     folder = save_run(tmp_path, config)
     assert overlapping_bits.main([f"--model={folder}", *argv]) == 2
     out, err = capsys.readouterr()
     assert message in err and not out
 
 
-def test_a_run_on_other_data_is_told(config, tmp_path, capsys):
+def test_a_run_on_other_data_is_named(config, tmp_path, capsys):
     folder = save_run(tmp_path, config, source="duplication", paths=())
     assert overlapping_bits.main([f"--model={folder}"]) == 2
     assert "'causal_lm' on data.source='duplication'" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """The comparison of positions, at a size at which nothing is learnt."""
 
-import json
-
 import numpy as np
 import pytest
 import tiny_text
@@ -41,26 +39,23 @@ def argv(tmp_path):
 
 
 @pytest.mark.slow  # trains twice
-def test_a_run_says_what_both_begin_and_end_with(argv, tmp_path, capsys):
-    out = tmp_path / "out.json"
-    assert position_extension.main([*argv, f"--out={out}"]) == 0
-    (run,) = json.loads(out.read_text())["runs"]
+def test_a_run_says_what_both_begin_and_end_with(argv, run, capsys):
+    code, written = run(position_extension.main, *argv)
+    [made] = written["runs"]
+    assert code == 0
     # Nothing is learnt: masked words are guessed, from as many as there are.
-    for loss in (run["short"], *run["start"].values(), *run["later"].values()):
+    for loss in (made["short"], *made["start"].values(), *made["later"].values()):
         assert abs(loss - np.log(tiny_text.VOCAB_SIZE)) < 0.5
-    assert 2 < run["entropy"] < np.log(tiny_text.VOCAB_SIZE)
-    assert set(run["start"]) == set(run["later"]) == {"copy", "new"}
+    assert 2 < made["entropy"] < np.log(tiny_text.VOCAB_SIZE)
+    assert set(made["start"]) == set(made["later"]) == {"copy", "new"}
     assert "gap new / gap copy" in capsys.readouterr().out
 
 
-def test_a_change_that_does_not_fit_is_told(argv, capsys):
-    assert position_extension.main([*argv, "--config.model.hidden=3"]) == 2
-    assert "hidden" in capsys.readouterr().err
-
-
-def test_the_gaps_are_those_of_the_losses():
+def test_the_gaps_are_those_of_the_losses(argv):
+    options = position_extension.parser()
+    study = position_extension.prepare(*options.parse_known_args(argv))
     run = position_extension.Run(
         0, 6.0, 4.0, {"copy": 4.2, "new": 5.0}, {"copy": 4.0, "new": 4.1}, 60.0
     )
-    [_, _, line] = position_extension.table([run], 200).splitlines()
+    [_, _, line] = study.table([run]).splitlines()
     assert line.split() == "0 6.000 4.000 4.200 5.000 4.000 4.100 5.0 1.0".split()

@@ -1,7 +1,6 @@
 """The memory benchmark of Reformer at tiny sizes: what is measured and written."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -22,15 +21,9 @@ TINY = [
 ]
 
 
-def run_tiny(tmp_path, *argv):
-    out = tmp_path / "out.json"
-    code = reformer_memory.main([*TINY, *argv, f"--out={out}"])
-    return code, json.loads(out.read_text())
-
-
-def test_depth_costs_a_plain_stack_alone(tmp_path, capsys):
+def test_depth_costs_a_plain_stack_alone(run, capsys):
     argv = ["--parts=depth", "--depths=4,16", "--num_hashes=1"]
-    code, got = run_tiny(tmp_path, *argv)
+    code, got = run(reformer_memory.main, *TINY, *argv)
     rows = got["depth"]["rows"]
     assert [(r["reversible"], r["layers"]) for r in rows] == [
         (True, 4), (True, 16), (False, 4), (False, 16)
@@ -70,15 +63,15 @@ def test_floors_of_depth(reversible, plain, holds):
 def test_depths_of_one_repeat_and_lengths_that_do_not_grow_are_refused(capsys):
     for wrong in ("2,8", "5,10"):
         with pytest.raises(SystemExit):
-            reformer_memory.parse([f"--depths={wrong}"])
+            reformer_memory.main([f"--depths={wrong}"])
         assert "expected even numbers from 4 on" in capsys.readouterr().err
     for wrong in ("64", "64,32", "32,32"):
         with pytest.raises(SystemExit):
-            reformer_memory.parse([f"--lsh_lengths={wrong}"])
+            reformer_memory.main([f"--lsh_lengths={wrong}"])
         assert "expected two or more, growing" in capsys.readouterr().err
 
 
-def test_length_has_times_peaks_and_exponents_of_both_kinds(tmp_path, monkeypatch):
+def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
     def measure(builder, arguments):
         assert builder == "benchmarks.reformer_memory:build_run"
         sizes = AttentionSizes(**arguments["sizes"])
@@ -88,7 +81,7 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(tmp_path, monkeypatc
 
     monkeypatch.setattr(memory, "measure", measure)
     argv = ["--parts=length", "--lsh_lengths=32,64", "--full_lengths=32,64"]
-    code, got = run_tiny(tmp_path, *argv)
+    code, got = run(reformer_memory.main, *TINY, *argv)
     lsh, full = got["length"]["results"]
     assert (lsh["kind"], full["kind"]) == ("lsh", "full")
     assert [row["name"] for row in lsh["rows"]] == ["32", "64"]

@@ -1,7 +1,6 @@
 """Reformer beside transformers' at tiny sizes: the same function, or no timing."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -88,7 +87,7 @@ def test_gradients_of_another_model_are_refused(monkeypatch):
 
 
 @pytest.mark.torch
-def test_json_of_a_run_has_both_sides_and_the_floors(tmp_path, monkeypatch):
+def test_json_of_a_run_has_both_sides_and_the_floors(run, monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setattr(
         reformer_speed,
@@ -97,11 +96,9 @@ def test_json_of_a_run_has_both_sides_and_the_floors(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(reformer_speed.memory, "calibration_error", lambda: 0.01)
     given = {k: v for k, v in dataclasses.asdict(TINY).items() if k != "length"}
-    out = tmp_path / "out.json"
     argv = [f"--{k}={v}" for k, v in given.items()]
-    argv += ["--lengths=64", "--rounds=2", "--allow_busy", f"--out={out}"]
-    code = reformer_speed.main(argv)
-    got = json.loads(out.read_text())
+    argv += ["--lengths=64", "--rounds=2", "--allow_busy"]
+    code, got = run(reformer_speed.main, *argv)
     (result,) = got["results"]
     assert [row["name"] for row in result["rows"]] == ["etc_jax", "transformers"]
     assert result["rows"][1]["error"] <= 1e-6

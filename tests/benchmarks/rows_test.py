@@ -1,14 +1,14 @@
 """Rows of trained models: their configs, the table of them, and the command line."""
 
-import json
+import pathlib
 
 import pytest
+from stand_ins import differing
 
 from benchmarks import rows
 from benchmarks.finetuning_runs import Spent
-from benchmarks.rows import Comparison, Run
+from benchmarks.rows import Run, Study
 from benchmarks.structure_items import SETS
-from etc_jax import config as config_lib
 from etc_jax.training.errors import CorruptCheckpointError
 
 SPENT = Spent(200.0, 60.0)
@@ -19,8 +19,12 @@ def of_score(row, seed, score, spent=SPENT, steps=(5, 10), **others):
     return Run(row, seed, {"f1": score, **others}, curve, spent)
 
 
-def refuse(row, seed):
-    raise AssertionError("nothing is to be run")
+def study(**fields):
+    def refuse(*_):
+        raise AssertionError("nothing is to be run")
+
+    given = {"config_fn": refuse, "score_fn": refuse, "measure": "f1"}
+    return Study(pathlib.Path("runs"), metric="accuracy", **{**given, **fields})
 
 
 def cells_of(text):
@@ -33,28 +37,27 @@ def test_the_table_is_of_the_runs():
     runs = [
         of_score("good", 0, 90.0, p1=40.0),
         of_score("good", 1, 94.0, Spent(200.0, 180.0), p1=44.0),
-        of_score("bad", 0, 70.0, p1=10.0),
+        of_score("bad", 0, 70.0, steps=(2, 4), p1=10.0),
     ]
-    shown = Comparison(
-        refuse, "f1", "accuracy", beside=("p1",), pairs=(("good", "bad"),)
+    shown = study(
+        beside=("p1",),
+        pairs=(("good", "bad"),),
+        paper={"bad": {"f1": 71.5, "p1": 9.0}},
+        notes={"first": lambda run: f"seed {run.seed}"},
     )
-    head, _, *lines = cells_of(rows.table(runs, shown))
+    head, _, *lines = cells_of(shown.table(runs))
     assert head == [
-        *("row", "f1", "seed 0", "seed 1", "p1"),
+        *("row", "f1", "seed 0", "seed 1", "p1", "first"),
         *("accuracy at 5 / 10", "CPU min a run"),
     ]
     # Mean and standard deviation of two values, by hand.
+    mean = ["92.0 ± 2.8", "90.0", "94.0", "42.0 ± 2.8", "seed 0", "46.0 / 92.0", "2.0"]
+    bad = ["70.0 ± 0.0 (71.5)", "70.0", "-", "10.0 ± 0.0 (9.0)", "seed 0"]
     assert lines == [
-        ["good", "92.0 ± 2.8", "90.0", "94.0", "42.0 ± 2.8", "46.0 / 92.0", "2.0"],
-        ["bad", "70.0 ± 0.0", "70.0", "-", "10.0 ± 0.0", "35.0 / 70.0", "1.0"],
+        ["good", *mean],
+        ["bad", *bad, "35.0 / 70.0 at 2 / 4", "1.0"],
         ["good - bad", "20.0 ± 0.0", "+20.0", "-"],
     ]
-
-
-def test_a_curve_of_other_steps_names_them():
-    runs = [of_score("good", 0, 90.0), of_score("bad", 0, 70.0, steps=(2, 4))]
-    lines = cells_of(rows.table(runs, Comparison(refuse, "f1", "accuracy")))
-    assert [line[3] for line in lines[2:]] == ["45.0 / 90.0", "35.0 / 70.0 at 2 / 4"]
 
 
 def test_a_lead_is_of_seeds_that_both_rows_have():
@@ -71,65 +74,56 @@ def test_every_seed_must_be_far_enough_ahead(wanted, is_enough):
     runs = [of_score("good", seed, 91.0 + seed) for seed in (0, 2)]
     runs += [of_score("bad", seed, 70.0) for seed in (0, 2)]
     pairs = (("good", "bad"), ("good", "not run"))
-    compared = Comparison(refuse, "f1", "f1", pairs=pairs, wanted_points=wanted)
-    assert compared.is_as_wanted(runs) is is_enough
+    assert study(pairs=pairs, wanted_points=wanted).is_as_wanted(runs) is is_enough
 
 
-@pytest.fixture(scope="module")
-def caches(tmp_path_factory):
-    return SETS["wikihop"].make_caches(tmp_path_factory.mktemp("items"), 40, 8)
-
-
-def flat(config):
-    return config_lib.flat_items(config_lib.to_dict(config))
-
-
-def test_a_row_has_the_last_word_and_the_command_line_the_one_before(caches):
+def test_a_row_has_the_last_word_and_the_command_line_the_one_before(tmp_path):
+    caches = SETS["wikihop"].make_caches(tmp_path, 40, 8)
+    how = {"model": rows.MODEL, "seed": 3, "steps": 20}
     changes = ["--config.model.radius=8", "--config.train.batch_size=4"]
-
-    def made(row, changes=()):
-        return flat(
-            rows.config(
-                caches, row, model=rows.MODEL, seed=3, steps=20, changes=changes
-            )
-        )
-
-    plain, changed = made({}), made({"train.batch_size": 2}, changes)
-    differing = {name for name in plain if plain[name] != changed[name]}
-    assert differing == {"model.radius", "train.batch_size"}
-    assert (changed["model.radius"], changed["train.batch_size"]) == (8, 2)
-    assert (plain["train.seed"], plain["train.num_steps"]) == (3, 20)
+    plain = rows.config(caches, {}, **how)
+    changed = rows.config(caches, {"train.batch_size": 2}, **how, changes=changes)
+    assert differing(plain, changed) == {"model.radius", "train.batch_size"}
+    assert (changed.model.radius, changed.train.batch_size) == (8, 2)
+    assert (plain.train.seed, plain.train.num_steps) == (3, 20)
 
 
 def options():
-    return rows.parser(
-        "benchmarks.some", "Text.", ("one", "two"), items=10, held_back=5
-    )
+    return rows.parser("some", "Text.", ("one", "two"), items=10, held_back=5)
 
 
-def test_the_command_runs_rows_seed_by_seed_and_writes_them(tmp_path, capsys):
-    out, asked = tmp_path / "out.json", []
+class Quick(Study):
+    """Runs of known scores."""
 
-    def run(row, seed):
-        asked.append((row, seed))
+    def run(self, row, seed):
         return of_score(row, seed, 50.0 + seed)
+
+
+def test_the_command_runs_rows_seed_by_seed_and_writes_them(run, capsys):
+    checked = []
 
     def prepare(args, changes):
         assert (args.items, args.held_back) == (10, 7)
         assert changes == ["--config.a.b=1"]
-        return Comparison(run, "f1", "accuracy", about={"task": "some"})
+        made = study(config_fn=lambda *given: checked.append(given))
+        return Quick(**{**vars(made), "about": {"task": "some"}})
 
-    argv = ["--held_back=7", "--seeds=4,6", f"--out={out}", "--config.a.b=1"]
-    assert rows.main(options(), argv, prepare) == 0
-    assert asked == [("one", 4), ("two", 4), ("one", 6), ("two", 6)]
+    argv = ["--held_back=7", "--seeds=4,6", "--config.a.b=1"]
+    code, written = run(lambda given: rows.main(options(), given, prepare), *argv)
+    assert code == 0 and checked == [("one", 4), ("two", 4)]
     assert "two, seed 6: f1 56.0" in capsys.readouterr().out
-    written = json.loads(out.read_text())
-    assert {k: v for k, v in written.items() if k != "runs"} == {
+    runs = written.pop("runs")
+    assert written.pop("machine")["cores"] > 0
+    assert {written.pop("benchmark"), written.pop("date")[:2]} == {"some", "20"}
+    assert "pytest" in written.pop("command")
+    assert written == {
         "task": "some",
         "measure": "f1",
         "options": ["--config.a.b=1"],
     }
-    assert written["runs"][0] == {
+    asked = [(run["row"], run["seed"]) for run in runs]
+    assert asked == [("one", 4), ("two", 4), ("one", 6), ("two", 6)]
+    assert runs[0] == {
         "row": "one",
         "seed": 4,
         "scores": {"f1": 54.0},
@@ -143,9 +137,9 @@ def test_the_command_runs_rows_seed_by_seed_and_writes_them(tmp_path, capsys):
     ("error", "code"),
     [(ValueError("no such field"), 2), (CorruptCheckpointError("no such field"), 4)],
 )
-def test_an_error_ends_the_command_with_its_code(capsys, error, code):
+def test_an_error_ends_the_command_with_its_code(run, capsys, error, code):
     def prepare(args, changes):
         raise error
 
-    assert rows.main(options(), [], prepare) == code
+    assert run(lambda given: rows.main(options(), given, prepare)) == (code, None)
     assert capsys.readouterr().err == "benchmarks.some: no such field\n"

@@ -1,14 +1,11 @@
 """The ablation of windows: what its rows see, and how often."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
-from benchmarks import rows, window_ablation, window_items
-from benchmarks.finetuning_runs import Spent
-from benchmarks.rows import Run
+from benchmarks import window_ablation, window_items
 from benchmarks.window_ablation import NAMES, NULL_SHARE
 from configs import bert_base_nq
 from etc_jax import config as config_lib
@@ -140,36 +137,3 @@ def test_gold_labels_give_all_answers_back(files, caches):
         scores = task.score(gold, task.official(predictions))
         assert scores.metrics["short-best-threshold-f1"] == 1.0, name
         assert scores.metrics["long-best-threshold-f1"] == 1.0, name
-
-
-def test_the_command_trains_and_scores_what_is_asked_for(
-    folder, caches, files, monkeypatch, capsys
-):
-    """`caches` are made already, by the same function."""
-    seen = []
-
-    def run(made, run_folder, records, *, row, metric):
-        seen.append((row, made.train.seed, made.data.long_length, run_folder.name))
-        assert records == files[1]
-        score = 80.0 if row == "etc" else 30.0
-        names = ("average-f1", "long-best-threshold-f1", "short-best-threshold-f1")
-        scores = dict.fromkeys(names, score)
-        return Run(row, made.train.seed, scores, ((1, 2.0),), Spent(1.0, 1.0))
-
-    monkeypatch.setattr(rows, "train_and_score", run)
-    out = folder / "out.json"
-    argv = [f"--workdir={folder}", f"--items={COUNT}", f"--held_back={HELD_BACK}"]
-    argv += [f"--window={WINDOW}", "--seeds=2,3", "--rows=etc,bert_windows"]
-    assert window_ablation.main([*argv, f"--out={out}"]) == 0
-    assert seen == [
-        ("etc", 2, 4 * WINDOW, "etc_seed2"),
-        ("bert_windows", 2, WINDOW, "bert_windows_seed2"),
-        ("etc", 3, 4 * WINDOW, "etc_seed3"),
-        ("bert_windows", 3, WINDOW, "bert_windows_seed3"),
-    ]
-    assert "etc - bert_windows" in capsys.readouterr().out
-    written = json.loads(out.read_text())
-    assert (written["kind"], written["window"]) == ("unnamed", WINDOW)
-    assert written["inputs"]["etc"] == COUNT
-    assert window_ablation.main([*argv, "--config.model.embed_dims=8"]) == 2
-    assert "did you mean 'embed_dim'?" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from benchmarks import window_items
 from benchmarks.structure_items import LEAST_COUNT
 from benchmarks.window_items import BESIDE, LONG_WINDOWS, PRONOUNS
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks.natural_questions import parse, read
 
 TASK = find_task("natural_questions")
@@ -106,7 +106,7 @@ def test_both_kinds_are_the_same_but_for_the_names(items):
 def inputs(records, tokenizer, **options):
     task = TASK.with_options(options)
     for record in records:
-        sizes = Sizes(WINDOW, 1 if options else 40)
+        sizes = StructuredSizes(WINDOW, 1 if options else 40)
         yield record, task.features(record, tokenizer, sizes)
 
 
@@ -139,7 +139,9 @@ def test_some_short_window_holds_the_sentence_that_names_and_answers(items, file
 def test_one_long_window_holds_an_article(items, files, kind):
     *_, tokenizer = files
     for record in items[kind]:
-        [window] = TASK.features(record, tokenizer, Sizes(LONG_WINDOWS * WINDOW, 40))
+        [window] = TASK.features(
+            record, tokenizer, StructuredSizes(LONG_WINDOWS * WINDOW, 40)
+        )
         spans = zip(record.candidates, record.top_level, strict=True)
         whole = {i for (a, b), top in spans if top for i in range(a, b)}
         assert set(window.word.tolist()) - {-1} == whole

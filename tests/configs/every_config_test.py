@@ -11,7 +11,6 @@ import pytest
 from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.conversion.engine import flatten
-from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.masked_lm import MaskedLm
@@ -85,11 +84,21 @@ def shapes_of(family, model, objective):
     return jax.eval_shape(init_of(config), jax.random.key(0))
 
 
-def _shaping(model):
-    """The model without what makes no parameter another one, to trace fewer."""
-    if isinstance(model, EtcConfig):
-        return dataclasses.replace(model, hard_g2l=True, radius=8)
-    return model
+# What makes no parameter another one, as it is traced soonest.
+SAME_SHAPES = {
+    "hard_g2l": True,
+    "radius": 8,
+    "attention": "dense",
+    "remat_policy": "none",
+}
+
+
+def parameters_of(config):
+    """Shapes of the parameters of a config, traced once for all that have the same."""
+    fields = {field.name for field in dataclasses.fields(config.model)}
+    same = {k: x for k, x in SAME_SHAPES.items() if k in fields}
+    model = dataclasses.replace(config.model, **same)
+    return shapes_of(config.family, model, config.objective)
 
 
 def layouts():
@@ -103,7 +112,7 @@ def layouts():
 @pytest.mark.parametrize("name, arg", list(layouts()))
 def test_the_state_of_every_variant_has_a_layout(name, arg):
     config = load(name, arg)
-    shapes = shapes_of(config.family, _shaping(config.model), config.objective)
+    shapes = parameters_of(config)
     # Eight copies of the model: every parameter has its row, every group its parameter.
     state = abstract_state(
         lambda rng: jax.tree.map(lambda a: jax.numpy.zeros(a.shape, a.dtype), shapes),
@@ -126,7 +135,7 @@ def test_every_variant_is_described_and_changes_something(name):
 
 def test_new_positions_alone_have_moments():
     config = load("longformer_mlm", "new_positions")
-    shapes = shapes_of(config.family, config.model, config.objective)
+    shapes = parameters_of(config)
     made = jax.eval_shape(plan.optimizer_for(config).init, shapes)
     moments = [x.shape for x in jax.tree.leaves(made) if x.shape]
     assert moments == [(4096 - 512, 768)] * 2

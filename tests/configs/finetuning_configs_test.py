@@ -6,10 +6,10 @@ import pathlib
 import jax
 import numpy as np
 import pytest
+from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
 from etc_jax import structure
-from etc_jax.objectives.learners import finetuning
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
@@ -52,8 +52,7 @@ def load(name, arg="", **checkpoint):
 )
 def test_encoders_are_those_of_the_paper(name, arg, count):
     config = load(name, arg)
-    task = finetuning.find(config.model, config.objective)
-    shapes = jax.eval_shape(task.init, jax.random.key(0))
+    shapes = parameters_of(config)
     assert sum(x.size for x in jax.tree.leaves(shapes["encoder"])) == count
     tree_shardings(shapes, make_mesh(MeshConfig(data=8)))  # every path has a row
 

@@ -5,11 +5,11 @@ import pathlib
 
 import jax
 import pytest
+from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
-from etc_jax.objectives.learners import finetuning
-from tasks.hotpotqa import sequence as hotpotqa_sequence
-from tasks.wikihop import sequence as wikihop_sequence
+from tasks.hotpotqa import sequence_inputs as hotpotqa_sequence
+from tasks.wikihop import sequence_inputs as wikihop_sequence
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 
@@ -48,8 +48,7 @@ def test_whole_ones_have_the_sizes_of_the_released_model(name, arg, task, added)
     config = load(name, arg)
     assert config.objective.name == task
     assert config.data.input_length == config.model.max_length == 4096
-    chosen = finetuning.find(config.model, config.objective)
-    shapes = jax.eval_shape(chosen.init, jax.random.key(0))
+    shapes = parameters_of(config)
     # 148,659,456 in transformers, of which 590,592 are the pooler; in BERT's head there
     # is one layer of that size again. Tokens that were added have rows of 768.
     encoder = sum(x.size for x in jax.tree.leaves(shapes["encoder"]))
@@ -75,8 +74,7 @@ def test_short_ones_are_small_and_start_from_nothing(name, arg):
     assert config.data.input_length == config.model.max_length == 512
     # The vocabularies that are made on the way are BERT's kind.
     assert config.model.num_types == 2
-    chosen = finetuning.find(config.model, config.objective)
-    shapes = jax.eval_shape(chosen.init, jax.random.key(0))
+    shapes = parameters_of(config)
     assert sum(x.size for x in jax.tree.leaves(shapes)) < 2.5e6
 
 

@@ -6,10 +6,10 @@ import pathlib
 import jax
 import numpy as np
 import pytest
+from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
 from etc_jax import registry
-from etc_jax.objectives.masked_lm import MaskedLm
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
 
@@ -78,8 +78,6 @@ def test_variants_of_longformer_fit_together(arg):
 def test_the_whole_longformer_has_as_many_parameters_as_the_released_one():
     """As many as transformers' LongformerForMaskedLM of its sizes."""
     config = load("", "longformer_mlm")
-    module = registry.lookup("masked_lm_model", config.family)
-    task = MaskedLm(config.model, module)
-    shapes = jax.eval_shape(task.init, jax.random.key(0))
+    shapes = parameters_of(config)
     total = sum(x.size for x in jax.tree.leaves(shapes))
     assert total == 148_711_257

@@ -5,9 +5,9 @@ import pathlib
 
 import jax
 import pytest
+from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
-from etc_jax.objectives.pretraining import Pretraining
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 PAPER_TOKENS = 512 * 4096  # of one step of a base model
@@ -27,8 +27,7 @@ def load(name, arg=""):
 
 def encoder_parameters(config):
     """Parameters of the encoder alone, which the paper counts."""
-    made = Pretraining(config.model, config.objective)
-    shapes = jax.eval_shape(made.init, jax.random.key(0))
+    shapes = parameters_of(config)
     return sum(x.size for x in jax.tree.leaves(shapes["encoder"]))
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 from etc_jax.ops.attention import global_local
 from etc_jax.structure import Rules, Structure
@@ -90,6 +91,17 @@ def random_explicit(n, g, radius, num_labels, *, masks=PIECES, labels=PIECES, se
         size = (2, *shapes[piece])
         tensors[f"{piece}_labels"] = rng.integers(num_labels, size=size)
     return Structure.explicit(**tensors)
+
+
+def pairwise(meshes, cases):
+    """Each case with one mesh, in turn; with the others when slow tests run."""
+    return [
+        pytest.param(
+            mesh, *case, marks=() if i % len(meshes) == j else pytest.mark.slow
+        )
+        for i, case in enumerate(cases)
+        for j, mesh in enumerate(meshes)
+    ]
 
 
 def outputs_and_gradients(inputs: Inputs, structure, rules: Rules, **options):

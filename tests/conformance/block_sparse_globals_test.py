@@ -6,6 +6,7 @@ import block_sparse_cases as cases
 import jax
 import numpy as np
 import pytest
+from attention_cases import pairwise
 from block_sparse_cases import BLOCK, HEADS
 
 from etc_jax.ops.attention import block_sparse, full
@@ -24,22 +25,21 @@ def packed(n, g):
     return ids
 
 
-@pytest.mark.parametrize(
-    "n, g, r, chunk_blocks",
-    [
-        # All tokens global.
-        (3, 5, 2, None),
-        (5, 5, 0, 1),
-        # One block, with fewer tokens than it has places.
-        (4, 3, 1, None),
-        (9, 1, 2, 1),
-        (24, 4, 2, 3),
-        (31, 6, 3, 4),
-        (32, 9, 0, None),
-    ],
-)
-@pytest.mark.parametrize("heads", [1, HEADS])
-def test_blocks_equal_every_pair(n, g, r, chunk_blocks, heads):
+SIZES = [
+    # All tokens global.
+    (3, 5, 2, None),
+    (5, 5, 0, 1),
+    # One block, with fewer tokens than it has places.
+    (4, 3, 1, None),
+    (9, 1, 2, 1),
+    (24, 4, 2, 3),
+    (31, 6, 3, 4),
+    (32, 9, 0, None),
+]
+
+
+@pytest.mark.parametrize("heads, n, g, r, chunk_blocks", pairwise((HEADS, 1), SIZES))
+def test_blocks_equal_every_pair(heads, n, g, r, chunk_blocks):
     blocks = -(-max(n - g, 0) // BLOCK)
     options = {
         "num_globals": g,

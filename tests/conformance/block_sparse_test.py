@@ -6,6 +6,7 @@ import block_sparse_cases as cases
 import jax
 import numpy as np
 import pytest
+from attention_cases import pairwise
 from block_sparse_cases import BLOCK, HEADS
 
 from etc_jax.ops.attention import block_sparse
@@ -17,20 +18,19 @@ def drawn(blocks, r, heads=HEADS, seed=1):
     return rng.integers(0, blocks, (heads, max(blocks - 2, 0), r)).astype(np.int32)
 
 
-@pytest.mark.parametrize(
-    "n, r, chunk_blocks",
-    [
-        (1, 2, 1),
-        (7, 0, None),
-        (9, 2, 1),
-        (20, 2, 2),
-        (31, 3, 4),
-        (32, 0, 5),
-        (32, 2, None),
-    ],
-)
-@pytest.mark.parametrize("heads", [1, HEADS])
-def test_blocks_equal_every_pair(n, r, chunk_blocks, heads):
+SIZES = [
+    (1, 2, 1),
+    (7, 0, None),
+    (9, 2, 1),
+    (20, 2, 2),
+    (31, 3, 4),
+    (32, 0, 5),
+    (32, 2, None),
+]
+
+
+@pytest.mark.parametrize("heads, n, r, chunk_blocks", pairwise((HEADS, 1), SIZES))
+def test_blocks_equal_every_pair(heads, n, r, chunk_blocks):
     with jax.enable_x64(True):
         rows, weight = cases.inputs(n)
         options = {

@@ -146,7 +146,7 @@ def lsh_case(**options):
             value,
             hash_vectors(query_key, rotations, (2, 4)),
             num_buckets=8,
-            look=lsh.Look(BLOCK),
+            look=lsh.ChunkNeighbors(BLOCK),
             example_ids=example_ids,
             shards=SHARDS,
             **options,
@@ -200,7 +200,7 @@ CASES = {
     "lsh": lsh_case,
     "lsh, once": functools.partial(lsh_case, duplicates="once", causal=True),
     "local chunks": functools.partial(
-        of_rows, lsh.local, look=lsh.Look(BLOCK), shards=SHARDS
+        of_rows, lsh.local, look=lsh.ChunkNeighbors(BLOCK), shards=SHARDS
     ),
     "rows taken": taken_rows,
 }
@@ -260,6 +260,10 @@ def compiled(case, mesh):
         return made.compile().as_text()
 
 
+# Of these the others do all that they do, and more.
+WITHIN_OTHERS = ("global-local", "windows", "blocks", "lsh")
+
+
 # A collective over one axis is there in the mesh of both too.
 @pytest.mark.parametrize(
     "mesh",
@@ -269,7 +273,13 @@ def compiled(case, mesh):
         "data x tensor",
     ],
 )
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(x, marks=pytest.mark.slow if x in WITHIN_OTHERS else ())
+        for x in CASES
+    ],
+)
 def test_batch_and_heads_stay_split_over_devices(case, mesh):
     devices = sharding.make_mesh(sharding.MeshConfig(**MESHES[mesh]))
     found = count(compiled(case, devices))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_model
+from random_params import random_params
 
 from etc_jax import batch_sharding, builders, sharding
 from etc_jax.objectives.pretraining import Pretraining
@@ -24,13 +25,9 @@ SPLIT = {"sequence": 8}
 MIXED = {"data": 2, "tensor": 2, "sequence": 2}
 
 
-@pytest.fixture(params=[SPLIT, MIXED], ids=str)
-def mesh(request):
-    return sharding.make_mesh(sharding.MeshConfig(**{"data": 1, **request.param}))
-
-
-def check_against_the_oracle(mesh, inputs, structure, rules, **options):
+def check_against_the_oracle(axes, inputs, structure, rules, **options):
     """Values and gradients equal those of the dense form on one device."""
+    mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1, **axes}))
     with jax.enable_x64(True):
         want = cases.outputs_and_gradients(
             inputs, structure, rules, implementation="dense"
@@ -51,41 +48,43 @@ def check_against_the_oracle(mesh, inputs, structure, rules, **options):
 
 # Lengths around the number of devices; radii within a device's part, just beyond it
 # and beyond all of them; packed examples end anywhere.
+RULE_CASES = [
+    (1, 2, Rules(radius=3, max_distance=2)),
+    (15, 3, Rules(radius=2, max_distance=3, hard_g2l=True)),
+    (16, 3, Rules(radius=3, max_distance=2, hard_l2g=True)),
+    (41, 5, Rules(radius=13, max_distance=4, hard_g2l=True, hard_l2g=True)),
+    (19, 2, Rules(radius=30)),
+    (17, 0, Rules(radius=4, max_distance=2)),
+    (0, 3, Rules(radius=4, max_distance=2)),
+]
+MASKS = [(cases.PIECES,), ((),), (("l2l", "g2l"),)]
+
+
 @pytest.mark.parametrize(
-    "n, g, rules",
-    [
-        (1, 2, Rules(radius=3, max_distance=2)),
-        (15, 3, Rules(radius=2, max_distance=3, hard_g2l=True)),
-        (16, 3, Rules(radius=3, max_distance=2, hard_l2g=True)),
-        (41, 5, Rules(radius=13, max_distance=4, hard_g2l=True, hard_l2g=True)),
-        (19, 2, Rules(radius=30)),
-        (17, 0, Rules(radius=4, max_distance=2)),
-        (0, 3, Rules(radius=4, max_distance=2)),
-    ],
+    "axes, n, g, rules",
+    cases.pairwise((MIXED, SPLIT), RULE_CASES),
     ids=lambda x: f"r={x.radius}" if isinstance(x, Rules) else str(x),
 )
-def test_rules_equal_the_oracle(mesh, n, g, rules):
+def test_rules_equal_the_oracle(axes, n, g, rules):
     inputs = cases.random_inputs(n, g, attention_test.num_labels(rules))
     structure = cases.random_structure(n, g, seed=3)
-    check_against_the_oracle(mesh, inputs, structure, rules)
+    check_against_the_oracle(axes, inputs, structure, rules)
 
 
-@pytest.mark.parametrize(
-    "masks", [cases.PIECES, (), ("l2l", "g2l")], ids=["all", "none", "some"]
-)
-def test_explicit_structures_equal_the_oracle(mesh, masks):
+@pytest.mark.parametrize("axes, masks", cases.pairwise((SPLIT, MIXED), MASKS), ids=str)
+def test_explicit_structures_equal_the_oracle(axes, masks):
     n, g, radius = 21, 3, 5
     inputs = cases.random_inputs(n, g, 9)
     structure = cases.random_explicit(n, g, radius, 9, masks=masks)
     rules = Rules(radius=radius)
-    check_against_the_oracle(mesh, inputs, structure, rules, chunk_blocks=1)
+    check_against_the_oracle(axes, inputs, structure, rules, chunk_blocks=1)
 
 
 def test_dropout_draws_the_same_as_in_one_piece():
     """Where each device has whole blocks: here one of four tokens."""
     mesh = sharding.make_mesh(sharding.MeshConfig(data=1, **SPLIT))
-    rules = Rules(radius=5, max_distance=2)
-    inputs = cases.random_inputs(32, 3, 8)
+    rules = Rules(radius=5)
+    inputs = cases.random_inputs(32, 3, None)
     structure = cases.random_structure(32, 3)
 
     def run(**options):
@@ -101,8 +100,9 @@ def test_dropout_draws_the_same_as_in_one_piece():
     attention_test.assert_trees_close(got, want, 1e-10)
 
 
+# Labels on a split sequence: above, and in `model_test`.
 CONFIG = dataclasses.replace(
-    tiny_model.MODEL, initializer_range=0.2, remat_policy="attention"
+    tiny_model.MODEL, max_distance=0, num_labels=None, remat_policy="attention"
 )
 TASK = Pretraining(CONFIG, MlmCpcConfig())
 # A sentence, and a document, lies across each cut of 64 tokens into eight.
@@ -142,7 +142,7 @@ def pretraining_batch(n=N, places=PLACES):
 
 @functools.cache
 def parameters():
-    return jax.jit(TASK.init)(jax.random.key(0))
+    return random_params(TASK.init, spread=0.2)
 
 
 def gradient_fn(params, batch):
@@ -236,34 +236,34 @@ def test_the_encoder_sends_halos_and_global_rows_alone():
     assert collectives(made) == expected
 
 
+LONG = 65536
+
+
+@functools.cache
+def of_a_long_sequence(split):
+    """The training of `LONG` tokens, compiled for eight devices or for one."""
+    batch = abstract(pretraining_batch(LONG, LONG // 8))
+    batch = {k: v for k, v in batch.items() if "cpc" not in k}
+    axes, devices = (SPLIT, None) if split else ({}, jax.devices()[:1])
+    return compiled(axes, abstract(parameters()), batch, devices=devices)[0]
+
+
 def test_training_gathers_nothing_but_the_masked_places():
     """Gradients of weights are reduced; activations stay where they are."""
-    batch = {k: v for k, v in pretraining_batch().items() if "cpc" not in k}
-    made, _ = compiled(SPLIT, abstract(parameters()), batch)
-    found = collectives(made)
+    found = collectives(of_a_long_sequence(split=True))
     gathered = {k: n for k, n in found.items() if k[0] in ("all-gather", "all-to-all")}
-    places = f"f32[{ROWS},{PLACES},{CONFIG.embed_dim}]"
+    places = f"f32[{ROWS},{LONG // 8},{CONFIG.embed_dim}]"
     assert gathered == {("all-gather", places): 1}
-    scattered = f"f32[{ROWS},{PLACES // 8},{CONFIG.embed_dim}]"
+    scattered = f"f32[{ROWS},{LONG // 64},{CONFIG.embed_dim}]"
     assert found["reduce-scatter", scattered] == 1
 
 
 def test_memory_of_a_device_falls_with_the_number_of_devices():
-    n = 65536
-    batch = {
-        k: v
-        for k, v in abstract(pretraining_batch(n, n // 8)).items()
-        if "cpc" not in k
-    }
-    params = abstract(parameters())
-
-    def temporaries(axes, devices):
-        made, _ = compiled(axes, params, batch, devices=devices)
-        return made.memory_analysis().temp_size_in_bytes
-
-    one = temporaries({}, jax.devices()[:1])
-    eight = temporaries(SPLIT, jax.devices())
-    print(f"{n} tokens: {one / 2**20:.0f} MiB on one device, {eight / 2**20:.0f} of 8")
+    one, eight = (
+        of_a_long_sequence(split).memory_analysis().temp_size_in_bytes
+        for split in (False, True)
+    )
+    print(f"{one / 2**20:.0f} MiB on one device, {eight / 2**20:.0f} on each of 8")
     assert one >= 6 * eight
 
 

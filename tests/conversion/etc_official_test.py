@@ -44,10 +44,14 @@ VARIANTS = {
     "qkv wins over kv": {"share_qkv_projections": True, "share_kv_projections": True},
     "shared output": {"share_att_output_projection": True, "hidden_act": None},
     "own feed-forward": {"share_feed_forward_params": False, "hidden_act": "linear"},
-    "norms first": {"use_pre_activation_order": True},
-    "positions": {"max_absolute_position_embeddings": 19},
-    "projected embedding": {"embedding_size": 7},
-    "head size": {"att_size_per_head": 5},
+    "norms first, head size": {
+        "use_pre_activation_order": True,
+        "att_size_per_head": 5,
+    },
+    "positions, projected embedding": {
+        "max_absolute_position_embeddings": 19,
+        "embedding_size": 7,
+    },
     "no labels": {"relative_pos_max_distance": 0, "relative_vocab_size": None},
 }
 
@@ -136,11 +140,7 @@ def test_every_variant_equals_the_official_model_and_goes_back(variant):
         np.testing.assert_array_equal(exported[name], value)
 
 
-def test_unrolled_layers_equal_the_official_model():
-    compare(OFFICIAL, random_inputs(OFFICIAL), attention="xla", scan_layers=False)
-
-
-def test_optional_inputs_equal_the_official_model():
+def test_optional_inputs_and_unrolled_layers_equal_the_official_model():
     official = OFFICIAL | {"max_absolute_position_embeddings": 30}
     rng = np.random.default_rng(5)
     inputs = random_inputs(official)
@@ -151,16 +151,24 @@ def test_optional_inputs_equal_the_official_model():
     for side, length in (("long", N), ("global", G)):
         adder = rng.normal(size=(BATCH, length, 12)).astype(np.float32)
         inputs[f"{side}_embedding_adder"] = adder
-    compare(official, inputs)
+    compare(official, inputs, attention="xla", scan_layers=False)
 
 
 @pytest.mark.parametrize(
     "absent",
     [
-        ["l2l_att_mask"],
-        ["g2l_att_mask", "l2g_att_mask"],
-        ["l2l_relative_att_ids", "l2g_relative_att_ids"],
-        ["g2g_relative_att_ids", "g2l_relative_att_ids", "g2g_att_mask"],
+        [
+            "l2l_att_mask",
+            "g2g_att_mask",
+            "g2g_relative_att_ids",
+            "g2l_relative_att_ids",
+        ],
+        [
+            "g2l_att_mask",
+            "l2g_att_mask",
+            "l2l_relative_att_ids",
+            "l2g_relative_att_ids",
+        ],
     ],
     ids=" ".join,
 )

@@ -1,10 +1,12 @@
 """Encoders made long against the short ones, and what cannot be."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
 import pytest
+from random_params import drawn
 
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.surgery.extend import Extension, extend
@@ -41,15 +43,27 @@ CONFIGS = {
 
 
 def random_params(model):
-    rng = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32),
-        conversion.shapes(model),
-    )
+    return drawn(conversion.shapes(model), center=0.1, scale=0.1)
 
 
 def masked_lm(config):
     return random_params(EncoderForMaskedLm(config))
+
+
+@functools.cache
+def long_roberta():
+    """One of windows of 8 and 32 tokens; not to be written to."""
+    config = CONFIGS["roberta"]
+    return extend(masked_lm(config), config, Extension("longformer", 32, 8))
+
+
+@functools.cache
+def of_nine_tokens(config):
+    """(two rows of tokens, their logits by the short model)."""
+    tokens = np.random.default_rng(1).integers(2, 19, (2, 9)).astype(np.int32)
+    apply = jax.jit(EncoderForMaskedLm(config).apply)
+    with jax.default_matmul_precision("highest"):
+        return tokens, apply({"params": masked_lm(config)}, tokens)
 
 
 def test_positions_go_on_block_by_block():
@@ -63,33 +77,39 @@ def test_positions_go_on_block_by_block():
     )
 
 
-@pytest.mark.parametrize("to", ["longformer", "big_bird"])
-@pytest.mark.parametrize("family", CONFIGS)
+# Those whose rows of padding differ.
+@pytest.mark.parametrize(
+    "family, to",
+    [
+        ("bert", "longformer"),
+        ("roberta", "big_bird"),
+        pytest.param("bert", "big_bird", marks=pytest.mark.slow),
+        pytest.param("roberta", "longformer", marks=pytest.mark.slow),
+    ],
+)
 def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
-    config = dataclasses.replace(CONFIGS[family], attention="auto")
+    config = CONFIGS[family]
     params = masked_lm(config)
+    long = dataclasses.replace(config, attention="auto")
     sizes = {"window": 16} if to == "longformer" else {"block_size": 4}
-    made = extend(params, config, Extension(to, max_length=64, **sizes))
+    made = extend(params, long, Extension(to, max_length=64, **sizes))
     assert made.config.max_length == 64 and made.difference < 1e-5
-    tokens = np.random.default_rng(1).integers(2, 19, (2, 9)).astype(np.int32)
+    tokens, want = of_nine_tokens(config)
+    # Positions are those of 16 tokens before: the first row has 9 tokens in front, the
+    # second has them later.
+    padded, mask = np.zeros((2, 2, 41), np.int32)
+    padded[0, :9], padded[1, 32:] = tokens[0], tokens[1]
+    mask[0, :9] = mask[1, 32:] = 1
+    places = np.broadcast_to(np.arange(41), padded.shape)
     with jax.default_matmul_precision("highest"):
-        want = jax.jit(EncoderForMaskedLm(config).apply)({"params": params}, tokens)
         apply = jax.jit(EncoderForMaskedLm(made.config).apply)
-        got = apply({"params": made.params}, tokens)
-        np.testing.assert_allclose(got, want, atol=1e-4)
-        # Positions are those of 16 tokens before: of 9 tokens that stand there.
-        later = np.zeros((2, 41), np.int32)
-        later[:, 32:] = tokens
-        mask = np.zeros_like(later)
-        mask[:, 32:] = 1
-        places = np.broadcast_to(np.arange(41), later.shape)
-        got = apply({"params": made.params}, later, mask, positions=places)
-    np.testing.assert_allclose(np.asarray(got)[:, 32:], want, atol=1e-4)
+        got = apply({"params": made.params}, padded, mask, positions=places)
+    np.testing.assert_allclose(got[0, :9], want[0], atol=1e-4)
+    np.testing.assert_allclose(got[1, 32:], want[1], atol=1e-4)
 
 
 def test_global_projections_are_copies_and_can_be_again():
-    config = CONFIGS["roberta"]
-    made = extend(masked_lm(config), config, Extension("longformer", 32, 8))
+    made = long_roberta()
 
     def attention(params):
         period = params["encoder"]["stack"]["layers"]["period"]
@@ -104,51 +124,48 @@ def test_global_projections_are_copies_and_can_be_again():
 
     check(made.params)
     kernel = attention(made.params)["key"]["kernel"]
-    attention(made.params)["key"]["kernel"] = kernel + 1
-    kept = extend(made.params, made.config, Extension("longformer"))
+    params = jax.tree.map(np.copy, made.params)
+    attention(params)["key"]["kernel"] += 1
+    kept = extend(params, made.config, Extension("longformer"))
     jax.tree.map(
         np.testing.assert_array_equal,
         attention(kept.params)["key_global"]["kernel"],
         kernel,
     )
     assert kept.config.attention_window == (8,) and kept.config.max_length == 4096
-    check(
-        extend(
-            made.params, made.config, Extension("longformer", copy_global=True)
-        ).params
-    )
+    check(extend(params, made.config, Extension("longformer", copy_global=True)).params)
 
 
 def test_new_positions_are_random_after_the_learnt_ones():
     config = CONFIGS["roberta"]
     params = masked_lm(config)
-    tables = [
-        extend(params, config, Extension("longformer", 64, 8, positions=kind)).params[
-            "encoder"
-        ]["embeddings"]["position_embedder"]["embedding"]
-        for kind in ("copy", "new")
-    ]
-    old = params["encoder"]["embeddings"]["position_embedder"]["embedding"]
-    for table in tables:
-        assert table.shape == (66, 12)
-        np.testing.assert_array_equal(table[:18], old)
-    np.testing.assert_array_equal(tables[0][18:34], old[2:])
-    new = tables[1][18:]
+    asked = Extension("longformer", 64, 8, positions="new")
+    old, copied, table = (
+        x["encoder"]["embeddings"]["position_embedder"]["embedding"]
+        for x in (params, long_roberta().params, extend(params, config, asked).params)
+    )
+    assert table.shape == (66, 12) and copied.shape == (34, 12)
+    np.testing.assert_array_equal(table[:18], old)
+    np.testing.assert_array_equal(copied[:18], old)
+    np.testing.assert_array_equal(copied[18:], old[2:])
+    new = table[18:]
     assert 0.017 < new.std() < 0.023 and len(np.unique(new)) == new.size
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+# BERT: `lift_test`.
+@pytest.mark.parametrize(
+    "family", [pytest.param("bert", marks=pytest.mark.slow), "roberta"]
+)
 def test_etc_computes_the_same_on_short_inputs(family):
     config = CONFIGS[family]
     params = masked_lm(config)
     made = extend(params, config, Extension("etc", max_length=64, window=16))
     assert made.config.radius == 8 and made.config.max_positions == 64
-    tokens = np.random.default_rng(1).integers(2, 19, (2, 9)).astype(np.int32)
+    tokens, want = of_nine_tokens(config)
     none = np.zeros((2, 0), np.int32)
     structure = Structure(np.ones_like(tokens), none, np.zeros((2, 9, 0), np.int16))
     places = np.broadcast_to(np.arange(9), tokens.shape)
     with jax.default_matmul_precision("highest"):
-        want = jax.jit(EncoderForMaskedLm(config).apply)({"params": params}, tokens)
         _, got = jax.jit(EtcForPretraining(made.config).apply)(
             {"params": made.params}, tokens, none, structure, places
         )

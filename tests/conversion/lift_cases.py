@@ -17,7 +17,7 @@ SAME = LiftOptions(
 )
 
 
-def config_for(source: bert.BertConfig, **changes) -> EtcConfig:
+def config_for(source: bert.BertSizes, **changes) -> EtcConfig:
     """An ETC of the source's sizes without labels, every pair within its radius."""
     sizes = {
         "vocab_size": source.vocab_size,

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import tiny_model
+from random_params import drawn
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import reformer as conversion
@@ -21,14 +22,8 @@ VARIANTS = {
 }
 
 
-def random_params(config, seed=0):
-    rng = np.random.default_rng(seed)
-    model = ReformerLm(config)
-    tokens = np.zeros((1, 4), np.int32)
-    abstract = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
-    return jax.tree.map(
-        lambda x: rng.normal(0.4, 0.5, x.shape).astype(np.float32), abstract
-    )
+def random_params(config):
+    return drawn(conversion.shapes(config), spread=0.5, center=0.4, scale=0.4)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 import tiny_model
+from random_params import random_params
 
 from etc_jax import convert
 from etc_jax.conversion.engine import ConversionError
@@ -24,11 +25,9 @@ CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS
 
 @pytest.fixture(scope="module")
 def params():
-    rng = np.random.default_rng(0)
-    model, tokens = ReformerLm(CONFIG), np.zeros((1, 4), np.int32)
-    abstract = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens))["params"]
-    return jax.tree.map(
-        lambda x: rng.normal(0.4, 0.5, x.shape).astype(np.float32), abstract
+    tokens = np.zeros((1, 4), np.int32)
+    return random_params(
+        ReformerLm(CONFIG).init, tokens, spread=0.5, center=0.4, scale=0.4
     )
 
 

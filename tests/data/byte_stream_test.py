@@ -10,7 +10,7 @@ from etc_jax.data.bytes import stream as byte_stream
 
 def part_of(size, start=0, stop=None):
     stream = (np.arange(size) % 251).astype(np.uint8)
-    return byte_stream.Part(stream, start, size if stop is None else stop)
+    return byte_stream.StreamSlice(stream, start, size if stop is None else stop)
 
 
 def test_files_follow_each_other_in_the_order_of_their_names(tmp_path):

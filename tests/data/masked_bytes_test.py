@@ -16,7 +16,7 @@ LENGTH = 40
 
 
 def part_of(start=0, stop=5000):
-    return byte_stream.Part(STREAM, start, stop)
+    return byte_stream.StreamSlice(STREAM, start, stop)
 
 
 def of_bytes(batch_size=4, seed=3, capacity=6, mlm=0.15, length=LENGTH, **parts):

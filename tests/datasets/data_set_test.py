@@ -1,9 +1,11 @@
 """A data set has forms, and is found by name or by the path of its module."""
 
 import dataclasses
+import json
 import sys
 
 import pytest
+from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax import config as config_lib
 from etc_jax import registry
@@ -13,7 +15,7 @@ from etc_jax.datasets.task import DataSet, Form, Task
 from etc_jax.models.encoder_config import BertConfig, LongformerConfig
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives.learners import finetuning
-from tasks import coreference, hotpotqa
+from tasks import coreference, hotpotqa, stats, upper_bound
 
 MODELS = {
     "structured": EtcConfig(),
@@ -106,6 +108,21 @@ def test_a_module_in_a_package_of_ones_own_is_found_by_its_path(package):
     assert type(finetuning.of_config(built)) is finetuning.learner_of(
         task_lib.find_task("wikihop", "sequence")
     )
+
+
+def test_a_data_set_of_ones_own_has_all_that_commands_ask_for(
+    package, tmp_path, capsys
+):
+    package("towns", MINE)
+    vocabulary, file = tmp_path / "tokenizer.json", write_json(tmp_path, [WIKIHOP])
+    tokenizer().save(vocabulary)
+    given = ["--task=my_sets.towns", f"--tokenizer={vocabulary}", str(file)]
+    upper_bound.main([*given, "--long_length=80", "--global_length=40"])
+    assert "accuracy" in (said := capsys.readouterr().out) and "0 losses" in said
+    assert stats.main([*given, "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["sets"]
+    assert (found["task"], found["records"]) == ("my_sets.towns", 1)
+    assert found["lengths"]["record"]["mean"] == 40
 
 
 @pytest.mark.parametrize("name", ["my_sets.rivers", "no_such_package.towns", "towns"])

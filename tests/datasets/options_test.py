@@ -4,7 +4,7 @@ import pytest
 
 from etc_jax.datasets import options as input_options
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 
 
 def given(*argv, name="natural_questions"):
@@ -74,7 +74,7 @@ def test_changed_options_can_be_changed_again():
 
 
 def test_what_shapes_windows_is_told_with_its_defaults():
-    found, sizes = find_task("natural_questions"), Sizes(512, 128)
+    found, sizes = find_task("natural_questions"), StructuredSizes(512, 128)
     usual = found.shaping(sizes)
     assert usual == {
         "question_tokens": 32,

@@ -24,7 +24,7 @@ from etc_jax import config as config_lib
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import make_mesh
 from etc_jax.training import errors
-from etc_jax.training.loop import Result
+from etc_jax.training.loop import RunResult
 from etc_jax.training.metrics import MetricsWriter
 from etc_jax.training.optimizers.optimizer import make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
@@ -54,7 +54,7 @@ class Reference:
     """An uninterrupted run on 8 devices."""
 
     workdir: pathlib.Path
-    result: Result
+    result: RunResult
     batches: dict[int, str]
     stderr: str
 

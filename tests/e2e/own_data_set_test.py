@@ -3,9 +3,8 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
+import programs
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,15 +18,7 @@ def run(tmp_path_factory):
     environ = {**os.environ, "PYTHONPATH": path, "ETC_JAX_CACHE_DIR": str(folder / "x")}
 
     def run(*argv, text="", fails=False):
-        done = subprocess.run(
-            [sys.executable, "-m", *argv],
-            cwd=folder,
-            env=environ,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        done = programs.run(*argv, cwd=folder, environ=environ, text=text)
         assert (done.returncode != 0) == fails, done.stderr
         return done.stderr if fails else done.stdout
 

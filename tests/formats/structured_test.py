@@ -7,10 +7,10 @@ from structured_batch import batch
 
 from etc_jax import structure as st
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, Sizes
+from etc_jax.formats.structured import Layout, StructuredSizes
 from tasks.hotpotqa import features as hotpotqa_features
 from tasks.hotpotqa import records as hotpotqa_records
-from tasks.wikihop import Options
+from tasks.wikihop import WikihopOptions
 from tasks.wikihop import features as wikihop_features
 from tasks.wikihop import records as wikihop_records
 
@@ -23,13 +23,13 @@ def no_note(kind, message):
 
 def hotpotqa(**options):
     record = hotpotqa_records.parse(HOTPOT, no_note)
-    return hotpotqa_features(record, tokenizer(), Sizes(80, 40), **options)[0]
+    return hotpotqa_features(record, tokenizer(), StructuredSizes(80, 40), **options)[0]
 
 
 def wikihop(**options):
     record = wikihop_records.parse(WIKIHOP, no_note)
     options.setdefault("split_fn", split_at_stops)
-    return wikihop_features(record, tokenizer(), Sizes(100, 50), **options)[0]
+    return wikihop_features(record, tokenizer(), StructuredSizes(100, 50), **options)[0]
 
 
 def words(window) -> list[str]:
@@ -97,7 +97,9 @@ def test_a_hard_mask_binds_all_globals_but_the_exempt_ones():
 def test_mentions_label_and_open_nothing():
     window = wikihop()
     columns = window.structure.links
-    both = [pairs(w) for w in (window, wikihop(options=Options(link_mentions=False)))]
+    both = [
+        pairs(w) for w in (window, wikihop(options=WikihopOptions(link_mentions=False)))
+    ]
     for piece in ("l2l", "l2g", "g2l", "g2g"):
         np.testing.assert_array_equal(both[0][piece][0], both[1][piece][0])
     mention = columns[:, 2:] == np.arange(window.structure.global_length)
@@ -112,7 +114,7 @@ def test_the_flat_ablation_has_sentences_alone(make):
     if make is hotpotqa:
         flat = hotpotqa(flat=True)
     else:
-        flat = wikihop(options=Options(flat=True))
+        flat = wikihop(options=WikihopOptions(flat=True))
     full = make()
     for a, b in ((flat.tokens, full.tokens), (flat.types, full.types)):
         np.testing.assert_array_equal(a.long, b.long)
@@ -145,11 +147,11 @@ def test_sizes_that_make_no_input_are_refused():
         ((4, 40_000), "global_length must be at least 1 and at most 32767"),
     ):
         with pytest.raises(ValueError, match=message):
-            Sizes(*sizes)
+            StructuredSizes(*sizes)
 
 
 def test_a_layout_that_does_not_fit_is_refused():
-    layout = Layout(Sizes(2, 1))
+    layout = Layout(StructuredSizes(2, 1))
     assert layout.fits(2) and not layout.fits(3) and not layout.fits(1, 2)
     layout.add_long([5, 6, 7], 1)
     with pytest.raises(BadRecordError, match="too large: 3 long and 0 global tokens"):

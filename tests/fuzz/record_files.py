@@ -103,7 +103,7 @@ def _hyperpartisan() -> list[Any]:
 
 @functools.cache
 def _stories() -> list[Any]:
-    sizes = coreference.Sizes(persons=2, things=1, sentences=4)
+    sizes = coreference.StorySizes(persons=2, things=1, sentences=4)
     return list(coreference.records(3, seed=1, sizes=sizes))
 
 

@@ -9,7 +9,7 @@ import pytest
 from xla_flags import xla_flags
 
 from etc_jax.data.tokenizers.wordpiece_training import train as train_wordpiece
-from launch import quickstart_questions, quickstart_report
+from launch import quickstart_pictures, quickstart_questions
 from launch.quickstart_questions import RUNS, Questions
 from launch.quickstart_runs import Workdir
 from tasks.synthetic import teachers
@@ -56,5 +56,5 @@ def test_both_runs_are_trained_evaluated_and_compared(pretraining, monkeypatch):
     text = re.sub("<[^>]*>", "", questions.page.read_text("utf-8"))
     for record in questions.records():
         assert record["supports"][0] in " ".join(text.split())
-    quickstart_report._draw_structure(questions, pretraining.folder / "structure.png")
+    quickstart_pictures._draw_structure(questions, pretraining.folder / "structure.png")
     assert (pretraining.folder / "structure.png").stat().st_size > 10_000

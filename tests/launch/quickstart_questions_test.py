@@ -18,8 +18,13 @@ from etc_jax.data.tokenizers.wordpiece_training import (
 )
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.token_types import GLOBAL_TYPE
-from etc_jax.formats.structured import Sizes
-from launch import quickstart_questions, quickstart_report, quickstart_runs
+from etc_jax.formats.structured import StructuredSizes
+from launch import (
+    quickstart_pictures,
+    quickstart_questions,
+    quickstart_report,
+    quickstart_runs,
+)
 from launch.quickstart_questions import Questions
 from launch.quickstart_runs import QuickstartError, Workdir
 from tasks import wikihop
@@ -213,8 +218,8 @@ def test_the_report_has_both_models_side_by_side(questions):
         "(questions/answers.html)",
     ):
         assert part in text, part
-    told = quickstart_report._commands(questions).splitlines()
-    assert len(told) == len(STAGES) + 2
+    shown = quickstart_report._commands(questions).splitlines()
+    assert len(shown) == len(STAGES) + 2
 
 
 @pytest.mark.parametrize(
@@ -247,7 +252,7 @@ def drawn(tmp_path_factory):
         [folder / "dev.json"],
         tokenizer,
         folder / "dev",
-        sizes=Sizes(256, 40),
+        sizes=StructuredSizes(256, 40),
     )
     for name, variant in quickstart_questions.RUNS.items():
         config = quickstart_wikihop.get_config(variant)
@@ -261,7 +266,7 @@ def drawn(tmp_path_factory):
 def test_the_picture_ties_each_person_to_the_words_that_mention_it(drawn):
     batch, rules = drawn.example("structured"), drawn.rules("structured")
     structure = batch["structure"]
-    kinds = quickstart_report._kinds(structure, rules)
+    kinds = quickstart_pictures._kinds(structure, rules)
     tokenizer = WindowCache.open(drawn.cache("dev")).load_tokenizer()
     g = int(np.sum(structure.global_example_ids))
     pieces = tokenizer.pieces(batch["long_tokens"][0][: len(kinds) - g])
@@ -273,14 +278,14 @@ def test_the_picture_ties_each_person_to_the_words_that_mention_it(drawn):
         wanted = [i for i, piece in enumerate(pieces) if piece == number]
         assert [i for i in tied if pieces[i] != "mask"] == wanted and len(wanted) > 1
     assert np.array_equal(kinds == 4, (kinds == 4).T)
-    flat = quickstart_report._kinds(drawn.example("flat")["structure"], rules)
+    flat = quickstart_pictures._kinds(drawn.example("flat")["structure"], rules)
     assert flat.shape == kinds.shape and not np.any(flat == 4)
     assert np.mean(kinds > 0) < 0.5 and np.mean(flat > 0) < 0.5  # sparse
 
 
 def test_the_picture_names_the_parts_of_the_input(drawn, tmp_path):
     batch = drawn.example("structured")
-    edges, names = quickstart_report._groups(batch["structure"])
+    edges, names = quickstart_pictures._groups(batch["structure"])
     assert len(edges) == len(names) + 1 == 10
     [record] = json.loads(drawn.raw("dev").read_text())
     lengths = dict(zip(names, np.diff(edges), strict=True))
@@ -290,5 +295,5 @@ def test_the_picture_names_the_parts_of_the_input(drawn, tmp_path):
     real = batch["global_types"][batch["structure"].global_example_ids > 0]
     assert lengths["global: documents"] == 4 + np.sum(real == GLOBAL_TYPE)
     assert lengths["global: question"] == lengths["question"]
-    quickstart_report._draw_structure(drawn, tmp_path / "structure.png")
+    quickstart_pictures._draw_structure(drawn, tmp_path / "structure.png")
     assert (tmp_path / "structure.png").read_bytes().startswith(b"\x89PNG")

@@ -19,7 +19,7 @@ from launch.quickstart_runs import Launch, QuickstartError, Workdir, digest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOTAL, EVERY = 20, 5
-FIGURES = {
+METRICS = {
     "unigram_entropy": 6.5,
     "cpc_pool_sentences": 256,
     "cpc_pool_documents": 80,
@@ -111,7 +111,7 @@ def quick_polls(monkeypatch):
 def finished(tmp_path):
     """A function that makes the folder of a finished run, as files."""
 
-    def make(*, loss=5.7, figures=(), steps=range(EVERY, TOTAL + 1, EVERY), stop=12):
+    def make(*, loss=5.7, found=(), steps=range(EVERY, TOTAL + 1, EVERY), stop=12):
         workdir = Workdir(tmp_path)
         config = {
             "train": {
@@ -134,7 +134,7 @@ def finished(tmp_path):
         scores["mlm_loss"] = loss
         evaluation = json.dumps({"kind": "eval", "step": TOTAL, **scores}) + "\n"
         (tmp_path / "metrics.jsonl").write_text("".join(lines) + evaluation)
-        everything = {**FIGURES, **dict(figures)}
+        everything = {**METRICS, **dict(found)}
         (tmp_path / "final_report.json").write_text(json.dumps(everything))
         first = Launch(17, 61.0, "half-way", stop, len(before), digest(before))
         last = Launch(0, 59.0, None, TOTAL, len(lines) + 1, "unused")
@@ -182,12 +182,12 @@ def test_the_report_has_what_was_measured(finished):
 def test_bars_are_where_they_are_said_to_be(finished):
     assert passed(finished(loss=5.8)) == [True] * 4
     assert passed(finished(loss=5.81)) == [False, True, True, True]
-    assert passed(finished(figures={"cpc_pool_top1": 0.04})) == [True] * 4
+    assert passed(finished(found={"cpc_pool_top1": 0.04})) == [True] * 4
     low = [True, False, True, True]
-    assert passed(finished(figures={"cpc_pool_top1": 0.039})) == low
-    assert passed(finished(figures={"cpc_pool_documents": 19})) == low
-    assert passed(finished(figures={"cpc_pool_shuffled_top1": 0.01})) == [True] * 4
-    shuffled = finished(figures={"cpc_pool_shuffled_top1": 0.011})
+    assert passed(finished(found={"cpc_pool_top1": 0.039})) == low
+    assert passed(finished(found={"cpc_pool_documents": 19})) == low
+    assert passed(finished(found={"cpc_pool_shuffled_top1": 0.01})) == [True] * 4
+    shuffled = finished(found={"cpc_pool_shuffled_top1": 0.011})
     assert passed(shuffled) == [True, True, False, True]
 
 
@@ -257,23 +257,23 @@ def test_a_run_that_does_not_go_on_where_it_was_is_found(tmp_path, fault):
     assert resume_problems(workdir)
 
 
-def test_progress_is_told_as_it_comes(tmp_path, capsys, monkeypatch):
+def test_progress_is_printed_as_it_comes(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(quickstart_runs, "_QUIET_SECS", 0.05)
     train(child_command(tmp_path), Workdir(tmp_path / "run"))
-    told = capsys.readouterr().err
-    assert "quickstart: pre-training: at work for 0 s\n" in told
-    assert re.search(r"step 10 of 20, loss of masked words 5.50, \d.\d min left", told)
+    shown = capsys.readouterr().err
+    assert "quickstart: pre-training: at work for 0 s\n" in shown
+    assert re.search(r"step 10 of 20, loss of masked words 5.50, \d.\d min left", shown)
 
 
-def test_a_step_is_told_once(finished, capsys):
+def test_a_step_is_printed_once(finished, capsys):
     workdir = finished()
     progress = quickstart_runs.Progress("pre-training", workdir)
     for _ in range(2):
         with (workdir.folder / "metrics.jsonl").open("a") as file:
             file.write('{"kind": "eval", "step": 20}\n')
         progress.look()
-    told = capsys.readouterr().err
-    assert told == (
+    shown = capsys.readouterr().err
+    assert shown == (
         "quickstart: pre-training: step 20 of 20, loss of masked words 5.50, masked "
         "sentences found 60%\n"
     )
@@ -344,8 +344,8 @@ def test_arguments_that_training_would_not_take_are_2(argument, capsys):
     with pytest.raises(SystemExit) as caught:
         quickstart.main([argument])
     assert caught.value.code == 2
-    told = f"{argument!r} is not of the form --config.A.B=VALUE"
-    assert told in capsys.readouterr().err
+    shown = f"{argument!r} is not of the form --config.A.B=VALUE"
+    assert shown in capsys.readouterr().err
 
 
 def test_a_field_that_fine_tuning_does_not_have_is_refused_before_anything(capsys):

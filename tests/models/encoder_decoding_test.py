@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax import decoding
 from etc_jax.models.encoder_config import LongformerConfig
@@ -33,7 +34,7 @@ CONFIG = LongformerConfig(
 CONFIGS = {
     "sinusoidal": CONFIG,
     "learnt, unrolled": dataclasses.replace(
-        CONFIG, positions="learnt", scan_layers=False
+        CONFIG, positions="learnt", scan_layers=False, num_layers=2
     ),
     "relative, pre-norm": dataclasses.replace(
         CONFIG, positions="relative", pre_norm=True
@@ -50,13 +51,14 @@ def tokens_of(n, seed=0):
 
 @functools.cache
 def params_of(config):
-    model = EncoderForCausalLm(config)
-    return jax.jit(model.init)(jax.random.key(0), tokens_of(4))["params"]
+    return random_params(EncoderForCausalLm(config).init, tokens_of(4))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def model_logits(config, params, tokens):
-    return EncoderForCausalLm(config).apply({"params": params}, tokens)
+    """Of the whole, by the oracle."""
+    dense = dataclasses.replace(config, attention="dense")
+    return EncoderForCausalLm(dense).apply({"params": params}, tokens)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax import sharding
 from etc_jax.layers.common import sinusoids
-from etc_jax.layers.self_attention import SelfAttention, SequenceInputs, Window
+from etc_jax.layers.self_attention import AttentionWindow, SelfAttention, SequenceInputs
 from etc_jax.models.encoder_config import LongformerConfig
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 
@@ -38,12 +39,10 @@ def shapes(config):
 
 
 @functools.cache
-def random_params(config):
+def params_of(config):
     """Numbers that are large enough to tell places apart."""
-    rng = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda x: rng.normal(0.1, 0.4, x.shape).astype(np.float32), shapes(config)
-    )
+    init, tokens = EncoderForCausalLm(config).init, np.zeros((1, 3), np.int32)
+    return random_params(init, tokens, spread=0.4, center=0.1, scale=0.1)
 
 
 def random_tokens(*shape, seed=1):
@@ -59,11 +58,11 @@ def compiled(config, method):
 def logits(config, tokens):
     apply = compiled(config, "__call__")
     with jax.default_matmul_precision("highest"):
-        return np.asarray(apply({"params": random_params(config)}, tokens))
+        return np.asarray(apply({"params": params_of(config)}, tokens))
 
 
 def losses(config, *args, params=None):
-    params = random_params(config) if params is None else params
+    params = params_of(config) if params is None else params
     with jax.default_matmul_precision("highest"):
         return compiled(config, "losses")({"params": params}, *args)
 
@@ -109,7 +108,7 @@ def slow_mlp(x, p):
 
 def slow_log_chances(tokens):
     """Of all tokens after each of `tokens`, by `CONFIG`: `[n, v]`."""
-    params = jax.tree.map(np.float64, random_params(CONFIG))
+    params = jax.tree.map(np.float64, params_of(CONFIG))
     embeddings = params["encoder"]["embeddings"]
     x = embeddings["token_embedder"]["embedding"][tokens] * math.sqrt(12)
     x = x + embeddings["segment_embedder"]["embedding"][0]
@@ -163,7 +162,7 @@ def test_a_loss_depends_on_the_tokens_before_it_and_on_no_other():
     n = 20
     tokens = np.random.default_rng(3).permutation(24)[None, :n].astype(np.int32)
     targets = random_tokens(1, n)
-    params = random_params(CONFIG)
+    params = params_of(CONFIG)
     path = ("encoder", "embeddings", "token_embedder", "embedding")
 
     def of_table(table):
@@ -244,7 +243,7 @@ def test_a_mesh_changes_nothing():
     want, _ = losses(CONFIG, *args)
     shape = {"data": 1, "tensor": 2, "sequence": 4}
     mesh = sharding.make_mesh(sharding.MeshConfig(**shape))
-    params, model = random_params(CONFIG), EncoderForCausalLm(CONFIG)
+    params, model = params_of(CONFIG), EncoderForCausalLm(CONFIG)
 
     def apply(params):
         with jax.default_matmul_precision("highest"):
@@ -283,7 +282,7 @@ def test_relative_positions_are_those_of_transformer_xl():
         layer = SelfAttention(
             heads,
             size,
-            Window(radius, steps, causal=True),
+            AttentionWindow(radius, steps, causal=True),
             relative=True,
             dtype=jnp.float64,
             param_dtype=jnp.float64,
@@ -321,12 +320,13 @@ def test_relative_positions_are_those_of_transformer_xl():
 def test_norms_before_the_branches_leave_the_residuals_alone():
     config = dataclasses.replace(CONFIG, pre_norm=True, initializer_range=1e-30)
     model, tokens = EncoderForCausalLm(config), random_tokens(1, 9)
-    params = jax.jit(model.init)(jax.random.key(0), tokens)["params"]
+    params = random_params(model.init, tokens, spread=1e-30)
     assert set(params["encoder"]) - set(shapes(CONFIG)["encoder"]) == {"final_norm"}
     table = np.random.default_rng(0).normal(size=(24, 12)).astype(np.float32)
     params["encoder"]["embeddings"]["token_embedder"]["embedding"] = table
     # Maps are of nothing: what is embedded goes through all layers as it is.
-    _, state = model.apply({"params": params}, tokens, mutable=["intermediates"])
+    apply = jax.jit(functools.partial(model.apply, mutable=["intermediates"]))
+    _, state = apply({"params": params}, tokens)
     found = state["intermediates"]["encoder"]
     layers = found["stack"]["layers"]["period"]["layer_1"]["output"][0]
     np.testing.assert_array_equal(layers[-1], found["embedded"][0])

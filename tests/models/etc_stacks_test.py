@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax import sharding
 from etc_jax.layers import chunked_attention
@@ -34,6 +35,8 @@ SMALL = {
     "lsh_chunk_length": 4,
 }
 MIXED = ("global_local", "lsh")
+# Quicker to compile, where labels are not the point.
+PLAIN = {"max_distance": 0, "num_labels": None}
 N, G = 21, 3
 
 
@@ -54,15 +57,8 @@ def inputs(n=N, g=G):
 
 
 def made(config, deterministic=True):
-    """(model, params drawn here: quicker than by compiling the initializers)."""
-    shapes = jax.eval_shape(etc.Etc(config).init, jax.random.key(0), *inputs())
-    rng = np.random.default_rng(1)
-
-    def draw(path, leaf):
-        start = 1.0 if path[-1].key == "scale" else 0.0
-        return np.float32(start + rng.normal(0, 0.3, leaf.shape))
-
-    params = jax.tree_util.tree_map_with_path(draw, shapes["params"])
+    """(model, random parameters)."""
+    params = random_params(etc.Etc(config).init, *inputs(), seed=1)
     return etc.Etc(config, deterministic), params
 
 
@@ -71,9 +67,17 @@ def paths(params) -> set[str]:
     return {sharding.path_of(path) for path, _ in leaves}
 
 
-@pytest.mark.parametrize("scan", [True, False])
-def test_layers_of_a_pattern_come_one_after_the_other(scan):
-    model, params = made(config_of(pattern=MIXED, scan_layers=scan))
+@functools.cache
+def one_layer(kind):
+    """A compiled stack of one layer."""
+    config = config_of(pattern=(kind,), num_layers=1)
+    return jax.jit(etc._stack(config, True).apply)
+
+
+@pytest.mark.parametrize("scan, count", [(True, 4), (False, 2)])
+def test_layers_of_a_pattern_come_one_after_the_other(scan, count):
+    config = config_of(pattern=MIXED, scan_layers=scan, num_layers=count)
+    model, params = made(config)
     out = jax.jit(model.apply)({"params": params}, *inputs())
 
     # By hand: models of one layer each, fed by the layer before.
@@ -81,11 +85,8 @@ def test_layers_of_a_pattern_come_one_after_the_other(scan):
     x = model.bind({"params": params}).embeddings(
         Rows(*tokens), etc.NOTHING, etc.NOTHING, etc.NOTHING
     )
-    ones = [
-        etc._stack(config_of(pattern=(kind,), num_layers=1), True) for kind in MIXED
-    ]
-    apply = [jax.jit(one.apply) for one in ones]
-    for i in range(SMALL["num_layers"]):
+    apply = [one_layer(kind) for kind in MIXED]
+    for i in range(count):
         repeat, kind = divmod(i, 2)
         where = params["stack"]
         where = (
@@ -112,7 +113,9 @@ def test_an_lsh_layer_sees_global_and_long_tokens_as_one_sequence():
     got, _ = jax.jit(etc._lsh(config, True, "attention").apply)(
         {"params": layer["attention"]}, x, structure
     )
-    flat = LshAttention(2, 4, lsh.Look(4), num_hashes=2, implementation="dense")
+    flat = LshAttention(
+        2, 4, lsh.ChunkNeighbors(4), num_hashes=2, implementation="dense"
+    )
     want, _ = jax.jit(flat.apply)(
         {"params": layer["attention"]["flat"]},
         jnp.concatenate([x.global_, x.long], axis=1),
@@ -126,8 +129,7 @@ def test_an_lsh_layer_sees_global_and_long_tokens_as_one_sequence():
     np.testing.assert_allclose(got.long, want[:, G:], atol=1e-5)
 
 
-@pytest.mark.parametrize("pattern", [("lsh",), MIXED])
-@pytest.mark.parametrize("reversible", [True, False])
+@pytest.mark.parametrize("pattern, reversible", [(("lsh",), False), (MIXED, True)])
 def test_packed_examples_and_padding_do_not_meet(pattern, reversible):
     # In one chunk: in several, who is sorted where depends on all examples.
     config = config_of(
@@ -161,12 +163,14 @@ def stepped(config, dropout=0.1):
     return jax.jit(jax.value_and_grad(loss))
 
 
-@pytest.mark.parametrize("share_mlp", [True, False])
+@pytest.mark.parametrize(
+    "share_mlp", [pytest.param(True, marks=pytest.mark.slow), False]
+)
 def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
     share_mlp, monkeypatch
 ):
     config = config_of(
-        pattern=MIXED, reversible=True, pre_norm=True, share_mlp=share_mlp
+        pattern=MIXED, reversible=True, pre_norm=True, share_mlp=share_mlp, **PLAIN
     )
     _, params = made(config)
     loss, gradients = stepped(config)(params)
@@ -183,15 +187,15 @@ def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "count, changes",
     [
-        {"pattern": ("lsh",), "scan_layers": False},
-        {"pattern": MIXED, "num_layers": 8},
-        {"pattern": ("lsh",), "reversible": True, "pre_norm": True},
+        (2, {"pattern": ("lsh",), "num_layers": 2, "scan_layers": False}),
+        (4, {"pattern": MIXED, "num_layers": 8}),
+        (4, {"pattern": ("lsh",), "reversible": True, "pre_norm": True}),
     ],
     ids=["unrolled", "scanned", "reversible"],
 )
-def test_in_evaluation_each_layer_has_rotations_of_its_own(changes, monkeypatch):
+def test_in_evaluation_each_layer_has_rotations_of_its_own(count, changes, monkeypatch):
     drawn = []
 
     def noted(rotations):
@@ -206,10 +210,11 @@ def test_in_evaluation_each_layer_has_rotations_of_its_own(changes, monkeypatch)
     monkeypatch.setattr(chunked_attention, "draw_rotations", recorded)
     model, params = made(config_of(**changes))
     drawn.clear()
+    apply = jax.jit(model.apply)
     for _ in range(2):  # the same in each call
-        jax.block_until_ready(jax.jit(model.apply)({"params": params}, *inputs()))
-    first, again = drawn[:4], drawn[4:]
-    assert len(first) == len(again) == 4
+        jax.block_until_ready(apply({"params": params}, *inputs()))
+    first, again = drawn[:count], drawn[count:]
+    assert len(first) == len(again) == count
     assert all((a != b).any() for a, b in itertools.combinations(first, 2))
     order = [sorted(x.tobytes() for x in call) for call in (first, again)]
     assert order[0] == order[1]
@@ -230,13 +235,16 @@ def test_rotations_and_dropout_are_drawn_anew_in_each_step():
 
 def test_memory_of_a_reversible_stack_does_not_grow_with_depth():
     def temporary(depth, reversible):
-        config = config_of(num_layers=depth, reversible=reversible, pre_norm=True)
+        config = config_of(
+            num_layers=depth, reversible=reversible, pre_norm=True, **PLAIN
+        )
         params = jax.eval_shape(etc.Etc(config).init, jax.random.key(0), *inputs())
         compiled = stepped(config, dropout=0.0).lower(params["params"]).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    assert temporary(24, True) < 1.1 * temporary(6, True)
-    assert temporary(24, False) > 2 * temporary(6, False)
+    deep = temporary(24, True)
+    assert deep < 1.1 * temporary(6, True)
+    assert temporary(24, False) > 2 * deep
 
 
 @pytest.mark.parametrize("reversible", [True, False])

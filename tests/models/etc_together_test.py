@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax import sharding
 from etc_jax.models import etc
@@ -45,14 +46,7 @@ def made(deterministic=True, **changes):
     """(model, random parameters)."""
     config = etc.EtcConfig(**SMALL | changes)
     main, _ = both_inputs()
-    shapes = jax.eval_shape(etc.Etc(config).init, jax.random.key(0), *main)
-    rng = np.random.default_rng(1)
-
-    def draw(path, leaf):
-        start = 1.0 if path[-1].key == "scale" else 0.0
-        return np.float32(start + rng.normal(0, 0.3, leaf.shape))
-
-    params = jax.tree_util.tree_map_with_path(draw, shapes["params"])
+    params = random_params(etc.Etc(config).init, *main, seed=1)
     return etc.Etc(config, deterministic), params
 
 
@@ -70,27 +64,32 @@ def close(got, want):
 
 
 def test_each_output_and_gradient_is_that_of_its_input_alone():
-    model, params = made(remat_policy="attention")
     inputs = both_inputs()
 
-    @functools.partial(jax.jit, static_argnums=1)
-    def run(params, together):
+    def run(together, **changes):
+        model, params = made(**changes)
+
         def loss(params):
             out = outputs(model, params, inputs, together=together)
             return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(out)), out
 
-        return jax.value_and_grad(loss, has_aux=True)(params)
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
 
-    close(run(params, True), run(params, False))
+    close(run(True, remat_policy="attention"), run(False))
+
+
+UNROLLED = {"scan_layers": False, "pattern": ("global_local", "lsh"), "num_layers": 2}
+REVERSIBLE = {"reversible": True, "pre_norm": True}
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"scan_layers": False, "pattern": ("global_local", "lsh"), "num_layers": 2},
-        {"reversible": True, "pre_norm": True},
+        UNROLLED | REVERSIBLE,
+        pytest.param(UNROLLED, marks=pytest.mark.slow),
+        pytest.param(REVERSIBLE, marks=pytest.mark.slow),
     ],
-    ids=["pattern", "reversible"],
+    ids=["both", "pattern", "reversible"],
 )
 def test_so_it_is_with_other_stacks(changes):
     model, params = made(**changes)

@@ -26,8 +26,9 @@ CONFIG = EtcConfig(
     num_heads=2,
     mlp_dim=6,
     radius=4,
-    max_distance=3,
-    num_labels=10,
+    max_distance=0,
+    num_labels=None,
+    attention="dense",
     initializer_range=0.3,
 )
 # Of 10 and 6 tokens; the second word of the first page has three pieces.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_model
+from random_params import random_params
 
 from etc_jax.models import reformer
 
@@ -20,17 +21,20 @@ def tokens_of(n, seed=0):
 
 @functools.cache
 def params_of(config):
-    model = reformer.ReformerLm(config)
-    return jax.jit(model.init)(jax.random.key(0), tokens_of(16))["params"]
+    return random_params(reformer.ReformerLm(config).init, tokens_of(16), spread=0.5)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def applied(config, params, tokens, given):
+    return reformer.ReformerLm(config).apply({"params": params}, tokens, **given)
 
 
 def logits_of(config, tokens, **given):
-    model = reformer.ReformerLm(config)
-    run = jax.jit(lambda p: model.apply({"params": p}, tokens, **given))
-    return np.asarray(run(params_of(TINY)))
+    return np.asarray(applied(config, params_of(TINY), tokens, given))
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 13, 48])
+# One token, one more than a chunk of local attention, all that there are positions for.
+@pytest.mark.parametrize("n", [1, 5, 48])
 def test_any_length_up_to_the_longest_works(n):
     logits = logits_of(TINY, tokens_of(n))
     assert logits.shape == (2, n, 11)
@@ -58,6 +62,8 @@ def test_padding_changes_nothing_in_one_chunk():
     np.testing.assert_allclose(logits_of(config, tokens[:, :9]), padded, atol=1e-6)
 
 
+# In the default run: `etc_stacks_test` with dropout, golden cases for this model.
+@pytest.mark.slow
 def test_the_stacks_give_the_same_gradients_with_dropout():
     config = dataclasses.replace(TINY, dropout_rate=0.2, attention_dropout_rate=0.1)
     tokens = tokens_of(21)
@@ -103,7 +109,6 @@ def test_pieces_of_feed_forward_and_logits_change_nothing():
 def test_rotations_come_from_the_seed_the_key_or_the_caller():
     tokens = tokens_of(40)
     plain = logits_of(TINY, tokens)
-    np.testing.assert_array_equal(logits_of(TINY, tokens), plain)
     for given in ({"rngs": {"lsh": jax.random.key(5)}}, {"rotations": None}):
         same = "rotations" in given
         assert (logits_of(TINY, tokens, **given) == plain).all() == same

@@ -80,7 +80,8 @@ def test_recomputing_and_chunks_change_what_is_computed_but_not_what_is_useful()
     ids = np.array(structure.long_example_ids)
     ids[:, 16:32], ids[:, 32:] = 2, 0
     structure = dataclasses.replace(structure, long_example_ids=ids)
-    plain = etc_config(radius=8)
+    sizes = {"radius": 8, "max_distance": 0, "num_labels": None}
+    plain = etc_config(**sizes)
     assert etc_step_flops(plain, structure, 5) > 1.4 * useful_flops.of_step(
         plain, "etc", [structure], masked_logits=10
     )
@@ -91,7 +92,7 @@ def test_recomputing_and_chunks_change_what_is_computed_but_not_what_is_useful()
         {"attention_block_size": 8, "attention_chunk_blocks": 3},
         {"logits_chunk_length": 2},
     ):
-        config = etc_config(radius=8, **{"attention": "xla", **changes})
+        config = etc_config(**sizes, **{"attention": "xla", **changes})
         computed.add(etc_step_flops(config, structure, 5))
         useful.add(useful_flops.of_step(config, "etc", [structure], masked_logits=10))
     assert len(useful) == 1 and len(computed) == 4

@@ -56,6 +56,8 @@ def evaluations(folder):
     return [line for line in lines if line["kind"] == "eval"]
 
 
+# In the default run: a text in `causal_text_test`, bytes in `longformer_lm_job_test`.
+@pytest.mark.slow
 def test_a_text_is_learnt_and_its_bits_are_told(of_bytes, tmp_path):
     folder = tmp_path / "run"
     result = train_and_evaluate(config_of(**of_bytes), folder)

@@ -1,9 +1,12 @@
 """Nothing of one packed document is visible from another: by gradients, to the bit."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
@@ -14,7 +17,7 @@ from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.types import Rows
 
-VOCAB_SIZE = 40
+VOCAB_SIZE, N, G = 40, 48, 16
 MODEL = EtcConfig(
     vocab_size=VOCAB_SIZE,
     num_types=2,
@@ -57,10 +60,39 @@ BATCH = packed_batch()
 
 
 def _row(prefix):
-    """(tokens, structure) of the first row."""
-    tokens = [BATCH[f"{prefix}{kind}_tokens"][:1] for kind in ("long", "global")]
-    structure = jax.tree.map(lambda x: x[:1], BATCH[f"{prefix}structure"])
-    return Rows(*tokens), structure
+    """(tokens, structure) of the first row, as long as the longer of both inputs."""
+    names = [f"{prefix}{kind}_tokens" for kind in ("long", "global")]
+    lengths = {
+        BATCH[name].shape[1]: size for name, size in zip(names, (N, G), strict=True)
+    }
+    assert len(lengths) == 2
+
+    def first(x):
+        x = np.asarray(x)[:1]
+        more = lengths[x.shape[1]] - x.shape[1]
+        return np.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2))
+
+    tokens = Rows(*(first(BATCH[name]) for name in names))
+    return tokens, jax.tree.map(first, BATCH[f"{prefix}structure"])
+
+
+@functools.cache
+def _params():
+    return random_params(Etc(MODEL).init, *_row("")[0], _row("")[1], spread=0.2)
+
+
+@jax.jit
+@jax.grad
+def _reach(adders, tokens, structure, example):
+    """Gradient, by what is added to each embedding, of one example's outputs."""
+    out = Etc(MODEL).apply({"params": _params()}, *tokens, structure, adders=adders)
+    # Uneven weights: the sum of a normalised row does not depend on its input.
+    weight = jnp.arange(MODEL.embed_dim, dtype=jnp.float32)[None, None]
+    examples = (structure.long_example_ids, structure.global_example_ids)
+    return sum(
+        jnp.sum(jnp.where(ids[..., None] == example, y * weight, 0))
+        for ids, y in zip(examples, out, strict=True)
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", "cpc_"])
@@ -71,25 +103,11 @@ def test_no_gradient_crosses_packed_documents(prefix):
         np.array(structure.global_example_ids[0]),
     )
     assert examples.long.max() >= 4
-    model = Etc(MODEL)
     adders = Rows(
         *(jnp.zeros((1, len(ids), MODEL.embed_dim)) for ids in examples),
     )
-    args = (tokens.long, tokens.global_, structure)
-    params = jax.jit(model.init)(jax.random.key(0), *args)
-
-    def output(adders, example):
-        out = model.apply(params, *args, adders=adders)
-        # Uneven weights: the sum of a normalised row does not depend on its input.
-        weight = jnp.arange(MODEL.embed_dim, dtype=jnp.float32)[None, None]
-        return sum(
-            jnp.sum(jnp.where(ids[None, :, None] == example, y * weight, 0))
-            for ids, y in zip(examples, out, strict=True)
-        )
-
-    gradient = jax.jit(jax.grad(output))
     for example in range(1, examples.long.max() + 1):
-        reach = gradient(adders, jnp.int32(example))
+        reach = _reach(adders, tokens, structure, jnp.int32(example))
         for ids, found in zip(examples, reach, strict=True):
             inside = np.abs(np.array(found[0])).sum(-1)
             assert np.all(inside[ids == example] > 0)

@@ -77,9 +77,14 @@ OPS = {
     "full": functools.partial(full.attend, X, X, X),
     "blocks": functools.partial(block_sparse.attend, X, X, X, block_size=2),
     "lsh": functools.partial(
-        lsh.attend, X, X, jnp.zeros((1, 1, 1, 8), int), num_buckets=2, look=lsh.Look(4)
+        lsh.attend,
+        X,
+        X,
+        jnp.zeros((1, 1, 1, 8), int),
+        num_buckets=2,
+        look=lsh.ChunkNeighbors(4),
     ),
-    "local chunks": functools.partial(lsh.local, X, X, X, look=lsh.Look(4)),
+    "local chunks": functools.partial(lsh.local, X, X, X, look=lsh.ChunkNeighbors(4)),
 }
 
 

@@ -30,7 +30,7 @@ def chunks_of_block_sparse(num_globals, n, rows):
 
 
 def chunks_of_lsh(rounds, n, rows):
-    look = lsh.Look(64)
+    look = lsh.ChunkNeighbors(64)
     count = rounds * look.padded(n) // 64
     return count, sizes.even_chunk(count, rows, 64, 128, 1)
 
@@ -92,4 +92,6 @@ def test_chunks_stay_within_the_bytes_of_a_step(count, monkeypatch):
 def test_chunks_of_lsh_go_by_the_rows_of_one_device(rows, shards, chunks, monkeypatch):
     monkeypatch.setattr(blocking, "step_bytes", lambda: 4 * 2 * 64 * 128 * 40)
     order = lsh.Order(np.zeros((rows, 4096), np.int32))
-    assert lsh._chunks_at_once(order, lsh.Look(64), rows, None, shards) == chunks
+    assert (
+        lsh._chunks_at_once(order, lsh.ChunkNeighbors(64), rows, None, shards) == chunks
+    )

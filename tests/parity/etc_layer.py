@@ -9,6 +9,7 @@ from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.structure import Rules, Structure
 from etc_jax.types import Rows
 from parity.cases import Case, gradient_difference, group, largest_difference
+from parity.peers import outputs_and_gradients
 
 PIECES = ("l2l", "l2g", "g2g", "g2l")
 IMPLEMENTATIONS = ("xla", "dense")
@@ -74,6 +75,12 @@ def _prefix(names) -> str:
     return found.pop()
 
 
+def weighted_sum(arrays: dict[str, np.ndarray]):
+    """The loss of a case: outputs times the weights that it names."""
+    weight = Rows(arrays["aux/c_long"], arrays["aux/c_global"])
+    return lambda out: sum((y * c).sum() for y, c in zip(out, weight, strict=True))
+
+
 def compare_gradients(gradients: dict, want: dict[str, np.ndarray]) -> float:
     """The largest difference over the official gradients; none may be left out."""
     assert set(want) <= set(gradients), f"no gradient of {set(want) - set(gradients)}"
@@ -121,17 +128,12 @@ def _run(sidecar: dict, arrays, implementation: str) -> float:
     def apply(params, x) -> Rows:
         return layer.apply({"params": params}, x, structure)[0]
 
-    got = jax.jit(apply)(params, x)
+    want = group(arrays, "grad")
+    loss = weighted_sum(arrays) if want else None
+    got, _, gradients = outputs_and_gradients(apply, loss, params, x)
     worst = _compare_outputs(sidecar, group(arrays, "out"), got, params, layer)
-    if want := group(arrays, "grad"):
-        weight = Rows(arrays["aux/c_long"], arrays["aux/c_global"])
-
-        def loss(params, x):
-            return sum(
-                (y * c).sum() for y, c in zip(apply(params, x), weight, strict=True)
-            )
-
-        d_params, d_x = jax.jit(jax.grad(loss, argnums=(0, 1)))(params, x)
+    if want:
+        d_params, d_x = gradients
         gradients = export_params(table, d_params)
         gradients |= {"long_input": d_x.long, "global_input": d_x.global_}
         worst = max(worst, compare_gradients(gradients, want))

@@ -16,7 +16,13 @@ from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.models.etc import Etc
 from etc_jax.types import Rows
 from parity.cases import Case, group, largest_difference
-from parity.etc_layer import IMPLEMENTATIONS, compare_gradients, explicit, masked_rows
+from parity.etc_layer import (
+    compare_gradients,
+    explicit,
+    masked_rows,
+    weighted_sum,
+)
+from parity.peers import outputs_and_gradients
 
 _ADDERS = ("long_embedding_adder", "global_embedding_adder")
 
@@ -50,25 +56,22 @@ def _arguments(inputs: dict[str, np.ndarray]):
 
 
 def run(case: Case) -> float:
-    """Compares outputs and gradients of both implementations."""
+    """Compares outputs and gradients; the oracle's are compared layer by layer."""
     sidecar, arrays = case.description, case.arrays()
     assert not sidecar.get("is_training"), "dropout is on: nothing to compare"
     weights = _weights(case, sidecar, arrays)
     config, unknown = config_from_official(sidecar["config"])
     assert not unknown, f"unknown config keys {unknown}"
-    return max(
-        _run(sidecar, arrays, weights, dataclasses.replace(config, attention=name))
-        for name in IMPLEMENTATIONS
-    )
+    return _run(sidecar, arrays, weights, dataclasses.replace(config, attention="xla"))
 
 
 def _run(sidecar, arrays, weights, config) -> float:
     tokens, types, positions, structure, adders = _arguments(group(arrays, "in"))
     model = Etc(config)
 
-    def apply(variables, adders):
+    def apply(params, adders):
         return model.apply(
-            variables,
+            {"params": params},
             tokens.long,
             tokens.global_,
             structure,
@@ -86,16 +89,13 @@ def _run(sidecar, arrays, weights, config) -> float:
     for name in exported:
         np.testing.assert_array_equal(exported[name], weights[name])
 
-    got = jax.jit(lambda p, a: apply({"params": p}, a))(params, adders)
+    want = group(arrays, "grad")
+    got, _, gradients = outputs_and_gradients(
+        apply, weighted_sum(arrays) if want else None, params, adders
+    )
     worst = _compare_outputs(sidecar, group(arrays, "out"), got)
-    if want := group(arrays, "grad"):
-        weight = Rows(arrays["aux/c_long"], arrays["aux/c_global"])
-
-        def loss(params, adders):
-            out = apply({"params": params}, adders)
-            return sum((y * c).sum() for y, c in zip(out, weight, strict=True))
-
-        d_params, d_adders = jax.jit(jax.grad(loss, argnums=(0, 1)))(params, adders)
+    if want:
+        d_params, d_adders = gradients
         gradients = export_params(official_names(config), d_params)
         gradients |= dict(zip(_ADDERS, d_adders, strict=True))
         worst = max(worst, compare_gradients(gradients, want))

@@ -4,6 +4,9 @@ Padding rows see nothing here, where official padding sees padding: rows of padd
 left out, and so are the ids of pairs in which one token is padding.
 """
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -102,6 +105,11 @@ def _with(structure: st.Structure, **changes) -> st.Structure:
 def _pairs(structure: st.Structure, rules: st.Rules) -> dict:
     """`{piece: (mask, labels)}` as the official layout has it: l2l is a window."""
     st.validate(structure, rules)
+    return _compiled_pairs(structure, rules)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _compiled_pairs(structure: st.Structure, rules: st.Rules) -> dict:
     long, glob = structure.long_tokens(), structure.global_tokens()
     rows, columns = st.as_rows, st.as_columns
     return {
@@ -124,7 +132,7 @@ def _window(rules: st.Rules, long: st.LongTokens):
     place = np.clip(index, 0, n - 1)
     keys = st.LongTokens(
         index=index[None],
-        example_ids=np.where(inside[None], long.example_ids[:, place], 0),
+        example_ids=jnp.where(inside[None], long.example_ids[:, place], 0),
         segment_ids=None if long.segment_ids is None else long.segment_ids[:, place],
         links=(),
         exempt=None,

@@ -9,7 +9,7 @@ from etc_jax import structure as st
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE, GLOBAL_QUESTION_TYPE
 from etc_jax.data.windows.window import Window
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from parity import etc_structure
 from parity.cases import Case, group
 from tasks import hotpotqa, wikihop
@@ -156,7 +156,9 @@ def run_hotpotqa(case: Case) -> float:
     """Inputs and labels of every record, which are trained on, and the structure."""
     sidecar = {k: v for k, v in case.description.items() if k not in _NO_MATTER}
     tokenizer = _tokenizer(case, sidecar)
-    sizes = Sizes(sidecar.pop("long_seq_length"), sidecar.pop("global_seq_length"))
+    sizes = StructuredSizes(
+        sidecar.pop("long_seq_length"), sidecar.pop("global_seq_length")
+    )
     kept = sidecar.pop("train_kept_indices")
     assert not sidecar, f"unknown {sidecar}"
     windows = [
@@ -186,8 +188,8 @@ def run_wikihop(case: Case) -> float:
     """Inputs and labels of every record, and the structure."""
     sidecar = {k: v for k, v in case.description.items() if k not in _NO_MATTER}
     tokenizer = _tokenizer(case, sidecar)
-    sizes = Sizes(sidecar.pop("long_seq_len"), sidecar.pop("global_seq_len"))
-    options = wikihop.Options(max_sentences=sidecar.pop("max_num_sentences"))
+    sizes = StructuredSizes(sidecar.pop("long_seq_len"), sidecar.pop("global_seq_len"))
+    options = wikihop.WikihopOptions(max_sentences=sidecar.pop("max_num_sentences"))
     split_fn = _splitter(sidecar.pop("sentence_splitter"))
     assert not sidecar, f"unknown {sidecar}"
     windows = [

@@ -7,12 +7,12 @@ import numpy as np
 from structured_batch import batch
 
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from parity.cases import Case, group, largest_difference
-from tasks.natural_questions.inputs import Options, features
+from tasks.natural_questions.inputs import NaturalQuestionsOptions, features
 from tasks.natural_questions.labels import PLACES
 from tasks.natural_questions.records import parse
-from tasks.natural_questions.spans import JOINT, Place, official_spans
+from tasks.natural_questions.spans import JOINT, SpanBoundary, official_spans
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "notes", "provenance", "seed", "is_train"}
@@ -28,7 +28,7 @@ def run_windows(case: Case) -> float:
     tokenizer = WordPieceTokenizer.from_vocab_file(
         case.path.parent / sidecar.pop("vocab"), lower_case=lower[1] == "True"
     )
-    sizes = Sizes(sidecar.pop("seq_len"), sidecar.pop("global_seq_len"))
+    sizes = StructuredSizes(sidecar.pop("seq_len"), sidecar.pop("global_seq_len"))
     options = {
         "question_tokens": sidecar.pop("question_len"),
         "stride": sidecar.pop("stride"),
@@ -47,7 +47,7 @@ def run_windows(case: Case) -> float:
                 parse(value, lambda kind, message: None),
                 tokenizer,
                 sizes,
-                options=Options(**options, **changes),
+                options=NaturalQuestionsOptions(**options, **changes),
                 official_quirks=True,
             )
         ]
@@ -107,7 +107,10 @@ def run_joint_decode(case: Case) -> float:
     for item in items:
         places = [
             sorted(
-                (Place(score, word, -1, 0) for score, word in item["pred"][kind]),
+                (
+                    SpanBoundary(score, word, -1, 0)
+                    for score, word in item["pred"][kind]
+                ),
                 key=lambda place: -place.score,
             )
             for kind in _KINDS

@@ -10,7 +10,7 @@ from structured_batch import batch
 from etc_jax.conversion.engine import import_params
 from etc_jax.conversion.families import etc_openkp
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import VisualEmbedding, visual_adders
@@ -56,7 +56,9 @@ def run_builder(case: Case) -> float:
     """Inputs and labels of every page."""
     sidecar = {k: v for k, v in case.description.items() if k not in _NO_MATTER}
     tokenizer = _tokenizer(case, sidecar)
-    sizes = Sizes(sidecar.pop("long_max_length"), sidecar.pop("global_max_length"))
+    sizes = StructuredSizes(
+        sidecar.pop("long_max_length"), sidecar.pop("global_max_length")
+    )
     url_length = sidecar.pop("url_max_code_points")
     assert not sidecar, f"unknown {sidecar}"
     windows = [

@@ -146,3 +146,24 @@ def token_loss(logits, targets) -> jax.Array:
 def value_and_grad(loss: Callable, params):
     """(loss, gradients), compiled."""
     return jax.jit(jax.value_and_grad(loss))(params)
+
+
+def outputs_and_gradients(run: Callable, loss: Callable | None, *args):
+    """(outputs, loss, gradients), compiled as one program.
+
+    Args:
+      run: function of `args`.
+      loss: function of the outputs; None: there is none, and there are no gradients.
+      *args: what `run` is differentiated by.
+    """
+    if loss is None:
+        return jax.jit(run)(*args), None, None
+
+    def both(*args):
+        outputs = run(*args)
+        return loss(outputs), outputs
+
+    argnums = tuple(range(len(args)))
+    compiled = jax.jit(jax.value_and_grad(both, argnums, has_aux=True))
+    (value, outputs), gradients = compiled(*args)
+    return outputs, value, gradients

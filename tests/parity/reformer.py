@@ -13,8 +13,8 @@ from parity.peers import (
     Comparison,
     Peer,
     check_export,
+    outputs_and_gradients,
     token_loss,
-    value_and_grad,
 )
 
 # float32 as it is there, and the same in float64, by rounding.
@@ -50,30 +50,29 @@ def _run(case: Case, rounding: str) -> float:
         x, streams, buckets = module.encoder.with_hidden(*args)
         return module.logits(x), streams, buckets
 
-    @jax.jit
     def run(params):
         return model.apply({"params": params}, tokens, mask, rotations, method=hidden)
 
-    logits, streams, buckets = run(params)
-    compare = Comparison(peer.outputs, mask, _OUTPUTS[rounding])
-    for i, stream in enumerate(streams):
-        compare.rows(f"hidden_states.{i}", stream)
-    compare.rows("logits", logits)
-    _compare_buckets(compare, peer.outputs, config, buckets)
-    # A loss without labels is found unknown.
-    if labels is None or not compare.has("loss", "train_loss", *GRADIENT_NORMS):
-        return compare.finish()
-
-    def loss(params):
-        logits = model.apply({"params": params}, tokens, mask, rotations)
+    def loss(outputs):
+        logits, *_ = outputs
         if config.causal:
             return token_loss(logits[:, :-1], labels[:, 1:])
         return token_loss(logits, labels)
 
-    got, gradients = value_and_grad(loss, params)
-    compare.value("loss", got)
-    compare.value("train_loss", got)
-    compare.gradient_norms(export_hf(gradients, config), unused=(_UNUSED,))
+    compare = Comparison(peer.outputs, mask, _OUTPUTS[rounding])
+    # A loss without labels is found unknown.
+    trained = labels is not None and compare.has("loss", "train_loss", *GRADIENT_NORMS)
+    (logits, streams, buckets), value, gradients = outputs_and_gradients(
+        run, loss if trained else None, params
+    )
+    for i, stream in enumerate(streams):
+        compare.rows(f"hidden_states.{i}", stream)
+    compare.rows("logits", logits)
+    _compare_buckets(compare, peer.outputs, config, buckets)
+    if trained:
+        compare.value("loss", value)
+        compare.value("train_loss", value)
+        compare.gradient_norms(export_hf(gradients[0], config), unused=(_UNUSED,))
     return compare.finish()
 
 

@@ -2,7 +2,14 @@ import re
 
 import pytest
 
-from etc_jax.datasets.explained import Box, Document, Explained, Passage, Sheet, Wording
+from etc_jax.datasets.explained import (
+    Box,
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Sheet,
+    Wording,
+)
 from etc_jax.prediction.answers_page import page
 from etc_jax.prediction.answers_page_drawing import drawing
 
@@ -67,7 +74,9 @@ def test_words_are_not_broken_but_for_endless_ones():
 
 
 def told(*passages, sheet=SHEET):
-    document = Document(Passage("Text"), passages, paragraphs=True, sheet=sheet)
+    document = ExplainedDocument(
+        Passage("Text"), passages, paragraphs=True, sheet=sheet
+    )
     return Explained(
         "x", "Which?", "", (document,), wording=Wording(drawing="A <page>")
     )

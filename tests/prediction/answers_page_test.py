@@ -3,7 +3,13 @@ import re
 
 import pytest
 
-from etc_jax.datasets.explained import Candidate, Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import (
+    Candidate,
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Wording,
+)
 from etc_jax.prediction.answers_page import escaped, marked, page
 
 EVIL = '<script>alert("x")</script>'
@@ -37,7 +43,7 @@ class Parsed(html.parser.HTMLParser):
 
 
 def document(title, *passages):
-    return Document(Passage(title), passages)
+    return ExplainedDocument(Passage(title), passages)
 
 
 HOTPOT = Explained(
@@ -165,7 +171,9 @@ def test_keyphrases_are_marked_with_their_ranks():
 def test_paragraphs_far_from_what_is_marked_are_folded():
     paragraphs = [Passage(f"number {i}") for i in range(20)]
     paragraphs[10] = Passage("number 10", score=1.0, is_support=True)
-    told = Explained("x", "Why?", "", (Document(Passage("T"), (*paragraphs,), True),))
+    told = Explained(
+        "x", "Why?", "", (ExplainedDocument(Passage("T"), (*paragraphs,), True),)
+    )
     text = page([told], task="x")
     inner = re.findall(
         r"<details>\n<summary>(.*?)</summary>\n(.*?)</details>", text, re.S
@@ -178,7 +186,9 @@ def test_paragraphs_far_from_what_is_marked_are_folded():
 
 def test_a_document_without_marks_is_not_folded_further():
     paragraphs = tuple(Passage(f"number {i}") for i in range(20))
-    told = Explained("x", "Why?", "", (Document(Passage(""), paragraphs, True),))
+    told = Explained(
+        "x", "Why?", "", (ExplainedDocument(Passage(""), paragraphs, True),)
+    )
     text = page([told], task="x")
     assert text.count("<details") == 1 and "<em>untitled</em>" in text
 

@@ -10,7 +10,7 @@ import pytest
 from etc_jax import evaluate
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction.held_back import OfficialScore
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 from etc_jax.training.errors import UserError
@@ -62,7 +62,10 @@ def hotpot(tmp_path_factory):
     folder, name = tmp_path_factory.mktemp("hotpot"), "hotpotqa"
     values = finetuned_run.records(name, COUNT)
     file = finetuned_run.write_records(folder, name, values)
-    task, sizes = task_lib.find_task(name), Sizes(*finetuned_run.LENGTHS[name])
+    task, sizes = (
+        task_lib.find_task(name),
+        StructuredSizes(*finetuned_run.LENGTHS[name]),
+    )
     tokenizer = finetuned_run.tokenizer(name)
     records = [task.parse(value, lambda *note: None) for value in values]
     windows = [w for r in records for w in task.features(r, tokenizer, sizes)]

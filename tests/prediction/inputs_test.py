@@ -6,7 +6,7 @@ import pytest
 
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
 from etc_jax.training.errors import UserError
 from tasks import wikihop
@@ -50,7 +50,7 @@ def test_batches_hold_the_records_that_can_be_read(files, saved):
         assert [x.id for x in got] == [readable[n].id for n in numbers]
         for x, number in zip(got, numbers, strict=True):
             [want] = wikihop.features(
-                readable[number], finetuned_run.tokenizer(), Sizes(*LENGTHS)
+                readable[number], finetuned_run.tokenizer(), StructuredSizes(*LENGTHS)
             )
             [got_window] = x.windows
             np.testing.assert_array_equal(got_window.tokens.long, want.tokens.long)
@@ -74,7 +74,7 @@ def test_files_that_shrink_meanwhile_are_named(files, saved):
 
 def test_a_record_that_does_not_fit_is_an_input_without_a_window(files, saved):
     record = next(wikihop.read(files[:1]))
-    got = make_input(WIKIHOP_TASK, record, tokenizer_of(saved), Sizes(4, 4))
+    got = make_input(WIKIHOP_TASK, record, tokenizer_of(saved), StructuredSizes(4, 4))
     assert got.windows == () and got.id == record.id
     kind, message = got.problem
     assert kind == "too large" and repr(record.id) in message

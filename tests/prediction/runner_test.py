@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training.errors import UserError
@@ -24,7 +24,7 @@ def model(tmp_path_factory):
 def inputs():
     [value] = finetuned_run.records(NAME, 1)
     record = openkp.parse(value, lambda *note: None)
-    sizes = Sizes(*finetuned_run.LENGTHS[NAME])
+    sizes = StructuredSizes(*finetuned_run.LENGTHS[NAME])
     return stacked(openkp.features(record, finetuned_run.tokenizer(NAME), sizes))
 
 

@@ -50,7 +50,7 @@ def test_workers_are_for_many_records(monkeypatch):
 def test_progress_leaves_the_compiler_out_of_the_rate(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with work.Progress(100) as progress:
+    with work.RecordProgress(100) as progress:
         for at, count in ((60.0, 10), (62.0, 10), (100.0, 30), (120.0, 50)):
             now[0] = at
             progress.advance(count)

@@ -4,17 +4,14 @@ One record of each has a text that would do harm, or fall apart, if a page took 
 anything but text.
 """
 
+import functools
+
 import natural_questions_samples as articles
 import openkp_samples as pages
 
 from etc_jax.datasets.explained import Explained
-from etc_jax.formats.structured import Sizes
-from tasks import hotpotqa, natural_questions, openkp, wikihop
-from tasks.openkp.explained import explain as openkp_explain
-
-HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
-NATURAL_QUESTIONS_TASK = natural_questions.DATA_SET.in_format()
-WIKIHOP_TASK = wikihop.DATA_SET.in_format()
+from etc_jax.datasets.task import find_task
+from etc_jax.formats.structured import StructuredSizes
 
 EVIL = "<script>document.title = 'taken'; console.log(1)</script>, <b>bold</b>, &amp; ."
 ENDLESS = "https://mills.example/" + "x" * 300
@@ -171,37 +168,22 @@ OPENKP = pages.page(
 )
 
 
-def _windows(task, values, sizes):
-    records = [task.parse(value, lambda kind, message: None) for value in values]
-    return [task.features(record, TOKENIZER, sizes) for record in records]
-
-
-def hotpotqa_answers() -> list[Explained]:
-    made = [w for [w] in _windows(hotpotqa, HOTPOT, Sizes(2048, 128))]
-    return HOTPOTQA_TASK.explain(hotpotqa.gold_outputs(made), made, 0.4)
-
-
-def wikihop_answers() -> list[Explained]:
-    made = [w for [w] in _windows(WIKIHOP_TASK, [WIKIHOP], Sizes(2048, 256))]
-    return WIKIHOP_TASK.explain(wikihop.gold_outputs(made), made, None)
-
-
-def natural_questions_answers() -> list[Explained]:
-    task, answers = NATURAL_QUESTIONS_TASK, []
-    for made in _windows(task, NATURAL_QUESTIONS, Sizes(1024, 128)):
-        told = task.explain(natural_questions.gold_outputs(made), made, None)
-        answers.append(task.pool_explained(told))
-    return answers
-
-
-def openkp_answers() -> list[Explained]:
-    made = [w for [w] in _windows(openkp, [OPENKP], Sizes(1024, 32))]
-    return openkp_explain(openkp.gold_outputs(made), made)
+def _answers(task, values, *lengths: int) -> list[Explained]:
+    found = []
+    for value in values:
+        record = task.parse(value, lambda kind, message: None)
+        windows = task.features(record, TOKENIZER, StructuredSizes(*lengths))
+        seen = task.explain(task.gold_outputs(windows), windows, task.setting)
+        found.append(task.pool_explained(seen))
+    return found
 
 
 ANSWERS = {
-    "hotpotqa": hotpotqa_answers,
-    "wikihop": wikihop_answers,
-    "natural_questions": natural_questions_answers,
-    "openkp": openkp_answers,
+    name: functools.partial(_answers, find_task(name, "structured"), values, *lengths)
+    for name, values, *lengths in (
+        ("hotpotqa", HOTPOT, 2048, 128),
+        ("wikihop", [WIKIHOP], 2048, 256),
+        ("natural_questions", NATURAL_QUESTIONS, 1024, 128),
+        ("openkp", [OPENKP], 1024, 32),
+    )
 }

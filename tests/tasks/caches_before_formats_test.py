@@ -6,18 +6,20 @@ they are the sequence format of two others. The caches hold the records of
 """
 
 import pathlib
+import types
 import zipfile
 
 import jax
 import multihop_samples
 import numpy as np
 import pytest
+from learning import random_params
 
 from etc_jax import config as config_lib
 from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.objectives.jobs import finetuning as finetuning_job
 
 FOLDER = pathlib.Path(__file__).parent / "caches_before_formats"
@@ -59,7 +61,7 @@ def now(task, tmp_path):
     tokenizer = multihop_samples.tokenizer_for(task)
     record = task.parse(VALUES[task.name], lambda *note: None)
     n, g = LENGTH, task.sizes.global_length
-    windows = task.features(record, tokenizer, Sizes(n, g))
+    windows = task.features(record, tokenizer, SequenceSizes(n, g))
     options = {"official_quirks": False}
     sizes = {"input_length": n, "global_length": g}
     source = WindowSource(task.name, task.format, sizes, options=options)
@@ -100,6 +102,6 @@ def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
     job = finetuning_job.make_job(config_lib.from_config_dict(config), tmp_path / "run")
     batch = job.train_batch(0, None)
     assert job.check_batch(batch) == []
-    params = job.init_params(jax.random.key(0))
-    loss, _ = job.loss_fn(params, batch, None, True)
+    params = random_params(types.SimpleNamespace(init=job.init_params))
+    loss = jax.jit(lambda params: job.loss_fn(params, batch, None, True)[0])(params)
     assert np.isfinite(loss) and loss > 0

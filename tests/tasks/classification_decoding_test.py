@@ -9,14 +9,13 @@ from classification_samples import article, review
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.explained import Explained
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import classification, hyperpartisan, imdb
-from tasks.classification.decoding import probabilities
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(input_length=12, global_length=1)
+SIZES = SequenceSizes(input_length=12, global_length=1)
 TASKS = {IMDB_TASK: review, HYPERPARTISAN_TASK: article}
 
 
@@ -37,63 +36,14 @@ LOGITS = np.array([[2.0, -1.0], [0.5, 0.75], [3.0, 3.0]], np.float32)
 
 
 def test_the_label_with_the_largest_logit_is_taken(windows):
-    assert classification.decode(LOGITS, windows) == {
+    assert IMDB_TASK.answers(LOGITS, windows) == {
         "a": "neg",
         "b": "pos",
         "c": "neg",
     }
     articles = windows_of(article(id="d"))
-    assert classification.decode(LOGITS[1:2], articles) == {"d": "true"}
-    assert classification.decode(LOGITS[:0], []) == {}
-
-
-def test_probabilities_are_those_of_a_plain_loop(windows):
-    for row, logits in zip(probabilities(LOGITS, windows), LOGITS, strict=True):
-        odds = [math.exp(x) for x in logits.tolist()]
-        assert row.tolist() == pytest.approx([x / sum(odds) for x in odds])
-    large = np.array([[1e4, -1e4], [-1e4, 1e4], [0.0, 0.0]], np.float32)
-    assert [row.tolist() for row in probabilities(large, windows)] == [
-        [1.0, 0.0],
-        [0.0, 1.0],
-        [0.5, 0.5],
-    ]
-
-
-def test_logits_of_other_windows_are_refused(windows):
-    for wrong in (LOGITS[:2], LOGITS[:, :1], LOGITS[..., None], np.zeros((3, 5))):
-        with pytest.raises(ValueError, match="logits have shape .* expected .3, 2."):
-            classification.decode(wrong, windows)
-    for bad in (np.nan, np.inf):
-        logits = LOGITS.copy()
-        logits[1, 0] = bad
-        with pytest.raises(ValueError, match="logits of 'b' hold NaN or infinity"):
-            classification.decode(logits, windows)
-
-
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_gold_outputs_go_from_record_to_figures(tmp_path, task):
-    sample, [first, second] = TASKS[task], TASKS[task]().labels
-    records = [
-        sample(id=str(i), label=label, rating=None)
-        for i, label in enumerate((first, second, second))
-    ]
-    made = [w for r in records for w in task.features(r, tokenizer(), SIZES)]
-    decoded = task.decode(classification.gold_outputs(made), made, task.settings)
-    assert json.loads(json.dumps(decoded)) == decoded
-    predictions = {
-        r.id: task.predictions([each])[0]
-        for r, each in zip(records, decoded, strict=True)
-    }
-    content = task.official(predictions)
-    want = {"0": first, "1": second, "2": second}
-    assert json.loads(task.official_text(content)) == want
-    classification.write(predictions, tmp_path / "predictions.json")
-    assert json.loads((tmp_path / "predictions.json").read_text()) == want
-    gold = [task.gold(record) for record in records]
-    assert json.loads(json.dumps(gold)) == gold
-    scores = task.score(gold, content)
-    assert scores.metrics == {"accuracy": 1.0, "f1": 1.0} and not scores.problems()
-    assert task.measure in scores.metrics
+    assert HYPERPARTISAN_TASK.answers(LOGITS[1:2], articles) == {"d": "true"}
+    assert IMDB_TASK.answers(LOGITS[:0], []) == {}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -116,12 +66,6 @@ def test_what_could_not_be_read_is_wrong_in_both_figures(task):
     assert scores.metrics["accuracy"] == 0.5
     assert scores.metrics["f1"] == pytest.approx(2 * 1 / (1 + 2))
     assert task.score(gold, {"a": second}).missing == {"label": ("unreadable 0",)}
-
-
-def test_without_a_label_there_is_no_gold():
-    assert IMDB_TASK.gold(review(label=None)) is None
-    with pytest.raises(ValueError, match="'0000001' has no gold label"):
-        classification.gold_outputs(windows_of(article(label=None)))
 
 
 # --- what a reader is shown -----------------------------------------------------------
@@ -154,7 +98,7 @@ def test_a_text_is_shown_line_by_line_under_its_title():
 
 
 def test_what_was_not_read_is_shown_apart():
-    made = windows_of(review(), sizes=Sizes(8, 1))
+    made = windows_of(review(), sizes=SequenceSizes(8, 1))
     [told] = IMDB_TASK.explain(LOGITS[:1], made, None)
     read, behind = told.documents
     assert [p.text for p in read.passages] == ["the old mill stands.", "it"]

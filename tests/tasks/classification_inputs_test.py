@@ -7,17 +7,16 @@ from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
 from multihop_samples import tokenizer
 
-from etc_jax import prepare
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import classification, hyperpartisan, imdb
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()
 
-SIZES = Sizes(input_length=16, global_length=3)
+SIZES = SequenceSizes(input_length=16, global_length=3)
 
 
 def window(record=None, model=None, sizes=SIZES):
@@ -84,13 +83,6 @@ def test_both_tasks_read_a_text_alike():
     assert one.tokens.tolist() == other.tokens.tolist()
 
 
-def test_a_batch_is_the_sequence():
-    made = window()
-    inputs = stacked([made, made])
-    assert inputs["tokens"].shape == inputs["example_ids"].shape == (2, 16)
-    assert inputs["global_index"].tolist() == [[0, -1, -1]] * 2
-
-
 # --- what does not fit ----------------------------------------------------------------
 
 
@@ -98,7 +90,9 @@ def test_a_batch_is_the_sequence():
 @pytest.mark.parametrize("n", [3, 4, 5, 8, 11, 16, 40])
 def test_the_head_of_a_text_is_kept(model, n):
     text = "the  cat.\n\nthe\u3000cat's a cat"
-    whole, cut = (window(review(text=text), model(), Sizes(k, 1)) for k in (99, n))
+    whole, cut = (
+        window(review(text=text), model(), SequenceSizes(k, 1)) for k in (99, n)
+    )
     length = int(whole.example_ids.sum())
     kept = min(n, length)
     ids = cut.tokens.tolist()
@@ -123,8 +117,8 @@ def _letters(text: str, model, ids: list[int]) -> str:
 
 def test_sizes_without_room_for_a_text_are_refused():
     with pytest.raises(ValueError, match="input_length 2 leaves no room.*at least 3"):
-        window(sizes=Sizes(2, 1))
-    assert tokenizer().pieces(window(sizes=Sizes(3, 1)).tokens)[1] == "the"
+        window(sizes=SequenceSizes(2, 1))
+    assert tokenizer().pieces(window(sizes=SequenceSizes(3, 1)).tokens)[1] == "the"
 
 
 def test_a_text_without_a_token_is_named():
@@ -158,17 +152,15 @@ REAL = {
 
 
 @pytest.mark.parametrize("task", REAL, ids=lambda task: task.name)
-def test_prepared_windows_are_those_of_the_records(tmp_path, task):
+def test_real_texts_are_cut_as_the_tokenizer_cuts_them(task):
     folder = require_shared("data")
     name, number = REAL[task]
     model = open_tokenizer(folder / "tokenizers" / "roberta_bart")
-    sizes = Sizes(512, 1)
-    cache = prepare.prepare(task, [folder / name], model, tmp_path / "out", sizes=sizes)
-    assert cache.num_windows == number and not cache.header["left_out"]
-    assert not cache.header["found"] and cache.task == task.name
-    records = list(task.read([folder / name], None))[:40]
+    sizes = SequenceSizes(512, 1)
+    records = list(task.read([folder / name], None))
+    assert len(records) == number
     cls, sep = model.special_id("cls"), model.special_id("sep")
-    for record in records:
+    for record in records[:40]:
         [made] = task.features(record, model, sizes)
         ids = made.tokens.tolist()
         length = int(made.example_ids.sum())

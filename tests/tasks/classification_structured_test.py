@@ -4,17 +4,16 @@ import jax
 import numpy as np
 import pytest
 from classification_samples import review
+from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import small_etc, split_at_stops, tokenizer
 
-from etc_jax.config_kinds import section_of
-from etc_jax.data.schema import stacked
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
-from etc_jax.objectives.learners import finetuning
+from etc_jax.datasets.task import find_task
+from etc_jax.formats.structured import StructuredSizes
 from tasks.classification.structured import features
 
 TEXT = "The mill is old. It burned.\nIt stands in Ton."
-SIZES = Sizes(20, 6)
+SIZES = StructuredSizes(20, 6)
 
 
 def split(paragraphs):
@@ -47,21 +46,21 @@ def test_each_sentence_has_a_global_token_and_the_first_is_of_the_text():
 
 
 def test_the_head_of_a_long_text_is_kept():
-    made = window(sizes=Sizes(8, 6))
+    made = window(sizes=StructuredSizes(8, 6))
     assert pieces(made.tokens.long) == "[CLS] the mill is old . it burned".split()
     assert TEXT[: made.num_chars] == "The mill is old. It burned"
     assert made.tokens.global_.astype(bool).sum() == 3
 
 
 def test_sentences_without_a_global_token_share_the_last():
-    made = window(sizes=Sizes(20, 3))
+    made = window(sizes=StructuredSizes(20, 3))
     assert made.structure.links[:14, 0].tolist() == [-1, *[1] * 5, *[2] * 8]
 
 
 def test_what_cannot_be_an_input_is_named():
     assert window(label=None).unusable == "no gold label"
     with pytest.raises(ValueError, match="leave no room for a text"):
-        window(sizes=Sizes(20, 1))
+        window(sizes=StructuredSizes(20, 1))
     with pytest.raises(ValueError, match="leave official_quirks out"):
         features(review(id="r", text="a"), tokenizer(), official_quirks=True)
     made = review(id="r", text="a", label=0, rating=None)
@@ -70,24 +69,19 @@ def test_what_cannot_be_an_input_is_named():
 
 
 def test_the_loss_is_the_cross_entropy_of_the_global_token():
-    learner = finetuning.find(small_etc(), section_of("imdb")("imdb"))
+    learner = learner_of(find_task("imdb", "structured"), small_etc())
     windows = [window(), window("It burned.", label=0), window("Old.", label=1)]
-    batch = {
-        **stacked(windows),
-        "labels": {"label": np.stack([w.labels["label"] for w in windows])},
-        "weights": np.array([1, 1, 0], np.float32),
-    }
+    batch = batch_of(windows, (1, 1, 0))
     assert learner.problems(batch) == []
-    params = learner.init(jax.random.key(0))
-    logits = np.asarray(jax.jit(learner.outputs)(params, batch), np.float64)
+    run, params = evaluated(learner), random_params(learner)
+    loss, sums, grads, outputs = run(params, batch)
+    logits = np.float64(outputs)
     assert logits.shape == (3, 2)
     right = logits[[0, 1], [1, 0]]
     want = np.mean(np.log(np.exp(logits[:2]).sum(-1)) - right)
-    run = jax.jit(jax.value_and_grad(learner.loss, has_aux=True), static_argnums=3)
-    (loss, sums), grads = run(params, batch, None, True)
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     assert float(sums["accuracy"][1]) == 2
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
     # A row of weight 0 changes nothing.
     other = {**batch, "labels": {"label": np.array([1, 0, -1])}}
-    np.testing.assert_array_equal(run(params, other, None, True)[0][0], loss)
+    np.testing.assert_array_equal(run(params, other)[0], loss)

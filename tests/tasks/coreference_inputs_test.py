@@ -12,13 +12,13 @@ from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks.coreference.inputs import features
 from tasks.coreference.records import Record, read
 
 
-def sizes(input_length: int) -> Sizes:
-    return Sizes(input_length=input_length, global_length=1)
+def sizes(input_length: int) -> SequenceSizes:
+    return SequenceSizes(input_length=input_length, global_length=1)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from coreference_samples import MILL, TON, conll_2012, write_text
 from flax import linen as nn
 from multihop_samples import tokenizer
 
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
 from etc_jax.objectives.losses.coreference import marginal_loss
 from etc_jax.scoring import coreference
@@ -53,7 +53,9 @@ def records(tmp_path_factory):
 def batches(records):
     """(arguments of the model, clusters, candidates) of each document, of one shape."""
     for record in records:
-        made = features(record, tokenizer(), Sizes(input_length=9, global_length=1))
+        made = features(
+            record, tokenizer(), SequenceSizes(input_length=9, global_length=1)
+        )
         tokens = np.zeros((3, 9), np.int32)
         tokens[: len(made.tokens)] = made.tokens
         found = made.candidates(3, max_tokens=6).padded(NUM_CANDIDATES)

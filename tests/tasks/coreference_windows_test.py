@@ -7,12 +7,13 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from tasks import coreference
+from tasks.coreference.decoding import decode_each
 from tasks.coreference.explained import explain, pool_explained
-from tasks.coreference.windows import Options, features, whole_length
+from tasks.coreference.windows import CoreferenceOptions, features, whole_length
 
-WIDE = Sizes(40, 1)
+WIDE = SequenceSizes(40, 1)
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def record():
 
 def windows_of(record, sizes=WIDE, **options):
     options = {"span_tokens": 4, "candidates": 64, **options}
-    return features(record, tokenizer(), sizes, options=Options(**options))
+    return features(record, tokenizer(), sizes, options=CoreferenceOptions(**options))
 
 
 def one_sentence(record):
@@ -65,7 +66,7 @@ def test_a_document_that_fits_is_one_window(record):
 
 def test_parts_are_read_apart_and_windows_have_as_many_as_fit(record):
     length = one_sentence(record)
-    windows = windows_of(record, Sizes(2 * length, 1), part_length=length)
+    windows = windows_of(record, SequenceSizes(2 * length, 1), part_length=length)
     assert [w.extra["num_words"] for w in windows] == [9, 3]
     both, last = windows
     cls, sep = (tokenizer().special_id(role) for role in ("cls", "sep"))
@@ -82,7 +83,7 @@ def test_windows_end_where_the_room_for_spans_does(record):
     [window] = windows_of(record)
     length = one_sentence(record)
     several = windows_of(
-        record, Sizes(3 * length, 1), part_length=length, candidates=20
+        record, SequenceSizes(3 * length, 1), part_length=length, candidates=20
     )
     assert len(several) > 1
     found = [len(w.candidates.mask) for w in several]
@@ -91,20 +92,41 @@ def test_windows_end_where_the_room_for_spans_does(record):
 
 def test_gold_outputs_give_the_clusters_back_over_windows(record):
     length = one_sentence(record)
-    windows = windows_of(record, Sizes(2 * length, 1), part_length=length)
+    windows = windows_of(record, SequenceSizes(2 * length, 1), part_length=length)
     gold = coreference.gold_outputs(windows)
-    told = [said for [said] in coreference.decode_each(gold, windows)]
+    told = decode_each(gold, windows)
     # "Her" is alone in its window.
     assert coreference.pool(told) == [((0, 1), (5, 5)), ((3, 4), (7, 7))]
+
+
+def test_what_windows_lose_has_a_reason(record):
+    task = coreference.DATA_SET.in_format()
+    length = one_sentence(record)
+
+    def lost(blocks, **options):
+        chosen = task.with_options({"part_length": length, **options})
+        sizes = SequenceSizes(blocks * length, 1)
+        windows = chosen.features(record, tokenizer(), sizes)
+        [said] = chosen.answers(task.gold_outputs(windows), windows).values()
+        return list(chosen.why_lost(windows, said))
+
+    assert lost(3) == []
+    [her] = lost(2)
+    assert her.startswith("mention (9, 9): in its window no other of its entity")
+    tokens = [reason for reason in lost(3, span_tokens=1) if "(0, 1)" in reason]
+    assert tokens == [
+        "mention (0, 1): it has no token, more than --span_tokens, or goes over the "
+        "end of a part"
+    ]
 
 
 def test_singletons_come_back_where_there_are_some(tmp_path):
     record = record_of(tmp_path, conll_2012(TON))
     windows = windows_of(record, singletons=True)
     gold = coreference.gold_outputs(windows)
-    [[told]] = coreference.decode_each(gold, windows)
+    [told] = decode_each(gold, windows)
     assert told == record.clusters and ((7, 7),) in told
-    [[told]] = coreference.decode_each(gold, windows_of(record))
+    [told] = decode_each(gold, windows_of(record))
     assert told == record.clusters[:1]
 
 
@@ -143,7 +165,7 @@ def test_what_does_not_fit_is_named(record):
     with pytest.raises(ValueError, match="input_length 40 is not a number of whole"):
         windows_of(record, part_length=30)
     with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
-        Options(candidates=0)
+        CoreferenceOptions(candidates=0)
     with pytest.raises(ValueError, match="leave official_quirks out"):
         features(record, tokenizer(), WIDE, official_quirks=True)
 

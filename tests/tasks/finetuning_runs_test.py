@@ -17,7 +17,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs.finetuning import make_job
 from etc_jax.objectives.learners import finetuning
 from etc_jax.training import errors
@@ -25,7 +25,7 @@ from etc_jax.training import run as run_lib
 from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
-SIZES = Sizes(64, 24)
+SIZES = StructuredSizes(64, 24)
 TOKENIZER = tokenizer()
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.offsets import encode
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks import hotpotqa
 from tasks.hotpotqa.official import answer_spans, words_of
 from tasks.hotpotqa.records import parse
@@ -149,7 +149,7 @@ def test_the_quirks_are_those_of_the_plain_builder(value, long, glob):
     want = PlainBuilder(value, long, glob)
     record = parse(value, lambda kind, message: None)
     [got] = hotpotqa.features(
-        record, WORDPIECE, Sizes(long, glob), official_quirks=True
+        record, WORDPIECE, StructuredSizes(long, glob), official_quirks=True
     )
     assert got.tokens.long.tolist() == padded(want.tokens, long, 0)
     assert got.types.long.tolist() == padded(want.kind, long, 0)

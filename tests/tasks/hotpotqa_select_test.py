@@ -4,14 +4,14 @@ import dataclasses
 import json
 
 import jax
-import longformer_multihop_training_test as training
 import numpy as np
 import pytest
+import training_test as training
 from multihop_samples import HOTPOT, tokenizer_for
 
 from etc_jax import config as config_lib
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.training.errors import UserError
@@ -22,7 +22,7 @@ from tasks.hotpotqa.records import read
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 
 NAME = "hotpotqa"
-SIZES = Sizes(60, 24)
+SIZES = SequenceSizes(60, 24)
 
 
 def records(count=9):
@@ -54,12 +54,10 @@ def records(count=9):
 @pytest.fixture(scope="module")
 def model():
     """A first stage that has learnt which paragraphs support the answers."""
-    chosen, _, _, params, losses = training.trained(
-        NAME, records(), SIZES, steps=60, rate=0.02
-    )
-    assert losses[-1] < losses[0] / 4
+    found = training.learned(NAME, records(), (60, 24), steps=60, rate=0.02)
+    assert found.losses[-1] < found.losses[0] / 4
     values = config_lib.default_config("longformer").to_dict()
-    values["model"] |= dataclasses.asdict(chosen.model)
+    values["model"] |= dataclasses.asdict(found.learner.model)
     values["objective"]["name"] = NAME
     tokenizer = tokenizer_for(find_task(NAME, "sequence"))
     values["data"] |= {
@@ -71,7 +69,7 @@ def model():
         "global_length": SIZES.global_length,
     }
     config = config_lib.from_config_dict(values)
-    params = jax.tree.map(np.asarray, params)
+    params = jax.tree.map(np.asarray, found.params)
     return TrainedModel(params, config, tokenizer.saved(), "runs/stage1", 60)
 
 

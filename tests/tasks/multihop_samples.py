@@ -27,10 +27,10 @@ def tokenizer_for(task: Task) -> Tokenizer:
     return grown(tokenizer(), task.tokens) if task.tokens else tokenizer()
 
 
-def small_etc() -> EtcConfig:
+def small_etc(vocab_size: int | None = None) -> EtcConfig:
     """A model for inputs of `tokenizer`."""
     return EtcConfig(
-        vocab_size=tokenizer().vocab_size,
+        vocab_size=vocab_size or tokenizer().vocab_size,
         embed_dim=8,
         num_layers=1,
         num_heads=2,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from natural_questions_samples import ARTICLE, record, tokenizer
 
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction.answers_page import page
 from tasks import natural_questions as nq
 from tasks.natural_questions.labels import NULL, YES
@@ -27,7 +27,7 @@ TEXTS = [
 
 def told(long, short, *, made=None, kind=NULL, cls=0.0):
     """What is told of a model that is sure of two spans of words, both inclusive."""
-    windows = TASK.features(made or record(), tokenizer(), Sizes(24, 16))
+    windows = TASK.features(made or record(), tokenizer(), StructuredSizes(24, 16))
     assert len(windows) > 1
     outputs = nq.Outputs(np.zeros((len(windows), 5)), np.zeros((len(windows), 24, 4)))
     outputs.span[:, 0] = cls

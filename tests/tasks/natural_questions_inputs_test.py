@@ -20,14 +20,14 @@ from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.arrays import flatten
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
 from tasks.natural_questions.inputs import (
     SIZES,
     SIZES_512,
     SIZES_8192,
-    Options,
+    NaturalQuestionsOptions,
     features,
 )
 from tasks.natural_questions.labels import (
@@ -42,9 +42,9 @@ from tasks.natural_questions.labels import (
 from tasks.natural_questions.records import Annotation
 from tasks.natural_questions.windows import NOT_DRAWN, default_stride, draw
 
-SMALL = Sizes(long_length=24, global_length=16)
-OPTIONS = Options(question_tokens=4, stride=8)
-WHOLE = Sizes(long_length=80, global_length=20)
+SMALL = StructuredSizes(long_length=24, global_length=16)
+OPTIONS = NaturalQuestionsOptions(question_tokens=4, stride=8)
+WHOLE = StructuredSizes(long_length=80, global_length=20)
 
 
 def windows(made=None, sizes=SMALL, official_quirks=False, **options):
@@ -122,8 +122,8 @@ def test_windows_show_the_article_in_order_without_gaps(
     room = long_length - 4 - 3
     assume(stride <= room)
     made = record(long_article(words, seed), said=[])
-    got = windows(made, Sizes(long_length, 60), stride=stride)
-    [whole] = windows(made, Sizes(4000, 60), stride=3000)
+    got = windows(made, StructuredSizes(long_length, 60), stride=stride)
+    [whole] = windows(made, StructuredSizes(4000, 60), stride=3000)
     article = whole.tokens.long[whole.word >= 0].tolist()
     assert [w.number for w in got] == list(range(len(got)))
     assert {w.count for w in got} == {len(got)}
@@ -148,7 +148,7 @@ def test_long_questions_are_cut_and_short_ones_leave_room():
 
 
 def test_paragraphs_beyond_the_room_share_the_last_global_token():
-    [got] = windows(sizes=Sizes(80, 8), stride=60)
+    [got] = windows(sizes=StructuredSizes(80, 8), stride=60)
     links = got.structure.links[:, 0]
     assert [set(links[got.candidate == c].tolist()) for c in (0, 1, 4)] == [
         {6},
@@ -225,10 +225,10 @@ def test_sizes_and_strides_are_those_of_the_paper():
         (etc_base_nq, "", SIZES, 2048),
         (etc_base_nq, "512", SIZES_512, 128),
         (etc_base_nq, "8192", SIZES_8192, 4096),
-        (etc_base_nq, "fixed_blocks", Sizes(4096, 43), 2048),
-        (etc_base_nq, "512,fixed_blocks", Sizes(512, 6), 128),
+        (etc_base_nq, "fixed_blocks", StructuredSizes(4096, 43), 2048),
+        (etc_base_nq, "512,fixed_blocks", StructuredSizes(512, 6), 128),
         (etc_large_nq, "", SIZES, 2048),
-        (bert_base_nq, "", Sizes(512, 1), 128),
+        (bert_base_nq, "", StructuredSizes(512, 1), 128),
     ],
 )
 def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride):
@@ -236,7 +236,7 @@ def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride
     values.data.update(paths=("train",), held_back_paths=("dev",))
     values.checkpoint.init_from = "models/etc"
     config = config_lib.from_config_dict(values)
-    assert Sizes(config.data.long_length, config.data.global_length) == sizes
+    assert StructuredSizes(config.data.long_length, config.data.global_length) == sizes
     made = record(long_article(9000, seed=1), said=[])
     first, second = task_of(config).features(made, tokenizer(), sizes)[:2]
     np.testing.assert_array_equal(
@@ -252,9 +252,13 @@ def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride
     "sizes, options, message",
     [
         (SMALL, {"stride": 18}, "24 tokens hold 17 of the article .* stride 18"),
-        (Sizes(6, 16), {}, "6 tokens hold 0 of the article"),
-        (Sizes(24, 6), {}, "global_length is 6, expected 7 at least"),
-        (Sizes(24, 4), {"tokens_per_block": 5}, "global_length is 4, expected 5"),
+        (StructuredSizes(6, 16), {}, "6 tokens hold 0 of the article"),
+        (StructuredSizes(24, 6), {}, "global_length is 6, expected 7 at least"),
+        (
+            StructuredSizes(24, 4),
+            {"tokens_per_block": 5},
+            "global_length is 4, expected 5",
+        ),
         (SMALL, {"tokens_per_block": 5, "flat": True}, "flat has no global tokens"),
         (SMALL, {"null_share": 1.5}, "null_share is 1.5; expected 0 to 1"),
         (SMALL, {"stride": 0}, "stride must be at least 1"),
@@ -266,23 +270,25 @@ def test_sizes_that_do_not_go_together_are_named(sizes, options, message):
 
 
 def test_officially_sizes_may_leave_words_out_but_not_the_question():
-    got = windows(sizes=Sizes(24, 6), stride=30, official_quirks=True)
+    got = windows(sizes=StructuredSizes(24, 6), stride=30, official_quirks=True)
     shown = {w for window in got for w in window.word.tolist() if w >= 0}
     assert len(shown) < len([*range(3, 12), *range(14, 34)])
     # No room for paragraphs: they share the global token of the question's [SEP].
     assert set(got[0].structure.links[6:24, 0].tolist()) == {5}
     with pytest.raises(BadRecordError, match="too many global tokens: '7': 6, but"):
-        windows(sizes=Sizes(24, 5), official_quirks=True)
+        windows(sizes=StructuredSizes(24, 5), official_quirks=True)
     with pytest.raises(BadRecordError, match="question too long: '7': 4 tokens"):
-        windows(sizes=Sizes(7, 16), official_quirks=True)
+        windows(sizes=StructuredSizes(7, 16), official_quirks=True)
 
 
 def test_top_level_candidates_that_overlap_are_read_twice_only_officially():
     made = record()
     crossed = dataclasses.replace(made, top_level=(True,) * len(made.top_level))
-    [sound] = windows(crossed, Sizes(120, 40), stride=100)
-    [official] = windows(crossed, Sizes(120, 40), stride=100, official_quirks=True)
-    [plain] = windows(made, Sizes(120, 40), stride=100)
+    [sound] = windows(crossed, StructuredSizes(120, 40), stride=100)
+    [official] = windows(
+        crossed, StructuredSizes(120, 40), stride=100, official_quirks=True
+    )
+    [plain] = windows(made, StructuredSizes(120, 40), stride=100)
     np.testing.assert_array_equal(sound.word, plain.word)
     words = official.word.tolist()
     assert words.count(16) == 2 * plain.word.tolist().count(16) > 0

@@ -1,24 +1,17 @@
 """Natural Questions in one sequence: inputs, and a run from raw files to the score."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
+from learning import batch_of, evaluated, learner_of, random_params
 from natural_questions_samples import ANN, annotation, original, write_lines
 from natural_questions_samples import tokenizer as plain_tokenizer
+from raw_to_score import losses_scores_and_answers
 
-from etc_jax import config as config_lib
-from etc_jax import evaluate, predict, prepare
-from etc_jax.config_kinds import section_of
-from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder_config import BertConfig
-from etc_jax.objectives.learners import finetuning
-from etc_jax.training import errors
-from etc_jax.training.run import train_and_evaluate
 from tasks.natural_questions import parse
 from tasks.natural_questions.labels import LONG, NULL, PLACES, SHORT
 
@@ -41,7 +34,7 @@ def windows(sizes, made=None, **options):
 
 
 def test_a_whole_article_is_question_and_text_with_its_tags():
-    [got] = windows(Sizes(80, 5), **WHOLE)
+    [got] = windows(SequenceSizes(80, 5), **WHOLE)
     used = int(got.example_ids.sum())
     said = " ".join(words().pieces(got.tokens[:used]))
     assert said.startswith("[CLS] who built the mill [SEP] [tag] the mill was built")
@@ -57,7 +50,7 @@ def test_a_whole_article_is_question_and_text_with_its_tags():
 
 
 def test_labels_are_the_first_and_last_tokens_of_the_answers():
-    [got] = windows(Sizes(80, 5), **WHOLE)
+    [got] = windows(SequenceSizes(80, 5), **WHOLE)
     begin, end, first, last = (int(got.labels[name]) for name in PLACES)
     assert got.labels["answer_type"] == SHORT
     assert "".join(words().pieces(got.tokens[begin : end + 1])) == "a##n##n"
@@ -66,32 +59,32 @@ def test_labels_are_the_first_and_last_tokens_of_the_answers():
 
 
 def test_windows_overlap_and_say_what_they_show():
-    made = windows(Sizes(20, 5), **PARTS)
+    made = windows(SequenceSizes(20, 5), **PARTS)
     assert [w.number for w in made] == list(range(len(made))) and len(made) > 2
     kinds = [int(w.labels["answer_type"]) for w in made]
     assert kinds[0] in (SHORT, LONG) and kinds[-1] == NULL
     # Together they show every word, in order.
     seen = [x for w in made for x in w.word.tolist() if x >= 0]
-    [whole] = windows(Sizes(80, 5), **WHOLE)
+    [whole] = windows(SequenceSizes(80, 5), **WHOLE)
     assert set(seen) == {x for x in whole.word.tolist() if x >= 0}
-    none = windows(Sizes(80, 5), record(said=(annotation(),)), **WHOLE)
+    none = windows(SequenceSizes(80, 5), record(said=(annotation(),)), **WHOLE)
     assert none[0].labels["answer_type"] == NULL
 
 
 @pytest.mark.parametrize(
     "sizes, message",
     [
-        (Sizes(12, 5), "hold 5 of the article beside a question of 4, fewer"),
-        (Sizes(80, 4), "global_length is 4, expected 5 at least"),
+        (SequenceSizes(12, 5), "hold 5 of the article beside a question of 4, fewer"),
+        (SequenceSizes(80, 4), "global_length is 4, expected 5 at least"),
     ],
 )
 def test_sizes_without_room_are_named(sizes, message):
     with pytest.raises(ValueError, match=message):
         windows(sizes, **PARTS)
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        TASK.features(record(), words(), Sizes(80, 40), official_quirks=True)
+        TASK.features(record(), words(), SequenceSizes(80, 40), official_quirks=True)
     with pytest.raises(ValueError, match=r"lacks the added tokens \[tag\], \[/tag\]"):
-        TASK.features(record(), plain_tokenizer(), Sizes(80, 40))
+        TASK.features(record(), plain_tokenizer(), SequenceSizes(80, 40))
 
 
 def test_the_loss_is_the_mean_of_five_cross_entropies():
@@ -104,16 +97,11 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
         max_length=24,
         attention="dense",
     )
-    learner = finetuning.find(model, section_of(NAME, "sequence")(NAME))
-    made = windows(Sizes(20, 5), **PARTS)[:3]
-    batch = {
-        **stacked(made),
-        "labels": {k: np.stack([w.labels[k] for w in made]) for k in made[0].labels},
-        "weights": np.array([1, 1, 0], np.float32),
-    }
+    learner = learner_of(TASK, model)
+    batch = batch_of(windows(SequenceSizes(20, 5), **PARTS)[:3], (1, 1, 0))
     assert learner.problems(batch) == []
-    params = learner.init(jax.random.key(0))
-    outputs = jax.tree.map(np.float64, learner.outputs(params, batch))
+    loss, _, grads, outputs = evaluated(learner)(random_params(learner), batch)
+    outputs = jax.tree.map(np.float64, outputs)
     assert outputs.answer_type.shape == (3, 5) and outputs.span.shape == (3, 20, 4)
 
     def cross_entropy(logits, target):
@@ -129,19 +117,11 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
         ]
         want += (kind + sum(ends)) / 5 / 2
 
-    def loss_fn(params):
-        return learner.loss(params, batch, None, True)[0]
-
-    loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
 
 
 # --- from raw files to the score ------------------------------------------------------
-
-NAME = "natural_questions"
-LENGTHS = (48, 8)
-OPTIONS = ("question_tokens=6", "stride=30")
 
 
 def articles():
@@ -155,61 +135,21 @@ def articles():
     return values
 
 
-def config_of(cache):
-    values = config_lib.default_config("longformer")
-    size = words().vocab_size
-    values.update_from_flattened_dict(
-        {
-            "model.vocab_size": size,
-            "model.num_types": 2,
-            "model.embed_dim": 16,
-            "model.num_heads": 2,
-            "model.mlp_dim": 32,
-            "model.num_layers": 1,
-            "model.max_length": LENGTHS[0],
-            "model.attention_window": (8,),
-            "model.attention": "dense",
-            "model.dropout_rate": 0.0,
-            "model.attention_dropout_rate": 0.0,
-            "model.initializer_range": 0.2,
-            "objective.name": NAME,
-            "data.source": "windows",
-            "data.paths": (cache,),
-            "data.held_back_paths": (cache,),
-            "data.input_options": OPTIONS,
-            "data.vocab_size": size,
-            "data.input_length": LENGTHS[0],
-            "data.global_length": LENGTHS[1],
-            "optimizer.learning_rate": 1e-2,
-            "schedule.warmup_steps": 2,
-            "train.batch_size": 8,
-            "train.num_steps": 40,
-            "train.eval_every_steps": 20,
-            "checkpoint.every_steps": 40,
-        }
-    )
-    return config_lib.from_config_dict(values)
-
-
 def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     path = write_lines(tmp_path / "nq.jsonl", articles())
-    words().save(tmp_path / "tokenizer.json")
-    cache, run, out = (str(tmp_path / name) for name in ("cache", "run", "dev"))
-    flags = (f"--{text}" for text in OPTIONS)
-    status = prepare.main(
-        [
-            *(f"--task={NAME}", "--format=sequence", f"--out={cache}", *flags),
-            *(f"--input_length={LENGTHS[0]}", f"--global_length={LENGTHS[1]}"),
-            *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
-        ]
+    model = {"num_types": 2, "max_length": 48, "attention_window": (8,)}
+    _, scores, answers = losses_scores_and_answers(
+        "natural_questions",
+        "sequence",
+        path,
+        articles(),
+        lengths=(48, 8),
+        model={"family": "longformer", **model},
+        options=("question_tokens=6", "stride=30"),
+        steps=40,
+        tokenizer=words(),
+        folder=tmp_path,
+        capsys=capsys,
     )
-    assert status == 0 and "nothing left out" in capsys.readouterr().out
-    assert train_and_evaluate(config_of(cache), run).exit_code == errors.DONE
-    assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
-    scores = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
     assert scores["metrics"][TASK.measure] == 1.0
-    capsys.readouterr()
-    asked = write_lines(tmp_path / "asked.jsonl", articles()[:2])
-    assert predict.main([f"--model={run}", "--json", str(asked)]) == 0
-    answers = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
-    assert len(answers) == 2 and all(a["answer"] for a in answers)
+    assert all(a["answer"] for a in answers)

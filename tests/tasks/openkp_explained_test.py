@@ -4,7 +4,7 @@ from multihop_samples import tokenizer
 from openkp_samples import PLAIN, TITLE, record
 
 from etc_jax.datasets.explained import Box, Sheet
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.ops.ngrams import NO_NGRAM
 from tasks.openkp.explained import explain
 from tasks.openkp.inputs import features
@@ -15,7 +15,7 @@ OLD, MILL, TON = [0, 3], [1, 4, 10], [7, 14]
 
 @pytest.fixture
 def explained():
-    [window] = features(record(), tokenizer(), Sizes(30, 6))
+    [window] = features(record(), tokenizer(), StructuredSizes(30, 6))
     logits = np.full((1, 5, 30), NO_NGRAM)
     logits[0, 1, OLD] = np.log([0.3, 0.2])
     logits[0, 0, TON] = np.log([0.4, 0.1])
@@ -38,7 +38,9 @@ def test_the_places_of_phrases_are_marked_in_their_elements(explained):
 
 
 def test_every_run_of_words_has_the_ranks_of_the_phrases_that_it_is_of():
-    [window] = features(record(("Old Mill Ton a",)), tokenizer(), Sizes(30, 6))
+    [window] = features(
+        record(("Old Mill Ton a",)), tokenizer(), StructuredSizes(30, 6)
+    )
     logits = np.full((1, 5, 30), NO_NGRAM)
     logits[0, 1, [0, 1]], logits[0, 0, 2] = 1.0, 2.0
     [got] = explain(logits, [window])
@@ -53,7 +55,9 @@ def test_every_run_of_words_has_the_ranks_of_the_phrases_that_it_is_of():
 
 def test_phrases_stand_in_the_order_of_the_prediction():
     """The best place of "mill" is better than that of "old", all of "old" are more."""
-    [window] = features(record(("old old old mill",)), tokenizer(), Sizes(30, 6))
+    [window] = features(
+        record(("old old old mill",)), tokenizer(), StructuredSizes(30, 6)
+    )
     logits = np.full((1, 5, 30), NO_NGRAM)
     logits[0, 0, :4] = np.log([0.2, 0.2, 0.2, 0.4])
     [got] = explain(logits, [window])
@@ -76,7 +80,7 @@ def page_of(*looks, texts=None):
     """The page of an explanation, whose elements look so."""
     texts = texts or ("mill",) * len(looks)
     made = record(texts, phrases=["mill"], looks=looks)
-    [window] = features(made, tokenizer(), Sizes(30, 6))
+    [window] = features(made, tokenizer(), StructuredSizes(30, 6))
     logits = np.full((1, 5, 30), NO_NGRAM)
     logits[0, 0, 0] = 0.0
     [got] = explain(logits, [window])

@@ -11,17 +11,17 @@ from etc_jax import structure as st
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.ops.visual import FLAGS, NUM_FONTS, Visual, crosses, dense_features
 from tasks.openkp import visual as openkp_visual
 from tasks.openkp.inputs import (
-    Options,
+    OpenkpOptions,
     features,
 )
 from tasks.openkp.pages import find_occurrences
 from tasks.openkp.records import parse
 
-SIZES = Sizes(long_length=30, global_length=6)
+SIZES = StructuredSizes(long_length=30, global_length=6)
 
 
 def window(*args, sizes=SIZES, quirks=False, block=None, **changes):
@@ -29,7 +29,7 @@ def window(*args, sizes=SIZES, quirks=False, block=None, **changes):
         record(*args, **changes),
         tokenizer(),
         sizes,
-        options=Options(tokens_per_block=block),
+        options=OpenkpOptions(tokens_per_block=block),
         official_quirks=quirks,
     )
     return made
@@ -79,22 +79,22 @@ def test_words_are_tokenised_alone():
 
 @pytest.mark.parametrize("long_length, elements", [(12, 3), (11, 2), (9, 2), (8, 1)])
 def test_whole_elements_are_taken_while_there_is_room(long_length, elements):
-    made = window(sizes=Sizes(long_length, 6))
+    made = window(sizes=StructuredSizes(long_length, 6))
     assert made.structure.global_example_ids.sum() == elements
     assert made.structure.long_example_ids.sum() == [2, 9, 12][elements - 1]
     # A smaller element after the first that does not fit is not taken.
-    made = window(("a b", "a b c d e", "a"), sizes=Sizes(6, 6))
+    made = window(("a b", "a b c d e", "a"), sizes=StructuredSizes(6, 6))
     assert made.words == ("a", "b")
 
 
 def test_no_more_elements_are_taken_than_there_are_global_tokens():
-    made = window(sizes=Sizes(30, 2))
+    made = window(sizes=StructuredSizes(30, 2))
     assert made.words[-1] == "." and len(made.words) == 9
 
 
 def test_a_page_whose_first_element_does_not_fit_is_refused():
     with pytest.raises(BadRecordError, match="7 tokens in the first element"):
-        window(("the old mill stands in Ton .",), sizes=Sizes(6, 6))
+        window(("the old mill stands in Ton .",), sizes=StructuredSizes(6, 6))
 
 
 def test_words_without_a_piece_are_left_out_but_with_quirks():
@@ -128,7 +128,7 @@ def test_global_tokens_are_those_of_the_vocabulary_but_with_quirks():
 
 def test_the_layout_of_fixed_blocks():
     texts = ("Old mills", "Ton .", "of Ton")
-    made = window(texts, phrases=["Ton"], block=3, sizes=Sizes(18, 6))
+    made = window(texts, phrases=["Ton"], block=3, sizes=StructuredSizes(18, 6))
     pieces = tokenizer().pieces(made.tokens.long)
     assert pieces[:8] == ["old", "mill", "##s", "ton", ".", "of", "ton", "[PAD]"]
     assert made.structure.links[:8, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, -1]
@@ -175,11 +175,11 @@ def test_all_but_the_global_tokens_are_those_of_elements():
 def test_fixed_blocks_take_elements_until_the_tokens_do_not_fit():
     # Two global tokens, which are not enough for four elements, and one long token less
     # than the last element needs.
-    assert window(sizes=Sizes(15, 2), block=15).num_elements == 4
-    made = window(sizes=Sizes(14, 2), block=8)
+    assert window(sizes=StructuredSizes(15, 2), block=15).num_elements == 4
+    made = window(sizes=StructuredSizes(14, 2), block=8)
     assert made.num_elements == 3 and made.words[-1] == "burned"
     with pytest.raises(BadRecordError, match="too large: .* 2 tokens in the first"):
-        window(sizes=Sizes(1, 1), block=1)
+        window(sizes=StructuredSizes(1, 1), block=1)
 
 
 def test_a_page_without_a_piece_has_no_block():
@@ -191,7 +191,7 @@ def test_blocks_that_do_not_go_with_the_sizes_are_refused():
     with pytest.raises(ValueError, match="global_length is 6, expected 8 at least, fo"):
         window(block=4)
     with pytest.raises(ValueError, match="tokens_per_block is 0; expected 1 or more"):
-        Options(tokens_per_block=0)
+        OpenkpOptions(tokens_per_block=0)
 
 
 def config_of(arg, **objective):
@@ -212,8 +212,8 @@ def config_of(arg, **objective):
 )
 def test_inputs_of_the_configs_are_those_of_the_paper(arg, n, g, blocks):
     config = config_of(arg)
-    sizes = Sizes(config.data.long_length, config.data.global_length)
-    assert sizes == Sizes(n, g)
+    sizes = StructuredSizes(config.data.long_length, config.data.global_length)
+    assert sizes == StructuredSizes(n, g)
     page = record(("a",) * 5000, phrases=["a"])
     [made] = task_of(config).features(page, tokenizer(), sizes)
     # One token an element: the paper's input ends with its 512th global token.
@@ -229,7 +229,7 @@ def test_looks_do_not_go_with_fixed_blocks():
     ):
         task_of(config)
     # What is asked for counts, in place of what the run had.
-    assert task_of(config, ["tokens_per_block=null"]).options == Options()
+    assert task_of(config, ["tokens_per_block=null"]).options == OpenkpOptions()
     with pytest.raises(ValueError, match="visual_features is True.*set it to False"):
         task_of(config_of(""), ["tokens_per_block=8"])
 
@@ -276,7 +276,7 @@ def test_every_flag_has_its_bit_and_its_place_for_the_model():
 
 
 def test_looks_go_with_the_global_token_of_their_element():
-    made = window(sizes=Sizes(12, 6))
+    made = window(sizes=StructuredSizes(12, 6))
     looks = openkp_visual.visual_arrays(np.float32([TITLE + BODY, PLAIN + BODY]), 2)
     for name, array in looks.items():
         got = made.extra["visual"][name]
@@ -342,7 +342,7 @@ def test_keyphrases_of_more_than_five_words_are_none_but_with_quirks():
 
 
 def test_a_keyphrase_that_is_cut_off_is_no_label():
-    made = window(phrases=["burned", "Ton"], sizes=Sizes(11, 6))
+    made = window(phrases=["burned", "Ton"], sizes=StructuredSizes(11, 6))
     assert found(made) == {"Ton": [7]}
 
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from data.tokenizer_samples import byte_bpe
+from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import tokenizer
 from openkp_samples import TEXTS, page, record, write_lines
 from raw_to_score import losses_scores_and_answers
@@ -17,23 +18,19 @@ from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
 from etc_jax.formats import structured
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder import (
-    BertConfig,
     BigBirdConfig,
     LongformerConfig,
-    RobertaConfig,
 )
-from etc_jax.objectives.learners import finetuning
 from etc_jax.ops.ngrams import NO_NGRAM
 from tasks.openkp.inputs import features as structured_features
 from tasks.openkp.records import parse
 from tasks.openkp.sequence_inputs import features
-from tasks.upper_bound import upper_bound_of
 
 TASK = find_task("openkp", "sequence")
 # The page has 15 pieces.
-SIZES = Sizes(input_length=24, global_length=2)
+SIZES = SequenceSizes(input_length=24, global_length=2)
 
 
 def window(*args, sizes=SIZES, model=None, **changes):
@@ -63,7 +60,7 @@ def test_the_layout_of_an_input():
 def test_words_and_labels_are_those_of_structured_inputs():
     got = record(("Old  mill", *TEXTS), phrases=["mill", "TON", "old mill"])
     [made] = features(got, tokenizer(), SIZES)
-    [other] = structured_features(got, tokenizer(), structured.Sizes(22, 8))
+    [other] = structured_features(got, tokenizer(), structured.StructuredSizes(22, 8))
     assert made.words == other.words and made.num_elements == other.num_elements
     for name, label in other.labels.items():
         n = len(label)
@@ -75,7 +72,7 @@ def test_words_and_labels_are_those_of_structured_inputs():
 
 def test_words_have_the_pieces_that_they_have_in_running_text():
     got = record(("the cat", " cat"), phrases=["cat"])
-    [made] = features(got, byte_bpe(), Sizes(8, 1))
+    [made] = features(got, byte_bpe(), SequenceSizes(8, 1))
     # The space is spelled as U+0120; an empty word has no piece.
     pieces = ["<s>", "\u0120the", "\u0120cat", "\u0120cat", "</s>"]
     assert byte_bpe().pieces(made.tokens[:5]) == pieces
@@ -86,7 +83,7 @@ def test_words_have_the_pieces_that_they_have_in_running_text():
 
 @pytest.mark.parametrize("pieces, elements", [(15, 4), (14, 3), (12, 3), (11, 2)])
 def test_whole_elements_are_taken_while_there_is_room(pieces, elements):
-    made = window(sizes=Sizes(pieces + 2, 1))
+    made = window(sizes=SequenceSizes(pieces + 2, 1))
     used = [2, 9, 12, 15][elements - 1]
     assert made.num_elements == elements
     assert made.example_ids.sum() == used + 2
@@ -101,7 +98,7 @@ def test_a_whole_page_has_the_tokens_that_it_says():
 
 def test_what_cannot_be_an_input_is_named():
     with pytest.raises(BadRecordError, match="2 tokens in the first .* room for 1; ra"):
-        window(sizes=Sizes(3, 1))
+        window(sizes=SequenceSizes(3, 1))
     with pytest.raises(ValueError, match="openkp in one sequence has no official inp"):
         features(record(), tokenizer(), SIZES, official_quirks=True)
     with pytest.raises(ValueError, match="has no option tokens_per_block; there are:"):
@@ -113,18 +110,18 @@ def test_what_cannot_be_an_input_is_named():
     assert made.unusable == "no gold keyphrases"
 
 
-def test_a_page_without_a_piece_has_no_run_of_words(learners):
+def test_a_page_without_a_piece_has_no_run_of_words():
     made = window(("\u200b", "\u200b"), phrases=["a"])
     assert made.words == () and made.example_ids.sum() == 2
-    learner, params = learners("bert")
-    outputs = np.asarray(learner.outputs(params, stacked([made])))
-    assert (outputs == NO_NGRAM).all()
-    assert TASK.decode(outputs, [made], (None,)) == [[[]]]
+    learner = learner_of(TASK, MODELS["big_bird"])
+    outputs = jax.jit(learner.outputs)(random_params(learner), stacked([made]))
+    assert (np.asarray(outputs) == NO_NGRAM).all()
+    assert TASK.decode(np.asarray(outputs), [made], (None,)) == [[[]]]
 
 
 def test_a_lost_keyphrase_has_its_reason(tmp_path):
     path = write_lines(tmp_path, [page(phrases=("country", "york", "Ton"))])
-    got = upper_bound_of(TASK, [path], tokenizer(), Sizes(14, 1))
+    got = TASK.upper_bound([path], tokenizer(), SequenceSizes(14, 1))
     assert [loss.reason for loss in got.losses] == [
         "'country' did not fit into the input",
         "'york' is not in the text",
@@ -145,42 +142,20 @@ SMALL = {
     "dropout_rate": 0.0,
 }
 MODELS = {
-    "bert": BertConfig(**SMALL),
-    "roberta": RobertaConfig(**SMALL),
     "longformer": LongformerConfig(**SMALL, attention_window=(4,)),
     "big_bird": BigBirdConfig(**SMALL, block_size=2, num_globals=2),
 }
 
 
-@pytest.fixture(scope="module")
-def learners():
-    """Of a family and a loss: (learner, random parameters)."""
-
-    def make(family, which="first"):
-        section = section_of("openkp", "sequence")("openkp", keyphrase_loss=which)
-        learner = finetuning.find(MODELS[family], section)
-        rng = np.random.default_rng(0)
-        abstract = jax.eval_shape(learner.init, jax.random.key(0))
-        return learner, jax.tree.map(
-            lambda a: (0.5 * rng.normal(size=a.shape)).astype(a.dtype), abstract
-        )
-
-    return make
-
-
-def batch(sizes=SIZES, weights=(1, 1, 0)):
+def batch():
     """Two pages, and one of weight 0 that has no keyphrase."""
     windows = [
-        window(phrases=["mill", "of Ton"], sizes=sizes),
-        window(("Ann Lee owned a mill", "Ann Lee"), ["Ann Lee"], sizes=sizes),
-        window(("Ton",), ["york"], sizes=sizes),
+        window(phrases=["mill", "of Ton"]),
+        window(("Ann Lee owned a mill", "Ann Lee"), ["Ann Lee"]),
+        window(("Ton",), ["york"]),
     ]
     assert [w.unusable is None for w in windows] == [True, True, False]
-    labels = {
-        name: np.stack([w.labels[name] for w in windows]) for name in windows[0].labels
-    }
-    weights = np.array(weights, np.float32)
-    return {**stacked(windows), "labels": labels, "weights": weights}
+    return batch_of(windows, (1, 1, 0))
 
 
 # Of the first two pages: all runs that are a keyphrase, (words - 1, first word).
@@ -191,14 +166,15 @@ PLACES = (
 NUM_WORDS = (15, 7)
 
 
-@pytest.mark.parametrize("which", ["first", "best"])
-@pytest.mark.parametrize("family", MODELS)
-def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
-    learner, params = learners(family, which)
+@pytest.mark.parametrize(
+    "family, which", [("longformer", "first"), ("big_bird", "best")]
+)
+def test_the_loss_is_that_of_a_plain_loop(family, which):
+    learner, given = learner_of(TASK, MODELS[family], keyphrase_loss=which), batch()
+    params = random_params(learner)
     assert set(params) == {"encoder", "head"}
-    given = batch()
     assert learner.problems(given) == []
-    outputs = jax.jit(learner.outputs)(params, given)
+    loss, sums, grads, outputs = evaluated(learner)(params, given)
     assert outputs.shape == (3, 5, SIZES.input_length) and outputs.dtype == np.float32
     want = 0.0
     for row, phrases in enumerate(PLACES):
@@ -215,32 +191,10 @@ def test_the_loss_is_that_of_a_plain_loop(family, which, learners):
         for r in runs:
             share = (r in targets) / len(targets) + 1e-4 / len(runs)
             want -= share / (1 + 1e-4) * (logits[r] - mass)
-    run = jax.jit(jax.value_and_grad(learner.loss, has_aux=True), static_argnums=3)
-    (loss, sums), grads = run(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert set(sums) == {"loss", "accuracy"} and float(sums["accuracy"][1]) == 2
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
     assert all(np.any(x) for x in jax.tree.leaves(grads["head"]))
-    # A batch of rows of weight 0 alone gives a loss of 0, and no gradient.
-    none = {**given, "weights": np.zeros(3, np.float32)}
-    (loss, _), grads = run(params, none, None, True)
-    assert loss == 0 and not any(np.any(x) for x in jax.tree.leaves(grads))
-
-
-@pytest.mark.parametrize("family", MODELS)
-def test_padding_and_rows_of_weight_0_change_nothing(family, learners):
-    learner, params = learners(family)
-    short, long = batch(), batch(Sizes(40, 4))
-    outputs_of = jax.jit(learner.outputs)
-    a, b = (np.asarray(outputs_of(params, x)) for x in (short, long))
-    np.testing.assert_allclose(b[..., :24], a, atol=1e-5)
-    assert (b[..., 24:] == NO_NGRAM).all()
-    run = jax.jit(lambda x: learner.loss(params, x, None, True)[0])
-    want = run(short)
-    np.testing.assert_allclose(run(long), want, rtol=1e-5)
-    other = {**short, "tokens": short["tokens"].copy()}
-    other["tokens"][2] = 7
-    assert run(other) == want
 
 
 @pytest.mark.parametrize(
@@ -251,8 +205,8 @@ def test_padding_and_rows_of_weight_0_change_nothing(family, learners):
         (None, "the batch lacks words"),
     ],
 )
-def test_words_that_no_page_has_are_named(change, message, learners):
-    learner, _ = learners("longformer")
+def test_words_that_no_page_has_are_named(change, message):
+    learner = learner_of(TASK, MODELS["longformer"])
     given = {**batch(), "words": change}
     given = {name: x for name, x in given.items() if x is not None}
     [said] = learner.problems(given)

@@ -10,7 +10,7 @@ from openkp_samples import record
 from structured_batch import batch
 
 from etc_jax.data.schema import stacked
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives.losses import keyphrase
@@ -40,7 +40,11 @@ def windows():
         record(phrases=["mill", "country of"], url="a"),
         record(("Ann Lee", "a baker in Ton", "Ann Lee"), phrases=["Ann Lee"], url="b"),
     ]
-    return [w for p in pages for w in openkp.features(p, tokenizer(), Sizes(24, 5))]
+    return [
+        w
+        for p in pages
+        for w in openkp.features(p, tokenizer(), StructuredSizes(24, 5))
+    ]
 
 
 def inputs(windows):
@@ -95,6 +99,6 @@ def test_descent_finds_the_keyphrases_of_two_pages(windows, descent, best_share)
         state, value, logits = step(state, best_share)
         values.append(float(value))
     assert values[-1] < 0.5 * values[0]
-    got = openkp.decode(np.asarray(logits), windows)
+    got = openkp.DATA_SET.in_format().answers(np.asarray(logits), windows)
     assert {tuple(p) for p in got["a"][:2]} == {("mill",), ("country", "of")}
     assert got["b"][0] == ["ann", "lee"]

@@ -7,17 +7,16 @@ from openkp_samples import page, write_lines
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from tasks.openkp.records import read
-from tasks.upper_bound import upper_bound_of
 
-SIZES = Sizes(long_length=30, global_length=6)
+SIZES = StructuredSizes(long_length=30, global_length=6)
 
 
 def upper_bound(tmp_path, *pages, sizes=SIZES, block=None):
     values = [page(**{"url": str(i), **p}) for i, p in enumerate(pages)]
     task = find_task("openkp").with_options({"tokens_per_block": block})
-    return upper_bound_of(task, [write_lines(tmp_path, values)], tokenizer(), sizes)
+    return task.upper_bound([write_lines(tmp_path, values)], tokenizer(), sizes)
 
 
 def test_pages_that_come_back_whole_lose_nothing(tmp_path):
@@ -50,35 +49,39 @@ def test_every_loss_has_its_reason(tmp_path):
 
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
-    short = upper_bound(tmp_path, {"phrases": ["burned", "Ton"]}, sizes=Sizes(11, 6))
+    short = upper_bound(
+        tmp_path, {"phrases": ["burned", "Ton"]}, sizes=StructuredSizes(11, 6)
+    )
     assert [loss.reason for loss in short.losses] == [
         "'burned' did not fit into the input"
     ]
-    none = upper_bound(tmp_path, {}, sizes=Sizes(1, 6))
+    none = upper_bound(tmp_path, {}, sizes=StructuredSizes(1, 6))
     assert set(none.scores.metrics.values()) == {0.0}
     assert "too large: '0': 2 tokens" in none.losses[0].reason
 
 
 def test_with_fixed_blocks_only_the_long_tokens_limit_a_page(tmp_path):
     pages = {"phrases": ["country", "Ton", "york"]}
-    by_element = upper_bound(tmp_path, pages, sizes=Sizes(15, 2))
+    by_element = upper_bound(tmp_path, pages, sizes=StructuredSizes(15, 2))
     assert [loss.reason for loss in by_element.losses] == [
         "'country' did not fit into the input",
         "'york' is not in the text",
     ]
-    whole = upper_bound(tmp_path, pages, sizes=Sizes(15, 2), block=8)
+    whole = upper_bound(tmp_path, pages, sizes=StructuredSizes(15, 2), block=8)
     assert [loss.reason for loss in whole.losses] == ["'york' is not in the text"]
-    cut = upper_bound(tmp_path, pages, sizes=Sizes(14, 2), block=8)
+    cut = upper_bound(tmp_path, pages, sizes=StructuredSizes(14, 2), block=8)
     assert cut.losses == by_element.losses
 
 
-@pytest.mark.parametrize("sizes", [Sizes(4096, 512), Sizes(512, 128)])
+@pytest.mark.parametrize(
+    "sizes", [StructuredSizes(4096, 512), StructuredSizes(512, 128)]
+)
 def test_every_missing_point_of_a_file_of_papers_is_explained(sizes):
     """Papers in OpenKP's layout, whose elements are lines: phrases break over them."""
     folder = require_shared("data")
     words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
     path = folder / "openkp/openkp_like.jsonl.gz"
-    got = upper_bound_of(find_task("openkp"), [path], words, sizes)
+    got = find_task("openkp").upper_bound([path], words, sizes)
     assert not got.problems.counts and got.scores.count == 80
     reasons = [re.sub("^'.*?' ", "", loss.reason) for loss in got.losses]
     broken = reasons.count("is in no element as a whole")
@@ -99,6 +102,6 @@ def test_made_up_pages_in_the_official_layout_lose_nothing():
     folder = require_shared("data")
     words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
     path = folder / "invented_samples/openkp/OpenKPDev.jsonl"
-    got = upper_bound_of(find_task("openkp"), [path], words, Sizes(4096, 512))
+    got = find_task("openkp").upper_bound([path], words, StructuredSizes(4096, 512))
     assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
     assert got.problems.read == 2 and not got.problems.counts

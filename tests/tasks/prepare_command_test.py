@@ -26,7 +26,7 @@ from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.structure import Structure
 from tasks import hotpotqa
 from tasks.synthetic import coreference as synthetic_coreference
@@ -38,7 +38,7 @@ from tasks.synthetic import triviaqa as synthetic_triviaqa
 from tasks.synthetic import wikihop as synthetic_wikihop
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SIZES = Sizes(256, 64)
+SIZES = StructuredSizes(256, 64)
 PART_BYTES = 20_000  # a few records
 SYNTHETIC = {"hotpotqa": synthetic_hotpotqa, "wikihop": synthetic_wikihop}
 # Of the features that every cache is made with here; articles then have some windows.

@@ -120,7 +120,8 @@ def test_documents_of_one_batch_have_numbers_of_their_own(sio, tokenizer, regist
             number = int(batch["cpc_documents"][0, j])
             sentence = batch["cpc_long_tokens"][0][own == j].tobytes()
             number_of.setdefault(number, []).append(sentence)
-    document_of = {n: _holding(read(sio, "c4"), s) for n, s in number_of.items()}
+    documents = read(sio, "c4")
+    document_of = {n: _holding(documents, s) for n, s in number_of.items()}
     assert len(set(document_of.values())) == len(document_of) > 20
 
 

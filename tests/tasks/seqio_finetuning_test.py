@@ -17,16 +17,16 @@ from structured_batch import batch
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.datasets import task as task_lib
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.structure import Structure
-from tasks import hotpotqa, openkp, wikihop
+from tasks import hotpotqa, openkp
 from tasks import natural_questions as nq
 
 pytest.importorskip("nupunkt")
-SIZES = {"hotpotqa": Sizes(80, 40), "wikihop": Sizes(100, 50)}
+SIZES = {"hotpotqa": StructuredSizes(80, 40), "wikihop": StructuredSizes(100, 50)}
 LONG = "the old mill was built by its first owner " * 20
 # A record that cannot be trained on, and one that fits into no input.
 UNUSABLE = {
@@ -257,9 +257,8 @@ def test_a_model_that_is_sure_of_the_labels_has_full_figures(sio, register, task
 
 def _answers(task):
     [window] = windows_of(task, good(task, 1))
-    if task == "wikihop":
-        return wikihop.decode(wikihop.gold_outputs([window]), [window])
-    return hotpotqa.decode(hotpotqa.gold_outputs([window]), [window]).official()
+    found = task_lib.find_task(task)
+    return found.official(found.answers(found.gold_outputs([window]), [window]))
 
 
 def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
@@ -280,7 +279,8 @@ def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
     figures, _ = evaluated(sio, "set", outputs)
     windows = windows_of("hotpotqa", records)
     gold = [hotpotqa.official_gold(w.record) for w in windows]
-    want = hotpotqa_scoring.score(gold, hotpotqa.decode(drawn, windows).official())
+    found = task_lib.find_task("hotpotqa")
+    want = found.score(gold, found.official(found.answers(drawn, windows)))
     assert figures == pytest.approx(dict(want.metrics), abs=1e-12)
     assert 0 < figures["sp_f1"] < 1
 
@@ -294,7 +294,7 @@ def article(seed):
 
 def test_figures_of_records_of_many_windows_are_of_all_windows(sio, tmp_path):
     file = articles.write_lines(tmp_path / "dev.jsonl", [article(i) for i in range(3)])
-    model, sizes = articles.tokenizer(), Sizes(60, 40)
+    model, sizes = articles.tokenizer(), StructuredSizes(60, 40)
     options = {"task": "natural_questions", "sizes": sizes}
     sio.finetuning.register_files("set", {"validation": file}, model, **options)
     made = [nq.features(r, model, sizes) for r in nq.read([file])]
@@ -334,7 +334,7 @@ def test_further_inputs_of_a_task_are_in_its_examples(sio, tmp_path):
     texts = ["old mill", "Ton", "mill burned"]
     pages = [openkp_samples.page(phrases=texts, url=f"u{i}") for i in range(3)]
     file = openkp_samples.write_lines(tmp_path, pages)
-    sizes = Sizes(40, 6)
+    sizes = StructuredSizes(40, 6)
     made = sio.finetuning.register_files(
         "set", {"validation": file}, tokenizer(), task="openkp", sizes=sizes
     )

@@ -17,12 +17,12 @@ from etc_jax.data.text.cache import build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowCache
+from etc_jax.datasets import lengths as lengths_lib
 from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.task import find
-from etc_jax.formats.structured import Sizes
-from tasks import lengths as lengths_lib
+from etc_jax.formats.structured import StructuredSizes
 from tasks import stats
-from tasks.lengths import Lengths
 from tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from tasks.synthetic import imdb as synthetic_imdb
 from tasks.synthetic import natural_questions as synthetic_natural_questions
@@ -183,7 +183,11 @@ def test_caches_of_windows_have_a_row_each(run, tmp_path):
 def test_windows_of_an_article_are_counted_beside_the_records(run, tmp_path):
     options = {"question_tokens": 4, "null_share": 0.5, "unanswerable_share": 0.5}
     cache = make_windows(
-        tmp_path, "natural_questions", count=6, out="nq", sizes=Sizes(512, 100)
+        tmp_path,
+        "natural_questions",
+        count=6,
+        out="nq",
+        sizes=StructuredSizes(512, 100),
     )
     task = task_lib.find_task("natural_questions").with_options(options)
     drawn = prepare.prepare(
@@ -191,7 +195,7 @@ def test_windows_of_an_article_are_counted_beside_the_records(run, tmp_path):
         [tmp_path / "nq.json"],
         articles.tokenizer(),
         tmp_path / "drawn",
-        sizes=Sizes(512, 100),
+        sizes=StructuredSizes(512, 100),
     )
     _, out, _ = run(cache.path, drawn.path)
     _, *found = rows(out)

@@ -62,7 +62,7 @@ def hyperpartisan(folder):
     [
         pytest.param(triviaqa, "f1", marks=pytest.mark.slow),
         pytest.param(imdb, "accuracy", marks=pytest.mark.slow),
-        (hyperpartisan, "f1"),
+        pytest.param(hyperpartisan, "f1", marks=pytest.mark.slow),
     ],
     ids=["triviaqa", "imdb", "hyperpartisan"],
 )

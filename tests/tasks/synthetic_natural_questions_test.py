@@ -164,13 +164,6 @@ def test_the_place_of_a_block_says_nothing(items):
     assert places.most_common(1)[0][1] / places.total() < 0.2
 
 
-def test_a_record_depends_on_seed_and_number_alone():
-    whole = list(records(6, seed=3))
-    assert list(records(3, seed=3, start=3)) == whole[3:]
-    assert whole != list(records(6, seed=4))
-    assert len({r["example_id"] for r in whole}) == 6
-
-
 def test_five_annotators_agree_twice_at_least_or_see_an_answer_once_at_most():
     seen = set()
     for item in records(60, seed=2, sizes=NaturalQuestionsSizes(annotators=5)):

@@ -10,11 +10,10 @@ from openkp_samples import write_lines
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import openkp as scoring
 from tasks.openkp.records import FEATURES, num_found, read
 from tasks.synthetic.openkp import OpenkpSizes, records
-from tasks.upper_bound import upper_bound_of
 
 COUNT = 300
 X, Y, FONT = (FEATURES.index(name) for name in ("x", "y", "font_size"))
@@ -58,8 +57,10 @@ def test_pages_are_read_without_a_problem_and_have_their_keyphrases(read_items):
 def test_nothing_is_lost_on_the_way_to_the_score(items, tmp_path):
     folder = require_shared("data/tokenizers/bert_base_uncased")
     words = open_tokenizer(folder / "vocab.txt")
-    got = upper_bound_of(
-        find_task("openkp"), [write_lines(tmp_path, items)], words, Sizes(2048, 128)
+    got = find_task("openkp").upper_bound(
+        [write_lines(tmp_path, items)],
+        words,
+        StructuredSizes(2048, 128),
     )
     assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
 

@@ -108,12 +108,6 @@ def test_masked_items_are_the_same_items_with_masks():
     assert len(numbers) > 50
 
 
-def test_a_record_depends_on_seed_and_number_alone():
-    whole = list(records(20, seed=3))
-    assert list(records(5, seed=3, start=15)) == whole[15:]
-    assert whole[0]["supports"] != next(records(1, seed=4))["supports"]
-
-
 @pytest.mark.parametrize("words", [300, 4000])
 def test_items_are_filled_up_to_a_length(words):
     sizes = WikiHopSizes(words=words, contexts=6, facts=2)

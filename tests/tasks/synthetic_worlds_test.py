@@ -9,7 +9,7 @@ from synthetic_solver import stated
 
 from tasks.synthetic import names, paths, schema, telling, worlds
 from tasks.synthetic.schema import RELATIONS, YEAR
-from tasks.synthetic.worlds import Sizes
+from tasks.synthetic.worlds import WorldSizes
 
 SUBJECTS = {
     "person": ("Bara Kolt", "She"),
@@ -61,7 +61,7 @@ def test_fillers_and_introductions_state_nothing(mention):
 
 def test_no_name_contains_another_or_a_word_of_the_templates():
     for seed in range(20):
-        drawn = names.Names(random.Random(seed))
+        drawn = names.NameGenerator(random.Random(seed))
         words = [
             word.lower()
             for kind in schema.KINDS
@@ -78,7 +78,7 @@ def test_no_name_contains_another_or_a_word_of_the_templates():
 def test_names_are_made_of_the_given_words():
     given = ("oak", "Elm", "bridge", "soak", "ash")  # a template says "bridge"
     for seed in range(20):
-        drawn = names.Names(random.Random(seed), given)
+        drawn = names.NameGenerator(random.Random(seed), given)
         names_ = [drawn.draw("town"), drawn.draw("region"), drawn.draw("town")]
         assert {"Elm", "Ash"} < set(names_) and len({"Oak", "Soak"} & {*names_}) == 1
         with pytest.raises(ValueError, match="3 of them fit together"):
@@ -88,7 +88,7 @@ def test_names_are_made_of_the_given_words():
 def _world(seed=0, contexts=12, path=("home", "region"), **sizes):
     rng = random.Random(seed)
     path = [schema.BY_NAME[name] for name in path]
-    sizes = Sizes(contexts=contexts, **sizes)
+    sizes = WorldSizes(contexts=contexts, **sizes)
     world, chain = worlds.world_with_chain(rng, sizes, path, answers=6)
     return world, chain, telling.write_documents(rng, sizes, world)
 
@@ -171,4 +171,4 @@ def test_one_wording_is_the_first():
 )
 def test_sizes_that_cannot_be_are_named(sizes, message):
     with pytest.raises(ValueError, match=message):
-        Sizes(**sizes)
+        WorldSizes(**sizes)

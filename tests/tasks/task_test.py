@@ -101,8 +101,10 @@ def found(request):
     return task.find_task(*request.param)
 
 
-def windows_of(found, **changes):
-    record = found.parse({**VALUES[found.name], **changes}, lambda *note: None)
+def windows_of(found, without="", **changes):
+    value = {**VALUES[found.name], **changes}
+    value.pop(without, None)
+    record = found.parse(value, lambda *note: None)
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
         return found.features(record, tokenizer_of(found), type(found.sizes)(*SHORT))
@@ -140,7 +142,7 @@ def test_gold_outputs_score_full_marks_in_every_setting(found):
 
 
 def test_a_record_of_one_window_says_what_that_window_says():
-    made = task.find_task("wikihop")
+    made = task.find_task("hotpotqa")
     assert made.predictions([["a", "b"]]) == ["a", "b"]
     with pytest.raises(ValueError, match="too many values"):
         made.predictions([["a"], ["b"]])
@@ -171,6 +173,23 @@ def test_records_of_test_files_have_no_gold(found):
     value = dict(VALUES[found.name])
     del value[GOLD[found.name]]
     assert found.gold(found.parse(value, lambda *note: None)) is None
+    with pytest.raises(ValueError, match="has no (gold answer|target)"):
+        found.gold_outputs(windows_of(found, without=GOLD[found.name]))
+
+
+def test_outputs_of_other_windows_are_refused(found):
+    if found.learner == "text":
+        return  # they are texts already
+    windows = windows_of(found)
+    gold = found.gold_outputs(windows)
+    with pytest.raises(ValueError, match="give the outputs of these windows, in their"):
+        found.decode(gold, [*windows, windows[0]], found.settings)
+    broken = jax.tree.map(lambda x: np.full(x.shape, np.nan), gold)
+    if found.name == "coreference":
+        broken = gold._replace(scores=broken.scores)
+    with pytest.raises(ValueError, match="NaN"):
+        found.decode(broken, windows, found.settings)
+    assert found.answers(jax.tree.map(lambda x: x[:0], gold), []) == {}
 
 
 def test_windows_come_back_from_a_cache(found, tmp_path):
@@ -216,9 +235,7 @@ def test_each_threshold_is_decoded_as_by_itself():
     for i, row in enumerate(together):
         alone = hotpotqa.Outputs(*(x[i : i + 1] for x in outputs))
         for threshold, got in zip(HOTPOTQA_TASK.settings, row, strict=True):
-            want = hotpotqa.decode(alone, windows[:1], threshold=threshold)
-            assert got["answer"] == want.answer["a1"]
-            assert got["support"] == want.support["a1"]
+            assert [[got]] == HOTPOTQA_TASK.decode(alone, windows[:1], (threshold,))
         several.add(len({p["answer"] for p in row}))
     assert max(several) > 2
 
@@ -281,7 +298,7 @@ def test_a_wikihop_answer_shows_candidates_and_mentions():
     windows = windows_of(found)
     logits = np.full((1, 40), 7.0)  # of no candidate
     logits[0, :4] = np.log([0.5, 0.25, 0.2, 0.05])
-    [told] = found.explain(logits, windows, None)
+    told = found.pool_explained(found.explain(logits, windows, None))
     assert told.answer == "norland"
     assert [c.text for c in told.candidates] == WIKIHOP["candidates"]
     got = [c.probability for c in told.candidates]

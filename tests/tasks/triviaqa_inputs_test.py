@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from multihop_samples import tokenizer
 from triviaqa_samples import record
 
-from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring.triviaqa import normalize
 from tasks import triviaqa as tq
 from tasks.triviaqa.inputs import MAX_OCCURRENCES
-from tasks.triviaqa.names import Names, words_of
+from tasks.triviaqa.names import AnswerNames, words_of
 
-SIZES = Sizes(input_length=40, global_length=8)
+SIZES = SequenceSizes(input_length=40, global_length=8)
 
 
 def window(got=None, model=None, sizes=SIZES):
@@ -82,42 +81,35 @@ def test_white_space_is_one_space_and_places_are_those_of_the_file():
         assert said(made) == ["sat\u3000on"] and said(plain) == ["sat on"]
 
 
-def test_a_batch_is_the_sequence():
-    made = window()
-    inputs = stacked([made, made])
-    assert inputs["tokens"].shape == inputs["example_ids"].shape == (2, 40)
-    assert inputs["global_index"].shape == (2, 8)
-
-
 # --- what does not fit ----------------------------------------------------------------
 
 
 def test_documents_are_cut_where_the_input_is_full():
-    whole, cut = window(), window(sizes=Sizes(17, 8))
+    whole, cut = window(), window(sizes=SequenceSizes(17, 8))
     assert cut.tokens[:16].tolist() == whole.tokens[:16].tolist()
     assert tokenizer().pieces(cut.tokens[16:]) == ["[SEP]"]
     assert said(cut) == ["Ann Lee"] and not (cut.document == 1).any()
     # An occurrence of which the end is cut off is none.
-    assert said(window(sizes=Sizes(15, 8))) == []
+    assert said(window(sizes=SequenceSizes(15, 8))) == []
 
 
 def test_a_cut_word_is_no_name():
     # "leeds" is lee ##d ##s.
     got = record("old leeds", names=["lee"])
-    made = window(got, sizes=Sizes(10, 8))
+    made = window(got, sizes=SequenceSizes(10, 8))
     assert tokenizer().pieces(made.tokens[7:9]) == ["old", "lee"]
     assert said(made) == [] and made.unusable == "answer not in the input"
-    cut = window(record("old leeds", names=["leeds"]), sizes=Sizes(10, 8))
+    cut = window(record("old leeds", names=["leeds"]), sizes=SequenceSizes(10, 8))
     assert said(cut) == [] and (cut.labels["starts"] == -1).all()
 
 
 def test_a_question_that_does_not_fit_is_refused():
     with pytest.raises(BadRecordError, match="question too long: 'tc_1': 5 tokens"):
-        window(sizes=Sizes(40, 5))
-    window(sizes=Sizes(40, 6))
+        window(sizes=SequenceSizes(40, 5))
+    window(sizes=SequenceSizes(40, 6))
     with pytest.raises(BadRecordError, match="question too long"):
-        window(sizes=Sizes(8, 6))
-    assert said(window(sizes=Sizes(9, 6))) == []
+        window(sizes=SequenceSizes(8, 6))
+    assert said(window(sizes=SequenceSizes(9, 6))) == []
 
 
 def test_documents_without_a_token_are_refused():
@@ -142,7 +134,7 @@ def test_a_record_without_an_occurrence_is_not_trained_on():
 
 def test_the_first_occurrences_are_labels():
     text = "lee " * (MAX_OCCURRENCES + 5)
-    made = window(record(text, names=["lee"]), sizes=Sizes(200, 8))
+    made = window(record(text, names=["lee"]), sizes=SequenceSizes(200, 8))
     before = 7
     want = np.arange(before, before + MAX_OCCURRENCES)
     np.testing.assert_array_equal(made.labels["starts"], want)
@@ -176,7 +168,7 @@ def test_names_are_whole_words_and_the_longest_counts():
     ],
 )
 def test_names_are_compared_as_the_official_measure_does(text, name, found):
-    spans = Names([name]).find(words_of(text))
+    spans = AnswerNames([name]).find(words_of(text))
     assert [text[start:stop] for start, stop in spans] == found
 
 
@@ -228,7 +220,7 @@ WORDS = st.lists(
 def test_names_are_those_that_a_regular_expression_finds(names, words):
     names = [" ".join(name) for name in names]
     text = " ".join(words)
-    spans = list(Names(names).find(words_of(text)))
+    spans = list(AnswerNames(names).find(words_of(text)))
     got = [normalize(text[start:stop]) for start, stop in spans]
     assert got == by_regex(names, text)
     assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
@@ -241,7 +233,7 @@ def test_occurrences_in_real_documents_are_those_of_a_regular_expression(vocabul
     total = 0
     for name in ("web-dev", "web-train", "wikipedia-dev", "wikipedia-train"):
         for got in tq.read([folder / "triviaqa" / "qa" / f"{name}.json"]):
-            [made] = tq.features(got, model, Sizes(40_000, 64))
+            [made] = tq.features(got, model, SequenceSizes(40_000, 64))
             assert made.example_ids[-1] == 0
             want = [f for d in got.documents for f in by_regex(got.aliases, d.text)]
             assert [normalize(x) for x in said(made)] == want[:MAX_OCCURRENCES]

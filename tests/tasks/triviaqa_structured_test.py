@@ -5,21 +5,18 @@ import numpy as np
 import pytest
 from conftest import require_shared
 from data.tokenizer_samples import sentence_pieces
+from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import small_etc, split_at_stops, tokenizer
 from triviaqa_samples import record
 
-from etc_jax.config_kinds import section_of
-from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
-from etc_jax.objectives.learners import finetuning
+from etc_jax.formats.structured import StructuredSizes
 from tasks import triviaqa as tq
 from tasks.triviaqa import structured
 
-TASK = find_task("triviaqa", "structured")
-SIZES = Sizes(32, 16)
+TASK = tq.DATA_SET.in_format("structured")
+SIZES = StructuredSizes(32, 16)
 # [CLS] and "Who owned the mill?"
 ABOVE = 6
 
@@ -84,7 +81,7 @@ def test_names_of_the_answer_are_labels_with_the_way_back_to_the_text():
 def test_a_model_of_sentence_pieces_reads_the_same_answers():
     text = " \u4e2d  \u4e2d the  mill\n\u4e2d. the mill"
     got = record(text, names=["\u4e2d mill"])
-    made = window(got, sentence_pieces(), Sizes(40, 24))
+    made = window(got, sentence_pieces(), StructuredSizes(40, 24))
     # White space as the text has it; the second one goes on in the next sentence.
     assert said(made) == ["\u4e2d the  mill", "\u4e2d. the mill"]
     used = made.document >= 0
@@ -98,7 +95,7 @@ def test_real_documents_have_the_answers_of_the_other_format():
     pytest.importorskip("nupunkt")
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers" / "bert_base_uncased")
-    sizes, count = Sizes(3000, 200), 0
+    sizes, count = StructuredSizes(3000, 200), 0
     names = ("wikipedia-dev", "wikipedia-train", "web-train")
     for got in tq.read([folder / "triviaqa" / "qa" / f"{x}.json" for x in names]):
         [made] = structured.features(got, model, sizes)
@@ -118,39 +115,43 @@ def test_real_documents_have_the_answers_of_the_other_format():
 
 
 def test_sentences_without_room_share_the_token_before_them():
-    made = window(sizes=Sizes(32, ABOVE + 4))
+    made = window(sizes=StructuredSizes(32, ABOVE + 4))
     sentence, document = made.structure.links[ABOVE:29].T.tolist()
     # The second document keeps its two.
     assert sentence == [7] * 9 + [9] * 14
     assert document == [6] * 9 + [8] * 14
     assert made.structure.global_example_ids.all()
-    five = window(sizes=Sizes(32, ABOVE + 5)).structure.links[ABOVE:29, 0].tolist()
+    five = (
+        window(sizes=StructuredSizes(32, ABOVE + 5))
+        .structure.links[ABOVE:29, 0]
+        .tolist()
+    )
     assert five == [7] * 3 + [8] * 6 + [10] * 14
 
 
 def test_documents_without_two_global_tokens_are_not_read():
-    made = window(sizes=Sizes(32, ABOVE + 3))
+    made = window(sizes=StructuredSizes(32, ABOVE + 3))
     assert sorted(set(made.document.tolist())) == [-1, 0]
     assert said(made) == ["Ann Lee"]
     assert made.structure.links[ABOVE:15, 0].tolist() == [7] * 3 + [8] * 6
 
 
 def test_documents_are_cut_where_the_input_is_full():
-    whole, cut = window(), window(sizes=Sizes(14, 16))
+    whole, cut = window(), window(sizes=StructuredSizes(14, 16))
     assert cut.tokens.long.tolist() == whole.tokens.long[:14].tolist()
     assert said(cut) == ["Ann Lee"] and not (cut.document == 1).any()
     assert cut.tokens.global_.astype(bool).sum() == ABOVE + 3
     # An occurrence of which the end is cut off is none.
-    cut = window(sizes=Sizes(13, 16))
+    cut = window(sizes=StructuredSizes(13, 16))
     assert said(cut) == [] and cut.unusable == "answer not in the input"
 
 
 def test_what_cannot_be_an_input_is_named():
     assert window(record(Answer=None)).unusable == "no gold answer"
-    for sizes in (Sizes(32, ABOVE + 1), Sizes(ABOVE, 16)):
+    for sizes in (StructuredSizes(32, ABOVE + 1), StructuredSizes(ABOVE, 16)):
         with pytest.raises(BadRecordError, match="question too long: 'tc_1': 5 tok"):
             window(sizes=sizes)
-    window(sizes=Sizes(ABOVE + 1, ABOVE + 2))
+    window(sizes=StructuredSizes(ABOVE + 1, ABOVE + 2))
     with pytest.raises(BadRecordError, match="no text: 'tc_1'"):
         window(record("\u200b"))
     with pytest.raises(ValueError, match="leave official_quirks out"):
@@ -168,78 +169,37 @@ def test_a_whole_record_has_the_tokens_that_it_says():
 # --- what learns it -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def learner():
-    return finetuning.find(small_etc(), section_of("triviaqa")("triviaqa"))
-
-
-@pytest.fixture(scope="module")
-def params(learner):
-    rng = np.random.default_rng(0)
-    abstract = jax.eval_shape(learner.init, jax.random.key(0))
-    return jax.tree.map(
-        lambda a: (0.5 * rng.normal(size=a.shape)).astype(a.dtype), abstract
-    )
-
-
-def batch(sizes=SIZES):
-    """Three rows, the last one of weight 0."""
+def test_the_loss_is_that_of_all_places_together():
     windows = [
-        window(sizes=sizes),
-        window(record("the mill of Lee", names=["mill", "lee"]), sizes=sizes),
-        window(record("no name"), sizes=sizes),
+        window(),
+        window(record("the mill of Lee", names=["mill", "lee"])),
+        window(record("no name")),
     ]
-    labels = {k: np.stack([w.labels[k] for w in windows]) for k in ("starts", "ends")}
-    weights = np.array([1, 1, 0], np.float32)
-    return {**stacked(windows), "labels": labels, "weights": weights}
-
-
-def test_the_loss_is_that_of_all_places_together(learner, params):
-    given = batch()
+    given, learner = batch_of(windows, (1, 1, 0)), learner_of(TASK, small_etc())
     assert learner.problems(given) == []
-    outputs = learner.outputs(params, given)
+    loss, sums, grads, outputs = evaluated(learner)(random_params(learner), given)
     want = 0.0
     for row, length in ((0, 29), (1, 10)):
         for logits, name in zip(outputs, ("starts", "ends"), strict=True):
             places = given["labels"][name][row]
             p = np.exp(np.asarray(logits[row, :length], np.float64))
             want -= np.log(p[places[places >= 0]].sum() / p.sum()) / 2
-    run = jax.jit(jax.value_and_grad(learner.loss, has_aux=True), static_argnums=3)
-    (loss, sums), grads = run(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert set(sums) == {"loss", "start_loss", "end_loss", "span_accuracy"}
     assert float(sums["loss"][1]) == float(sums["span_accuracy"][1]) == 2
     leaves = jax.tree.leaves(grads)
     assert all(np.isfinite(x).all() for x in leaves)
     assert all(np.any(x) for x in jax.tree.leaves(grads["head"]["answer_span"]))
-    # A batch of rows of weight 0 alone gives a loss of 0, and no gradient.
-    none = {**given, "weights": np.zeros(3, np.float32)}
-    (loss, _), grads = run(params, none, None, True)
-    assert loss == 0 and not any(np.any(x) for x in jax.tree.leaves(grads))
-
-
-def test_padding_and_rows_of_weight_0_change_nothing(learner, params):
-    short, long = batch(), batch(Sizes(40, 20))
-    outputs_of = jax.jit(learner.outputs)
-    for a, b in zip(*(outputs_of(params, x) for x in (short, long)), strict=True):
-        used = short["structure"].long_example_ids > 0
-        np.testing.assert_allclose(a[used], b[:, :32][used], atol=1e-5)
-    run = jax.jit(lambda x: learner.loss(params, x, None, True)[0])
-    want = run(short)
-    np.testing.assert_allclose(run(long), want, rtol=1e-5)
-    other = {**short, "long_tokens": short["long_tokens"].copy()}
-    other["long_tokens"][2] = 7
-    assert run(other) == want
 
 
 def test_the_best_span_is_read_as_in_one_sequence():
     made = window()
     outputs = tq.Outputs(*np.zeros((2, 1, SIZES.long_length), np.float32))
     outputs.start[0, 22] = outputs.end[0, 24] = 9.0
-    assert tq.decode(outputs, [made]) == {"tc_1": "mill, Ton"}
+    assert TASK.answers(outputs, [made]) == {"tc_1": "mill, Ton"}
     # No answer begins in the question, nor goes over into another document.
     outputs.start[0, 2] = 99.0
-    assert tq.decode(outputs, [made]) == {"tc_1": "mill, Ton"}
+    assert TASK.answers(outputs, [made]) == {"tc_1": "mill, Ton"}
     [told] = TASK.explain(outputs, [made], None)
     marked = [p for d in told.documents for p in d.passages if p.marks]
     assert told.answer == "mill, Ton" and len(marked) == 1

@@ -8,14 +8,14 @@ from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import Sizes
+from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks import hotpotqa, upper_bound, wikihop
+from tasks import hotpotqa, upper_bound
 
 
-def of_hotpotqa(tmp_path, *values, sizes=Sizes(80, 40)):  # noqa: B008  (frozen)
+def of_hotpotqa(tmp_path, *values, sizes=StructuredSizes(80, 40)):  # noqa: B008  (frozen)
     path = write_json(tmp_path, [{**HOTPOT, **value} for value in values])
-    return upper_bound.upper_bound_of(find_task("hotpotqa"), [path], tokenizer(), sizes)
+    return find_task("hotpotqa").upper_bound([path], tokenizer(), sizes)
 
 
 def test_a_record_that_comes_back_whole_loses_nothing(tmp_path):
@@ -52,18 +52,16 @@ def test_every_loss_has_its_reason(tmp_path):
 
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
-    short = of_hotpotqa(tmp_path, {}, sizes=Sizes(20, 40))
+    short = of_hotpotqa(tmp_path, {}, sizes=StructuredSizes(20, 40))
     assert [loss.reason for loss in short.losses] == [
         "supporting fact ('Ann Lee', 1) did not fit into the input",
         "answer 'Ann Lee': answer not in the supporting text of the input",
     ]
-    tiny = of_hotpotqa(tmp_path, {}, sizes=Sizes(3, 40))
+    tiny = of_hotpotqa(tmp_path, {}, sizes=StructuredSizes(3, 40))
     assert tiny.scores.metrics["joint_f1"] == 0.0
     assert "question too long" in tiny.losses[0].reason
     path = write_json(tmp_path, [WIKIHOP])
-    got = upper_bound.upper_bound_of(
-        find_task("wikihop"), [path], tokenizer(), Sizes(9, 50)
-    )
+    got = find_task("wikihop").upper_bound([path], tokenizer(), StructuredSizes(9, 50))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
 
@@ -149,26 +147,12 @@ def test_the_command_says_what_is_wrong(tmp_path):
             "joint_f1",
             0.98,
         ),
-        (
-            "wikihop/train.slice.json",
-            "wikihop",
-            wikihop.SIZES,
-            "accuracy",
-            1.0,
-        ),
-        (
-            "wikihop/dev.masked.hfdummy.json",
-            "wikihop",
-            wikihop.SIZES,
-            "accuracy",
-            1.0,
-        ),
     ],
 )
 def test_the_upper_bound_of_real_records(name, task, sizes, metric, expected):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
-    got = upper_bound.upper_bound_of(find_task(task), [folder / name], model, sizes)
+    got = find_task(task).upper_bound([folder / name], model, sizes)
     assert got.scores.metrics[metric] == pytest.approx(expected, abs=1e-12)
     assert len(got.losses) == (expected < 1.0)
     assert len(json.loads((folder / name).read_text())) == got.scores.count

@@ -10,19 +10,18 @@ from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import Sizes
-from tasks import upper_bound, wikihop
+from etc_jax.formats.sequence import SequenceSizes
+from tasks import wikihop
 from tasks.synthetic import wikihop as synthetic
-from tasks.wikihop import sequence as wl
 from tasks.wikihop.records import parse
-from tasks.wikihop.sequence_inputs import _parts
+from tasks.wikihop.sequence_inputs import TOKENS, _parts
 
 WIKIHOP_SEQUENCE = wikihop.DATA_SET.in_format("sequence")
 
-SIZES = Sizes(input_length=70, global_length=24)
-BERT = grown(tokenizer(), wl.TOKENS)
+SIZES = SequenceSizes(input_length=70, global_length=24)
+BERT = grown(tokenizer(), TOKENS)
 # 9 tokens of documents in each input.
-SMALL = Sizes(input_length=31, global_length=24)
+SMALL = SequenceSizes(input_length=31, global_length=24)
 
 
 def record(**changes):
@@ -30,7 +29,7 @@ def record(**changes):
 
 
 def windows_of(sizes=SIZES, model=BERT, **changes):
-    return wl.features(record(**changes), model, sizes)
+    return WIKIHOP_SEQUENCE.features(record(**changes), model, sizes)
 
 
 def pieces(window, model=BERT):
@@ -61,7 +60,7 @@ def test_the_layout_with_a_vocabulary_of_bert():
 
 
 def test_the_layout_with_a_vocabulary_of_roberta():
-    model = grown(byte_bpe(), wl.TOKENS)
+    model = grown(byte_bpe(), TOKENS)
     changes = {"query": "the cat", "candidates": ["cat", "cats"], "answer": "cats"}
     [made] = windows_of(model=model, supports=["the  cat\n", " ", "cat"], **changes)
     assert pieces(made, model) == [
@@ -120,14 +119,16 @@ def test_a_candidate_is_rated_by_the_mean_of_all_inputs():
     windows = windows_of(SMALL)
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(len(windows), 24))
-    decoded = wl.decode_each(logits, windows)
+    decoded = WIKIHOP_SEQUENCE.decode(logits, windows)
     [prediction] = WIKIHOP_SEQUENCE.predictions(json.loads(json.dumps(decoded)))
     best = int(np.argmax(logits[:, :4].sum(axis=0)))
     assert prediction == WIKIHOP["candidates"][best]
     # It is not what most of the inputs say, nor what the first one says.
     logits[:] = 0
     logits[:3, 0], logits[3, 1] = 1.0, 3.1
-    [prediction] = WIKIHOP_SEQUENCE.predictions(wl.decode_each(logits, windows))
+    [prediction] = WIKIHOP_SEQUENCE.predictions(
+        WIKIHOP_SEQUENCE.decode(logits, windows)
+    )
     assert prediction == "sudland"
     seen = WIKIHOP_SEQUENCE.explain(logits, windows, None)
     told = WIKIHOP_SEQUENCE.pool_explained(seen)
@@ -142,8 +143,9 @@ def test_a_candidate_is_rated_by_the_mean_of_all_inputs():
 def test_the_mean_of_logits_is_the_logit_of_the_mean_row():
     rng = np.random.default_rng(0)
     rows, kernel = rng.normal(size=(3, 4, 6)), rng.normal(size=6)
+    named = lambda logits: [("a candidate", x) for x in logits]  # noqa: E731
     got = WIKIHOP_SEQUENCE.pool_explained(
-        [(record(), of_window) for of_window in rows @ kernel + 0.3]
+        [(record(), named(of_window)) for of_window in rows @ kernel + 0.3]
     )
     want = np.mean(rows, axis=0) @ kernel + 0.3
     texts = [WIKIHOP["candidates"][i] for i in np.argsort(-want)]
@@ -164,16 +166,20 @@ def test_a_tokenizer_that_has_not_grown_is_told_how():
 
 def test_tokenizers_without_separators_and_quirks_are_refused():
     with pytest.raises(ValueError, match="lacks sep"):
-        windows_of(model=grown(sentence_pieces(), wl.TOKENS))
+        windows_of(model=grown(sentence_pieces(), TOKENS))
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        wl.features(record(), BERT, SIZES, official_quirks=True)
+        WIKIHOP_SEQUENCE.features(record(), BERT, SIZES, official_quirks=True)
 
 
 @pytest.mark.parametrize(
     "sizes, changes, message",
     [
-        (Sizes(70, 20), {}, "too large: 'WH_0': a query and 4 candidates of 21 tokens"),
-        (Sizes(23, 24), {}, "too large"),
+        (
+            SequenceSizes(70, 20),
+            {},
+            "too large: 'WH_0': a query and 4 candidates of 21 tokens",
+        ),
+        (SequenceSizes(23, 24), {}, "too large"),
         (SIZES, {"supports": ["\u200b"]}, "no text: 'WH_0'"),
         (
             SIZES,
@@ -188,24 +194,18 @@ def test_what_has_no_room_or_no_token_is_refused(sizes, changes, message):
 
 
 def test_the_smallest_input_has_one_token_of_a_document():
-    made = windows_of(Sizes(24, 21))
+    made = windows_of(SequenceSizes(24, 21))
     assert len(made) == 30 and all(len(pieces(w)) == 24 for w in made)
-
-
-def test_outputs_of_other_windows_are_refused():
-    windows = windows_of(SMALL)
-    with pytest.raises(ValueError, match=r"shape \(4, 23\), expected \(4, 24\)"):
-        wl.decode_each(np.zeros((4, 23)), windows)
-    with pytest.raises(ValueError, match="'WH_0' hold NaN"):
-        wl.decode_each(np.full((4, 24), np.nan), windows)
 
 
 def test_a_test_file_has_no_answers():
     test_file = {k: v for k, v in WIKIHOP.items() if k != "answer"}
-    [made] = wl.features(parse(test_file, lambda *note: None), BERT, SIZES)
+    [made] = WIKIHOP_SEQUENCE.features(
+        parse(test_file, lambda *note: None), BERT, SIZES
+    )
     assert made.labels["candidate"] == -1 and made.unusable == "no gold answer"
     with pytest.raises(ValueError, match="has no gold answer"):
-        wl.gold_outputs([made])
+        WIKIHOP_SEQUENCE.gold_outputs([made])
 
 
 # --- upper bound ----------------------------------------------------------------------
@@ -214,25 +214,27 @@ def test_a_test_file_has_no_answers():
 @pytest.mark.parametrize("length", [300, 4096])
 def test_gold_outputs_of_made_up_records_are_right(tmp_path, length):
     path = write_json(tmp_path, list(synthetic.records(12, seed=2)))
-    sizes = Sizes(length, 256)
-    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], BERT, sizes)
+    sizes = SequenceSizes(length, 256)
+    got = WIKIHOP_SEQUENCE.upper_bound([path], BERT, sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
-    windows = [len(wl.features(r, BERT, sizes)) for r in wikihop.read([path])]
+    windows = [
+        len(WIKIHOP_SEQUENCE.features(r, BERT, sizes)) for r in wikihop.read([path])
+    ]
     assert (max(windows) > 1) == (length == 300)
 
 
 @pytest.mark.parametrize("name", ["train.slice", "dev.slice", "dev.masked.hfdummy"])
 def test_gold_outputs_of_real_records_are_right(name):
     folder = require_shared("data")
-    model = grown(open_tokenizer(folder / "tokenizers/roberta_bart"), wl.TOKENS)
+    model = grown(open_tokenizer(folder / "tokenizers/roberta_bart"), TOKENS)
     path = folder / f"wikihop/{name}.json"
-    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], model, wl.SIZES)
+    got = WIKIHOP_SEQUENCE.upper_bound([path], model, WIKIHOP_SEQUENCE.sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     assert got.scores.count == len(json.loads(path.read_text()))
 
 
 def test_what_does_not_fit_is_a_loss(tmp_path):
     path = write_json(tmp_path, [WIKIHOP])
-    got = upper_bound.upper_bound_of(WIKIHOP_SEQUENCE, [path], BERT, Sizes(70, 20))
+    got = WIKIHOP_SEQUENCE.upper_bound([path], BERT, SequenceSizes(70, 20))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason

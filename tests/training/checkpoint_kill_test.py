@@ -1,11 +1,9 @@
 """SIGKILL while saving: the newest finished step is found, whole, bit by bit."""
 
-import multiprocessing
-import os
 import random
-import sys
 import time
 
+import programs
 import pytest
 import toy_job
 from checkpoint_states import kept, restore
@@ -43,17 +41,7 @@ def reference(cache, tmp_path_factory):
 @pytest.fixture(scope="module")
 def start_run(cache):
     """Starts `toy_job.main` in a process of its own, which need not import again."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["toy_job"])
-
-    def start(workdir):
-        process = context.Process(target=toy_job.main, args=(str(workdir), cache))
-        process.start()
-        return process
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
-        yield start
+    return lambda workdir: programs.process(toy_job.main, str(workdir), cache)
 
 
 def kill_at_random(process, workdir, rng):

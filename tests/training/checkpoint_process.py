@@ -1,6 +1,6 @@
 """One of two processes that save and restore together; see checkpoint_processes_test.
 
-Prints a line of JSON: what this process has seen.
+Prints, after SEEN, a line of JSON: what this process has seen.
 """
 
 import json
@@ -149,7 +149,7 @@ def main(workdir, from_one):
         seen["unreadable"] = failed_choice(workdir, abstract)
         seen["of one process"] = restored(pathlib.Path(from_one), abstract)
         seen.update(failed_saves(workdir, abstract))
-    print(json.dumps(seen), flush=True)
+    print(f"SEEN {json.dumps(seen)}", flush=True)
     return 0
 
 

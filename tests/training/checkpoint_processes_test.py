@@ -1,46 +1,18 @@
 """Two real processes save and restore together, and hear of each other's failures."""
 
 import json
-import os
-import pathlib
 import shutil
-import socket
-import subprocess
-import sys
 
 import jax
 import numpy as np
+import processes
 import pytest
 from checkpoint_process import state_of, values
 from checkpoint_states import files_of, flip_a_bit, restore, wanted
-from xla_flags import xla_flags
 
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
-
-HERE = pathlib.Path(__file__).parent
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def start(script, port, index, *args):
-    env = {
-        **os.environ,
-        "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
-        "JAX_NUM_PROCESSES": "2",
-        "JAX_PROCESS_ID": str(index),
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": xla_flags(devices=4),
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path]),
-    }
-    command = [sys.executable, str(HERE / script), *map(str, args)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +21,13 @@ def together(tmp_path_factory):
     folder, one = tmp_path_factory.mktemp("two"), tmp_path_factory.mktemp("one")
     with Checkpointer(one, keep=1) as checkpointer:
         checkpointer.save(state_of(3, wanted()), {"step": 3}, step=3)
-    port = free_port()
-    script = "checkpoint_process.py"
-    processes = [start(script, port, i, folder, one) for i in range(2)]
-    try:
-        ends = [process.communicate(timeout=120) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    assert [p.returncode for p in processes] == [0, 0], "\n".join(e[1] for e in ends)
-    seen = [json.loads(out.splitlines()[-1]) for out, _ in ends]
-    return folder, seen, [err for _, err in ends]
+    output = tmp_path_factory.mktemp("output")
+    command = ("checkpoint_process", str(folder), str(one))
+    with processes.start_each(output, *command) as started:
+        assert started.wait() == [0, 0], started.all_output()
+    printed = [started.output(number) for number in (0, 1)]
+    seen = [json.loads(text.rpartition("SEEN ")[2].splitlines()[0]) for text in printed]
+    return folder, seen, printed
 
 
 def test_both_restore_what_both_have_saved(together):

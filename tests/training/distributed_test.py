@@ -11,6 +11,7 @@ import time
 
 import jax
 import processes
+import programs
 import pytest
 
 from etc_jax.training.errors import UserError
@@ -179,12 +180,10 @@ distributed.GRACE_SECS = distributed.ERROR_GRACE_SECS = 1.0
 
 
 def run_program(text: str, **variables: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM + textwrap.dedent(text)],
-        env={**processes.clean_environment(), **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    return programs.run(
+        "-c",
+        PROGRAM + textwrap.dedent(text),
+        environ={**processes.clean_environment(), **variables},
     )
 
 
@@ -271,7 +270,7 @@ def test_a_thread_that_hangs_does_not_keep_the_process(code):
         """
     )
     assert got.returncode == code
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
     assert "has not ended within 1 s" in got.stderr
 
 
@@ -334,7 +333,7 @@ def test_wrong_variables_end_the_command_with_2(tmp_path):
         each=((),),
         variables=(place,),
     ) as started:
-        assert started.wait(60) == [2], started.all_output()
+        assert started.wait() == [2], started.all_output()
     text = started.output(0)
     assert "etc_jax.train: of the variables JAX_COORDINATOR_ADDRESS" in text
     assert "Traceback" not in text and not (tmp_path / "run").exists()

@@ -1,6 +1,7 @@
 """A signal within an evaluation is answered at once, and the evaluation made up."""
 
 import os
+import shutil
 import signal
 import time
 
@@ -38,13 +39,18 @@ def config_of(cache, every_steps, **changes):
 
 
 @pytest.fixture(scope="module")
-def whole(cache, tmp_path_factory):
-    """The metrics of an uninterrupted run."""
+def finished(cache, tmp_path_factory):
+    """(workdir, result) of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(toy_job, "EVAL_BATCHES", 40)
-        train_and_evaluate(config_of(cache, 6), folder)
-    return timeless(folder)
+        return folder, train_and_evaluate(config_of(cache, 6), folder)
+
+
+@pytest.fixture(scope="module")
+def whole(finished):
+    """The metrics of an uninterrupted run."""
+    return timeless(finished[0])
 
 
 def during_evaluation(monkeypatch, number, act):
@@ -62,19 +68,20 @@ def during_evaluation(monkeypatch, number, act):
 
 
 # Evaluations are at 6 and 12. Where no checkpoint is due, the signal makes one.
-@pytest.mark.parametrize("every_steps, step", [(4, 6), (6, 6), (6, 12)])
+@pytest.mark.parametrize("every_steps, steps", [(4, (6,)), (6, (6, 12))])
 def test_a_signal_within_an_evaluation_cuts_it_off(
-    whole, cache, tmp_path, monkeypatch, caplog, every_steps, step
+    whole, cache, tmp_path, monkeypatch, caplog, every_steps, steps
 ):
     config = config_of(cache, every_steps)
-    with monkeypatch.context() as patch:
-        signal_process = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
-        during_evaluation(patch, step // 6 - 1, signal_process)
-        stopped = train_and_evaluate(config, tmp_path)
-    assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, step)
-    assert f"the evaluation of step {step} is cut off" in caplog.text
-    assert str(step) in kept(tmp_path)
-    assert [x["step"] for x in lines(tmp_path, "eval")] == [6] * (step == 12)
+    signal_process = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+    for step in steps:
+        with monkeypatch.context() as patch:
+            during_evaluation(patch, step // 6 - 1, signal_process)
+            stopped = train_and_evaluate(config, tmp_path)
+        assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, step)
+        assert f"the evaluation of step {step} is cut off" in caplog.text
+        assert str(step) in kept(tmp_path)
+        assert [x["step"] for x in lines(tmp_path, "eval")] == [6] * (step == 12)
     result = train_and_evaluate(config, tmp_path)
     assert result.exit_code == errors.DONE
     assert timeless(tmp_path) == whole
@@ -88,23 +95,23 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
-@pytest.mark.parametrize("step", [6, 12])
 def test_nothing_is_lost_by_a_death_within_an_evaluation(
-    whole, cache, tmp_path, monkeypatch, step
+    whole, cache, tmp_path, monkeypatch
 ):
-    config = config_of(cache, 6)
+    config, call = config_of(cache, 6), Evaluator.__call__
+    for step in (6, 12):
+        count = iter(range(1, 9))
 
-    def evaluate(evaluator, params, should_stop):
-        if next(count) == step // 6:
-            raise Killed
-        return call(evaluator, params, should_stop=should_stop)
+        def evaluate(evaluator, params, should_stop, step=step, count=count):
+            if next(count) == step // 6:
+                raise Killed
+            return call(evaluator, params, should_stop=should_stop)
 
-    call, count = Evaluator.__call__, iter(range(1, 9))
-    with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "__call__", evaluate)
-        with pytest.raises(Killed):
-            train_and_evaluate(config, tmp_path)
-    assert str(step) in kept(tmp_path)  # saved before the evaluation
+        with monkeypatch.context() as patch:
+            patch.setattr(Evaluator, "__call__", evaluate)
+            with pytest.raises(Killed):
+                train_and_evaluate(config, tmp_path)
+        assert str(step) in kept(tmp_path)  # saved before the evaluation
     train_and_evaluate(config, tmp_path)
     assert timeless(tmp_path) == whole
 
@@ -127,19 +134,20 @@ def test_a_death_after_the_evaluation_doubles_no_line(
     assert timeless(tmp_path) == whole
 
 
-def test_a_finished_run_is_not_evaluated_again(cache, tmp_path, monkeypatch):
-    config = config_of(cache, 6)
-    first = train_and_evaluate(config, tmp_path)
+def test_a_finished_run_is_not_evaluated_again(finished, cache, tmp_path, monkeypatch):
+    folder, first = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(Evaluator, "__call__", lambda *args, **kw: pytest.fail("again"))
-    again = train_and_evaluate(config, tmp_path)
+    again = train_and_evaluate(config_of(cache, 6), tmp_path)
     assert again.evaluation == first.evaluation
 
 
-def test_damaged_metrics_of_a_checkpoint_are_made_again(whole, cache, tmp_path, caplog):
-    config = config_of(cache, 6)
-    train_and_evaluate(config, tmp_path)
+def test_damaged_metrics_of_a_checkpoint_are_made_again(
+    finished, whole, cache, tmp_path, caplog
+):
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     (tmp_path / "checkpoints" / "12" / manifest.EVALUATION).write_text('{"evaluation')
-    train_and_evaluate(config, tmp_path)
+    train_and_evaluate(config_of(cache, 6), tmp_path)
     assert timeless(tmp_path) == whole
     assert "is made again" in caplog.text
 

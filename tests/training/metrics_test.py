@@ -12,7 +12,7 @@ import pytest
 
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.hosts.preemption import PreemptionGuard
-from etc_jax.training.metrics import MetricsWriter, Progress, StepMetrics
+from etc_jax.training.metrics import MetricsWriter, StepMetrics, StepProgress
 from etc_jax.training.prefetch import Prefetcher
 
 
@@ -185,7 +185,7 @@ def test_a_terminal_that_is_gone_does_not_end_the_run(monkeypatch, caplog):
 
     terminal = Gone()
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = Progress(start=0, total=9)
+    progress = StepProgress(start=0, total=9)
     terminal.broken = True
     progress.report("train", 1, {"loss": 1.0})
     progress.advance()
@@ -242,7 +242,7 @@ def test_no_weight_gives_nan():
 
 def test_progress_is_plain_lines_without_a_terminal(caplog):
     with caplog.at_level(logging.INFO):
-        progress = Progress(start=0, total=9)
+        progress = StepProgress(start=0, total=9)
         progress.advance()
         progress.report("train", 3, {"loss": 0.123456789, "skipped_steps": 0})
         progress.close()
@@ -253,7 +253,7 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = Progress(start=2, total=4)
+    progress = StepProgress(start=2, total=4)
     progress.advance()
     progress.report("eval", 3, {"loss": 1.5})
     progress.close()

@@ -105,7 +105,9 @@ def config(policy, optimizer="adamw"):
     return config_lib.from_config_dict(values)
 
 
-def planned(c):
+@functools.cache
+def planned(policy, optimizer="adamw"):
+    c = config(policy, optimizer)
     mesh = make_mesh(MeshConfig(), jax.devices()[:1])
     return plan.make_plan(c, plan.make_job(c, None), mesh, check_batches=1)
 
@@ -113,7 +115,7 @@ def planned(c):
 @functools.cache
 def trained(policy):
     """(losses of all steps, the state at the end)."""
-    p = planned(config(policy))
+    p = planned(policy)
     step = jax.jit(make_train_step(p.job.loss_fn, p.tx))
     losses = []
     with plan.on_mesh(p.mesh):
@@ -144,7 +146,7 @@ def dtypes(tree):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_only_matrices_and_tables_are_stored_narrow(policy):
     stored = POLICIES[policy][1]
-    for state in (planned(config(policy)).state, trained(policy)[1]):
+    for state in (planned(policy).state, trained(policy)[1]):
         for path, dtype in dtypes(state.params).items():
             matrix = path.endswith(("kernel", "embedding"))
             assert dtype == (stored if matrix else "float32"), path
@@ -153,20 +155,20 @@ def test_only_matrices_and_tables_are_stored_narrow(policy):
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb_bert", "adafactor"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_optimizer_is_in_float32(policy, optimizer):
-    state = planned(config(policy, optimizer)).state
+    state = planned(policy, optimizer).state
     assert set(dtypes(state.opt_state).values()) == {"float32"}
 
 
 def test_narrow_storage_halves_the_parameters():
     def size(policy):
-        return plan.state_bytes(planned(config(policy)).state.params)
+        return plan.state_bytes(planned(policy).state.params)
 
     assert size("bfloat16") == size("float32")
     assert size("bfloat16_params") < 0.6 * size("float32")
 
 
 def test_gradients_are_of_the_type_of_their_parameters():
-    p = planned(config("bfloat16_params"))
+    p = planned("bfloat16_params")
     gradient = jax.eval_shape(
         lambda params: jax.grad(p.job.loss_fn, has_aux=True)(
             params, batch_at(0), jax.random.key(0), True

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import types
 
 import jax
 import processes
+import programs
 import pytest
 
 from etc_jax.sharding import MeshConfig, make_mesh
@@ -120,12 +118,11 @@ INITIALIZED = (
 def test_a_program_of_its_own_saves_too(tmp_path, initialize):
     """Also where jax's preemption service, written in C++, had the signal before."""
     program = LIBRARY.format(initialize=initialize.format(port=processes.free_port()))
-    got = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "run")],
-        env=processes.clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=100,
+    got = programs.run(
+        "-c",
+        program,
+        str(tmp_path / "run"),
+        environ=processes.clean_environment(),
     )
     assert got.returncode == 17, got.stderr
     assert processes.saved_steps(tmp_path / "run") == [4, 5]

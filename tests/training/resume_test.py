@@ -17,8 +17,9 @@ from etc_jax.training.run import train_and_evaluate
 
 NUM_EXAMPLES = 40  # 5 steps of 8 rows are an epoch
 STEPS_PER_EPOCH = 5
-# The first step; between two reports; an epoch's edge; a checkpoint; before the end.
-STOPS = (1, 3, 5, 8, 11)
+# The first step; between two reports; an epoch's edge; within a step of microbatches;
+# a checkpoint; before the end.
+STOPS, WITHIN = (1, 3, 5, 7, 8, 11), 7
 
 MODES = {
     "adamw": {},
@@ -60,7 +61,7 @@ class Reference:
 
     folder: pathlib.Path
     config: object
-    digest: str
+    digests: dict[int, str]
     seen: dict[int, list[int]]
 
 
@@ -73,12 +74,24 @@ def reference(request, tmp_path_factory):
         "train__compile_cache_dir": str(tmp_path_factory.mktemp("cache")),
         **MODES[request.param],
     }
-    config, seen = toy_job.config(**changes), {}
+    config, seen, digests = toy_job.config(**changes), {}, {}
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(toy_job, "rows_at", epochs_of_rows(seen))
-        result = train_and_evaluate(config, folder)
-    return Reference(folder, config, toy_job.digest(result.state), seen)
+        note_digests(patch, digests)
+        train_and_evaluate(config, folder)
+    return Reference(folder, config, digests, seen)
+
+
+def note_digests(monkeypatch, digests: dict[int, str]):
+    """Notes the digest of the state after every step."""
+    one_step = Run._one_step
+
+    def step_and_note(self):
+        one_step(self)
+        digests[self._step] = toy_job.digest(self._state)
+
+    monkeypatch.setattr(Run, "_one_step", step_and_note)
 
 
 def stop_after(monkeypatch, stop):
@@ -92,23 +105,46 @@ def stop_after(monkeypatch, stop):
     monkeypatch.setattr(Run, "_one_step", step_and_signal)
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_resume_is_bitwise_equal(reference, tmp_path, monkeypatch, stop):
+def stop_within(monkeypatch, stop):
+    """The signal comes while this step runs, which ends whole all the same."""
+    one_step = Run._one_step
+
+    def signal_then_step(self):
+        if self._step == stop - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        one_step(self)
+
+    monkeypatch.setattr(Run, "_one_step", signal_then_step)
+
+
+def test_resume_is_bitwise_equal(reference, tmp_path, monkeypatch):
+    """One run with all these stops, against one without, at every step."""
     before = signal.getsignal(signal.SIGTERM)
-    seen: dict[int, list[int]] = {}
+    seen, digests, start = {}, {}, 0
     monkeypatch.setattr(toy_job, "rows_at", epochs_of_rows(seen))
+    for stop in STOPS:
+        with monkeypatch.context() as patch:
+            note_digests(patch, digests)
+            (stop_within if stop == WITHIN else stop_after)(patch, stop)
+            stopped = train_and_evaluate(reference.config, tmp_path)
+        assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
+        assert int(jax.device_get(stopped.state.step)) == stop
+        assert signal.getsignal(signal.SIGTERM) is before
+        # The first batch is looked at again; some are read ahead.
+        assert min(set(seen) - {0} | {stop}) >= start and {*range(start, stop)} <= set(
+            seen
+        )
+        assert all(reference.seen[step] == ids for step, ids in seen.items())
+        seen.clear()
+        start = stop
     with monkeypatch.context() as patch:
-        stop_after(patch, stop)
-        stopped = train_and_evaluate(reference.config, tmp_path)
-    assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
-    assert signal.getsignal(signal.SIGTERM) is before
-    seen.clear()
-    result = train_and_evaluate(reference.config, tmp_path)
+        note_digests(patch, digests)
+        result = train_and_evaluate(reference.config, tmp_path)
     assert result.exit_code == errors.DONE
-    assert toy_job.digest(result.state) == reference.digest
+    assert digests == reference.digests and len(digests) == 12
+    assert toy_job.digest(result.state) == reference.digests[12]
     assert timeless(tmp_path) == timeless(reference.folder)
-    # The first batch is looked at again; then on from where the run was stopped.
-    assert sorted(seen) == sorted({0, *range(stop, 12)})
+    assert sorted(seen) == sorted({0, *range(start, 12)})
     assert all(reference.seen[step] == ids for step, ids in seen.items())
 
 
@@ -122,40 +158,11 @@ def test_the_reference_run_is_worth_comparing_with(reference):
     assert len(train) == 12 // reference.config.train.log_every_steps
 
 
-def test_a_step_of_microbatches_is_whole_or_not_done(reference, tmp_path, monkeypatch):
-    """A signal that comes while a step runs waits for its end."""
-    monkeypatch.setattr(toy_job, "rows_at", epochs_of_rows({}))
-    one_step = Run._one_step
-
-    def signal_then_step(self):
-        if self._step == 6:
-            os.kill(os.getpid(), signal.SIGTERM)
-        one_step(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "_one_step", signal_then_step)
-        stopped = train_and_evaluate(reference.config, tmp_path)
-    assert stopped.step == int(jax.device_get(stopped.state.step)) == 7
-    result = train_and_evaluate(reference.config, tmp_path)
-    assert toy_job.digest(result.state) == reference.digest
-
-
 MANY_STEPS, MANY_STOPS = 60, 20
 TOPOLOGIES = {
     "data, fsdp, tensor": MESH,
     "data": {},
 }
-
-
-def note_digests(monkeypatch, digests: dict[int, str]):
-    """Notes the digest of the state after every step."""
-    one_step = Run._one_step
-
-    def step_and_note(self):
-        one_step(self)
-        digests[self._step] = toy_job.digest(self._state)
-
-    monkeypatch.setattr(Run, "_one_step", step_and_note)
 
 
 @pytest.mark.slow

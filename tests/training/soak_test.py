@@ -62,7 +62,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_files_and_threads_of_a_short_run_are_flat(tmp_path, monkeypatch):
-    samples = soak(monkeypatch, tmp_path, steps=200, every=10, sample_every=20)
+    samples = soak(monkeypatch, tmp_path, steps=100, every=10, sample_every=10)
     samples = [sample for sample in samples if sample[0] > 20]
     assert flat(samples, 2, slack=5) and flat(samples, 3, slack=5)
 

@@ -1,1 +1,4 @@
-"""One table of names and config fields for each family of foreign models."""
+"""Families of models, as other projects write their configs and weights."""
+
+# They register families.
+from etc_jax.conversion.families import encoder_families, reformer  # noqa: F401

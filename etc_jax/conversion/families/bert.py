@@ -8,7 +8,6 @@ language modelling as `mlm.dense`, `mlm.norm`, `mlm.bias` and `mlm.decoder`.
 
 import dataclasses
 import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from etc_jax.conversion.engine import (
     split_first,
     split_last,
 )
+from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.config_file import read_hf_config
 from etc_jax.conversion.formats.weight_files import open_weights
 
@@ -61,46 +61,6 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 
-# Family -> (pattern, replacement) for whole names. The first that matches is used.
-_NAMES = {
-    "bert": (
-        (r"cls\.predictions\.transform\.dense\.(.*)", r"mlm.dense.\1"),
-        (r"cls\.predictions\.transform\.LayerNorm\.(.*)", r"mlm.norm.\1"),
-        (r"cls\.predictions\.decoder\.(.*)", r"mlm.decoder.\1"),
-        (r"cls\.predictions\.bias", MLM_BIAS),
-        (r"bert\.(.*)", r"\1"),
-    ),
-    "roberta": (
-        (r"lm_head\.layer_norm\.(.*)", r"mlm.norm.\1"),
-        (r"lm_head\.(.*)", r"mlm.\1"),
-        (r"roberta\.(.*)", r"\1"),
-    ),
-    "longformer": (
-        (r"lm_head\.layer_norm\.(.*)", r"mlm.norm.\1"),
-        (r"lm_head\.(.*)", r"mlm.\1"),
-        # allenai's own checkpoints keep the name of what they were made of.
-        (r"(?:longformer|roberta)\.(.*)", r"\1"),
-    ),
-}
-_NAMES["big_bird"] = _NAMES["bert"]
-# Family -> the same back, from names of this module.
-_ORIGINALS = {
-    **dict.fromkeys(
-        ("bert", "big_bird"),
-        (
-            (r"mlm\.dense\.(.*)", r"cls.predictions.transform.dense.\1"),
-            (r"mlm\.norm\.(.*)", r"cls.predictions.transform.LayerNorm.\1"),
-            (r"mlm\.bias", r"cls.predictions.bias"),
-        ),
-    ),
-    **dict.fromkeys(
-        ("roberta", "longformer"),
-        (
-            (r"mlm\.norm\.(.*)", r"lm_head.layer_norm.\1"),
-            (r"mlm\.(.*)", r"lm_head.\1"),
-        ),
-    ),
-}
 # What a checkpoint calls as this module does.
 _HEADS = ("qa_outputs.", "qa_classifier.", "classifier.", "cls.")
 # The first checkpoints name the parts of a norm as TensorFlow did.
@@ -108,7 +68,7 @@ _OLD_NORMS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
+class BertSizes:
     """Sizes and choices of a BERT or RoBERTa.
 
     Attributes:
@@ -147,7 +107,7 @@ _SIZES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
+def config_from_hf(values: Mapping[str, Any]) -> BertSizes:
     """Reads the dict of a `config.json`.
 
     Raises:
@@ -160,7 +120,7 @@ def config_from_hf(values: Mapping[str, Any]) -> BertConfig:
     if values["model_type"] == "roberta":
         # Positions are counted from the id of padding, which is the table's own pad.
         offset = values["pad_token_id"] + 1
-    return BertConfig(
+    return BertSizes(
         family=values["model_type"],
         **{**sizes, "num_positions": sizes["num_positions"] - offset},
         position_offset=offset,
@@ -199,7 +159,7 @@ class BertWeights(Renamed):
 
     Args:
       source: original name -> array; may be lazy.
-      family: "bert", "roberta", "longformer" or "big_bird".
+      family: a name registered as "encoder_family".
 
     Raises:
       ValueError: if two original names mean the same.
@@ -210,10 +170,11 @@ class BertWeights(Renamed):
 
 
 def _our_name(original: str, family: str) -> str:
+    facts = facts_of(family)
     name = original
-    for pattern, replacement in _NAMES[family]:
-        if re.fullmatch(pattern, original):
-            name = re.sub(pattern, replacement, original)
+    for theirs, ours in (*facts.mlm, *((body, "") for body in facts.bodies)):
+        if original.startswith(theirs):
+            name = ours + original.removeprefix(theirs)
             break
     for old, new in _OLD_NORMS.items():
         if name.endswith(old):
@@ -225,23 +186,21 @@ def original_name(name: str, family: str | None) -> str:
     """The inverse of what `BertWeights` does to a name; None: of a body alone."""
     if family is None:
         return name
-    for pattern, replacement in _ORIGINALS[family]:
-        if re.fullmatch(pattern, name):
-            return re.sub(pattern, replacement, name)
-    if name.startswith(_HEADS):
-        return name
-    # BigBird's body goes by the name of BERT's.
-    return f"{'bert' if family == 'big_bird' else family}.{name}"
+    facts = facts_of(family)
+    for theirs, ours in facts.mlm:
+        if name.startswith(ours):
+            return theirs + name.removeprefix(ours)
+    return name if name.startswith(_HEADS) else facts.bodies[0] + name
 
 
 class BertCheckpoint(NamedTuple):
     """A checkpoint of Hugging Face."""
 
-    config: BertConfig
+    config: BertSizes
     weights: BertWeights
 
 
-def read_config(folder: str | os.PathLike) -> BertConfig:
+def read_config(folder: str | os.PathLike) -> BertSizes:
     """The config of a folder.
 
     Raises:

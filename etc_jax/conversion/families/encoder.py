@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, Longformer and BigBird as Hugging Face writes them, both ways.
+"""Encoders of one sequence as Hugging Face writes them, both ways.
 
 Weights go by the names of `families.bert`, which are those of the body without the
 family's prefix. The name of the class gives the heads in config.json,
@@ -42,10 +42,13 @@ from etc_jax.conversion.families.bert import (
     norm,
     original_name,
 )
-from etc_jax.conversion.families.encoder_config import config_to_hf, family_of
-from etc_jax.layers.self_attention import Window
+from etc_jax.conversion.families.encoder_config import config_from_hf, config_to_hf
+from etc_jax.conversion.families.encoder_family import facts_of
+from etc_jax.conversion.families.exchange import Exchange
+from etc_jax.conversion.formats.native import family_of
+from etc_jax.layers.self_attention import AttentionWindow
 from etc_jax.models.encoder import EncoderForMaskedLm
-from etc_jax.models.encoder_config import BigBirdConfig, EncoderConfig
+from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.models.encoder_heads import (
     EncoderForChoices,
     EncoderForLabels,
@@ -54,12 +57,6 @@ from etc_jax.models.encoder_heads import (
     EncoderWithoutHead,
 )
 
-_CLASSES = {
-    "bert": "Bert",
-    "roberta": "Roberta",
-    "longformer": "Longformer",
-    "big_bird": "BigBird",
-}
 # Ends of the names of transformers' classes -> a parameter that only these models have.
 _HEADS = {
     "ForPreTraining": "next_sentence",
@@ -174,7 +171,7 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
         theirs = _runs(config).source(i)
         ours = f"encoder/stack/layers/period/layer_{i}/"
         kinds = ["query", "key", "value"]
-        if isinstance(pattern, Window):
+        if isinstance(pattern, AttentionWindow):
             kinds += [f"{kind}_global" for kind in kinds]
         for kind in kinds:
             rows += linear(
@@ -189,13 +186,12 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
 
 
 def _head_names(config: EncoderConfig) -> list[Row]:
-    big_bird = isinstance(config, BigBirdConfig)
-    answers = "qa_classifier." if big_bird else ""
+    family = facts_of(family_of(config))
     labels = "" if config.label_activation is None else ".out_proj"
     pairs = {
-        "pooler" if big_bird else "pooler.dense": "encoder/pooler",
+        family.pooler: "encoder/pooler",
         _NEXT_SENTENCE: "next_sentence",
-        f"{answers}qa_outputs": "answer_span",
+        f"{family.answers}qa_outputs": "answer_span",
         "qa_classifier.intermediate.dense": "answer_mlp/wi",
         "qa_classifier.output.dense": "answer_mlp/wo",
         "classifier.dense": "label_dense",
@@ -332,7 +328,7 @@ def head_of(params: Mapping[str, Any]) -> str:
 
 def values_to_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
     """The content of a `config.json` for what `export_hf` gives."""
-    name = f"{_CLASSES[family_of(config)]}{head_of(params)}"
+    name = f"{facts_of(family_of(config)).classes}{head_of(params)}"
     values = {**config_to_hf(config), "architectures": [name]}
     for part in ("label_out", "token_label_out"):
         if part in params:
@@ -340,3 +336,8 @@ def values_to_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, 
             values["id2label"] = {str(i): label for i, label in enumerate(labels)}
             values["label2id"] = {label: i for i, label in enumerate(labels)}
     return values
+
+
+def exchange_of(config_class: type[EncoderConfig]) -> Exchange:
+    """How the models of such configs are exchanged."""
+    return Exchange(config_class, config_from_hf, read_hf, export_hf, values_to_hf)

@@ -1,10 +1,11 @@
-"""Configs of BERT, RoBERTa, Longformer and BigBird as Hugging Face writes them."""
+"""Configs of encoders of one sequence as Hugging Face writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.conversion.config_rules import (
     EPSILON,
     MOST,
@@ -13,31 +14,16 @@ from etc_jax.conversion.config_rules import (
     SPREAD,
     choice,
     either,
-    flag,
     listed,
     problems,
     shown,
     text,
     whole,
 )
-from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families.bert import ACTIVATIONS
-from etc_jax.models.encoder_config import (
-    BertConfig,
-    BigBirdConfig,
-    EncoderConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
-
-CONFIGS: dict[str, type[EncoderConfig]] = {
-    "bert": BertConfig,
-    "roberta": RobertaConfig,
-    "longformer": LongformerConfig,
-    "big_bird": BigBirdConfig,
-}
-# What BigBird calls its attention -> what it is called here.
-_ATTENTIONS = {"block_sparse": "block_sparse", "original_full": "full"}
+from etc_jax.conversion.families.encoder_family import facts_of
+from etc_jax.conversion.formats.native import family_of
+from etc_jax.models.encoder_config import EncoderConfig
 
 # Keys of config.json -> fields, of one meaning.
 _SAME = {
@@ -66,25 +52,6 @@ _DEFAULTS = {
     "attention_probs_dropout_prob": 0.1,
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
-    "pad_token_id": 1,
-    "attention_window": 512,
-}
-_DEFAULTS_OF_BIGBIRD = {
-    "vocab_size": 50358,
-    "hidden_act": "gelu_new",
-    "max_position_embeddings": 4096,
-    "attention_type": "block_sparse",
-    "block_size": 64,
-    "num_random_blocks": 3,
-    "rescale_embeddings": False,
-    "use_bias": True,
-}
-# What BigBird alone has: key of config.json -> field.
-_SAME_OF_BIGBIRD = {
-    "block_size": "block_size",
-    "num_random_blocks": "num_random_blocks",
-    "rescale_embeddings": "rescale_embeddings",
-    "use_bias": "projection_bias",
 }
 # What the value of a key may be, in each family.
 RULES = {
@@ -101,22 +68,7 @@ RULES = {
     "initializer_range": SPREAD,
     "layer_norm_eps": EPSILON,
     "architectures": either(NOTHING, listed(text(), 0, 8)),
-    "attention_type": choice(_ATTENTIONS),
     "sep_token_id": either(NOTHING, whole()),
-}
-_MORE_RULES = {
-    "bert": {},
-    "roberta": {"pad_token_id": whole()},
-    "longformer": {
-        "pad_token_id": whole(),
-        "attention_window": either(whole(2), listed(whole(2))),
-    },
-    "big_bird": {
-        "block_size": whole(1),
-        "num_random_blocks": whole(0, MOST),
-        "rescale_embeddings": flag(),
-        "use_bias": flag(),
-    },
 }
 # Key -> the value that these models have a counterpart of.
 _ONLY = {
@@ -127,11 +79,6 @@ _ONLY = {
 }
 
 
-def family_of(config: EncoderConfig) -> str:
-    """What Hugging Face calls the family of a config."""
-    return next(name for name, cls in CONFIGS.items() if type(config) is cls)
-
-
 def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     """Reads the dict of a `config.json`.
 
@@ -140,42 +87,25 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     """
     if found := list(_config_problems(values)):
         raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
-    family = values["model_type"]
-    more = _DEFAULTS_OF_BIGBIRD if family == "big_bird" else {}
-    values = {**_DEFAULTS, **more, **values}
+    name = values["model_type"]
+    family = facts_of(name)
+    values = {**_DEFAULTS, **family.defaults, **values}
     fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
     fields["activation"] = ACTIVATIONS[values["hidden_act"]]
-    offset = 0
-    if issubclass(CONFIGS[family], RobertaConfig):
-        fields["pad_id"] = values["pad_token_id"]
-        offset = fields["pad_id"] + 1
-    if family == "longformer":
-        windows = values["attention_window"]
-        if isinstance(windows, int):
-            windows = [windows]
-        elif len(windows) != fields["num_layers"]:
-            raise ValueError(
-                f"attention_window has {len(windows)} entries for "
-                f"{fields['num_layers']} layers; expected one for each layer"
-            )
-        fields["attention_window"] = shortest_run(windows)
-    if family == "big_bird":
-        fields["pattern"] = _ATTENTIONS[values["attention_type"]]
-        for theirs, ours in _SAME_OF_BIGBIRD.items():
-            fields[ours] = values[theirs]
-    fields["max_length"] = values["max_position_embeddings"] - offset
-    config = CONFIGS[family](**fields)
+    fields["max_length"] = values["max_position_embeddings"]
+    fields |= family.fields_from(values)
+    config = registry.lookup("model_config", name)(**fields)
     if found := [f"{field} {message}" for field, message in config.problems()]:
         raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
     return config
 
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    family = values.get("model_type")
-    if not isinstance(family, str) or family not in CONFIGS:
-        yield f"model_type is {shown(family)}; expected one of {', '.join(CONFIGS)}"
+    name, known = values.get("model_type"), list(registry.names("encoder_family"))
+    if name not in known:
+        yield f"model_type is {shown(name)}; expected one of {', '.join(known)}"
         return
-    yield from problems(values, RULES | _MORE_RULES[family])
+    yield from problems(values, {**RULES, **facts_of(name).rules})
     for key, expected in _ONLY.items():
         if key in values and values[key] != expected:
             yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
@@ -203,40 +133,11 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
     family = family_of(config)
     values = {theirs: getattr(config, ours) for theirs, ours in _SAME.items()}
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    values |= {
+    return {
+        **values,
         "model_type": family,
         "hidden_act": names[config.activation],
         "max_position_embeddings": config.num_positions,
         "tie_word_embeddings": True,
+        **facts_of(family).values_to(config),
     }
-    if isinstance(config, RobertaConfig):
-        values["pad_token_id"] = config.pad_id
-    if isinstance(config, BigBirdConfig):
-        if config.num_globals:
-            raise ValueError(
-                f"num_globals is {config.num_globals}, but transformers' BigBird has "
-                "no global tokens in front of its blocks; keep this model here"
-            )
-        theirs = {ours: name for name, ours in _ATTENTIONS.items()}
-        values["attention_type"] = theirs[config.pattern]
-        for key, field in _SAME_OF_BIGBIRD.items():
-            values[key] = getattr(config, field)
-    if isinstance(config, LongformerConfig):
-        if config.positions != "learnt":
-            raise ValueError(
-                f"positions are {config.positions!r}, but transformers' Longformer has "
-                "a table of them; keep this model here"
-            )
-        if config.pre_norm:
-            raise ValueError(
-                "pre_norm is True, but transformers' Longformer has its norms after "
-                "the residuals; keep this model here"
-            )
-        if config.causal or any(w.dilation != 1 for w in config.patterns):
-            raise ValueError(
-                "attention is causal or dilated, which transformers' Longformer cannot "
-                "compute; keep this model here"
-            )
-        repeats = config.num_layers // len(config.attention_window)
-        values["attention_window"] = list(config.attention_window) * repeats
-    return values

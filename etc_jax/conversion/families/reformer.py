@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from etc_jax import registry
 from etc_jax.conversion.config_rules import (
     EPSILON,
     MOST,
@@ -42,6 +43,7 @@ from etc_jax.conversion.engine import (
     split_last,
 )
 from etc_jax.conversion.families.bert import ACTIVATIONS, linear, norm
+from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import KINDS, ReformerConfig
 
@@ -337,7 +339,7 @@ def shapes(config: ReformerConfig) -> Any:
 def read_hf(
     values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: ReformerConfig
 ) -> tuple[dict[str, Any], Report]:
-    """All that a checkpoint has; see `import_hf` and `hugging_face.Family`."""
+    """All that a checkpoint has; see `import_hf` and `exchange.Exchange`."""
     del values
     table = "reformer.embeddings.word_embeddings.weight"
     shape = source[table].shape if table in source else (None,)
@@ -367,6 +369,11 @@ def weights_to_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str
 
 
 def values_to_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str, Any]:
-    """The content of a `config.json`; see `hugging_face.Family`."""
+    """The content of a `config.json`; see `exchange.Exchange`."""
     del params
     return config_to_hf(config)
+
+
+registry.register("hugging_face", "reformer")(
+    Exchange(ReformerConfig, config_from_hf, read_hf, weights_to_hf, values_to_hf)
+)

@@ -36,7 +36,7 @@ from etc_jax.conversion.families import reformer
 from etc_jax.conversion.formats.trax_pickle import Unread, leaves, read_pickle
 from etc_jax.models.reformer_config import AXIAL_TABLES, ReformerConfig
 
-Place = tuple[Any, ...]
+WeightLocation = tuple[Any, ...]
 
 _POSITIONS, _LAYERS = 3, 5
 _PARTS_OF_A_LAYER = 4
@@ -146,7 +146,7 @@ def import_trax(
     return params, Report(loaded, report.missing, report.unused)
 
 
-def _written(place: Place) -> str:
+def _written(place: WeightLocation) -> str:
     return "weights" + "".join(f"[{key!r}]" for key in place)
 
 
@@ -158,7 +158,7 @@ def _described(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.40}"
 
 
-def _usual(place: Place) -> Place:
+def _usual(place: WeightLocation) -> WeightLocation:
     """Where an array stands without chunks, and with axial positions as one array."""
     if place[:1] == (_POSITIONS,) and place[2:] == (0,):
         return place[:2]
@@ -186,7 +186,9 @@ def _check_layers(source: Sequence[Any], config: ReformerConfig) -> None:
         )
 
 
-def _kinds(found: Mapping[Place, Any], config: ReformerConfig) -> Iterator[str]:
+def _kinds(
+    found: Mapping[WeightLocation, Any], config: ReformerConfig
+) -> Iterator[str]:
     """A message for each layer of another kind of attention."""
     by_count = {len(names): kind for kind, names in _PROJECTIONS.items()}
     for layer, kind in enumerate(_kinds_of(config)):
@@ -204,9 +206,9 @@ def _kinds_of(config: ReformerConfig) -> tuple[str, ...]:
 
 
 def _strange(
-    expected: Mapping[Place, _Array],
-    found: Mapping[Place, Any],
-    places: Mapping[Place, Place],
+    expected: Mapping[WeightLocation, _Array],
+    found: Mapping[WeightLocation, Any],
+    places: Mapping[WeightLocation, WeightLocation],
 ) -> Iterator[str]:
     """A message for each leaf of the nest that is no weight, or a second time one."""
     for place, value in found.items():
@@ -225,9 +227,9 @@ def _strange(
 
 
 def _misfits(
-    expected: Mapping[Place, _Array],
-    found: Mapping[Place, Any],
-    places: Mapping[Place, Place],
+    expected: Mapping[WeightLocation, _Array],
+    found: Mapping[WeightLocation, Any],
+    places: Mapping[WeightLocation, WeightLocation],
 ) -> Iterator[str]:
     """A message for each weight that is missing or has another shape."""
     for usual, array in expected.items():
@@ -244,7 +246,7 @@ def _misfits(
             )
 
 
-def _expected(config: ReformerConfig) -> dict[Place, _Array]:
+def _expected(config: ReformerConfig) -> dict[WeightLocation, _Array]:
     """What a model has, by its usual place."""
     found = _outer(config)
     for layer, kind in enumerate(_kinds_of(config)):
@@ -258,7 +260,7 @@ def _expected(config: ReformerConfig) -> dict[Place, _Array]:
     return found
 
 
-def _pair(place: Place, target: str, shapes: Sequence[tuple[int, ...]]):
+def _pair(place: WeightLocation, target: str, shapes: Sequence[tuple[int, ...]]):
     """A norm, or a linear map: two arrays."""
     names = ("scale", "bias") if len(shapes[0]) == 1 else ("kernel", "bias")
     return {
@@ -267,7 +269,7 @@ def _pair(place: Place, target: str, shapes: Sequence[tuple[int, ...]]):
     }
 
 
-def _outer(c: ReformerConfig) -> dict[Place, _Array]:
+def _outer(c: ReformerConfig) -> dict[WeightLocation, _Array]:
     wide, embeddings = 2 * c.embed_dim, "encoder/embeddings"
 
     def table(axis: int) -> _Array:
@@ -289,7 +291,7 @@ def _outer(c: ReformerConfig) -> dict[Place, _Array]:
     }
 
 
-def _inner(c: ReformerConfig, kind: str) -> dict[Place, _Array]:
+def _inner(c: ReformerConfig, kind: str) -> dict[WeightLocation, _Array]:
     """Of one layer; targets from its name on."""
     e, m, h, d = c.embed_dim, c.mlp_dim, c.num_heads, c.attention_head_dim
     found = _pair((0, 0, 0), "f/attention_norm", [(e,), (e,)])

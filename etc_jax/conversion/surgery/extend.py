@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from etc_jax.conversion.families.encoder_config import family_of
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery import extend_encoder, extend_etc
 from etc_jax.conversion.surgery.extend_parts import (
     Extended,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from etc_jax.conversion.families import bert, encoder
-from etc_jax.conversion.families.encoder_config import family_of
+from etc_jax.conversion.families.encoder_family import facts_of
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery.extend_parts import (
     WINDOW,
     Extended,
@@ -20,7 +21,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     positions_of,
     rows_fn,
 )
-from etc_jax.layers.self_attention import Sparse, Window
+from etc_jax.layers.self_attention import AttentionWindow, Sparse
 from etc_jax.models.encoder_config import (
     BigBirdConfig,
     EncoderConfig,
@@ -94,10 +95,7 @@ def _weights(
     params, config: EncoderConfig, target: EncoderConfig, asked: Extension
 ) -> dict[str, np.ndarray]:
     """Of the long model, by the names of `conversion.families.bert`."""
-    old, new = (
-        "pooler." if isinstance(c, BigBirdConfig) else "pooler.dense."
-        for c in (config, target)
-    )
+    old, new = (f"{facts_of(family_of(c)).pooler}." for c in (config, target))
     weights = {
         new + name.removeprefix(old) if name.startswith(old) else name: array
         for name, array in encoder.to_common(params, config).items()
@@ -131,7 +129,7 @@ def _differences(before, after, config: EncoderConfig, target: EncoderConfig):
         yield largest_difference(before, after, config, window, inputs)
 
 
-def _all_seen(pattern: Window | Sparse | None) -> int | None:
+def _all_seen(pattern: AttentionWindow | Sparse | None) -> int | None:
     """How far to each side every token of a layer sees all others; None: any length."""
     if pattern is None:
         return None

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from etc_jax.conversion.families import bert, encoder
-from etc_jax.conversion.families.encoder_config import family_of
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery.extend_parts import (
     WINDOW,
     Extended,
@@ -65,13 +65,13 @@ def extend(
     return Extended(made, target, difference, tuple(report.left_over))
 
 
-def _source(config: EncoderConfig, length: int) -> bert.BertConfig:
+def _source(config: EncoderConfig, length: int) -> bert.BertSizes:
     """The source with its positions made long, as a lift takes it."""
     names = (
         *("vocab_size", "embed_dim", "num_layers", "num_heads", "mlp_dim"),
         *("num_types", "activation", "layer_norm_epsilon"),
     )
-    return bert.BertConfig(
+    return bert.BertSizes(
         family=family_of(config),
         num_positions=length,
         position_offset=0,

@@ -20,7 +20,7 @@ from etc_jax.conversion.engine import (
     unflatten,
 )
 from etc_jax.conversion.families import bert
-from etc_jax.conversion.families.bert import BertConfig, BertWeights, lifting_names
+from etc_jax.conversion.families.bert import BertSizes, BertWeights, lifting_names
 from etc_jax.conversion.surgery.lift_report import LiftReport, describe_values
 from etc_jax.models.etc_config import EtcConfig
 
@@ -54,7 +54,7 @@ _GELUS = {"gelu", "gelu_exact"}
 
 
 def lifted_config(
-    source: BertConfig, config: EtcConfig, options: LiftOptions = PAPER
+    source: BertSizes, config: EtcConfig, options: LiftOptions = PAPER
 ) -> EtcConfig:
     """The config of the ETC that a lift makes: `config` as the options change it.
 
@@ -76,7 +76,7 @@ def lifted_config(
     return config
 
 
-def _misfits(source: BertConfig, config: EtcConfig, options) -> Iterator[str]:
+def _misfits(source: BertSizes, config: EtcConfig, options) -> Iterator[str]:
     for field in _EQUAL:
         got, expected = getattr(config, field), getattr(source, field)
         if got != expected:
@@ -132,7 +132,7 @@ class _Table(NamedTuple):
 
 def lift(
     weights: BertWeights,
-    source: BertConfig,
+    source: BertSizes,
     fresh: Mapping[str, Any],
     config: EtcConfig,
     options: LiftOptions = PAPER,
@@ -276,7 +276,7 @@ def _check_head(weights: BertWeights) -> None:
             )
 
 
-def _check_tables(weights: BertWeights, source: BertConfig) -> None:
+def _check_tables(weights: BertWeights, source: BertSizes) -> None:
     """Refuses tables that are missing or not as large as the source's config says.
 
     Raises:
@@ -336,7 +336,7 @@ def _left_over(weights: BertWeights, tables, *, with_head: bool) -> dict[str, st
     return out
 
 
-def _choices(source: BertConfig, config: EtcConfig, options) -> Iterator[str]:
+def _choices(source: BertSizes, config: EtcConfig, options) -> Iterator[str]:
     if options == PAPER:
         yield "the lift of the ETC paper (section 3.6, appendix D)"
     for field in ("activation", "layer_norm_epsilon"):

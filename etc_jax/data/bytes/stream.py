@@ -90,7 +90,7 @@ def _bytes_of(file: pathlib.Path) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class StreamSlice:
     """Some of a stream; what stands before it may be looked at.
 
     Attributes:
@@ -106,7 +106,9 @@ class Part:
         return self.stop - self.start
 
 
-def split(stream: np.ndarray, held_back: float) -> tuple[Part, Part, Part]:
+def split(
+    stream: np.ndarray, held_back: float
+) -> tuple[StreamSlice, StreamSlice, StreamSlice]:
     """Training, validation and test bytes, by position (enwik8: 90, 5 and 5 million).
 
     Args:
@@ -125,9 +127,9 @@ def split(stream: np.ndarray, held_back: float) -> tuple[Part, Part, Part]:
             f"train on, {last} for validation and {last} for test; each needs some"
         )
     return (
-        Part(stream, 0, first),
-        Part(stream, first, first + last),
-        Part(stream, first + last, size),
+        StreamSlice(stream, 0, first),
+        StreamSlice(stream, first, first + last),
+        StreamSlice(stream, first + last, size),
     )
 
 
@@ -142,7 +144,7 @@ class ByteReader:
         target_weights   float32 [b, n], 1 for a target, 0 for padding
     """
 
-    def __init__(self, part: Part, *, length: int, batch_size: int, seed: int):
+    def __init__(self, part: StreamSlice, *, length: int, batch_size: int, seed: int):
         """See the class.
 
         Args:
@@ -196,7 +198,7 @@ class ByteEvaluation:
     `scored` bytes count, which have `length - scored` bytes before them at least.
     """
 
-    def __init__(self, part: Part, *, length: int, scored: int, batch_size: int):
+    def __init__(self, part: StreamSlice, *, length: int, scored: int, batch_size: int):
         """See the class; keys of a batch are those of `ByteReader`.
 
         Args:
@@ -236,7 +238,7 @@ class ByteEvaluation:
         return _windows(self._part, starts, self._length, counted)
 
 
-def _windows(part: Part, starts, length: int, counted) -> dict[str, np.ndarray]:
+def _windows(part: StreamSlice, starts, length: int, counted) -> dict[str, np.ndarray]:
     """Windows of which the last so many bytes within the part count."""
     shape = (len(starts), length)
     tokens, targets = np.full(shape, START, np.int32), np.zeros(shape, np.int32)

@@ -39,7 +39,7 @@ from etc_jax.data.pretraining import masking
 from etc_jax.data.schema import Field, Schema
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packed import MLM_FIELDS, mask_tokens
-from etc_jax.data.text.packing import MAX_SENTENCE_TOKENS, PackingPlan, Window
+from etc_jax.data.text.packing import MAX_SENTENCE_TOKENS, PackedWindow, PackingPlan
 from etc_jax.data.text.reader import Overflow
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.structure import LINK_DTYPE, MAX_GLOBALS, Structure
@@ -225,7 +225,7 @@ def fitting_sentences(
 def build_row(
     batch: Batch,
     row: int,
-    window: Window,
+    window: PackedWindow,
     rng: np.random.Generator,
     *,
     ids: TokenIds,
@@ -253,7 +253,7 @@ def build_row(
 def fill_row(
     batch: Batch,
     row: int,
-    window: Window,
+    window: PackedWindow,
     cpc_sentences: np.ndarray,
     rng: np.random.Generator,
     *,
@@ -338,7 +338,7 @@ class PretrainingRows:
         return empty_batch(rows, self._sizes, self._ids)
 
     def fill(
-        self, batch: Batch, row: int, window: Window, rng: np.random.Generator
+        self, batch: Batch, row: int, window: PackedWindow, rng: np.random.Generator
     ) -> Overflow:
         build_row(
             batch,

@@ -14,7 +14,7 @@ from etc_jax.data.pretraining.examples import (
     fitting_sentences,
 )
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import PackingPlan, Window, read_window
+from etc_jax.data.text.packing import PackedWindow, PackingPlan, read_window
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 # Windows of a large text that are looked at for each sentence of the pool.
@@ -84,7 +84,7 @@ def _some_windows(num_windows: int, most: int, seed: int) -> list[int]:
 
 
 def _choose_pool(
-    windows: dict[int, Window], sizes, count, seed, min_tokens
+    windows: dict[int, PackedWindow], sizes, count, seed, min_tokens
 ) -> list[tuple[int, int]]:
     """(window, sentence) of each sentence of the pool."""
     by_document: dict[int, list[tuple[int, int]]] = {}
@@ -126,7 +126,7 @@ def _in_turn(by_document, count, seed) -> list[tuple[int, int]]:
 
 
 def _pool_examples(
-    pool, windows: dict[int, Window], sizes, share
+    pool, windows: dict[int, PackedWindow], sizes, share
 ) -> list[tuple[int, np.ndarray]]:
     """(window, sentences to mask) of each example, in the order of windows."""
     waiting: dict[int, list[int]] = {}

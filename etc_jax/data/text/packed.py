@@ -28,7 +28,7 @@ import numpy as np
 
 from etc_jax.data.pretraining import masking
 from etc_jax.data.schema import Field, Schema
-from etc_jax.data.text.packing import Window
+from etc_jax.data.text.packing import PackedWindow
 from etc_jax.data.text.reader import Overflow
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 
@@ -125,7 +125,7 @@ class _Rows:
         batch["tokens"][:] = self._ids.pad
         return batch
 
-    def _write(self, batch: dict[str, Any], row: int, window: Window) -> int:
+    def _write(self, batch: dict[str, Any], row: int, window: PackedWindow) -> int:
         """Writes the tokens of a window; returns their number."""
         size = len(window.tokens)
         batch["tokens"][row, :size] = window.tokens
@@ -163,7 +163,11 @@ class MaskedRows(_Rows):
         self._shares = shares
 
     def fill(
-        self, batch: dict[str, Any], row: int, window: Window, rng: np.random.Generator
+        self,
+        batch: dict[str, Any],
+        row: int,
+        window: PackedWindow,
+        rng: np.random.Generator,
     ) -> Overflow:
         """See `text_reader.RowBuilder`."""
         size = self._write(batch, row, window)
@@ -196,7 +200,11 @@ class CausalRows(_Rows):
         super().__init__(ids, input=length)
 
     def fill(
-        self, batch: dict[str, Any], row: int, window: Window, rng: np.random.Generator
+        self,
+        batch: dict[str, Any],
+        row: int,
+        window: PackedWindow,
+        rng: np.random.Generator,
     ) -> Overflow:
         """See `text_reader.RowBuilder`."""
         del rng

@@ -279,7 +279,7 @@ def _cut_into_blocks(offsets, pieces, tokens_per_block):
     return all_offsets, np.stack([pieces[:, 0], *bounds], axis=1)
 
 
-class Window(NamedTuple):
+class PackedWindow(NamedTuple):
     """The text of a window.
 
     Attributes:
@@ -297,7 +297,7 @@ class Window(NamedTuple):
     documents: np.ndarray
 
 
-def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> Window:
+def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> PackedWindow:
     """Gathers the text of one window from the cache."""
     tokens, word_starts, lengths = [], [], []
     pieces = plan.window(index)
@@ -312,7 +312,7 @@ def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> Window:
         word_starts.append(words)
         lengths.append(np.diff(offsets))
     counts = pieces[:, 2] - pieces[:, 1]
-    return Window(
+    return PackedWindow(
         tokens=np.concatenate(tokens).astype(np.int32),
         word_starts=np.concatenate(word_starts),
         lengths=np.concatenate(lengths),

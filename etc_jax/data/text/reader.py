@@ -23,7 +23,7 @@ from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining import masking
 from etc_jax.data.schema import Schema
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import Counts, PackingPlan, Window, read_window
+from etc_jax.data.text.packing import Counts, PackedWindow, PackingPlan, read_window
 
 Text = tuple[TokenCache, PackingPlan]
 
@@ -53,7 +53,11 @@ class RowBuilder(Protocol):
         """A batch of padding, with zero weights."""
 
     def fill(
-        self, batch: dict[str, Any], row: int, window: Window, rng: np.random.Generator
+        self,
+        batch: dict[str, Any],
+        row: int,
+        window: PackedWindow,
+        rng: np.random.Generator,
     ) -> Overflow:
         """Writes a window into a row of an empty batch.
 
@@ -95,7 +99,7 @@ class _Source:
         """The place of one example of the endless row of epochs."""
         return _Place(self._number, *self._permutation.locate(index))
 
-    def read(self, place: _Place) -> tuple[Window, np.random.Generator]:
+    def read(self, place: _Place) -> tuple[PackedWindow, np.random.Generator]:
         """The text of a place, and the generator of its masks."""
         rng = masking.generator(
             self._seed, place.epoch, place.window, source=self._number

@@ -60,7 +60,7 @@ class EncoderFinetuning(Finetuning):
 
 
 @registry.register("learner", "labels/sequence")
-class Labels(EncoderFinetuning):
+class SequenceLabels(EncoderFinetuning):
     """A class of the whole text: outputs are float32 `[b, classes]`."""
 
     def module(self, deterministic: bool) -> EncoderForLabels:
@@ -73,7 +73,7 @@ class Labels(EncoderFinetuning):
 
 
 @registry.register("learner", "triviaqa/sequence")
-class Triviaqa(EncoderFinetuning):
+class SequenceTriviaqa(EncoderFinetuning):
     """Any place that names the answer: outputs are `SpanLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForSpans:
@@ -84,7 +84,7 @@ class Triviaqa(EncoderFinetuning):
 
 
 @registry.register("learner", "natural_questions/sequence")
-class NaturalQuestions(EncoderFinetuning):
+class SequenceNaturalQuestions(EncoderFinetuning):
     """Answer type, short and long answer: outputs are `AnswerLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForAnswers:
@@ -119,7 +119,7 @@ class CoreferenceConfig(FinetuningConfig):
 
 
 @registry.register("learner", "coreference/sequence")
-class Coreference(EncoderFinetuning):
+class SequenceCoreference(EncoderFinetuning):
     """An antecedent for each mention: outputs are `SpanPairs`.
 
     Options of the inputs are those of `tasks.coreference`: `span_tokens`, `part_length`

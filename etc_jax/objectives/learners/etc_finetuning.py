@@ -77,7 +77,7 @@ class HeadFinetuning(EtcFinetuning):
 
 
 @registry.register("learner", "hotpotqa/structured")
-class Hotpotqa(HeadFinetuning):
+class StructuredHotpotqa(HeadFinetuning):
     """Supporting sentences, answer type and span: outputs are `AnswerLogits`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> HotpotqaHead:
@@ -105,7 +105,7 @@ class Hotpotqa(HeadFinetuning):
 
 
 @registry.register("learner", "natural_questions/structured")
-class NaturalQuestions(HeadFinetuning):
+class StructuredNaturalQuestions(HeadFinetuning):
     """Answer type, short and long answer: outputs are `AnswerLogits`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> NaturalQuestionsHead:
@@ -116,7 +116,7 @@ class NaturalQuestions(HeadFinetuning):
 
 
 @registry.register("learner", "labels/structured")
-class Labels(HeadFinetuning):
+class StructuredLabels(HeadFinetuning):
     """A class of the whole text: outputs are float32 `[b, classes]`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> LabelsHead:
@@ -129,7 +129,7 @@ class Labels(HeadFinetuning):
 
 
 @registry.register("learner", "triviaqa/structured")
-class Triviaqa(HeadFinetuning):
+class StructuredTriviaqa(HeadFinetuning):
     """Any place that names the answer: outputs are `SpanLogits` of the long tokens."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
@@ -160,7 +160,7 @@ class WikihopConfig(FinetuningConfig):
 
 
 @registry.register("learner", "wikihop/structured")
-class Wikihop(HeadFinetuning):
+class StructuredWikihop(HeadFinetuning):
     """One of the candidates: outputs are float32 `[b, g]`, a logit a global token."""
 
     section = WikihopConfig

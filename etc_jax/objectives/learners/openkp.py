@@ -84,7 +84,7 @@ class Keyphrases(Finetuning):
 
 
 @registry.register("learner", "openkp/sequence")
-class OpenkpSequence(Keyphrases, EncoderFinetuning):
+class SequenceOpenkp(Keyphrases, EncoderFinetuning):
     """Keyphrases by encoders of one sequence, which read the words alone."""
 
     words = "words"
@@ -95,7 +95,7 @@ class OpenkpSequence(Keyphrases, EncoderFinetuning):
 
 
 @registry.register("learner", "openkp/structured")
-class Openkp(Keyphrases, EtcFinetuning):
+class StructuredOpenkp(Keyphrases, EtcFinetuning):
     """Keyphrases by ETC, which may see what elements look like.
 
     A batch has, as `visual`, a dict of the fields of `ops.visual.Visual` too. If looks

@@ -31,7 +31,7 @@ from etc_jax.ops.attention.parts.checks import (
 )
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import Tokens
-from etc_jax.ops.attention.parts.pairs import Place
+from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import even_chunk
 
 Array = jax.Array
@@ -153,7 +153,7 @@ def attend(
         scale=scale,
         dropout=dropout.stream(1),
         shards=shards,
-        place=Place(),
+        place=SequenceShard(),
     )
     # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
     front = globals_ or block_size

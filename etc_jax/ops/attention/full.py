@@ -20,9 +20,9 @@ from etc_jax.ops.attention.parts.checks import check_implementation, check_rows
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
 from etc_jax.ops.attention.parts.inline_pairs import InlinePairs, Tokens
-from etc_jax.ops.attention.parts.pairs import Place
+from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
-from etc_jax.ops.attention.parts.softmax import Options
+from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
 
 Array = jax.Array
 
@@ -117,7 +117,7 @@ def attend(
         scale=d**-0.5 if scale is None else scale,
         dropout=dropout,
         shards=shards,
-        place=Place(),
+        place=SequenceShard(),
     )
 
 
@@ -133,7 +133,7 @@ def some_rows(
     scale: float,
     dropout: Dropout,
     shards: int,
-    place: Place,
+    place: SequenceShard,
 ) -> Array:
     """Attention of some queries over the whole sequence.
 
@@ -159,11 +159,11 @@ def some_rows(
     # Blocks of keys here, and all queries in one row of each.
     # A step's logits are [b, h, chunks * size, g]: 64 queries count as one row.
     size, chunks = block_sizes(n, 0, 0, b * h * -(-g // 64), shards=shards)
-    options = Options(scale, size, chunks, dropout.rate)
+    options = SoftmaxOptions(scale, size, chunks, dropout.rate)
     # Steps of the scan have one shape: keys are padded to whole chunks, with id 0.
     padded = max(1, -(-n // (size * chunks))) * size * chunks
     # Without a window (radius 0) nothing is read from neighbours.
-    pairs = InlinePairs.make(tokens, query_tokens, 0, padded, causal, Place())
+    pairs = InlinePairs.make(tokens, query_tokens, 0, padded, causal, SequenceShard())
     if callable(bias):
         bias = OffsetBias.make(bias, g, padded)
     elif bias is not None:

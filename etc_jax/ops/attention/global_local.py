@@ -16,9 +16,9 @@ from etc_jax.ops.attention.parts.checks import check_implementation
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
 from etc_jax.ops.attention.parts.long_rows import long_rows
-from etc_jax.ops.attention.parts.pairs import ExplicitPairs, Place, RulePairs
+from etc_jax.ops.attention.parts.pairs import ExplicitPairs, RulePairs, SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
-from etc_jax.ops.attention.parts.softmax import Options
+from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
 from etc_jax.types import LabelTable, Pieces, Rows
 
 
@@ -83,7 +83,7 @@ def attend(
     inputs = (query, key, value, tables, structure, rules, scale)
     sizes = (block_size, chunk_blocks, shards)
     if sequence_axis is None or not query.long.shape[1]:
-        return _blocked(*inputs, dropout, sizes, Place())
+        return _blocked(*inputs, dropout, sizes, SequenceShard())
     return _split(sequence_axis, *inputs, dropout, sizes)
 
 
@@ -95,7 +95,7 @@ def _blocked(
     # No key is farther than that: a longer window would be padding.
     radius = max(1, min(rules.radius, place.total(n) - 1))
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
-    options = Options(scale, block_size, chunk_blocks, dropout.rate)
+    options = SoftmaxOptions(scale, block_size, chunk_blocks, dropout.rate)
     # Dropout has a key a block, numbered over the whole sequence: devices that have
     # whole blocks draw what one device would.
     first = place.first(-(-n // block_size))
@@ -169,7 +169,7 @@ def _split(
     n = query.long.shape[1]
     ways = sequence.size(axis_name)
     # The length without padding: places from n on do not exist.
-    place = Place(axis_name, n)
+    place = SequenceShard(axis_name, n)
     arrays = (query, key, value, structure)
     long_rows_axis = Rows(1, st.NO_AXIS)
     # l2l and g2l keys are long; global ones are few, so each device has them all.

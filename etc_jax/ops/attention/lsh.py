@@ -2,7 +2,7 @@
 
     rotations = draw_rotations(rng, heads, head_dim, num_hashes=2, num_buckets=32)
     buckets = hash_vectors(query_key, rotations, 32)
-    output = attend(query_key, value, buckets, num_buckets=32, look=Look(64))
+    output = attend(query_key, value, buckets, num_buckets=32, look=ChunkNeighbors(64))
 
 Queries and keys are one: a token's key is its query with length 1. Tokens are sorted by
 bucket and cut into chunks; a token sees its chunk and those beside it, in each round of
@@ -42,7 +42,7 @@ ROUNDINGS = ("exact", "transformers")
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class ChunkNeighbors:
     """Who is near: chunks of so many tokens, and how many of them a query looks at.
 
     Attributes:
@@ -102,7 +102,7 @@ def attend(
     buckets: jax.Array | None,
     *,
     num_buckets: int,
-    look: Look,
+    look: ChunkNeighbors,
     causal: bool = False,
     duplicates: str = "count",
     rounding: str = "exact",
@@ -187,7 +187,7 @@ def local(
     key: jax.Array,
     value: jax.Array,
     *,
-    look: Look,
+    look: ChunkNeighbors,
     causal: bool = False,
     example_ids: jax.Array | None = None,
     scale: float | None = None,
@@ -294,7 +294,7 @@ def _attend(
     key,
     value,
     example_ids,
-    look: Look,
+    look: ChunkNeighbors,
     *,
     buckets,
     num_buckets,
@@ -327,7 +327,7 @@ def _attend(
         order = Order(example_ids)
     # One chunk is all that there is.
     if n <= look.chunk_length:
-        look = Look(n, 0, 0)
+        look = ChunkNeighbors(n, 0, 0)
     rows = [blocking.pad_axis(x, 1, 0, extra) for x in (query, key, value)]
     masks = {"causal": causal, "mask_self": mask_self}
     if implementation == "dense":
@@ -354,7 +354,7 @@ def _attend(
     return jnp.swapaxes(out, 1, 2)[:, :n]
 
 
-def _met(order: Order, look: Look) -> jax.Array:
+def _met(order: Order, look: ChunkNeighbors) -> jax.Array:
     n = order.example_ids.shape[1]
     places = order.places
     if places is None:
@@ -364,7 +364,7 @@ def _met(order: Order, look: Look) -> jax.Array:
 
 
 def _chunks_at_once(
-    order: Order, look: Look, rows: int, given: int | None, shards: int
+    order: Order, look: ChunkNeighbors, rows: int, given: int | None, shards: int
 ) -> int:
     if given is not None and given < 1:
         raise ValueError(f"chunks_at_once must be at least 1, got {given}")

@@ -2,7 +2,8 @@
 
     cache = lsh_cache(query_key, value, buckets, lengths, length=1024)  # of a prompt
     cache = jax.tree.map(lambda x: x[None], cache)  # of one layer
-    output, cache = lsh_step(*rows, buckets, cache, 0, position, look=Look(64))
+    look = ChunkNeighbors(64)
+    output, cache = lsh_step(*rows, buckets, cache, 0, position, look=look)
 
 The newest token sees what `lsh.attend` and `lsh.local` show, with `causal`, to the last
 token of the sequence so far: chunks of the tokens known by now, sorted anew for each,
@@ -25,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.ops.attention import row_cache
-from etc_jax.ops.attention.lsh import Look, check_choices, unit_keys
+from etc_jax.ops.attention.lsh import ChunkNeighbors, check_choices, unit_keys
 from etc_jax.ops.attention.parts.chunk_dense import SELF
 from etc_jax.ops.attention.parts.softmax import MASKED, accumulation_dtype, dot
 from etc_jax.ops.attention.row_cache import (
@@ -64,7 +65,7 @@ class LshCache(NamedTuple):
 
 
 def local_cache(
-    key: Array, value: Array, lengths: Array, *, look: Look, length: int
+    key: Array, value: Array, lengths: Array, *, look: ChunkNeighbors, length: int
 ) -> RowCache:
     """The cache of one layer, without the axis of layers.
 
@@ -135,7 +136,7 @@ def local_step(
     cache: RowCache,
     now: Newest,
     *,
-    look: Look,
+    look: ChunkNeighbors,
 ) -> tuple[Array, RowCache]:
     """Local attention of the newest token.
 
@@ -171,7 +172,7 @@ def lsh_step(
     cache: LshCache,
     now: Newest,
     *,
-    look: Look,
+    look: ChunkNeighbors,
     duplicates: str = "count",
     rounding: str = "exact",
 ) -> tuple[Array, LshCache]:
@@ -242,7 +243,9 @@ def _sorted_in(numbers: Array, buckets: Array, position: Array) -> tuple[Array, 
     return jnp.where(here < place, numbers, moved), place[..., 0]
 
 
-def _window(place: Array, length: Array, look: Look) -> tuple[Array, Array, Array]:
+def _window(
+    place: Array, length: Array, look: ChunkNeighbors
+) -> tuple[Array, Array, Array]:
     """The places that the newest token looks at.
 
     Args:
@@ -271,7 +274,7 @@ def _window(place: Array, length: Array, look: Look) -> tuple[Array, Array, Arra
 
 
 def _tokens_in_window(
-    numbers: Array, place: Array, now: Newest, look: Look
+    numbers: Array, place: Array, now: Newest, look: ChunkNeighbors
 ) -> tuple[Array, Array]:
     """(the tokens that the newest one looks at, whether it sees them).
 

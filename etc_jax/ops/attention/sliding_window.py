@@ -29,9 +29,9 @@ from etc_jax.ops.attention.parts.checks import (
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import InlinePairs, Tokens
 from etc_jax.ops.attention.parts.long_rows import long_rows
-from etc_jax.ops.attention.parts.pairs import Place
+from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
-from etc_jax.ops.attention.parts.softmax import Options
+from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
 from etc_jax.types import LabelTable
 
 Array = jax.Array
@@ -202,7 +202,7 @@ def attend(
     choices = _Choices(radius, dilation, causal, scale, dropout, sizes)
     arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
-        return _attend(*arrays, choices, Place())
+        return _attend(*arrays, choices, SequenceShard())
     return _split(sequence_axis, arrays, choices)
 
 
@@ -249,7 +249,7 @@ def _attend(
     offsets,
     biases,
     choices: _Choices,
-    place: Place,
+    place: SequenceShard,
 ) -> Array:
     """The tokens here, which are all or a device's part."""
     dilation, dropout = choices.dilation, choices.dropout
@@ -363,7 +363,7 @@ def _windows(
     bias,
     step: int,
     choices: _Choices,
-    place: Place,
+    place: SequenceShard,
 ) -> Array:
     """Windows of one dilation and the global keys."""
     dropout = choices.dropout
@@ -381,7 +381,7 @@ def _windows(
     radius = min(choices.radius, total - 1)
     g = side.example.shape[1]
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *choices.sizes)
-    options = Options(choices.scale, block_size, chunk_blocks, dropout.rate)
+    options = SoftmaxOptions(choices.scale, block_size, chunk_blocks, dropout.rate)
     draws = dropout.draws(place.first(-(-n // block_size)))
     # Chunks are of one size: rows are padded to a whole number of them.
     padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
@@ -437,7 +437,7 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
     for step in set(choices.dilation):
         # Each device has whole steps, so that places a step apart stay so.
         multiple *= step
-    place = Place(axis_name, n)
+    place = SequenceShard(axis_name, n)
 
     def padded(x):
         return sequence.pad_to_multiple(x, 1, multiple)

@@ -33,7 +33,7 @@ from jax._src import distributed as jax_distributed
 
 from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
 from etc_jax.training.hosts.key_value import look_up
-from etc_jax.training.hosts.process_rank import Place, detect
+from etc_jax.training.hosts.process_rank import ProcessRank, detect
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -92,7 +92,7 @@ def _meet_as_jax_finds() -> None:
         jax.distributed.shutdown()
 
 
-def _meet(source: str, place: Place | None, bind: str | None) -> None:
+def _meet(source: str, place: ProcessRank | None, bind: str | None) -> None:
     arguments: dict[str, Any] = {}
     if place is not None:
         bind = bind or place.coordinator

@@ -13,7 +13,7 @@ _TORCH_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class ProcessRank:
     """Which of how many processes this is.
 
     Attributes:
@@ -31,7 +31,7 @@ class Place:
     source: str
 
 
-def detect(environ: Mapping[str, str]) -> Place | None:
+def detect(environ: Mapping[str, str]) -> ProcessRank | None:
     """The place that variables name; None if it is left to jax to find out.
 
     Raises:
@@ -43,16 +43,16 @@ def detect(environ: Mapping[str, str]) -> Place | None:
         return _from_torchrun(environ)
     # jax's port for a Slurm job is fixed, so runs side by side would collide.
     if environ.get("SLURM_NTASKS") == "1":
-        return Place("", 1, 0, None, "SLURM_NTASKS")
+        return ProcessRank("", 1, 0, None, "SLURM_NTASKS")
     return None
 
 
-def _from_jax_variables(environ: Mapping[str, str]) -> Place:
+def _from_jax_variables(environ: Mapping[str, str]) -> ProcessRank:
     address, processes, process = _all_of(_JAX_VARIABLES, environ)
     return _checked(address, processes, process, None, _JAX_VARIABLES)
 
 
-def _from_torchrun(environ: Mapping[str, str]) -> Place:
+def _from_torchrun(environ: Mapping[str, str]) -> ProcessRank:
     host, port, processes, process = _all_of(_TORCH_VARIABLES, environ)
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # torchrun's own store listens on the port.
@@ -81,7 +81,7 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _checked(address, processes, process, devices, names) -> Place:
+def _checked(address, processes, process, devices, names) -> ProcessRank:
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise UserError(
@@ -94,4 +94,4 @@ def _checked(address, processes, process, devices, names) -> Place:
             f"{names[2]} is {index}, but {names[1]} is {count}; expected numbers from "
             f"0 to {names[1]} - 1, another for each process"
         )
-    return Place(address, count, index, devices, ", ".join(names))
+    return ProcessRank(address, count, index, devices, ", ".join(names))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention.parts.softmax import Options
+from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
 
 Array = jax.Array
 
@@ -23,7 +23,7 @@ BAND = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BlockOptions(Options):
+class BlockOptions(SoftmaxOptions):
     """Static choices, and which blocks are which.
 
     Rows are computed of inner blocks: those from `first` to the one before the last.
@@ -53,7 +53,7 @@ class Blocks(NamedTuple):
     drawn: Array
 
 
-class Part(NamedTuple):
+class KeyGroup(NamedTuple):
     """Keys of a step that all its blocks see in one way.
 
     Attributes:
@@ -116,7 +116,7 @@ class Inputs(NamedTuple):
         return blocking.slice_axis(self.drawn, index * size, size, 1)
 
 
-def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[Part]:
+def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[KeyGroup]:
     """What the blocks of a step see: three of the band, the common, the drawn."""
     size, count, first = options.chunk_blocks, inputs.count, options.start(index)
     # `[b, 1, C, 1, q]`.
@@ -139,7 +139,7 @@ def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[Part]:
         )
         example = blocking.slice_axis(inputs.example, first + step, size, 1)
         # Keys [b, h, C, s, d], mask [b, 1, C, s, q].
-        parts.append(Part(k, v, same(example[:, None]) & real))
+        parts.append(KeyGroup(k, v, same(example[:, None]) & real))
     common = jnp.asarray(options.common)
     # The same for all blocks: [b, h, common * s, d] and [b, common * s].
     k, v, example = (
@@ -150,14 +150,14 @@ def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[Part]:
     block = jnp.repeat(common, options.block_size)
     # [1, 1, C, common * s, 1].
     far = jnp.abs(own - block[None, None, None, :, None]) > 1
-    parts.append(Part(k, v, same(example[:, None, None]) & real & far))
+    parts.append(KeyGroup(k, v, same(example[:, None, None]) & real & far))
     if inputs.drawn.shape[2]:
         ids = inputs.drawn_ids(options, index)
         h, c, r = ids.shape
         # [b, blocks, s] at [h, C, r] -> [b, h, C, r * s].
         example = inputs.example[:, ids].reshape(-1, h, c, r * options.block_size)
         k, v = _taken(inputs.key, ids), _taken(inputs.value, ids)
-        parts.append(Part(k, v, same(example) & real))
+        parts.append(KeyGroup(k, v, same(example) & real))
     return parts
 
 

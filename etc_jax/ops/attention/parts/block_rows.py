@@ -16,7 +16,7 @@ from etc_jax.ops import blocking
 from etc_jax.ops.attention.parts.block_parts import (
     BlockOptions,
     Inputs,
-    Part,
+    KeyGroup,
     add_part,
     blocked,
     parts_of,
@@ -24,7 +24,7 @@ from etc_jax.ops.attention.parts.block_parts import (
 from etc_jax.ops.attention.parts.dropout import Draws
 from etc_jax.ops.attention.parts.softmax import (
     MASKED,
-    Options,
+    SoftmaxOptions,
     accumulation_dtype,
     dot,
     finish,
@@ -35,13 +35,13 @@ from etc_jax.ops.attention.parts.softmax import (
 Array = jax.Array
 
 
-def _logits(options: Options, part: Part, q: Array, dtype) -> Array:
+def _logits(options: SoftmaxOptions, part: KeyGroup, q: Array, dtype) -> Array:
     """`[b, h, C, w, q]`."""
     scores = dot(f"{part.letters},bhcqd->bhcwq", part.key, q, dtype)
     return jnp.where(part.mask, scores * options.scale, MASKED)
 
 
-def _factors(options: Options, draws: Draws | None, index, logits):
+def _factors(options: SoftmaxOptions, draws: Draws | None, index, logits):
     """Dropout factors of each part, the same in both passes."""
     if draws is None:
         return [None] * len(logits)
@@ -66,7 +66,7 @@ def _outer(options: BlockOptions, x: Array, count: int) -> Array:
     return blocking.unblock(x, 2)
 
 
-def _cut(options: Options, index, x: Array) -> Array:
+def _cut(options: SoftmaxOptions, index, x: Array) -> Array:
     size = options.chunk_blocks
     return blocking.slice_axis(x, index * size, size, 2)
 

@@ -26,7 +26,7 @@ from etc_jax.ops.attention.parts.chunk_dense import SELF
 from etc_jax.ops.attention.parts.dropout import Draws
 from etc_jax.ops.attention.parts.softmax import (
     MASKED,
-    Options,
+    SoftmaxOptions,
     accumulation_dtype,
     dot,
     finish,
@@ -38,7 +38,7 @@ Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class ChunkOptions(Options):
+class ChunkOptions(SoftmaxOptions):
     """Static choices; hashable. A block is a chunk.
 
     Attributes:

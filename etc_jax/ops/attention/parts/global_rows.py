@@ -16,7 +16,7 @@ from etc_jax.ops.attention.bias import OffsetBias, PairBias, summed_to
 from etc_jax.ops.attention.parts.dropout import dropout_factors
 from etc_jax.ops.attention.parts.softmax import (
     MASKED,
-    Options,
+    SoftmaxOptions,
     accumulation_dtype,
     dot,
     finish,
@@ -103,7 +103,7 @@ def _absorb(state, logits, factors, value, dtype):
     return new, total, acc
 
 
-def _chunks(options: Options, key: Array, pairs) -> Array:
+def _chunks(options: SoftmaxOptions, key: Array, pairs) -> Array:
     size = options.chunk_blocks * options.block_size
     count = (key.shape[2] - 2 * pairs.radius) // size
     return jnp.arange(count, dtype=jnp.int32)

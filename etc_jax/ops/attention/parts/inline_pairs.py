@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking
 from etc_jax.ops import labels as label_ops
-from etc_jax.ops.attention.parts.pairs import ChosenLabels, Place
+from etc_jax.ops.attention.parts.pairs import ChosenLabels, SequenceShard
 
 Array = jax.Array
 
@@ -83,7 +83,7 @@ class InlinePairs:
         radius: int,
         padded: int,
         causal: bool,
-        place: Place,
+        place: SequenceShard,
         labelled: bool = False,
     ) -> InlinePairs:
         """Pads the vectors of the sequence to `radius + padded + radius` places."""

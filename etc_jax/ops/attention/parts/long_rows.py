@@ -17,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from etc_jax.ops import blocking
 from etc_jax.ops.attention.bias import RowBias, summed_to
 from etc_jax.ops.attention.parts.softmax import (
-    Options,
+    SoftmaxOptions,
     accumulation_dtype,
     dot,
     finish,
@@ -29,7 +29,7 @@ from etc_jax.ops.attention.parts.softmax import (
 Array = jax.Array
 
 
-def _chunk(options: Options, pairs, index, arrays):
+def _chunk(options: SoftmaxOptions, pairs, index, arrays):
     """Blocks of one chunk: queries `[b, h, C, q, d]`, windows `[b, h, C, w, d]`."""
     size = options.chunk_blocks * options.block_size
     start = index * size
@@ -107,7 +107,7 @@ def _factors(options, draws, index, parts, dtype):
     ]
 
 
-def _count(options: Options, query: Array) -> int:
+def _count(options: SoftmaxOptions, query: Array) -> int:
     return query.shape[2] // (options.chunk_blocks * options.block_size)
 
 

@@ -77,7 +77,7 @@ def _heads(x: Array) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class SequenceShard:
     """Where the long tokens at hand stand in the whole sequence.
 
     Attributes:
@@ -128,7 +128,7 @@ class RulePairs:
     long: st.LongTokens
     keys: st.LongTokens
     global_: st.GlobalTokens
-    place: Place = dataclasses.field(metadata=_STATIC)
+    place: SequenceShard = dataclasses.field(metadata=_STATIC)
     radius: int = dataclasses.field(metadata=_STATIC)
     rules: st.Rules = dataclasses.field(metadata=_STATIC)
 
@@ -139,7 +139,7 @@ class RulePairs:
         rules: st.Rules,
         radius: int,
         padded: int,
-        place: Place,
+        place: SequenceShard,
     ):
         """Pads the long vectors to `radius + padded + radius` places."""
         n = structure.long_length
@@ -162,7 +162,9 @@ class RulePairs:
         )
 
     @staticmethod
-    def _keys(structure, long: st.LongTokens, radius: int, tail: int, place: Place):
+    def _keys(
+        structure, long: st.LongTokens, radius: int, tail: int, place: SequenceShard
+    ):
         if place.axis_name is None:
             return long
         ids = [structure.long_example_ids, structure.long_segment_ids]
@@ -261,7 +263,7 @@ class ExplicitPairs:
     tensors: st.ExplicitStructure
     real: Array
     own: Array
-    place: Place = dataclasses.field(metadata=_STATIC)
+    place: SequenceShard = dataclasses.field(metadata=_STATIC)
     radius: int = dataclasses.field(metadata=_STATIC)
 
     @classmethod
@@ -271,7 +273,7 @@ class ExplicitPairs:
         n: int,
         radius: int,
         padded: int,
-        place: Place,
+        place: SequenceShard,
     ):
         """Cuts l2l tensors to `radius` and pads the long axes to `padded`."""
         after = padded - n

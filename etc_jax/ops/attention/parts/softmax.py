@@ -10,7 +10,7 @@ MASKED = -1e30
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class SoftmaxOptions:
     """Static choices of a blocked form; hashable.
 
     Attributes:

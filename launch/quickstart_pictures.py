@@ -1,0 +1,124 @@
+"""The pictures of the quickstart's report: learning curves, and who sees whom."""
+
+import pathlib
+
+import numpy as np
+
+from launch.quickstart_questions import RUNS, SHOWN, Questions
+from launch.quickstart_runs import Workdir
+from tasks.synthetic.teachers import TeachersSizes
+
+CURVES, QUESTIONS_CURVES, STRUCTURE = "curves.png", "questions.png", "structure.png"
+# Metric -> title of its panel.
+_PRETRAINING_PANELS = {
+    "mlm_loss": "masked words: loss, nats",
+    "cpc_loss": "masked sentences: loss, nats",
+    "cpc_accuracy": "masked sentences found in the batch",
+}
+_QUESTION_PANELS = {"accuracy": "right answers", "loss": "loss, nats"}
+_DOCUMENTS = TeachersSizes().contexts
+# Kinds of pairs in the picture of the structure.
+_KINDS = {
+    "not seen": "white",
+    "seen": "#e3e3e3",
+    "neighbours, by distance": "#6baed6",
+    "linked: unit and its words": "#35978f",
+    "linked: person and mentions": "#d7191c",
+}
+
+
+def draw(workdir: Workdir, questions: Questions | None) -> None:
+    """Writes all pictures of the report."""
+    runs = {"training": workdir.metrics("train"), "held back": workdir.metrics("eval")}
+    entropy = workdir.final_report()["unigram_entropy"]
+    path = workdir.folder / CURVES
+    _draw_curves(_PRETRAINING_PANELS, runs, path, unigram_entropy=entropy)
+    if questions is not None:
+        runs = {SHOWN[x]: questions.workdir(x).metrics("eval") for x in RUNS}
+        _draw_curves(_QUESTION_PANELS, runs, workdir.folder / QUESTIONS_CURVES)
+        _draw_structure(questions, workdir.folder / STRUCTURE)
+
+
+def _figure(columns: int, width: float, height: float):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=100)
+    return figure, figure.subplots(1, columns)
+
+
+def _draw_curves(panels, runs, path: pathlib.Path, **levels: float) -> None:
+    figure, every = _figure(len(panels), 4 * len(panels), 3.5)
+    for ax, (metric, title) in zip(every, panels.items(), strict=True):
+        for name, lines in runs.items():
+            ax.plot([x["step"] for x in lines], [x[metric] for x in lines], label=name)
+        ax.set(title=title, xlabel="step")
+    for name, level in levels.items():
+        label = name.replace("_", " ")
+        every[0].axhline(level, color="grey", linestyle="--", label=label)
+    every[0].legend()
+    figure.savefig(path, bbox_inches="tight")
+
+
+def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
+    """Draws who sees whom in the first question, for both models."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    figure, every = _figure(len(RUNS), 12, 7.8)
+    colors = ListedColormap(list(_KINDS.values()))
+    edges, names = _groups(questions.example("structured")["structure"])
+    for ax, name in zip(every, RUNS, strict=True):
+        batch, rules = questions.example(name), questions.rules(name)
+        kinds = _kinds(batch["structure"], rules)
+        ax.imshow(kinds, colors, vmin=0, vmax=len(_KINDS) - 1, interpolation="nearest")
+        ax.set_title(f"{SHOWN[name]}: {np.mean(kinds > 0):.1%} of pairs are seen")
+        middles = (edges[1:] + edges[:-1]) / 2
+        ax.set_xticks(middles, names, rotation=90)
+        ax.set_yticks(middles, names if ax is every[0] else [])
+        ax.tick_params(length=0)
+        for edge in edges[1:-1]:
+            ax.axhline(edge, color="black", linewidth=0.4)
+            ax.axvline(edge, color="black", linewidth=0.4)
+    patches = [Patch(fc=c, ec="grey", label=kind) for kind, c in _KINDS.items()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
+    figure.savefig(path, bbox_inches="tight")
+
+
+def _real(structure) -> np.ndarray:
+    """Which tokens are no padding, global ones first."""
+    ids = (structure.global_example_ids[0], structure.long_example_ids[0])
+    return np.concatenate(ids) > 0
+
+
+def _kinds(structure, rules) -> np.ndarray:
+    """Number of each pair's kind in `_KINDS`, for the tokens that are no padding."""
+    from etc_jax import drawing
+
+    n, g = structure.long_length, structure.global_length
+    labels = drawing.label_matrix(structure, rules, n, g)
+    kinds = np.where(labels == drawing.UNSEEN, 0, 1)
+    kinds[(labels >= 0) & (labels <= 2 * rules.max_distance)] = 2
+    kinds[labels == rules.linked_label] = 3
+    mentions = structure.links[0, :, 2:]  # none if flat
+    for token, column in zip(*np.nonzero(mentions >= 0), strict=True):
+        person = mentions[token, column]
+        kinds[person, g + token] = kinds[g + token, person] = 4
+    real = _real(structure)
+    return kinds[real][:, real]
+
+
+def _groups(structure) -> tuple[np.ndarray, list[str]]:
+    """Where the parts of an input begin and end in the picture, and their names."""
+    groups = np.concatenate([structure.order_ids[0], structure.long_segment_ids[0]])
+    groups = groups[_real(structure)]
+    num_globals = int(np.sum(structure.global_example_ids[0] > 0))
+    # One group for each person, then the question, then one for each document.
+    persons = int(groups.max()) - 1 - _DOCUMENTS
+    parts = np.clip(groups - persons, 0, None)
+    parts[:num_globals] = np.minimum(parts[:num_globals], 2)
+    starts = np.flatnonzero(np.diff(parts)) + 1
+    edges = np.array([0, *starts, len(parts)]) - 0.5
+    names = ["persons", "question", "documents"]
+    names += ["persons", "question", *(f"document {i + 1}" for i in range(_DOCUMENTS))]
+    names = [f"global: {x}" if i < 3 else x for i, x in enumerate(names)]
+    return edges, names

@@ -1,0 +1,167 @@
+"""What holds for all studies of learning: their rows, their runs, their errors."""
+
+import importlib
+
+import pytest
+import tiny_text
+from stand_ins import differing, flat
+
+from benchmarks import structure_ablation
+from tasks.synthetic import imdb as invented_reviews
+from tasks.synthetic.__main__ import write_records
+
+# ml_collections loads config files in a way that Python announces to give up.
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
+
+ITEMS = ("--items=40", "--held_back=8")
+# What each study is given here, beside a folder.
+ARGV = {
+    "structure_ablation": (*ITEMS, "--steps=4"),
+    "openkp_ablation": (*ITEMS, "--steps=4"),
+    "window_ablation": ("--items=12", "--held_back=6", "--window=128"),
+    "window_growth": ("--file=HERE/text.jsonl", "--steps=8"),
+    "duplication": ("--short",),
+    "cpc_ablation": (),
+    "position_extension": ("--paths=HERE/text.jsonl", "--vocab_size=256"),
+    "long_texts": (
+        *("--task=imdb", "--bert=BERT", "--train=HERE/some.jsonl"),
+        *("--held_back=HERE/some.jsonl", "--long_length=512", "--short_length=64"),
+    ),
+    "lifted_bert": (
+        *("--bert=BERT", "--text=HERE/text.jsonl", "--text_field=body"),
+        *("--items=12", "--held_back=4", "--contexts=4", "--words=0", "--workers=0"),
+        *("--long_length=1024", "--short_length=256", "--text_held_back=0.4"),
+    ),
+}
+CPC = ("objective.mlm_weight", "objective.cpc_weight")
+# Fields in which a row differs from the first one.
+DIFFERING = {
+    "structure_ablation": {
+        "flat": {"data.flat"},
+        "no_hard_g2l": {"model.hard_g2l"},
+        "flat_no_hard_g2l": {"data.flat", "model.hard_g2l"},
+        "shared": {"model.share_qkv", "model.share_out"},
+        "pretrained": {"checkpoint.init_from", "checkpoint.init_from_only"},
+        "pretrained_no_cpc": {"checkpoint.init_from", "checkpoint.init_from_only"},
+    },
+    "openkp_ablation": {
+        "first": {"objective.keyphrase_loss"},
+        "no_visual": {"objective.visual_features"},
+        "no_visual_first": {"objective.visual_features", "objective.keyphrase_loss"},
+        "shared": {"model.share_qkv", "model.share_out"},
+        "no_hard_g2l": {"model.hard_g2l"},
+    },
+    "window_growth": {
+        "fixed": {"model.attention_window"},
+        "increasing": {"model.attention_window"},
+        "dilation": {"model.attention_window", "model.attention_dilation"},
+    },
+    "cpc_ablation": {"no_cpc": set(CPC)},
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studies")
+    tiny_text.write_rows(folder / "text.jsonl")
+    reviews = invented_reviews.records(12, seed=1)
+    write_records(folder / "some.jsonl", list(reviews), lines=True)
+    return folder
+
+
+@pytest.fixture
+def argv(here, tiny_bert):
+    """The command line of a study; what it makes up is made up once."""
+
+    def make(name):
+        places = {"HERE": here, "BERT": tiny_bert[0]}
+        given = list(ARGV[name])
+        for word, path in places.items():
+            given = [x.replace(word, str(path)) for x in given]
+        return [*given, f"--workdir={here / name}"]
+
+    return make
+
+
+def module_of(name):
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+@pytest.fixture
+def prepared(argv, monkeypatch):
+    """The study of a name, and its arguments."""
+
+    def prepare(name, *more):
+        seen = []
+        rows = importlib.import_module("benchmarks.rows")
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "main", lambda *given: seen.append(given) or 0)
+            module_of(name).main([*argv(name), *more])
+        [(options, given, prepare_fn)] = seen
+        args, changes = options.parse_known_args(given)
+        return prepare_fn(args, changes), args
+
+    return prepare
+
+
+@pytest.mark.parametrize("name", DIFFERING)
+def test_rows_differ_in_what_they_say_alone(prepared, name):
+    study, args = prepared(name)
+    first, *others = (study.config_fn(row, 1) for row in args.rows)
+    found = {r: differing(first, x) for r, x in zip(args.rows[1:], others, strict=True)}
+    assert found == DIFFERING[name]
+    assert {x.train.seed for x in (first, *others)} == {1}
+
+
+@pytest.mark.parametrize("name", ["structure_ablation", "openkp_ablation"])
+def test_rows_have_the_values_that_they_say(prepared, name):
+    study, args = prepared(name, "--config.model.hard_g2l=True")
+    for row, values in module_of(name).ROWS.items():
+        found = flat(study.config_fn(row, 1))
+        assert {path: found[path] for path in values} == values, row
+        assert found["train.num_steps"] == 4
+
+
+@pytest.mark.parametrize("name", ARGV)
+def test_a_field_that_is_not_there_is_refused(argv, trained, converted, name, capsys):
+    given = [*argv(name), "--config.model.embed_dims=8"]
+    assert module_of(name).main(given) == 2
+    error = capsys.readouterr().err
+    assert f"benchmarks.{name}: " in error and "did you mean 'embed_dim'?" in error
+    assert not trained
+
+
+@pytest.mark.parametrize("name", sorted(set(ARGV) - {"position_extension"}))
+def test_an_unknown_row_is_refused(argv, name, capsys):
+    with pytest.raises(SystemExit):
+        module_of(name).main([*argv(name), "--rows=rows"])
+    assert "['rows'] is not among " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "measure"),
+    [
+        ("structure_ablation", "structured,flat", "accuracy"),
+        ("openkp_ablation", "visual,first", "F1@3"),
+        ("window_ablation", "etc,bert_windows", "average-f1"),
+    ],
+)
+def test_rows_are_trained_seed_by_seed_once(
+    argv, here, trained, run, capsys, name, rows, measure, monkeypatch
+):
+    monkeypatch.setitem(structure_ablation.WANTED_POINTS, "wikihop", 0.0)
+    main, given = module_of(name).main, [*argv(name), f"--rows={rows}", "--seeds=2,3"]
+    code, got = run(main, *given)
+    assert code == 0
+    runs = [(r, seed) for seed in (2, 3) for r in rows.split(",")]
+    assert [(r["row"], r["seed"]) for r in got["runs"]] == runs
+    assert [c.train.seed for c in trained] == [seed for _, seed in runs]
+    folders = [here / name / f"{r}_seed{seed}" for r, seed in runs]
+    assert [x[0] for x in trained.evaluated] == [f"--model={f}" for f in folders]
+    assert got["measure"] == measure and got["runs"][0]["scores"][measure] == 50.0
+    assert got["runs"][0]["curve"][0] == [1, 20.0]
+    assert f"{runs[-1][0]}, seed 3: {measure} 50.0" in capsys.readouterr().out
+    assert run(main, *given)[1]["runs"] == got["runs"]
+    assert len(trained) == 4  # finished runs are not trained again
+    assert main([*given, "--config.optimizer.learning_rate=0.5"]) == 2
+    assert "holds a run with another config" in capsys.readouterr().err
