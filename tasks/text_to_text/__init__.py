@@ -16,7 +16,7 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.datasets.explained import Document, Explained, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded, parse, read
 from etc_jax.datasets.task import DataSet, Form
