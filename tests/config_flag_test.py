@@ -4,7 +4,7 @@ import pathlib
 
 import programs
 import pytest
-from conftest import ROOT
+from golden_data import ROOT
 
 from etc_jax import convert
 

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import pathlib
-from typing import NoReturn
 
 from xla_flags import xla_flags
 
@@ -19,6 +17,7 @@ import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from golden_data import golden_folder  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
 # A busy machine is no fault of the code.
@@ -28,8 +27,6 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tracing makes and drops millions of objects; looking through them at the default pace
 # is a fourteenth of the time.
 gc.set_threshold(100_000, 20, 20)
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,23 +67,6 @@ def pytest_addoption(parser):
     parser.addoption("--goldens", help="folder of golden cases for tests/scoring")
 
 
-def golden_folder(config: pytest.Config) -> str | None:
-    """The folder given by `--fixtures DIR`: golden cases for tests/parity.
-
-    Raises:
-      pytest.UsageError: if no folder follows.
-    """
-    # pytest has a flag of this name (also spelled --funcargs) that takes no value, so
-    # the folder is read from the command line as it was given.
-    given = [str(arg) for arg in config.invocation_params.args]
-    if "--fixtures" not in given:
-        return None
-    after = given[given.index("--fixtures") + 1 :]
-    if not after or after[0].startswith("-"):
-        raise pytest.UsageError("--fixtures needs the folder of the golden cases")
-    return after[0]
-
-
 def pytest_collection_modifyitems(items):
     """The folders with the longest files first, so that workers end together."""
     items.sort(key=lambda item: item.path.parent.name not in ("e2e", "conformance"))
@@ -98,23 +78,3 @@ def pytest_cmdline_main(config):
     if (folder := golden_folder(config)) is not None:
         config.option.showfixtures = False
         config.args.remove(folder)
-
-
-def shared_folder() -> pathlib.Path:
-    """The folder of golden data: ETC_JAX_SHARED, or ../shared beside the repository."""
-    return pathlib.Path(os.environ.get("ETC_JAX_SHARED", ROOT.parent / "shared"))
-
-
-def require_shared(part: str) -> pathlib.Path:
-    """`shared_folder()/part`, or a skip (a failure with ETC_JAX_REQUIRE_SHARED=1)."""
-    folder = shared_folder() / part
-    if not folder.exists():
-        lacking(f"golden data not found: {folder} (set ETC_JAX_SHARED)")
-    return folder
-
-
-def lacking(message: str, *, asked: bool = False) -> NoReturn:
-    """Skips the test; fails it if data was asked for, or ETC_JAX_REQUIRE_SHARED=1."""
-    if asked or os.environ.get("ETC_JAX_REQUIRE_SHARED") == "1":
-        pytest.fail(message)
-    pytest.skip(message)

@@ -10,7 +10,7 @@ import sys
 import bert_reference as reference
 import numpy as np
 import pytest
-from conftest import ROOT, require_shared
+from golden_data import ROOT, require_shared
 
 from etc_jax import convert
 from etc_jax.conversion.engine import flatten

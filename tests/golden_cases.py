@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
-from conftest import lacking, shared_folder
+from golden_data import lacking, shared_folder
 
 
 class NotBuiltError(NotImplementedError):
@@ -68,7 +68,7 @@ def _param(case: Any, kind: str | None, not_built: Collection[str]):
 def require(case: Any, given: str | None) -> None:
     """Ends the test if `parametrize` found no case.
 
-    It fails if a folder was given, and else as `conftest.lacking` has it.
+    It fails if a folder was given, and else as `golden_data.lacking` has it.
     """
     if isinstance(case, str):
         lacking(case, asked=bool(given))

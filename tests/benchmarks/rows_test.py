@@ -115,7 +115,7 @@ def test_the_command_runs_rows_seed_by_seed_and_writes_them(run, capsys):
     runs = written.pop("runs")
     assert written.pop("machine")["cores"] > 0
     assert {written.pop("benchmark"), written.pop("date")[:2]} == {"some", "20"}
-    assert "pytest" in written.pop("command")
+    assert written.pop("command")  # that of this process
     assert written == {
         "task": "some",
         "measure": "f1",

@@ -46,7 +46,9 @@ def test_what_cannot_be_read_is_named(here, capsys):
         assert capsys.readouterr().err
     values = json.loads((here / "hf" / "config.json").read_text())
     (here / "hf" / "config.json").write_text(json.dumps(values | {"model_type": "t"}))
-    with pytest.raises(ValueError, match="model_type is 't'; what can be read is bert"):
+    with pytest.raises(
+        ValueError, match="model_type is 't'; what can be read is bart, bert"
+    ):
         hugging_face.read("hf")
 
 

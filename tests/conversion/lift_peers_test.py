@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from lift_cases import lifted, mlm_logits, run_long
 from real_bert import encoded, package_folder, torch_hidden
 

@@ -166,7 +166,7 @@ def test_a_damaged_description_is_refused(folder, text):
 @pytest.mark.parametrize(
     "section, message",
     [
-        ({"family": "etd"}, "did you mean 'etc'"),
+        ({"family": "etcc"}, "did you mean 'etc'"),
         ({}, "model.family"),
         ({"family": "etc", "vocab_sise": 3}, "model.vocab_sise unknown key"),
         ({"family": "etc", "num_layers": 0}, "model.num_layers is 0"),

@@ -2,7 +2,7 @@
 
 import functools
 
-from conftest import require_shared
+from golden_data import require_shared
 
 from etc_jax.data.tokenizers.tokenizer import (
     Tokenizer,

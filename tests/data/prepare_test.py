@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader

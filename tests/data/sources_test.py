@@ -5,7 +5,7 @@ import re
 import string
 
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

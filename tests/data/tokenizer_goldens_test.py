@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
 from etc_jax.data.tokenizers.tokenizer import SentencePieceTokenizer, open_tokenizer

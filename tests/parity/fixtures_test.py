@@ -3,7 +3,7 @@
 import golden_cases
 import jax
 import pytest
-from conftest import golden_folder
+from golden_data import golden_folder
 
 from parity import (
     encoder_decoders,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from golden_data import ROOT
 
 from scoring.goldens import Golden, find_goldens
 from scoring.goldens_test import _run

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from classification_samples import article, review
-from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
+from golden_data import require_shared
 from multihop_samples import tokenizer
 
 from etc_jax.data.schema import stacked

@@ -5,10 +5,10 @@ import unicodedata
 
 import numpy as np
 import pytest
-from conftest import require_shared
 from coreference_samples import MILL, conll_2012, record_of
 from data.golden_tokenizers import open_golden
 from data.tokenizer_samples import byte_bpe
+from golden_data import require_shared
 from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import BadRecordError

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from conftest import require_shared
 from coreference_samples import TON, conll_2012, litbank, record_of, write_text
+from golden_data import require_shared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ import tracemalloc
 
 import pytest
 from classification_samples import ARTICLE, article_xml, release, truth_xml
-from conftest import require_shared
+from golden_data import require_shared
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from classification_samples import article_xml, release, truth_xml
-from conftest import require_shared
+from golden_data import require_shared
 
 from etc_jax.datasets.records import Problems
 from tasks import hyperpartisan as hp

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 from classification_samples import REVIEW, aclimdb
-from conftest import require_shared
+from golden_data import require_shared
 
 from etc_jax.datasets.records import BadRecordError, Problems
 from tasks import imdb

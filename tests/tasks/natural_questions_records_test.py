@@ -1,7 +1,7 @@
 import tracemalloc
 
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from natural_questions_samples import (
     ARTICLE,
     annotation,

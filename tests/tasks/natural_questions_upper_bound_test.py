@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from natural_questions_samples import (
     annotation,
     candidates_of,

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from multihop_samples import tokenizer
 from openkp_samples import page, write_lines
 

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 
 from etc_jax.datasets.records import BadRecordError, Problems
 from tasks import squad_records as squad

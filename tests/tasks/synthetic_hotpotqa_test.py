@@ -6,7 +6,7 @@ import json
 
 import pytest
 import synthetic_baselines as baselines
-from conftest import require_shared
+from golden_data import require_shared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_solver import answer_hotpotqa

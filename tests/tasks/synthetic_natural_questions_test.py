@@ -8,7 +8,7 @@ import re
 
 import pytest
 import synthetic_solver as solver
-from conftest import require_shared
+from golden_data import require_shared
 from natural_questions_samples import tokenizer
 
 from etc_jax.scoring import natural_questions as scoring

@@ -4,7 +4,7 @@ import collections
 import json
 
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from openkp_samples import write_lines
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer

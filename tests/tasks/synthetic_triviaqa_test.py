@@ -5,8 +5,8 @@ import random
 import re
 
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import byte_bpe
+from golden_data import require_shared
 from multihop_samples import tokenizer
 from synthetic_solver import _NAME, answer_hotpotqa, read
 

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import byte_bpe
+from golden_data import require_shared
 from multihop_samples import tokenizer
 from triviaqa_samples import record
 

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces
+from golden_data import require_shared
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multihop_samples import tokenizer

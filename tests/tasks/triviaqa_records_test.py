@@ -5,7 +5,7 @@ import json
 
 import pytest
 import triviaqa_samples
-from conftest import require_shared
+from golden_data import require_shared
 
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction.raw_records import read_inputs

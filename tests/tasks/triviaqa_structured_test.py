@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import sentence_pieces
+from golden_data import require_shared
 from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import small_etc, split_at_stops, tokenizer
 from triviaqa_samples import record

@@ -3,7 +3,7 @@ import json
 import natural_questions_samples
 import openkp_samples
 import pytest
-from conftest import require_shared
+from golden_data import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import byte_bpe, sentence_pieces
+from golden_data import require_shared
 from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer

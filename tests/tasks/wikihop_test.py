@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from conftest import require_shared
 from data.tokenizer_samples import official_model, sentence_pieces
+from golden_data import require_shared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multihop_samples import WIKIHOP, split_at_stops, tokenizer, write_json
