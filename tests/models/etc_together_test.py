@@ -82,7 +82,7 @@ def test_each_output_and_gradient_is_that_of_its_input_alone():
     "changes",
     [
         {"scan_layers": False, "pattern": ("global_local", "lsh"), "num_layers": 2},
-        {"reversible": True, "pre_norm": True},
+        {"reversible": True, "pre_norm": True, "num_layers": 2},
     ],
     ids=["pattern", "reversible"],
 )
