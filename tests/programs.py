@@ -132,6 +132,7 @@ def _main(command, outputs, environ, cwd, text) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(file, number)
         os.close(file)
+    sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
     sys.path[:0] = [cwd, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     option = [] if command[0] == "-c" else ["-m"]

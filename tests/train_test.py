@@ -183,7 +183,9 @@ def test_errors_on_the_command_line_are_2_without_a_traceback(
 def test_a_dry_run_from_the_command_line_needs_no_workdir(tmp_path):
     config = tmp_path / "toy_config.py"
     config.write_text(CONFIG)
-    got = programs.run("etc_jax.train", f"--config={config}", "--dry_run")
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # of the config file
+    argv = (f"--config={config}", "--dry_run")
+    got = programs.run("etc_jax.train", *argv, environ=environ)
     assert got.returncode == 0, got.stderr
     assert "compiled in" in got.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy_config.py"]

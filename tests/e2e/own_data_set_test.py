@@ -6,6 +6,7 @@ import pathlib
 
 import programs
 import pytest
+from xla_flags import xla_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -15,7 +16,12 @@ def run(tmp_path_factory):
     """Runs a module as a user does, in a folder of its own."""
     folder = tmp_path_factory.mktemp("own")
     path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
-    environ = {**os.environ, "PYTHONPATH": path, "ETC_JAX_CACHE_DIR": str(folder / "x")}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "ETC_JAX_CACHE_DIR": str(folder / "x"),
+        "XLA_FLAGS": xla_flags(devices=1),
+    }
 
     def run(*argv, text="", fails=False):
         done = programs.run(*argv, cwd=folder, environ=environ, text=text)
@@ -51,6 +57,7 @@ def test_it_goes_through_all_commands(run, family, form, global_length):
     run(
         "etc_jax.train",
         *(config, f"--workdir=run_{family}", "--config.train.num_steps=150"),
+        *("--config.train.eval_every_steps=150", "--config.checkpoint.every_steps=150"),
     )
     run("etc_jax.evaluate", model, f"--out={out}", "made/dev.jsonl")
     scores = json.loads((run.folder / out / "scores.json").read_text())

@@ -2,26 +2,15 @@
 
 import json
 import os
-import subprocess
 import sys
 
+import programs
 import pytest
 from main_path import ROOT, cache_dir_fixture, metrics  # noqa: F401
 from small_text import SMALL
 from xla_flags import xla_flags
 
 pytest.importorskip("nupunkt")
-
-
-def command(module, workdir, config) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        module,
-        f"--config={ROOT / 'configs' / 'quickstart.py'}",
-        f"--workdir={workdir}",
-        *(f"--config.{path}={value}" for path, value in config.items()),
-    ]
 
 
 def one_device() -> dict[str, str]:
@@ -42,17 +31,13 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
         "schedule.warmup_steps": 20,
     }
     config = {**SMALL, **lengths, "data.cache_dir": cache_dir}
-    argv = command("launch.quickstart", tmp_path / "run", config)
-    argv.append("--pretrain_only")
+    argv = [f"--config={ROOT / 'configs' / 'quickstart.py'}"]
+    argv += [f"--workdir={tmp_path / 'run'}", "--pretrain_only"]
+    argv += [f"--config.{path}={value}" for path, value in config.items()]
 
     def start():
-        return subprocess.run(
-            argv,
-            env=one_device(),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=1200,
+        return programs.run(
+            "launch.quickstart", *argv, environ=one_device(), cwd=ROOT, timeout=1200
         )
 
     first = start()

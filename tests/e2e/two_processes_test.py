@@ -245,21 +245,16 @@ FEW_STEPS = {
 }
 
 
+@pytest.mark.slow  # two minutes the small one
 @pytest.mark.parametrize(
-    "sizes, variables",
+    "sizes",
     [
-        # Compiling takes longer than running where the model is small.
-        pytest.param(
-            {**small_text.SMALL, "model.num_layers": 1},
-            {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
-            id="small",
-            marks=pytest.mark.slow,  # two minutes
-        ),
-        pytest.param({}, {}, id="as it is", marks=pytest.mark.slow),
+        pytest.param({**small_text.SMALL, "model.num_layers": 1}, id="small"),
+        pytest.param({}, id="as it is"),
     ],
 )
 def test_two_processes_train_the_quickstart_model(
-    sizes, variables, cache, tmp_path_factory, tmp_path
+    sizes, cache, tmp_path_factory, tmp_path
 ):
     """As one process does to 1e-5; stopped and resumed, to the last bit."""
     pytest.importorskip("nupunkt")
@@ -274,7 +269,6 @@ def test_two_processes_train_the_quickstart_model(
             *arguments,
             config=processes.TESTS.parent / "configs" / "quickstart.py",
             workdir=tmp_path / name,
-            **variables,
             **options,
         ) as started:
             assert started.wait(400) == list(codes), started.all_output()
