@@ -1,5 +1,7 @@
 """The config sections of the sources of data."""
 
+# One file: sources share the checks of paths, vocabularies and lengths.
+
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
