@@ -3,8 +3,13 @@
 All functions work along one axis, use slices only, and have static shapes.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
+
+# Branches that call one function share its trace.
+_TRACED_ONCE = functools.partial(jax.jit, inline=True)
 
 
 def materialised(fn, witness: jax.Array, *args):
@@ -20,8 +25,7 @@ def materialised(fn, witness: jax.Array, *args):
         cannot drop the conditional.
       *args: of `fn`.
     """
-    # Traced once for all branches.
-    fn = jax.jit(fn, inline=True)
+    fn = _TRACED_ONCE(fn)
 
     def empty(*args):
         # The branch that never runs must give the same shapes and dtypes.
