@@ -140,7 +140,8 @@ def measure(args: argparse.Namespace, changes: Sequence[str]) -> dict[str, Any]:
     spent = finetuning_runs.train(config, folder / "run")
     best = task.upper_bound([file], tokenizer).scores.metrics
     most = 100 * best[task.measure]
-    score = rows.official(file)(config, folder / "run")[task.measure]
+    parts = folder / "run", folder / "evaluation"
+    score = 100 * finetuning_runs.official_scores(*parts, file)[task.measure]
     return {
         "task": task.name,
         "records": count,
