@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import truncated_normal
-from etc_jax.ops.attention.bias import BucketBias, bucket_bias
+from etc_jax.ops.attention.bias import BucketBias
 
 
 class RelativeBias(nn.Module):
@@ -28,4 +28,4 @@ class RelativeBias(nn.Module):
         shape = self.num_buckets, self.num_heads
         init = truncated_normal(self.stddev)
         table = self.param("rel_embedding", init, shape, jnp.float32)
-        return bucket_bias(table, self.max_distance, causal=self.causal)
+        return BucketBias(table, self.max_distance, causal=self.causal)

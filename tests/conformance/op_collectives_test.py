@@ -16,7 +16,7 @@ import pytest
 from etc_jax import sharding
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
-from etc_jax.ops.attention.bias import bucket_bias
+from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
@@ -67,7 +67,7 @@ def cross_attention(length):
             *floats,
             example_ids=example_ids,
             query_ids=jnp.ones((B, N), jnp.int32),
-            bias=bucket_bias(table, 16, causal=False),
+            bias=BucketBias(table, 16, causal=False),
             shards=SHARDS,
             **DROPOUT,
         )
@@ -83,7 +83,7 @@ def windows_with_bias():
             *floats,
             radius=3,
             example_ids=example_ids,
-            bias=bucket_bias(table, 16, causal=False),
+            bias=BucketBias(table, 16, causal=False),
             block_size=BLOCK,
             shards=SHARDS,
             **DROPOUT,

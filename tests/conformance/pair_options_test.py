@@ -11,7 +11,7 @@ import pytest
 from etc_jax import sharding
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
-from etc_jax.ops.attention.bias import bucket, bucket_bias
+from etc_jax.ops.attention.bias import BucketBias, bucket
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
 from etc_jax.types import LabelTable, Pieces, Rows
@@ -41,7 +41,7 @@ def packed(n, seed=1):
 
 
 def of_buckets(table, causal=False):
-    return bucket_bias(table, FAR, causal=causal)
+    return BucketBias(table, FAR, causal=causal)
 
 
 def of_slopes(slopes, causal=False):

@@ -17,7 +17,7 @@ from pair_options_test import (
 )
 
 from etc_jax.ops.attention import dense, sliding_window
-from etc_jax.ops.attention.bias import bucket_bias
+from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.sliding_window import Beside
 from etc_jax.ops.attention.transient_blocks import block_sums, blocks_of, side_bias
 
@@ -83,7 +83,7 @@ def by_hand(query, key, value, sums, table, of_blocks, *, ids, radius, size):
     offset = np.broadcast_to(place[None] - place[:, None], (B, n, n))
     to_block = np.arange(blocks)[None, None] - of_token[..., None]
     pairs = [
-        jnp.moveaxis(bucket_bias(x, FAR, causal=False)(jnp.asarray(of)), 0, 1)
+        jnp.moveaxis(BucketBias(x, FAR, causal=False)(jnp.asarray(of)), 0, 1)
         for x, of in ((table, offset), (of_blocks, to_block))
     ]
     # A token's part of the sum of its block: [b, g, n] of ones.
@@ -110,9 +110,7 @@ def test_attention_is_that_of_all_pairs(n, radius, size):
     def attend(form, query, key, value, sums, table, of_blocks):
         blocks = blocks_of(ids, size)
         found = block_sums(sums.reshape(B, n, H * D), blocks).reshape(B, -1, H, D)
-        bias, of_blocks = (
-            bucket_bias(x, FAR, causal=False) for x in (table, of_blocks)
-        )
+        bias, of_blocks = (BucketBias(x, FAR, causal=False) for x in (table, of_blocks))
         sides = side_bias(of_blocks, blocks)
         return sliding_window.attend(
             *(query, key, value),
@@ -149,6 +147,6 @@ def test_keys_beside_that_do_not_fit_are_refused(change, message):
         np.ones(shapes["example_ids"], np.int32),
         normal(B, n, H, g),
     )
-    bias = None if "bias" in change else bucket_bias(normal(8, H), 9, causal=False)
+    bias = None if "bias" in change else BucketBias(normal(8, H), 9, causal=False)
     with pytest.raises(ValueError, match=message):
         sliding_window.attend(*rows(n, n), radius=2, beside=beside, bias=bias)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from etc_jax.ops.attention import full, row_cache, sliding_window
-from etc_jax.ops.attention.bias import bucket_bias
+from etc_jax.ops.attention.bias import BucketBias
 
 B, H, D, N = 3, 4, 2, 29
 # Prompts of other lengths in one batch.
@@ -25,7 +25,7 @@ def rows(dtype=np.float64):
 
 def bias():
     table = np.random.default_rng(1).normal(size=(6, H))
-    return bucket_bias(table, 9, causal=True)
+    return BucketBias(table, 9, causal=True)
 
 
 WINDOWS = {

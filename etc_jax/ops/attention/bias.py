@@ -48,11 +48,6 @@ class BucketBias:
         return jnp.moveaxis(jnp.take(self.table, found, axis=0), -1, 0)
 
 
-def bucket_bias(table: Array, max_distance: int, *, causal: bool) -> BucketBias:
-    """The function of a table; see `BucketBias`."""
-    return BucketBias(table, max_distance, causal)
-
-
 def bucket(
     offset: Array, num_buckets: int, max_distance: int, *, causal: bool
 ) -> Array:
