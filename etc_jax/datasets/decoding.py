@@ -19,7 +19,7 @@ def of_one_setting(
     """`Form.decode` of a data set whose decoding has nothing to choose.
 
     Args:
-      read: (outputs, windows) -> what each window says.
+      read: (outputs, windows) -> the prediction of each window.
     """
 
     def decode(

@@ -106,7 +106,8 @@ class Seq2SeqConfig(WrittenConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("pairs",)
     lengths: ClassVar[tuple[str, ...]] = (
-        *("input_length", "target_length"),
+        "input_length",
+        "target_length",
         "global_length",
     )
 

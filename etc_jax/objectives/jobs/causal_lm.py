@@ -12,7 +12,6 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import registered
 from etc_jax.data import digests
 from etc_jax.data.bytes import duplication
 from etc_jax.data.bytes import images as byte_images
@@ -105,14 +104,10 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 
 def _task(config: Config) -> CausalLm:
-    model = config.model
-    for _, message in registered(MODELS, config.family):
-        raise ValueError(
-            f"objective {OBJECTIVE} does not train model.family: {message}"
-        )
+    model, module = config.model, reader_job.module_of(MODELS, config)
     if not model.causal:
         raise ValueError(
             f"objective {OBJECTIVE} trains a model with model.causal=True, got family "
             f"{config.family!r} with causal=False; set it to True"
         )
-    return CausalLm(model, registry.lookup(MODELS, config.family))
+    return CausalLm(model, module)

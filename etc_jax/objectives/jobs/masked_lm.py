@@ -12,7 +12,6 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import registered
 from etc_jax.data.bytes import masked as masked_bytes
 from etc_jax.data.pretraining.masking import MaskingShares, mlm_capacity
 from etc_jax.data.text.packed import MASKED, MaskedRows
@@ -105,14 +104,10 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 
 def _task(config: Config) -> MaskedLm:
-    model = config.model
-    for _, message in registered(MODELS, config.family):
-        raise ValueError(
-            f"objective {OBJECTIVE} does not train model.family: {message}"
-        )
+    model, module = config.model, reader_job.module_of(MODELS, config)
     if getattr(model, "causal", False):
         raise ValueError(
             f"objective {OBJECTIVE} trains a model that sees both sides, got "
             "model.causal=True; set it to False"
         )
-    return MaskedLm(model, registry.lookup(MODELS, config.family))
+    return MaskedLm(model, module)

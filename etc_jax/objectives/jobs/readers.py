@@ -10,6 +10,7 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
+from etc_jax.config_sections import registered
 from etc_jax.data import digests
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.schema import Schema
@@ -37,6 +38,19 @@ class Readers(NamedTuple):
     eval_steps: int
     num_examples: int | None
     inputs: Mapping[str, str]
+
+
+def module_of(kind: str, config: Config) -> type:
+    """The Linen class of the model that an objective trains, registered as `kind`.
+
+    Raises:
+      ValueError: if the model's family has none.
+    """
+    for _, message in registered(kind, config.family):
+        raise ValueError(
+            f"objective {config.objective.name} does not train model.family: {message}"
+        )
+    return registry.lookup(kind, config.family)
 
 
 def readers_of(objective: str, config: Config, folder: epath.Path) -> Readers:

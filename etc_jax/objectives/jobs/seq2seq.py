@@ -14,7 +14,6 @@ from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import registered
 from etc_jax.data import digests
 from etc_jax.data.source_configs import PairsConfig
 from etc_jax.data.text.pairs import SCHEMA, PairReader
@@ -165,9 +164,5 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 
 def _task(config: Config) -> Seq2Seq:
-    for _, message in registered(MODELS, config.family):
-        raise ValueError(
-            f"objective {OBJECTIVE} does not train model.family: {message}"
-        )
-    module, options = registry.lookup(MODELS, config.family), config.objective
+    module, options = reader_job.module_of(MODELS, config), config.objective
     return Seq2Seq(config.model, module, options.label_smoothing, options.z_loss)
