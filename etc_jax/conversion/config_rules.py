@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 # Sizes of arrays are int32 in most programs that read them.
@@ -122,6 +122,22 @@ def check_sizes(pairs: Mapping[str, tuple[int, int | None]]) -> None:
     ]
     if found:
         raise ValueError("config and weights differ:\n  " + "\n  ".join(found))
+
+
+def one_each(values: int | Sequence[int], layers: int, key: str) -> Sequence[int]:
+    """The values of a key for each layer, where there is one for all or a list.
+
+    Raises:
+      ValueError: if the list has another length.
+    """
+    if isinstance(values, int):
+        return [values] * layers
+    if len(values) != layers:
+        raise ValueError(
+            f"{key} has {len(values)} entries for {layers} layers; expected one for "
+            "each layer"
+        )
+    return values
 
 
 def layers_in(names: Iterable[str], start: str) -> int:

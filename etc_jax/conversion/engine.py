@@ -204,6 +204,20 @@ class Renamed(Mapping[str, np.ndarray]):
         original = self._originals[name]
         return shape_fn(original) if shape_fn else self._source[original].shape
 
+    def size(self, name: str, axis: int) -> int | None:
+        """Of one axis of an array; None: there is no such array, or no such axis."""
+        shape = self.shape(name) if name in self else ()
+        return shape[axis] if len(shape) > axis else None
+
+    def check_copy(self, copy: str, first: str) -> None:
+        """Raises ValueError unless one array is there twice, under both names."""
+        if first not in self or not np.array_equal(self[copy], self[first]):
+            original = self.original(first) if first in self else first
+            raise ValueError(
+                f"{self.original(copy)} differs from {original}, but here they are one "
+                "array; this model has one of its own there, which has no counterpart"
+            )
+
     def original(self, name: str) -> str:
         """What the checkpoint calls an array."""
         return self._originals[name]

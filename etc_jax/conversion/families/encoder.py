@@ -226,13 +226,7 @@ def import_hf(
     unused = [POSITION_IDS]
     for again, first in _AGAIN.items():
         if again in weights and first in weights:
-            if not np.array_equal(weights[again], weights[first]):
-                raise ValueError(
-                    f"{weights.original(again)} differs from "
-                    f"{weights.original(first)}, but here they are one array; this "
-                    "model's output layer has a table of its own, which has no "
-                    "counterpart"
-                )
+            weights.check_copy(again, first)
             unused.append(again)
     return from_common(weights, config, abstract, unused=unused)
 
@@ -281,12 +275,7 @@ def _check_sizes(weights: BertWeights, config: EncoderConfig) -> None:
     Raises:
       ValueError: naming the keys of config.json.
     """
-
-    def size(name: str, axis: int) -> int | None:
-        shape = weights.shape(name) if name in weights else ()
-        return shape[axis] if len(shape) > axis else None
-
-    layer = "encoder.layer"
+    size, layer = weights.size, "encoder.layer"
     check_sizes(
         {
             "vocab_size": (config.vocab_size, size(TOKENS, 0)),

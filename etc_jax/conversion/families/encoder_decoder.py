@@ -185,7 +185,7 @@ def names(config: EncoderDecoderConfig) -> tuple[Row, ...]:
 
 def _prefix(config: EncoderDecoderConfig) -> str:
     """What stands before the names of the body."""
-    return {"bart": "model.", "led": "led."}.get(family_of(config), "")
+    return FAMILIES[family_of(config)].body
 
 
 def _common(source: Mapping[str, np.ndarray], config) -> Renamed:
@@ -222,13 +222,7 @@ def _repeated(weights: Renamed, config: EncoderDecoderConfig) -> list[str]:
     if not config.tied_logits:
         found = [name for name in found if name != _LOGITS]
     for name in found:
-        first = "shared.weight"
-        if first not in weights or not np.array_equal(weights[name], weights[first]):
-            raise ValueError(
-                f"{weights.original(name)} differs from {first}, but here they are one "
-                "array; this model has a table of its own there, which has no "
-                "counterpart"
-            )
+        weights.check_copy(name, "shared.weight")
     return found
 
 
@@ -263,11 +257,7 @@ def _check_sizes(weights: Renamed, config: EncoderDecoderConfig) -> None:
     Raises:
       ValueError: naming the keys of config.json.
     """
-
-    def size(name: str, axis: int) -> int | None:
-        shape = weights.shape(name) if name in weights else ()
-        return shape[axis] if len(shape) > axis else None
-
+    size = weights.size
     of_t5 = isinstance(config, T5Config)
     layers = "block" if of_t5 else "layers"
     counts = "num_layers", "num_decoder_layers"
@@ -283,8 +273,8 @@ def _check_sizes(weights: Renamed, config: EncoderDecoderConfig) -> None:
         },
     }
     if not of_t5:
-        for key, side in (("encoder", config.encoder_side), ("decoder", None)):
-            side = side or config.decoder_side
+        sides = {"encoder": config.encoder_side, "decoder": config.decoder_side}
+        for key, side in sides.items():
             rows = size(f"{key}.embed_positions.weight", 0)
             rows = None if rows is None else rows - config.position_offset
             pairs[f"positions of the {key}"] = (side.max_length, rows)
@@ -301,7 +291,7 @@ def read_hf(
     source: Mapping[str, np.ndarray],
     config: EncoderDecoderConfig,
 ) -> tuple[dict[str, Any], Report]:
-    """All that a checkpoint has; see `import_hf` and `hugging_face.Family`."""
+    """All that a checkpoint has; see `import_hf` and `exchange.Exchange`."""
     del values
     _check_sizes(_common(source, config), config)
     return import_hf(source, config, shapes(config))
@@ -322,7 +312,7 @@ def export_hf(
 def values_to_hf(
     params: Mapping[str, Any], config: EncoderDecoderConfig
 ) -> dict[str, Any]:
-    """The content of a `config.json`; see `hugging_face.Family`."""
+    """The content of a `config.json`; see `exchange.Exchange`."""
     del params
     return config_to_hf(config)
 

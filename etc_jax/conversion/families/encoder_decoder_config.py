@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from etc_jax.conversion.config_rules import (
@@ -16,6 +16,7 @@ from etc_jax.conversion.config_rules import (
     either,
     flag,
     listed,
+    one_each,
     problems,
     shown,
     text,
@@ -38,7 +39,7 @@ class Key(NamedTuple):
     Attributes:
       rule: what its value may be.
       default: what transformers takes where a config.json is silent.
-      field: of the config, of one meaning; None: see `_CHOICES_FROM`.
+      field: of the config, of one meaning; None: see `Keys.fields_from`.
     """
 
     rule: Rule
@@ -54,12 +55,22 @@ class Keys(NamedTuple):
       keys: those that say what the model is.
       only: key -> the value that these models have a counterpart of.
       written: what transformers writes besides, the same for every model.
+      classes: what the names of its classes begin with.
+      fields_from: dict of a config.json, filled with defaults -> more fields of the
+        config.
+      values_to: config -> more keys of its config.json. Raises ValueError for what
+        transformers does not have.
+      body: what stands before the names of the body's weights.
     """
 
     config_class: type[EncoderDecoderConfig]
     keys: Mapping[str, Key]
     only: Mapping[str, Any]
     written: Mapping[str, Any]
+    classes: str
+    fields_from: Callable[[Mapping[str, Any]], dict[str, Any]]
+    values_to: Callable[[Any], dict[str, Any]]
+    body: str = ""
 
     @property
     def fields(self) -> dict[str, str]:
@@ -164,91 +175,14 @@ _T5_WRITTEN = {
 }
 _ATTENTIONS = {"local": "local", "transient-global": "transient_global"}
 
-FAMILIES: dict[str, Keys] = {
-    "bart": Keys(
-        BartConfig,
-        {
-            **_BART,
-            "forced_eos_token_id": Key(_MAYBE_ID, 2, "forced_eos_id"),
-            "max_position_embeddings": Key(_SIZE, 1024, "max_length"),
-            "scale_embedding": Key(flag(), False, "scale_embedding"),
-        },
-        _BART_ONLY,
-        {
-            **_BART_WRITTEN,
-            "is_decoder": False,
-            "id2label": {str(i): name for name, i in _LABELS.items()},
-            "label2id": _LABELS,
-        },
-    ),
-    "led": Keys(
-        LedConfig,
-        {
-            **_BART,
-            "max_encoder_position_embeddings": Key(_SIZE, 16384, "max_length"),
-            "max_decoder_position_embeddings": Key(_SIZE, 1024, "max_target_length"),
-            "attention_window": Key(either(whole(2), listed(whole(2))), 512),
-        },
-        {**_BART_ONLY, "scale_embedding": False},
-        _BART_WRITTEN,
-    ),
-    "t5": Keys(T5Config, _T5, _T5_ONLY, {**_T5_WRITTEN, "classifier_dropout": 0.0}),
-    "longt5": Keys(
-        LongT5Config,
-        {
-            **_T5,
-            "n_positions": Key(_SIZE, LongT5Config.max_length, "max_length"),
-            "local_radius": Key(_SIZE, 127, "radius"),
-            "global_block_size": Key(_SIZE, 16, "block_size"),
-            "encoder_attention_type": Key(choice(_ATTENTIONS), "local"),
-        },
-        _T5_ONLY,
-        {**_T5_WRITTEN, "bos_token_id": None},
-    ),
-}
-
-
-def family_of(config: EncoderDecoderConfig) -> str:
-    """What Hugging Face calls the family of a config."""
-    return next(n for n, keys in FAMILIES.items() if type(config) is keys.config_class)
-
-
-def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
-    """Reads the dict of a `config.json`.
-
-    Logits by a matrix of their own do not show in it: see `encoder_decoder.refined`.
-
-    Raises:
-      ValueError: naming everything that has no counterpart.
-    """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
-    keys = FAMILIES[values["model_type"]]
-    defaults = {name: key.default for name, key in keys.keys.items()}
-    values = {**defaults, **values}
-    if values.get("num_decoder_layers", 0) is None:
-        values["num_decoder_layers"] = values["num_layers"]
-    fields = {ours: values[theirs] for theirs, ours in keys.fields.items()}
-    fields |= _CHOICES_FROM[values["model_type"]](values)
-    config = keys.config_class(**fields)
-    if found := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
-    return config
-
 
 def _of_bart(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"activation": ACTIVATIONS[values["activation_function"]]}
 
 
 def _of_led(values: Mapping[str, Any]) -> dict[str, Any]:
-    windows, layers = values["attention_window"], values["encoder_layers"]
-    if isinstance(windows, int):
-        windows = [windows]
-    elif len(windows) != layers:
-        raise ValueError(
-            f"attention_window has {len(windows)} entries for {layers} layers; "
-            "expected one for each layer of the encoder"
-        )
+    key, layers = "attention_window", values["encoder_layers"]
+    windows = one_each(values[key], layers, key)
     return {**_of_bart(values), "attention_window": shortest_run(windows)}
 
 
@@ -266,55 +200,6 @@ def _of_t5(values: Mapping[str, Any]) -> dict[str, Any]:
 def _of_longt5(values: Mapping[str, Any]) -> dict[str, Any]:
     kind = _ATTENTIONS[values["encoder_attention_type"]]
     return {**_of_t5(values), "encoder_attention": kind}
-
-
-_CHOICES_FROM = {"bart": _of_bart, "led": _of_led, "t5": _of_t5, "longt5": _of_longt5}
-
-
-def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    family = values.get("model_type")
-    if not isinstance(family, str) or family not in FAMILIES:
-        yield f"model_type is {shown(family)}; expected one of {', '.join(FAMILIES)}"
-        return
-    keys = FAMILIES[family]
-    rules = {name: key.rule for name, key in keys.keys.items()} | {_SCALED: flag()}
-    if found := list(problems(values, rules)):
-        yield from found
-        return
-    for key, expected in keys.only.items():
-        if key in values and values[key] != expected:
-            yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
-    named = values.get("architectures") or []
-    if named and not any(name.endswith(_ENDS) for name in named):
-        yield (
-            f"architectures is {shown(named)}; what has a counterpart ends with one of "
-            f"{', '.join(_ENDS)}"
-        )
-
-
-def config_to_hf(config: EncoderDecoderConfig) -> dict[str, Any]:
-    """The inverse of `config_from_hf`: the content of a `config.json`.
-
-    Raises:
-      ValueError: if the config has what transformers does not.
-    """
-    family = family_of(config)
-    keys = FAMILIES[family]
-    values = {theirs: getattr(config, ours) for theirs, ours in keys.fields.items()}
-    values |= _CHOICES_TO[family](config)
-    # Ids that there need not be.
-    values = {
-        key: value
-        for key, value in values.items()
-        if value is not None or keys.keys[key].default is not None
-    }
-    prefix = {"led": "LED", "longt5": "LongT5"}.get(family, family.capitalize())
-    return {
-        **keys.written,
-        **values,
-        "model_type": family,
-        "architectures": [f"{prefix}{_HEAD}"],
-    }
 
 
 def _to_bart(config: BartConfig) -> dict[str, Any]:
@@ -372,4 +257,137 @@ def _to_longt5(config: LongT5Config) -> dict[str, Any]:
     return {**_to_t5(config), "encoder_attention_type": kind}
 
 
-_CHOICES_TO = {"bart": _to_bart, "led": _to_led, "t5": _to_t5, "longt5": _to_longt5}
+FAMILIES: dict[str, Keys] = {
+    "bart": Keys(
+        BartConfig,
+        {
+            **_BART,
+            "forced_eos_token_id": Key(_MAYBE_ID, 2, "forced_eos_id"),
+            "max_position_embeddings": Key(_SIZE, 1024, "max_length"),
+            "scale_embedding": Key(flag(), False, "scale_embedding"),
+        },
+        _BART_ONLY,
+        {
+            **_BART_WRITTEN,
+            "is_decoder": False,
+            "id2label": {str(i): name for name, i in _LABELS.items()},
+            "label2id": _LABELS,
+        },
+        "Bart",
+        _of_bart,
+        _to_bart,
+        "model.",
+    ),
+    "led": Keys(
+        LedConfig,
+        {
+            **_BART,
+            "max_encoder_position_embeddings": Key(_SIZE, 16384, "max_length"),
+            "max_decoder_position_embeddings": Key(_SIZE, 1024, "max_target_length"),
+            "attention_window": Key(either(whole(2), listed(whole(2))), 512),
+        },
+        {**_BART_ONLY, "scale_embedding": False},
+        _BART_WRITTEN,
+        "LED",
+        _of_led,
+        _to_led,
+        "led.",
+    ),
+    "t5": Keys(
+        T5Config,
+        _T5,
+        _T5_ONLY,
+        {**_T5_WRITTEN, "classifier_dropout": 0.0},
+        "T5",
+        _of_t5,
+        _to_t5,
+    ),
+    "longt5": Keys(
+        LongT5Config,
+        {
+            **_T5,
+            "n_positions": Key(_SIZE, LongT5Config.max_length, "max_length"),
+            "local_radius": Key(_SIZE, 127, "radius"),
+            "global_block_size": Key(_SIZE, 16, "block_size"),
+            "encoder_attention_type": Key(choice(_ATTENTIONS), "local"),
+        },
+        _T5_ONLY,
+        {**_T5_WRITTEN, "bos_token_id": None},
+        "LongT5",
+        _of_longt5,
+        _to_longt5,
+    ),
+}
+
+
+def family_of(config: EncoderDecoderConfig) -> str:
+    """What Hugging Face calls the family of a config."""
+    return next(n for n, keys in FAMILIES.items() if type(config) is keys.config_class)
+
+
+def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
+    """Reads the dict of a `config.json`.
+
+    Logits by a matrix of their own do not show in it: see `encoder_decoder.refined`.
+
+    Raises:
+      ValueError: naming everything that has no counterpart.
+    """
+    if found := list(_config_problems(values)):
+        raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
+    keys = FAMILIES[values["model_type"]]
+    defaults = {name: key.default for name, key in keys.keys.items()}
+    values = {**defaults, **values}
+    if values.get("num_decoder_layers", 0) is None:
+        values["num_decoder_layers"] = values["num_layers"]
+    fields = {ours: values[theirs] for theirs, ours in keys.fields.items()}
+    fields |= keys.fields_from(values)
+    config = keys.config_class(**fields)
+    if found := [f"{field} {message}" for field, message in config.problems()]:
+        raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
+    return config
+
+
+def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    family = values.get("model_type")
+    if not isinstance(family, str) or family not in FAMILIES:
+        yield f"model_type is {shown(family)}; expected one of {', '.join(FAMILIES)}"
+        return
+    keys = FAMILIES[family]
+    rules = {name: key.rule for name, key in keys.keys.items()} | {_SCALED: flag()}
+    if found := list(problems(values, rules)):
+        yield from found
+        return
+    for key, expected in keys.only.items():
+        if key in values and values[key] != expected:
+            yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
+    named = values.get("architectures") or []
+    if named and not any(name.endswith(_ENDS) for name in named):
+        yield (
+            f"architectures is {shown(named)}; what has a counterpart ends with one of "
+            f"{', '.join(_ENDS)}"
+        )
+
+
+def config_to_hf(config: EncoderDecoderConfig) -> dict[str, Any]:
+    """The inverse of `config_from_hf`: the content of a `config.json`.
+
+    Raises:
+      ValueError: if the config has what transformers does not.
+    """
+    family = family_of(config)
+    keys = FAMILIES[family]
+    values = {theirs: getattr(config, ours) for theirs, ours in keys.fields.items()}
+    values |= keys.values_to(config)
+    # Ids that there need not be.
+    values = {
+        key: value
+        for key, value in values.items()
+        if value is not None or keys.keys[key].default is not None
+    }
+    return {
+        **keys.written,
+        **values,
+        "model_type": family,
+        "architectures": [f"{keys.classes}{_HEAD}"],
+    }

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from etc_jax import registry
-from etc_jax.conversion.config_rules import MOST, choice, either, flag, listed, whole
+from etc_jax.conversion.config_rules import (
+    MOST,
+    choice,
+    either,
+    flag,
+    listed,
+    one_each,
+    whole,
+)
 from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families import encoder
 from etc_jax.conversion.families.encoder_family import EncoderFamily
@@ -38,14 +46,8 @@ def _to_roberta(config: RobertaConfig) -> dict[str, Any]:
 
 
 def _of_longformer(values: Mapping[str, Any]) -> dict[str, Any]:
-    windows, layers = values["attention_window"], values["num_hidden_layers"]
-    if isinstance(windows, int):
-        windows = [windows]
-    elif len(windows) != layers:
-        raise ValueError(
-            f"attention_window has {len(windows)} entries for {layers} layers; "
-            "expected one for each layer"
-        )
+    key, layers = "attention_window", values["num_hidden_layers"]
+    windows = one_each(values[key], layers, key)
     return {**_of_roberta(values), "attention_window": shortest_run(windows)}
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery import extend_encoder, extend_etc, extend_pairs
@@ -36,23 +37,36 @@ from etc_jax.models.encoder_decoder_config import (
     T5Config,
 )
 
-# Target -> what it can be made of.
-_SOURCES = {
-    "longformer": (BertConfig, RobertaConfig, LongformerConfig),
-    "big_bird": (BertConfig, RobertaConfig, BigBirdConfig),
-    "etc": (BertConfig, RobertaConfig),
-    "led": (BartConfig, LedConfig),
-    "long_t5": (T5Config,),
+
+class Target(NamedTuple):
+    """A family of long models.
+
+    Attributes:
+      sources: configs of what it can be made of.
+      module: makes it, by its `extend`.
+      options: those of an `Extension` that it reads.
+    """
+
+    sources: tuple[type, ...]
+    module: ModuleType
+    options: tuple[str, ...] = ()
+
+
+_SHORT = (BertConfig, RobertaConfig)
+_TARGETS = {
+    "longformer": Target(
+        (*_SHORT, LongformerConfig), extend_encoder, ("window", "copy_global")
+    ),
+    "big_bird": Target(
+        (*_SHORT, BigBirdConfig), extend_encoder, ("block_size", "num_globals")
+    ),
+    "etc": Target(_SHORT, extend_etc, ("window",)),
+    "led": Target((BartConfig, LedConfig), extend_pairs, ("window", "copy_global")),
+    "long_t5": Target((T5Config,), extend_pairs, ("window", "block_size")),
 }
-_MODULES = {"etc": extend_etc, "led": extend_pairs, "long_t5": extend_pairs}
-TARGETS = tuple(_SOURCES)
-# Option -> targets that have it.
-_READERS = {
-    "window": ("longformer", "etc", "led", "long_t5"),
-    "block_size": ("big_bird", "long_t5"),
-    "num_globals": ("big_bird",),
-    "copy_global": ("longformer", "led"),
-}
+TARGETS = tuple(_TARGETS)
+# What only some of them read.
+_OPTIONS = ("window", "block_size", "num_globals", "copy_global")
 
 
 def extend(
@@ -73,27 +87,21 @@ def extend(
         short inputs.
     """
     _check(config, asked)
-    to = _MODULES.get(asked.to, extend_encoder)
-    made = to.extend(params, dataclasses.replace(config, dtype="float32"), asked)
+    module = _TARGETS[asked.to].module
+    made = module.extend(params, dataclasses.replace(config, dtype="float32"), asked)
     check_difference(made.difference, "the model and the long one")
     return made
 
 
 def _check(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> None:
-    sources = _SOURCES.get(asked.to)
-    if sources is None:
+    target = _TARGETS.get(asked.to)
+    if target is None:
         raise ValueError(f"to is {asked.to!r}; expected one of {', '.join(TARGETS)}")
-    if type(config) not in sources:
-        names = ", ".join(c.__name__.removesuffix("Config") for c in sources)
+    if type(config) not in target.sources:
+        names = ", ".join(c.__name__.removesuffix("Config") for c in target.sources)
         raise ValueError(
-            f"the source is of the family "
-            f"{family_of(config)}; what becomes a "
+            f"the source is of the family {family_of(config)}; what becomes a "
             f"{asked.to} is {names}"
-        )
-    if config.positions != "learnt" and type(config) is not T5Config:
-        raise ValueError(
-            f"the source has positions {config.positions!r}, which no table limits; "
-            "set model.max_length of a run that starts from it"
         )
     wanted = length_of(config, asked)
     if wanted < config.max_length:
@@ -101,11 +109,11 @@ def _check(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> No
             f"max_length is {wanted}, but the source has {config.max_length} positions "
             "already; ask for as many or more"
         )
-    for name, readers in _READERS.items():
+    for name in _OPTIONS:
         value = getattr(asked, name)
         # Not `in`: 0 is asked for, and equals False.
         given = value is not None and value is not False
-        if given and asked.to not in readers:
+        if given and name not in target.options:
             raise ValueError(
                 f"{name} is {value}, which is not asked of a {asked.to}; leave it out"
             )

@@ -38,8 +38,14 @@ def extend(
     """A Longformer or a BigBird; see `extend.extend`.
 
     Raises:
-      ValueError: if a head of the source has no place in it, or the window is none.
+      ValueError: if a head of the source has no place in it, the window is none, or
+        no table limits the source's positions.
     """
+    if config.positions != "learnt":
+        raise ValueError(
+            f"the source has positions {config.positions!r}, which no table limits; "
+            "set model.max_length of a run that starts from it"
+        )
     target = _config(config, asked)
     _check_heads(params, config, target)
     left_behind = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     Extended,
     Extension,
     RowsFn,
+    common_fields,
     largest_difference,
     length_of,
     positions_of,
@@ -30,16 +30,14 @@ from etc_jax.models.encoder_decoder_config import (
 # Of the released LEDs, on both sides together.
 WINDOW = 1024
 _POSITIONS = "led.{side}.embed_positions.weight"
-# Names of BART's -> of LED's.
-_TO_LED = (
-    (r"model\.(.*)", r"led.\1"),
-    (
-        r"(led\.encoder\.layers\.\d+\.self_attn\.)([qkv])_proj\.(.*)",
-        r"\1longformer_self_attn.\2.\3",
-    ),
-    (r"(led\.encoder\.layers\.\d+\.self_attn\.)out_proj\.(.*)", r"\1output.\2"),
-)
-_KINDS = {"q": "query", "k": "key", "v": "value"}
+_ATTENTION = re.compile(r"(?<=encoder\.layers\.)(\d+\.self_attn\.)(\w+_proj)")
+# Projections of BART's encoder -> of LED's.
+_TO_LED = {
+    "q_proj": "longformer_self_attn.query",
+    "k_proj": "longformer_self_attn.key",
+    "v_proj": "longformer_self_attn.value",
+    "out_proj": "output",
+}
 _OF_GLOBALS = re.compile(r"(.*longformer_self_attn\.(?:query|key|value))(\..*)")
 _T5 = re.compile(r"(encoder\.block\.\d+\.layer\.0\.)SelfAttention\.(.*)")
 
@@ -62,13 +60,9 @@ def extend(
     return Extended(made, target, max(differences), ())
 
 
-def _fields(config: EncoderDecoderConfig) -> dict[str, Any]:
-    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-
-
 def _to_led(weights, config, asked: Extension):
     """(config, weights by transformers' names) of a LED."""
-    fields = {"attention_window": (WINDOW,), **_fields(config)}
+    fields = {"attention_window": (WINDOW,), **common_fields(config, type(config))}
     fields |= {
         "max_length": length_of(config, asked),
         "max_target_length": config.max_target_length,
@@ -90,16 +84,15 @@ def _to_led(weights, config, asked: Extension):
 
 
 def _led_name(name: str) -> str:
-    for pattern, replacement in _TO_LED:
-        name = re.sub(f"^{pattern}$", replacement, name)
-    start, short, rest = name.partition("longformer_self_attn.")
-    kind, _, part = rest.partition(".")
-    return f"{start}{short}{_KINDS.get(kind, kind)}.{part}" if short else name
+    """Of a LED, by the name that BART has, or LED already."""
+    name = re.sub(r"^model\.", "led.", name)
+    return _ATTENTION.sub(lambda found: f"{found[1]}{_TO_LED[found[2]]}", name)
 
 
 def _to_long_t5(weights, config, asked: Extension):
     """(config, weights by transformers' names) of a LongT5 with sums of blocks."""
-    fields = _fields(config) | {"max_length": length_of(config, asked)}
+    fields = common_fields(config, type(config))
+    fields["max_length"] = length_of(config, asked)
     if asked.window is not None:
         fields["radius"] = asked.window // 2
     if asked.block_size is not None:

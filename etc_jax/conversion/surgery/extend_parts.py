@@ -76,9 +76,9 @@ def length_of(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) ->
     return asked.max_length or max(MAX_LENGTH, config.max_length)
 
 
-def common_fields(config: EncoderConfig) -> dict[str, Any]:
-    """The fields that all encoders have, by name."""
-    names = (field.name for field in dataclasses.fields(EncoderConfig))
+def common_fields(config: Any, of: type = EncoderConfig) -> dict[str, Any]:
+    """The fields that a class of configs has, by name, with a config's values."""
+    names = (field.name for field in dataclasses.fields(of))
     return {name: getattr(config, name) for name in names}
 
 
