@@ -38,6 +38,7 @@ _LOG = logging.getLogger(__name__)
 FILE = "owner.json"
 REFRESH_SECS = 10.0
 WATCH_SECS = 60.0
+NAME_SECS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,11 +218,23 @@ def _lock(file: int, path: pathlib.Path) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise _refused(path, _claim_in(_content(path))) from None
+        raise _refused(path, _holder(path)) from None
     except OSError as error:
         _LOG.warning("%s cannot be locked (%s): its text has to do", path, error)
         return False
     return True
+
+
+def _holder(path: pathlib.Path) -> Claim | None:
+    """Who holds the lock; None if it does not say so for a while."""
+    deadline = time.monotonic() + NAME_SECS
+    while (holder := _claim_in(_content(path))) is None:
+        # A process that started together with this one has locked the file first and
+        # will write its name next.
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return holder
 
 
 def _outlast_the_owner(path: pathlib.Path, claim: Claim, locks: bool) -> None:

@@ -103,6 +103,19 @@ def test_a_second_run_is_refused_with_the_owner_s_name(tmp_path, holder, no_wait
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
+def test_an_owner_that_has_not_written_its_name_yet_is_waited_for(tmp_path):
+    leave(tmp_path, host="near")
+    name = (tmp_path / FILE).read_bytes()
+    with open(tmp_path / FILE, "wb", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        later = threading.Timer(0.2, file.write, [name])
+        later.start()
+        with pytest.raises(UserError, match="in use by process .* on host near"):
+            with owned(tmp_path):
+                pass
+        later.join()
+
+
 def test_a_killed_owner_is_followed_at_once(tmp_path, holder, no_waiting, caplog):
     holder.kill()
     # All its threads end, but it is left in the table of processes, which is no owner.
