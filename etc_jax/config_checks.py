@@ -165,6 +165,13 @@ def _sequence_fits(config: Any) -> Iterator[Problem]:
         )
 
 
+def _model_fits(config: Any) -> Iterator[Problem]:
+    # What a family of models asks of the rest, which this module need not know.
+    check = getattr(config.model, "problems_with", None)
+    if check is not None:
+        yield from check(config.objective, config.data)
+
+
 def _lengths_are_used(config: Any) -> Iterator[Problem]:
     used = config_kinds.lengths_of(config)
     for field in LENGTHS if used else ():
@@ -223,6 +230,7 @@ _CROSS_CHECKS = (
         _positions_suffice,
     ),
     ((*_LENGTHS, "model.max_length"), _sequence_fits),
+    (("model", *_LENGTHS), _model_fits),
     (_LENGTHS, _lengths_are_used),
     (("data.source", "objective.name"), _objective_has_its_data),
 )

@@ -111,33 +111,35 @@ class Block(Branches):
 
 
 class AttentionHalf(Branches):
-    """f of a reversible layer: attention of the norm; the residual is the stack's.
+    """A half of a reversible layer: attention of the norm.
 
-    Cross-attention follows on what attention added to its input.
+    As in the other halves, the residual is the stack's: it adds what this gives to the
+    stream that this does not read.
     """
 
     @nn.compact
     def __call__(self, x: Any, shared: Any, kept: Any = None):
         """(streams, shared, kept) -> (streams, kept)."""
         norm = self.of_streams(self.norm, self.attention_norm)
-        # No residual: the stack adds y to the stream that f does not read.
-        y, kept = self.attention("attention")(
-            self.laid_out(norm(x)), shared, None, kept
-        )
-        y = self.dropped(y)
-        if self.cross_attention is not None:
-            norm = self.of_streams(self.norm, self.cross_attention_norm)
-            # In the stream's dtype, which may be wider than that of y.
-            both = jax.tree.map(lambda a, b: a + b.astype(a.dtype), x, y)
-            cross = self.cross_attention("cross_attention")
-            more, _ = cross(self.laid_out(norm(both)), shared)
-            # f of both branches is one change, [b, n, e].
-            y = jax.tree.map(lambda a, b: a + b, y, self.dropped(more))
-        return y, kept
+        attention = self.attention("attention")
+        y, kept = attention(self.laid_out(norm(x)), shared, None, kept)
+        return self.dropped(y), kept
+
+
+class CrossAttentionHalf(Branches):
+    """A half of a reversible layer: cross-attention of the norm."""
+
+    @nn.compact
+    def __call__(self, x: Any, shared: Any, kept: Any = None):
+        """(streams, shared, not read) -> (streams, nothing to keep)."""
+        del kept
+        norm = self.of_streams(self.norm, self.cross_attention_norm)
+        y, _ = self.cross_attention("cross_attention")(self.laid_out(norm(x)), shared)
+        return self.dropped(y), None
 
 
 class MlpHalf(Branches):
-    """g of a reversible layer: feed-forward of the norm."""
+    """A half of a reversible layer: feed-forward of the norm."""
 
     @nn.compact
     def __call__(self, x: Any, shared: Any, kept: Any = None):

@@ -154,7 +154,8 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
       kind: whose first half is an `AttentionHalf` of local or LSH attention.
       length: longest sequence that there will be.
     """
-    half = kind.f()
+    (first, make), *others = kind.halves.items()
+    half = make()
     plain = half.attention("attention")
     # Linen's own two fields belong to the module, not to its copy.
     fields = {field.name for field in dataclasses.fields(plain)} - {"parent", "name"}
@@ -163,8 +164,8 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
     def attention(name: str) -> nn.Module:
         return _CACHED[type(plain)](cache_length=length, name=name, **options)
 
-    def f() -> AttentionHalf:
+    def cached() -> AttentionHalf:
         # Names and norms stay, so that the parameters of the plain layer fit.
         return half.clone(attention=attention)
 
-    return LayerKind(kind.name, f, kind.g)
+    return LayerKind(kind.name, {first: cached, **dict(others)})

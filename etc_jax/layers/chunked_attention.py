@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from etc_jax import sharding
 from etc_jax.layers.common import Dense
+from etc_jax.layers.self_attention import Memory
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.parts.lsh_hashing import (
     Buckets,
@@ -28,11 +29,13 @@ class Sequence(NamedTuple):
       rotations: of `lsh_hashing.draw_rotations`, for all LSH layers; None: each layer
         draws its own, see `hash_key`.
       layer: int scalar, number of the layer; None: it draws nothing by it.
+      memory: what the cross-attention of a decoder reads; None: there is none.
     """
 
     example_ids: jax.Array
     rotations: jax.Array | None = None
     layer: jax.Array | None = None
+    memory: Memory | None = None
 
 
 def hash_key(module: nn.Module, seed: int, layer: jax.Array | None = None) -> jax.Array:

@@ -4,6 +4,7 @@ import jax
 from flax import linen as nn
 
 from etc_jax import sharding
+from etc_jax.layers.chunked_attention import Sequence
 from etc_jax.layers.projections import HeadProjections
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.ops.attention import full
@@ -24,7 +25,9 @@ class CrossAttention(HeadProjections):
     deterministic: bool = True
 
     @nn.compact
-    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> tuple[jax.Array, None]:
+    def __call__(
+        self, x: jax.Array, inputs: SequenceInputs | Sequence
+    ) -> tuple[jax.Array, None]:
         """`[b, m, e]` -> (the same shape, nothing to keep).
 
         A token sees the rows of `inputs.memory` that are of its example.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,24 +19,22 @@ class LayerKind(NamedTuple):
 
     Attributes:
       name: of its parameters.
-      f: makes its first half, with `parent=None`; what the module reads beside its
-        arguments is not traced.
-      g: makes its second half, in the same way.
+      halves: each by the name of its parameters, made with `parent=None`: what the
+        module reads beside its arguments is not traced.
     """
 
     name: str
-    f: MakeHalf
-    g: MakeHalf
+    halves: Mapping[str, MakeHalf]
 
 
 class TwoStreamStack(nn.Module):
     """Repeats of some layers over two streams; see `ops.reversible`.
 
-    Parameters lie under "layers", those of each layer of a repeat under its name, "f"
-    and "g" there, stacked on a leading axis of repeats.
+    Parameters lie under "layers", those of each half of a layer of a repeat under their
+    names, stacked on a leading axis of repeats.
 
     Attributes:
-      kinds: the layers of a repeat, of different names.
+      kinds: the layers of a repeat, of different names, with as many halves each.
       num_repeats: how many.
       reversible: whether the backward pass works inputs out from outputs; otherwise
         all activations are kept.
@@ -66,9 +64,9 @@ class TwoStreamStack(nn.Module):
     @nn.compact
     def _parts(self, x, shared, rng):
         """(halves, their params, their keys)."""
-        pairs = [(kind.f(), kind.g()) for kind in self.kinds]
+        halves = [[make() for make in kind.halves.values()] for kind in self.kinds]
         # A key for each layer of a repeat, each of its halves and each repeat.
-        shape = (len(pairs), 2, self.num_repeats)
+        shape = (len(halves), len(halves[0]), self.num_repeats)
 
         def init(init_rng):
             keys = jax.random.split(init_rng, shape)
@@ -78,17 +76,17 @@ class TwoStreamStack(nn.Module):
                 return jax.vmap(lambda rng: _init(half, rng, x, shared))(keys)
 
             return {
-                kind.name: {"f": of(f, keys[i, 0]), "g": of(g, keys[i, 1])}
-                for i, (kind, (f, g)) in enumerate(zip(self.kinds, pairs, strict=True))
+                kind.name: dict(zip(kind.halves, map(of, mine, keys[i]), strict=True))
+                for i, (kind, mine) in enumerate(zip(self.kinds, halves, strict=True))
             }
 
         # The whole tree is one parameter of this module: halves are pure functions of
         # theirs, which the backward pass calls again.
         found = self.param("layers", init)
-        params = [(found[kind.name]["f"], found[kind.name]["g"]) for kind in self.kinds]
+        params = [tuple(found[k.name][half] for half in k.halves) for k in self.kinds]
         keys = jax.random.split(rng, shape)
-        rngs = [(keys[i, 0], keys[i, 1]) for i in range(len(pairs))]
-        layers = [tuple(map(_as_function, pair)) for pair in pairs]
+        rngs = [tuple(mine) for mine in keys]
+        layers = [tuple(map(_as_function, mine)) for mine in halves]
         return layers, params, rngs
 
 

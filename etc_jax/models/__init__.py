@@ -13,4 +13,5 @@ from etc_jax.models import (  # noqa: F401
     reformer,
     reformer_decoding,
     reformer_flops,
+    reformer_seq2seq,
 )

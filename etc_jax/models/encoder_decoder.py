@@ -192,14 +192,18 @@ class EncoderDecoder(nn.Module):
             embedding_init=truncated_normal(spreads.table),
             dtype=c.compute_dtype,
         )
-        self.encoder = OneSide(c, c.encoder_side, self.deterministic)
-        self.decoder = OneSide(c, c.decoder_side, self.deterministic)
+        self.encoder = self.make_side(c.encoder_side)
+        self.decoder = self.make_side(c.decoder_side)
         if not c.tied_logits:
             sizes = (c.vocab_size,), spreads.logits, c.compute_dtype
             self.logits = Dense(*sizes, use_bias=False, wide=True)
         if c.logits_bias:
             zeros = nn.initializers.zeros
             self.logits_bias = self.param("logits_bias", zeros, (c.vocab_size,))
+
+    def make_side(self, side: Side) -> nn.Module:
+        """The encoder or the decoder; called as `OneSide`."""
+        return OneSide(self.config, side, self.deterministic)
 
     def _embedded(self, what: str, tokens: jax.Array, side: Side) -> jax.Array:
         if tokens.ndim != 2:

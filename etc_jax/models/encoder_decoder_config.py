@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
@@ -196,6 +196,23 @@ class EncoderDecoderConfig:
                     f"is {value}; expected a row of the token table, 0 to "
                     f"{self.vocab_size - 1}",
                 )
+
+    def problems_with(self, objective: Any, data: Any) -> Iterator[tuple[str, str]]:
+        """(path, message) for what asks more of the model than it has."""
+        if data.target_length > self.max_target_length:
+            yield (
+                "data.target_length",
+                f"is {data.target_length}, more than the {self.max_target_length} "
+                "tokens that the decoder writes at most; lower it, or take a model of "
+                "longer targets",
+            )
+        windows = isinstance(self.encoder_side.patterns[0], AttentionWindow)
+        if getattr(objective, "global_tokens", 0) and not windows:
+            yield (
+                "objective.global_tokens",
+                f"is {objective.global_tokens}, but this encoder has no global tokens, "
+                "as that of a LED; set it to 0",
+            )
 
 
 @registry.register("model_config", "bart")

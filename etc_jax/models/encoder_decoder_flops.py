@@ -1,5 +1,7 @@
 """Useful FLOPs of encoder-decoders; see `models.useful_flops`."""
 
+from typing import Any
+
 import numpy as np
 
 from etc_jax import registry
@@ -64,15 +66,22 @@ def _encoder(config: EncoderDecoderConfig, inputs: SequenceInputs) -> float:
     return side.num_layers // len(layers) * sum(layers)
 
 
+def cross_attention(config: Any, memory: np.ndarray, ids: np.ndarray) -> float:
+    """Of one layer: tokens of numbers `ids` `[b, m]` read rows of `memory` `[b, n]`."""
+    tokens, read = int(np.sum(ids > 0)), int(np.sum(memory > 0))
+    # Queries and output of the tokens; keys and values of what they read.
+    maps = 2 * (tokens + read)
+    inner = config.num_heads * config.attention_head_dim
+    pairs = pairs_between(ids, memory)
+    return projection(maps, config.embed_dim, inner) + attention(pairs, config)
+
+
 def _decoder(config: EncoderDecoderConfig, memory: np.ndarray, ids: np.ndarray):
     c, side = config, config.decoder_side
-    tokens, read = int(np.sum(ids > 0)), int(np.sum(memory > 0))
-    inner = c.num_heads * c.attention_head_dim
-    index = np.arange(ids.shape[1])
-    pairs = pairs_within(ids, 0 * index, index) + pairs_between(ids, memory)
-    # Four maps of its own tokens; two more and the keys and values of the memory.
-    maps = projection(6 * tokens + 2 * read, c.embed_dim, inner)
-    layer = maps + _mlp(c, side, tokens) + attention(pairs, c)
+    tokens, index = int(np.sum(ids > 0)), np.arange(ids.shape[1])
+    maps = projection(4 * tokens, c.embed_dim, c.num_heads * c.attention_head_dim)
+    own = maps + attention(pairs_within(ids, 0 * index, index), c)
+    layer = own + cross_attention(c, memory, ids) + _mlp(c, side, tokens)
     return side.num_layers * layer
 
 

@@ -134,8 +134,10 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
                 # No parent: the stack calls halves as functions of parameters.
                 LayerKind(
                     name,
-                    functools.partial(AttentionHalf, **parts, parent=None),
-                    functools.partial(MlpHalf, **parts, parent=None),
+                    {
+                        "f": functools.partial(AttentionHalf, **parts, parent=None),
+                        "g": functools.partial(MlpHalf, **parts, parent=None),
+                    },
                 )
                 for name, parts in kinds
             ),

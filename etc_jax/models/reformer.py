@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import registry
-from etc_jax.layers.block import AttentionHalf, MlpHalf
+from etc_jax.layers.block import AttentionHalf, CrossAttentionHalf, MlpHalf
 from etc_jax.layers.chunked_attention import (
     LocalAttention,
     LshAttention,
@@ -16,6 +16,7 @@ from etc_jax.layers.chunked_attention import (
     hash_key,
 )
 from etc_jax.layers.common import Dense, LayerNorm, chunked_mlp, truncated_normal
+from etc_jax.layers.cross_attention import CrossAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.reformer_config import (
@@ -82,16 +83,19 @@ class AxialPositions(nn.Module):
         return jnp.concatenate(tables, axis=-1).reshape(math.prod(grid), -1)[:length]
 
     def at(self, positions: jax.Array) -> jax.Array:
-        """`[b, sum of dims]` for positions int `[b]`."""
-        # [b] -> a place in each table, [b] each.
+        """`[..., sum of dims]` for positions int `[...]`."""
+        # [...] -> a place in each table, [...] each.
         places = jnp.unravel_index(positions, self.shape)
-        # [b, dim] of each table.
-        found = [t[place] for t, place in zip(self._tables(), places, strict=True)]
+        # [..., dim] of each table.
+        found = [
+            jnp.asarray(table)[place]
+            for table, place in zip(self._tables(), places, strict=True)
+        ]
         return jnp.concatenate(found, axis=-1)
 
 
-class ReformerEmbeddings(nn.Module):
-    """Tokens + positions, with dropout.
+class ReformerPositions(nn.Module):
+    """Positions, axial or a table, are added to rows of tokens, with dropout.
 
     Attributes:
       config: of the model.
@@ -103,46 +107,79 @@ class ReformerEmbeddings(nn.Module):
 
     def setup(self):
         c = self.config
-        init = truncated_normal(c.initializer_range)
-        embed = functools.partial(
-            nn.Embed, features=c.embed_dim, embedding_init=init, dtype=c.compute_dtype
-        )
-        self.token_embedder = embed(c.vocab_size)
         if c.axial_shape is None:
-            self.position_embedder = embed(c.max_length)
+            self.position_embedder = self.table(c.max_length)
         else:
             self.position_embedder = AxialPositions(
                 c.axial_shape, c.axial_widths, c.initializer_range
             )
 
+    def table(self, rows: int) -> nn.Embed:
+        c = self.config
+        init = truncated_normal(c.initializer_range)
+        return nn.Embed(rows, c.embed_dim, embedding_init=init, dtype=c.compute_dtype)
+
     @nn.compact
+    def __call__(self, x: jax.Array, positions: jax.Array | None = None) -> jax.Array:
+        """`[b, n, e]` -> the same shape.
+
+        Args:
+          x: rows of tokens.
+          positions: int `[b, n]`; None: places in the row.
+        """
+        c, n = self.config, x.shape[1]
+        drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
+        x = drop(x)
+        if positions is not None:
+            return x + drop(self.at(positions))
+        known = min(n, c.max_length)  # what follows is padding
+        if c.axial_shape is None:
+            rows = self.position_embedder(jnp.arange(known, dtype=jnp.int32))
+        else:
+            rows = self.position_embedder(known).astype(c.compute_dtype)
+        # [known, e] -> [n, e]
+        rows = blocking.pad_axis(rows, 0, 0, n - known)
+        # [b, n, e] + [1, n, e]
+        return x + drop(rows[None])
+
+    def at(self, positions: jax.Array) -> jax.Array:
+        """The rows of positions: int `[...]` -> `[..., e]`; no dropout."""
+        if self.config.axial_shape is None:
+            return self.position_embedder(positions)
+        return self.position_embedder.at(positions).astype(self.config.compute_dtype)
+
+
+class ReformerEmbeddings(ReformerPositions):
+    """Tokens + positions, with dropout."""
+
+    def setup(self):
+        self.token_embedder = self.table(self.config.vocab_size)
+        super().setup()
+
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """int `[b, n]` -> `[b, n, e]`."""
-        c, n = self.config, tokens.shape[1]
-        known = min(n, c.max_length)  # what follows is padding
-        drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
-        # [b, n] -> [b, n, e]
-        x = drop(self.token_embedder(tokens))
-        if c.axial_shape is None:
-            positions = self.position_embedder(jnp.arange(known, dtype=jnp.int32))
-        else:
-            positions = self.position_embedder(known).astype(c.compute_dtype)
-        # [known, e] -> [n, e]
-        positions = blocking.pad_axis(positions, 0, 0, n - known)
-        # [b, n, e] + [1, n, e]
-        return x + drop(positions[None])
-
-    def at(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """One token a row, anywhere: int `[b]`, int `[b]` -> `[b, e]`; no dropout."""
-        place = self.position_embedder
-        if self.config.axial_shape is None:
-            places = place(positions)
-        else:
-            places = place.at(positions).astype(self.config.compute_dtype)
-        return self.token_embedder(tokens) + places
+        return super().__call__(self.token_embedder(tokens))
 
 
-def _kind(config: ReformerConfig, deterministic: bool, i: int, kind: str) -> LayerKind:
+def make_stack(
+    config: ReformerConfig, deterministic: bool, cross_attention: bool = False
+) -> TwoStreamStack:
+    """The layers; those of a decoder of an encoder-decoder have cross-attention."""
+    kinds = tuple(
+        _kind(config, deterministic, i, kind, cross_attention)
+        for i, kind in enumerate(config.pattern)
+    )
+    repeats = config.num_layers // len(config.pattern)
+    return TwoStreamStack(kinds, repeats, config.reversible)
+
+
+def _kind(
+    config: ReformerConfig,
+    deterministic: bool,
+    i: int,
+    kind: str,
+    cross_attention: bool,
+) -> LayerKind:
     c = config
 
     def norm(name: str) -> LayerNorm:
@@ -184,20 +221,35 @@ def _kind(config: ReformerConfig, deterministic: bool, i: int, kind: str) -> Lay
             name=name,
         )
 
-    # No parent: the stack calls halves as functions of parameters.
-    f, g = (
-        functools.partial(
-            half,
-            attention,
-            mlp,
-            norm,
-            c.dropout_rate,
+    def cross(name: str) -> CrossAttention:
+        return CrossAttention(
+            c.num_heads,
+            c.attention_head_dim,
+            stddev=c.initializer_range,
+            projection_bias=False,
+            out_bias=False,
+            dropout_rate=c.attention_dropout_rate,
+            implementation=c.attention,
             deterministic=deterministic,
-            parent=None,
+            dtype=c.compute_dtype,
+            name=name,
         )
-        for half in (AttentionHalf, MlpHalf)
-    )
-    return LayerKind(f"{kind}_{i}", f, g)
+
+    halves = {"f": AttentionHalf, "cross": CrossAttentionHalf, "g": MlpHalf}
+    if not cross_attention:
+        del halves["cross"]
+    options = {
+        "attention": attention,
+        "cross_attention": cross,
+        "mlp": mlp,
+        "norm": norm,
+        "dropout_rate": c.dropout_rate,
+        "deterministic": deterministic,
+        # The stack calls halves as functions of parameters.
+        "parent": None,
+    }
+    make = {name: functools.partial(half, **options) for name, half in halves.items()}
+    return LayerKind(f"{kind}_{i}", make)
 
 
 class Reformer(nn.Module):
@@ -215,9 +267,7 @@ class Reformer(nn.Module):
         c = self.config
         refuse(c)
         self.embeddings = ReformerEmbeddings(c, self.deterministic)
-        kinds = [_kind(c, self.deterministic, *x) for x in enumerate(c.pattern)]
-        repeats = c.num_layers // len(c.pattern)
-        self.stack = TwoStreamStack(tuple(kinds), repeats, c.reversible)
+        self.stack = make_stack(c, self.deterministic)
         # Over the features of both streams, 2 * e.
         self.final_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
 

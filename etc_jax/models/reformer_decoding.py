@@ -109,11 +109,15 @@ class ReformerDecoder(CausalDecoder):
         parts = _parts(params, self.config, cache.length)
         position = cache.newest
         # [b] -> [b, e] -> [b, 1, e]
-        x = parts.start(parts.model.encoder.embeddings.at(token, position))[:, None]
-        halves = [(_as_half(kind.f()), _as_half(kind.g())) for kind in parts.kinds]
+        embeddings = parts.model.encoder.embeddings
+        x = embeddings.token_embedder(token) + embeddings.at(position)
+        x = parts.start(x)[:, None]
+        halves = [
+            [_as_half(make()) for make in kind.halves.values()] for kind in parts.kinds
+        ]
         layers = parts.params["stack"]["layers"]
         stacked = [
-            (layers[kind.name]["f"], layers[kind.name]["g"]) for kind in parts.kinds
+            [layers[kind.name][half] for half in kind.halves] for kind in parts.kinds
         ]
         one_chunk, multiple = parts.config.chunking
         # int32 [b]: how long the sequence so far would be, with its padding.

@@ -1,11 +1,13 @@
 """Reversible residual stacks (Gomez et al. 2017; Kitaev et al. 2020, section 3).
 
-Two streams, and layers of two halves, f and g:
+Two streams, x1 and x2, and layers of halves, each of which adds to the stream that it
+does not read, and then they change places:
 
-    y1 = x1 + f(x2)
-    y2 = x2 + g(y1)
+    x1, x2 = x2, x1 + half(x2)
 
-The inputs of a layer follow from its outputs, so that the backward pass needs the last
+A layer of two halves, f and g, is y1 = x1 + f(x2), y2 = x2 + g(y1) of the papers.
+
+The inputs of a half follow from its outputs, so that the backward pass needs the last
 ones alone, and memory does not grow with depth. Each half is computed three times: in
 the forward pass, and in the backward pass once more with its gradient.
 """
@@ -33,26 +35,28 @@ def _subtract(x: Any, y: Any) -> Any:
     return jax.tree.map(lambda a, b: a - b.astype(a.dtype), x, y)
 
 
-def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=(None, None)):
+def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=None):
     """One layer, by plain arithmetic.
 
     Args:
-      halves: f and g.
-      params: of f, of g.
-      rngs: key of f, of g.
+      halves: one after the other.
+      params: of each half.
+      rngs: key of each half.
       shared: arrays that every half reads beside its stream.
       x1: a stream: arrays, which are float.
-      x2: of the same shapes.
-      kept: of f, of g, or None for each.
+      x2: of the same shapes; what the first half reads.
+      kept: of each half, or None for each; None: for all.
 
     Returns:
-      (y1, y2, what f and g keep).
+      (y1, y2, what each half keeps).
     """
-    f, g = halves
-    change, kept_f = f(params[0], x2, rngs[0], shared, kept[0])
-    y1 = _add(x1, change)
-    change, kept_g = g(params[1], y1, rngs[1], shared, kept[1])
-    return y1, _add(x2, change), (kept_f, kept_g)
+    mine = []
+    for i, half in enumerate(halves):
+        before = None if kept is None else kept[i]
+        change, after = half(params[i], x2, rngs[i], shared, before)
+        x1, x2 = x2, _add(x1, change)
+        mine.append(after)
+    return x1, x2, tuple(mine)
 
 
 def _floats(shared) -> list:
@@ -94,19 +98,19 @@ def _undo(halves, params, rngs, shared, kept, outputs, gradients):
 
         return half
 
-    # y2 = x2 + g(y1): one vjp gives g(y1) anew, to subtract, and its gradients. A
-    # cotangent has the dtype of what the half gave, not that of the stream.
-    change, back = jax.vjp(again(1), params[1], y1, floats)
-    x2 = _subtract(y2, change)
-    d_params_g, extra, d_floats_g = back(_like(d2, change))
-    # y1 is an output, and what g reads.
-    d1 = _add(d1, extra)
-    # y1 = x1 + f(x2), with the x2 that was just found.
-    change, back = jax.vjp(again(0), params[0], x2, floats)
-    x1 = _subtract(y1, change)
-    d_params_f, extra, d_floats_f = back(_like(d1, change))
-    d2 = _add(d2, extra)
-    return (x1, x2), (d1, d2), (d_params_f, d_params_g), (d_floats_f, d_floats_g)
+    d_params, d_floats = [], []
+    for i in reversed(range(len(halves))):
+        # y1 was read, and y2 = x1 + half(y1): one vjp gives half(y1) anew, to subtract,
+        # and its gradients. A cotangent has the dtype of what the half gave, not that
+        # of the stream.
+        change, back = jax.vjp(again(i), params[i], y1, floats)
+        mine, extra, of_floats = back(_like(d2, change))
+        y1, y2 = _subtract(y2, change), y1
+        # y1 is an output too.
+        d1, d2 = d2, _add(d1, extra)
+        d_params.insert(0, mine)
+        d_floats.append(of_floats)
+    return (y1, y2), (d1, d2), tuple(d_params), d_floats
 
 
 def _like(x: Any, y: Any) -> Any:
@@ -152,10 +156,10 @@ def stack(layers: Sequence[Sequence[Half]], params, rngs, shared, x1, x2):
     """Repeats of some layers, of which the backward pass keeps the outputs alone.
 
     Args:
-      layers: (f, g) of each layer of a repeat; functions, not arrays in disguise: what
+      layers: halves of each layer of a repeat; functions, not arrays in disguise: what
         they read beside their arguments must not be traced, and jax refuses to
         differentiate by it.
-      params: for each layer (of f, of g), with a leading axis of repeats.
+      params: for each layer those of its halves, with a leading axis of repeats.
       rngs: keys for each layer, with a leading axis of repeats.
       shared: see `layer`; its gradient is summed over all halves.
       x1: the first stream; its dtype is that of the sums, whatever the halves compute

@@ -15,6 +15,7 @@ from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.seq2seq import Seq2Seq
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.preflight import plan
 from etc_jax.training.state import abstract_state
@@ -27,7 +28,7 @@ TOGETHER = {
     ("reformer_enwik8", "12_layers"): "paper,12_layers",
 }
 # What is named for completeness: it is there without.
-DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4"}
+DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led"}
 
 
 @functools.cache
@@ -61,6 +62,10 @@ def load(name, arg):
         values.data.paths = ("some",)
     if source in ("windows", "byte_images"):
         values.data.update(paths=("train",), held_back_paths=("dev",))
+    if source == "pairs":
+        values.data.update(
+            paths=("train",), held_back_paths=("dev",), tokenizer="vocabulary"
+        )
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/before"
     return config_lib.from_config_dict(values)
@@ -71,7 +76,7 @@ def init_of(config):
     name = config.objective.name
     if name == "mlm_cpc":
         return Pretraining(config.model, config.objective).init
-    languages = {"causal_lm": CausalLm, "masked_lm": MaskedLm}
+    languages = {"causal_lm": CausalLm, "masked_lm": MaskedLm, "seq2seq": Seq2Seq}
     if name in languages:
         found = registry.lookup(f"{name}_model", config.family)
         return languages[name](config.model, found).init

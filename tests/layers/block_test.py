@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from etc_jax.layers.block import AttentionHalf, Block, MlpHalf
+from etc_jax.layers.block import AttentionHalf, Block, CrossAttentionHalf, MlpHalf
 from etc_jax.layers.common import LayerNorm, Mlp, RmsNorm, chunked_mlp
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.types import Rows
@@ -184,12 +184,9 @@ def decoder(repeats, reversible):
         "cross_attention": lambda name: Mean(True, name=name),
         "parent": None,
     }
-    kind = LayerKind(
-        "layer",
-        functools.partial(AttentionHalf, **options),
-        functools.partial(MlpHalf, **options),
-    )
-    return TwoStreamStack((kind,), repeats, reversible)
+    halves = {"f": AttentionHalf, "cross": CrossAttentionHalf, "g": MlpHalf}
+    make = {name: functools.partial(half, **options) for name, half in halves.items()}
+    return TwoStreamStack((LayerKind("layer", make),), repeats, reversible)
 
 
 def loss_of(repeats, reversible):

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_params import drawn
 
 from etc_jax import registry, sharding
-from etc_jax.conversion.families.encoder_decoder import shapes
 from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import (
     BartConfig,
@@ -16,6 +16,7 @@ from etc_jax.models.encoder_decoder_config import (
     LongT5Config,
     T5Config,
 )
+from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 
 SIZES = {
     "vocab_size": 24,
@@ -37,14 +38,31 @@ CONFIGS = {
         **SIZES, **OF_T5, radius=2, encoder_attention="local"
     ),
 }
+REFORMER = ReformerSeq2SeqConfig(
+    **SIZES | {"num_decoder_layers": 4},
+    max_target_length=32,
+    axial_shape=(8, 8),
+    local_chunk_length=8,
+    lsh_chunk_length=16,
+)
+CONFIGS["reformer"] = REFORMER
 FAMILIES = pytest.mark.parametrize("name", CONFIGS)
 
 
-def random_params(config, seed=0):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32), shapes(config)
-    )
+def model_of(config, deterministic=True):
+    kinds = {ReformerSeq2SeqConfig: ReformerSeq2Seq}
+    return kinds.get(type(config), EncoderDecoder)(config, deterministic)
+
+
+def random_params(config):
+    return drawn(shapes(config), spread=0.3, center=0.1, scale=0.1)
+
+
+def shapes(config):
+    """Of the parameters."""
+    row = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+    init = model_of(config).init
+    return jax.eval_shape(init, jax.random.key(0), row, row)["params"]
 
 
 def tokens(*shape, seed=0):
@@ -53,7 +71,7 @@ def tokens(*shape, seed=0):
 
 def apply(config, params, *args, **more):
     def run(params):
-        return EncoderDecoder(config).apply({"params": params}, *args, **more)
+        return model_of(config).apply({"params": params}, *args, **more)
 
     with jax.default_matmul_precision("highest"):
         return jax.jit(run)(params)
@@ -63,6 +81,10 @@ def apply(config, params, *args, **more):
 def test_packed_pairs_are_those_alone(name):
     """Each sees its own input and target, whatever stands beside them."""
     config = CONFIGS[name]
+    if config is REFORMER:
+        # In one chunk; the borders of several are those of the row.
+        chunks = {"local_chunk_length": 64, "lsh_chunk_length": 64}
+        config = dataclasses.replace(config, **chunks)
     params = random_params(config)
     inputs, targets = [tokens(1, n, seed=n) for n in (9, 7)], [tokens(1, 4), None]
     targets[1] = tokens(1, 3, seed=5)
@@ -89,7 +111,7 @@ def test_a_logit_depends_on_the_input_and_on_no_later_token(name):
     places = np.arange(17, dtype=np.int32)[None]
     ids = {"vocab_size": 17, "pad_id": 0, "decoder_start_id": 0, "eos_id": 0}
     wide = dataclasses.replace(config, **ids)
-    model, rest = EncoderDecoder(wide), random_params(wide)
+    model, rest = model_of(wide), random_params(wide)
 
     def out(table):
         variables = {"params": rest | {"token_embedder": {"embedding": table}}}
@@ -107,7 +129,7 @@ def losses(config, params, *args, **more):
     """(losses, hits, gradients of their weighted sum)."""
 
     def run(params):
-        model = EncoderDecoder(config)
+        model = model_of(config)
         found, hits = model.apply({"params": params}, *args, method="losses", **more)
         return jnp.sum(found * jnp.cos(jnp.arange(found.size)).reshape(found.shape)), (
             found,
@@ -121,7 +143,7 @@ def losses(config, params, *args, **more):
     return jax.device_get((found, hits, grads))
 
 
-@pytest.mark.parametrize("name", ["bart", "long_t5"])
+@pytest.mark.parametrize("name", ["bart", "long_t5", "reformer"])
 def test_losses_are_those_of_the_logits(name):
     config = CONFIGS[name]
     params = random_params(config)
@@ -132,8 +154,9 @@ def test_losses_are_those_of_the_logits(name):
     whole = losses(config, params, x, y, targets)
     np.testing.assert_allclose(whole[0], want, atol=1e-5)
     np.testing.assert_array_equal(whole[1], np.argmax(logits, -1) == targets)
-    # In chunks of 2, layers one by one and computed again: the same.
-    chunked = dataclasses.replace(config, logits_chunk_length=2, remat_policy="full")
+    # In chunks of 2, and layers computed again: the same.
+    remat = {} if config is REFORMER else {"remat_policy": "full"}
+    chunked = dataclasses.replace(config, logits_chunk_length=2, **remat)
     got = losses(chunked, params, x, y, targets)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
@@ -165,6 +188,7 @@ def test_layers_one_by_one_are_the_scanned_ones():
         ("bart", {"data": 2, "fsdp": 2, "tensor": 2}),
         ("led", {"fsdp": 2, "tensor": 2, "sequence": 2}),
         ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
+        ("reformer", {"data": 2, "fsdp": 2, "tensor": 2}),
     ],
 )
 def test_one_device_and_a_mesh_give_the_same(name, axes):
@@ -194,7 +218,7 @@ def test_dropout_is_drawn_in_training_alone(name):
 
     @jax.jit
     def training(params, rng):
-        model = EncoderDecoder(config, deterministic=False)
+        model = model_of(config, deterministic=False)
         return model.apply({"params": params}, x, y, rngs={"dropout": rng})
 
     first, second = (training(params, jax.random.key(i)) for i in (0, 1))
@@ -213,6 +237,18 @@ def test_dropout_is_drawn_in_training_alone(name):
         ("long_t5", {"radius": 0}, "radius is 0; expected 1 or more"),
         ("long_t5", {"encoder_attention": "all"}, "expected one of local, transient"),
         ("bart", {"activation_dropout_rate": 1.5}, "activation_dropout_rate"),
+        (
+            "reformer",
+            {"axial_shape": (8, 9)},
+            "axial_shape .* product is max_length 64",
+        ),
+        ("reformer", {"decoder_pattern": ("all",)}, "decoder_pattern .*'local'"),
+        (
+            "reformer",
+            {"num_decoder_layers": 3},
+            "num_decoder_layers is 3; .* 2 layers of decoder_pattern",
+        ),
+        ("reformer", {"num_buckets": (3,)}, "num_buckets"),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(name, change, message):
@@ -232,7 +268,7 @@ def test_configs_that_do_not_fit_are_refused(name, change, message):
 def test_what_is_too_long_is_refused(name, args, message):
     config = CONFIGS[name]
     rows = [jax.ShapeDtypeStruct((1, n), jnp.int32) for n in args]
-    model = EncoderDecoder(config)
+    model = model_of(config)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(model.init, jax.random.key(0), *rows)
 

@@ -234,6 +234,41 @@ def test_a_config_that_cannot_be_is_refused(home, changes, message):
         config_of(home, **changes)
 
 
+@pytest.mark.parametrize(
+    "family, changes, message",
+    [
+        (
+            "reformer_seq2seq",
+            {"data__target_length": 2000},
+            "target_length: is 2000, more than the 1024 tokens that the decoder writes",
+        ),
+        (
+            "t5",
+            {"objective__global_tokens": 1},
+            "global_tokens: is 1, but this encoder has no global tokens",
+        ),
+        ("led", {"data__input_length": 20_000}, "input_length: is 20000, more than mo"),
+        (
+            "bart",
+            {"model__decoder_start_id": 16},
+            "decoder_start_id: is 16; .* 0 to 15",
+        ),
+        (
+            "bart",
+            {"model__eos_id": -1},
+            "eos_id: is -1; expected a row of the token ta",
+        ),
+    ],
+)
+def test_a_family_s_config_that_cannot_be_is_refused(home, family, changes, message):
+    ids = {"model__pad_id": 0, "model__decoder_start_id": 2, "model__eos_id": 3}
+    heads = {"model__num_heads": 2}
+    if family == "reformer_seq2seq":
+        heads["model__axial_shape"] = (128, 128)
+    with pytest.raises(config_lib.ConfigError, match=message):
+        config_of(home, family, **{**ids, **heads, **changes})
+
+
 @pytest.fixture
 def never_compiled(monkeypatch):
     def compile_(plan):

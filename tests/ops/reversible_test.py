@@ -178,6 +178,47 @@ def test_inputs_are_found_again_after_24_layers():
         assert np.abs(got - want).max() < 1e-4
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_layers_of_any_number_of_halves(count):
+    with jax.enable_x64(True):
+        _, params, _, streams = of_layers(3)
+        layers = ((tanh_half,) * count, (linear_half,) * count)
+        params = tuple((pair[i],) * count for i, pair in enumerate(params[:2]))
+        params = (
+            (params[0][0],) * count,
+            (params[1][0] | {"b": np.ones((3, WIDTH))},) * count,
+        )
+        keys = jax.random.split(jax.random.key(3), (2, count, 3))
+        rngs = tuple(map(tuple, keys))
+        shared = jnp.asarray(1.25)
+        got = loss_of(reversible.stack, layers, rngs, shared)(params, streams)
+        want = loss_of(unrolled, layers, rngs, shared)(params, streams)
+        x1, x2 = (x["a"] for x in streams)
+        (y1, y2, _) = reversible.layer(
+            layers[1],
+            [jax.tree.map(lambda x: x[0], p) for p in params[1]],
+            keys[1][:, 0],
+            shared,
+            *streams,
+        )
+        for _ in range(count):
+            x1, x2 = (
+                x2,
+                x1
+                + linear_half(
+                    {k: v[0] for k, v in params[1][0].items()},
+                    {"a": x2},
+                    None,
+                    None,
+                    None,
+                )[0]["a"],
+            )
+    np.testing.assert_allclose(y1["a"], x1, atol=1e-12)
+    np.testing.assert_allclose(y2["a"], x2, atol=1e-12)
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_what_is_kept_decides_even_if_rounding_would_not():
     # A half that looks at its stream only through what it kept.
     def choosy(params, x, rng, shared, kept):

@@ -21,7 +21,7 @@ from etc_jax.training.run import train_and_evaluate
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 FAMILIES = (
     *("bart", "bert", "big_bird", "etc", "led", "long_t5", "longformer", "reformer"),
-    *("roberta", "t5"),
+    *("reformer_seq2seq", "roberta", "t5"),
 )
 # Of every encoder-decoder.
 PAIRS = {"activation", "layer_norm_epsilon", "pad_id", "decoder_start_id", "eos_id"}
@@ -56,6 +56,8 @@ UNSEEN = {
         ),
     },
 }
+UNSEEN["reformer_seq2seq"] = PAIRS | UNSEEN["reformer"] - {"causal"}
+UNSEEN["reformer_seq2seq"].add("decoder_pattern")
 
 
 def check(config, there):

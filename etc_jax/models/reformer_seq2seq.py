@@ -1,0 +1,173 @@
+"""Reformer as an encoder-decoder (Kitaev et al. 2020, section 5.2), both reversible.
+
+A layer of the decoder has three halves: self-attention, cross-attention, feed-forward.
+Rows are means of the two streams, which a norm follows, as in trax. The gradient of the
+encoder's rows is summed over the halves of the decoder that read them.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from etc_jax import registry
+from etc_jax.layers.chunked_attention import Sequence, hash_key
+from etc_jax.layers.common import LayerNorm
+from etc_jax.layers.encoder import positions_of
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.model_fields import free, sized
+from etc_jax.models import encoder_flops, reformer_flops
+from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
+from etc_jax.models.encoder_decoder_flops import cross_attention
+from etc_jax.models.reformer import ReformerPositions, make_stack
+from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.ops import blocking
+
+# Fields of one side's `ReformerConfig` -> those of the decoder here.
+_DECODER_FIELDS = {
+    "num_layers": "num_decoder_layers",
+    "pattern": "decoder_pattern",
+    "max_length": "max_target_length",
+}
+
+
+@registry.register("model_config", "reformer_seq2seq")
+@dataclasses.dataclass(frozen=True)
+class ReformerSeq2SeqConfig(EncoderDecoderConfig):
+    """An encoder-decoder of two Reformers; for most fields see `ReformerConfig`.
+
+    Attributes:
+      max_target_length: longest target; the decoder has a table of its positions.
+      pattern, decoder_pattern: attention of each layer of a repeat, "local" or "lsh".
+      axial_shape, axial_dims: of the positions of the encoder; None: a table.
+      local_chunks_after, lsh_chunks_after: of the encoder; in the decoder nothing comes
+        after.
+      tied_logits: logits are by the token table, not by a matrix of their own.
+    """
+
+    # A reversible stack is scanned and keeps no activations.
+    scan_layers: ClassVar[bool] = True
+    remat_policy: ClassVar[str] = "none"
+    logits_bias: ClassVar[bool] = True
+
+    embed_dim: int = 512
+    num_heads: int = 8
+    mlp_dim: int = 2048
+    max_length: int = 16384
+    max_target_length: int = sized(1024)
+    activation: str = "relu"
+    pad_id: int = 0
+    decoder_start_id: int = 0
+    eos_id: int = 1
+    pattern: tuple[str, ...] = ("local", "lsh")
+    decoder_pattern: tuple[str, ...] = ("local", "lsh")
+    head_dim: int | None = sized(None)
+    axial_shape: tuple[int, ...] | None = sized((128, 128))
+    axial_dims: tuple[int, ...] | None = sized(None)
+    local_chunk_length: int = 64
+    local_chunks_before: int = 1
+    local_chunks_after: int = 1
+    lsh_chunk_length: int = 64
+    lsh_chunks_before: int = 1
+    lsh_chunks_after: int = 1
+    num_hashes: int = 2
+    num_buckets: tuple[int, ...] | None = None
+    duplicates: str = "count"
+    rounding: str = "exact"
+    hash_seed: int = free(0)
+    attention_dropout_rate: float = free(0.0)
+    layer_norm_epsilon: float = 1e-6
+    mlp_chunk_length: int = free(0)
+    reversible: bool = free(True)
+    residual_dtype: str = free("float32")
+    tied_logits: bool = sized(True)
+
+    def one_side(self, causal: bool) -> ReformerConfig:
+        """The decoder, which is causal, or the encoder."""
+        names = [field.name for field in dataclasses.fields(ReformerConfig)]
+        values = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        if causal:
+            values |= {
+                name: getattr(self, mine) for name, mine in _DECODER_FIELDS.items()
+            }
+            values |= {"axial_shape": None, "axial_dims": None}
+            values |= {"local_chunks_after": 0, "lsh_chunks_after": 0}
+        return ReformerConfig(**values, causal=causal)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        found = {name for name, _ in super().problems()}
+        for name, problem in self.one_side(causal=False).problems():
+            if name not in found:
+                yield name, problem
+        # Of what both have, the encoder has said it.
+        for name, problem in self.one_side(causal=True).problems():
+            if (mine := _DECODER_FIELDS.get(name)) and mine not in found:
+                yield mine, problem.replace("of pattern", "of decoder_pattern")
+
+
+class ReformerSide(nn.Module):
+    """The encoder or the decoder: rows of the token table to rows.
+
+    Attributes:
+      config: of this side.
+      deterministic: no dropout.
+    """
+
+    config: ReformerConfig
+    deterministic: bool = True
+
+    def setup(self):
+        c = self.config
+        self.embeddings = ReformerPositions(c, self.deterministic)
+        self.stack = make_stack(c, self.deterministic, cross_attention=c.causal)
+        self.final_norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype)
+
+    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
+        """`[b, n, e]` of the token table -> the same shape; see `OneSide`."""
+        c, n = self.config, x.shape[1]
+        ids = inputs.example_ids
+        x = self.embeddings(x, positions_of(ids, False)).astype(c.residual_dtype)
+        # [b, n, e] -> [b, padded n, e]
+        x, ids = (blocking.pad_axis(a, 1, 0, c.padded(n) - n) for a in (x, ids))
+        shared = Sequence(ids, memory=inputs.memory)
+        # Both streams begin as the embeddings.
+        y1, y2 = self.stack(x, x, shared, hash_key(self, c.hash_seed))
+        return self.final_norm((y1 + y2) / 2)[:, :n]
+
+
+@registry.register("seq2seq_model", "reformer_seq2seq")
+class ReformerSeq2Seq(EncoderDecoder):
+    """Text to text by two Reformers; see `EncoderDecoder`."""
+
+    config: ReformerSeq2SeqConfig
+
+    def make_side(self, side: Side) -> ReformerSide:
+        """See `EncoderDecoder`."""
+        return ReformerSide(self.config.one_side(side.causal), self.deterministic)
+
+
+@registry.register("useful_flops", "reformer_seq2seq")
+class ReformerSeq2SeqFlops:
+    """See `useful_flops.Flops`; inputs are a pair, of the encoder and the decoder."""
+
+    causal_logits = staticmethod(encoder_flops.causal_logits)
+
+    @staticmethod
+    def body(
+        config: ReformerSeq2SeqConfig, inputs: tuple[SequenceInputs, SequenceInputs]
+    ) -> float:
+        """Of encoder and decoder on a batch in numpy: what each of them reads."""
+        source, target = inputs
+        memory, ids = (np.asarray(x.example_ids) for x in inputs)
+        encoder, decoder = (config.one_side(causal) for causal in (False, True))
+        cross = cross_attention(decoder, memory, ids)
+        return (
+            reformer_flops.body(encoder, source)
+            + reformer_flops.body(decoder, target)
+            + decoder.num_layers * cross
+        )
