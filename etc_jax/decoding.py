@@ -45,7 +45,12 @@ class Decoder(Protocol):
         """
 
     def prefill(
-        self, params: Any, tokens: jax.Array, lengths: jax.Array, length: int
+        self,
+        params: Any,
+        tokens: jax.Array,
+        lengths: jax.Array,
+        length: int,
+        *memory: Any,
     ) -> tuple[jax.Array, Any]:
         """Runs prompts at once.
 
@@ -54,6 +59,8 @@ class Decoder(Protocol):
           tokens: int `[b, n]`, n at most `length`.
           lengths: int32 `[b]` in 1..n: tokens of each row, then padding.
           length: longest sequence that there will be, prompt included.
+          *memory: what the decoder of an encoder-decoder reads, which its `encode`
+            gives.
 
         Returns:
           (float32 logits `[b, vocabulary]` of the token after each prompt, cache).
@@ -70,6 +77,17 @@ class Decoder(Protocol):
         Returns:
           (float32 logits `[b, vocabulary]` of the next token, cache). Logits of a
           sequence that is longer than the cache are not a number.
+        """
+
+    def repeat(self, cache: Any, num_beams: int) -> Any:
+        """The cache of so many sequences in place of each, one after the other."""
+
+    def follow(self, cache: Any, parents: jax.Array) -> Any:
+        """The cache in which each sequence of an input goes on from one of them.
+
+        Args:
+          cache: of `repeat`, and steps since.
+          parents: int `[b, k]`, which of the k sequences of its input.
         """
 
 
@@ -110,6 +128,7 @@ def prefill(
     tokens: jax.Array,
     length: int,
     prompt_lengths: jax.Array | None = None,
+    memory: Any = None,
 ) -> tuple[jax.Array, Any]:
     """See `Decoder.prefill`.
 
@@ -119,6 +138,7 @@ def prefill(
       tokens: int `[b, n]`.
       length: longest sequence that there will be, prompt included.
       prompt_lengths: int `[b]` in 1..n; None: all prompts have n tokens.
+      memory: see `Decoder.prefill`; None: the model has no encoder.
 
     Raises:
       ValueError: if the prompt does not fit, or see `Decoder.check`.
@@ -136,7 +156,9 @@ def prefill(
         raise ValueError(
             f"prompt_lengths have shape {prompt_lengths.shape}, expected {(b,)}"
         )
-    return decoder.prefill(params, tokens, prompt_lengths.astype(jnp.int32), length)
+    more = () if memory is None else (memory,)
+    lengths = prompt_lengths.astype(jnp.int32)
+    return decoder.prefill(params, tokens, lengths, length, *more)
 
 
 @functools.partial(jax.jit, static_argnames="decoder", donate_argnames="cache")

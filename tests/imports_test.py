@@ -117,7 +117,7 @@ OBJECTIVES = (
     MODELS
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
-    | {"formats", "decoding", "config_checks"}
+    | {"formats", "decoding", "generation", "config_checks"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
@@ -153,6 +153,8 @@ ALLOWED = {
     "drawing": OPS | {"ops"},
     # It finds the decoders of models by their names.
     "decoding": OPS | {"ops"},
+    "beam_search": BASE | {"ops"},
+    "generation": OPS | {"ops", "decoding", "beam_search"},
     # Plain Python values in, plain Python values out.
     "scoring": {"strict_json"},
     # Tables name the config of the family that they convert to.

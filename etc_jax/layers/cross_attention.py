@@ -7,7 +7,8 @@ from etc_jax import sharding
 from etc_jax.layers.chunked_attention import Sequence
 from etc_jax.layers.projections import HeadProjections
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.ops.attention import full
+from etc_jax.ops.attention import full, memory_rows
+from etc_jax.ops.attention.memory_rows import MemoryRows
 
 
 class CrossAttention(HeadProjections):
@@ -33,8 +34,12 @@ class CrossAttention(HeadProjections):
         A token sees the rows of `inputs.memory` that are of its example.
         """
         memory = inputs.memory
-        # [b, m, e] -> [b, m, h, d], and [b, n, e] -> [b, n, h, d] twice.
+        # [b, m, e] -> [b, m, h, d]
         query = self.project("query", x)
+        if isinstance(memory, MemoryRows):
+            heads = memory_rows.attend(query, memory, scale=self.scale)
+            return self.joined(heads, x.shape[-1]), None
+        # [b, n, e] -> [b, n, h, d], twice.
         key, value = (self.project(name, memory.rows) for name in ("key", "value"))
         drop = self.dropout_rate > 0 and not self.deterministic
         heads = full.attend(
@@ -51,3 +56,13 @@ class CrossAttention(HeadProjections):
         )
         # [b, m, h, d] -> [b, m, e]
         return self.joined(heads, x.shape[-1]), None
+
+
+class MemoryProjections(CrossAttention):
+    """The keys and values of a `CrossAttention`, for tokens that come one by one."""
+
+    @nn.compact
+    def __call__(self, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """`[b, n, e]` of an encoder -> two of `[b, h, n, d]`, see `MemoryRows`."""
+        key, value = (self.project(name, rows) for name in ("key", "value"))
+        return memory_rows.by_heads(key), memory_rows.by_heads(value)

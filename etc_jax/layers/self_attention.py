@@ -1,6 +1,6 @@
 """Self-attention of encoders with one sequence: of everything, windows or blocks."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from etc_jax.ops.attention import (
     transient_blocks,
 )
 from etc_jax.ops.attention.bias import BiasFn
+from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.row_cache import Newest, RowCache
 from etc_jax.ops.attention.sliding_window import Beside, Globals
 from etc_jax.types import LabelTable
@@ -118,14 +119,18 @@ class SequenceInputs(NamedTuple):
         token is global.
       bias: function of offsets, added to all logits; None: 0.
       block_bias: the same of offsets in blocks, of sums of blocks.
-      memory: of an encoder, for a decoder's cross-attention.
+      memory: of an encoder, for a decoder's cross-attention; of a decoder with a cache
+        the keys and values of all layers.
+      newest: where a step of one token more is, which has no `example_ids`; None: this
+        is no step.
     """
 
-    example_ids: jax.Array
+    example_ids: jax.Array | None
     global_index: jax.Array | None = None
     bias: BiasFn | None = None
     block_bias: BiasFn | None = None
-    memory: Memory | None = None
+    memory: Memory | MemoryRows | None = None
+    newest: Newest | None = None
 
 
 class SelfAttention(HeadProjections):
@@ -142,8 +147,8 @@ class SelfAttention(HeadProjections):
       implementation: see `ops.attention.sliding_window.attend`.
       relative: causal windows encode the offset of a key by products of queries and
         maps of sines of offsets (Dai et al. 2019, section 3.3).
-      cache_length: longest sequence that will be decoded, in causal windows: a prompt
-        then leaves a cache, and a step reads it; None: neither.
+      cache_length: longest sequence that will be decoded, where no token sees a later
+        one: a prompt then leaves a cache, and a step reads it; None: neither.
     """
 
     pattern: Pattern = None
@@ -212,7 +217,7 @@ class SelfAttention(HeadProjections):
     def __call__(
         self,
         x: jax.Array,
-        inputs: SequenceInputs | Newest,
+        inputs: SequenceInputs,
         random_blocks: jax.Array | None = None,
         kept: RowCache | None = None,
     ) -> tuple[jax.Array, RowCache | None]:
@@ -220,7 +225,7 @@ class SelfAttention(HeadProjections):
 
         Args:
           x: the layer's input.
-          inputs: of the batch, or where a step is.
+          inputs: of the batch.
           random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: see
             `Sparse.undrawn`.
           kept: in a step, the caches of all repeats of this layer.
@@ -234,10 +239,17 @@ class SelfAttention(HeadProjections):
         offsets = None
         if self.relative:
             rows[0], offsets = self._of_offsets(rows[0], x.shape[-1])
-        if isinstance(inputs, Newest):
-            reach = {"radius": self.pattern.radius, "dilation": self.pattern.dilation}
+        if inputs.newest is not None:
             # [b, 1, h, d] over the rows of this layer's cache.
-            out, kept = row_cache.step(*rows, kept, inputs, offsets=offsets, **reach)
+            out, kept = row_cache.step(
+                *rows,
+                kept,
+                inputs.newest,
+                offsets=offsets,
+                bias=inputs.bias,
+                scale=self.scale,
+                **self._reach(),
+            )
         else:
             beside = self._beside(x, maps, inputs)
             out = self._attend(x, rows, offsets, beside, inputs, random_blocks)
@@ -258,12 +270,20 @@ class SelfAttention(HeadProjections):
         bias = transient_blocks.side_bias(inputs.block_bias, blocks)
         return Beside(maps["key"](sums), maps["value"](sums), blocks.example, bias)
 
+    def _reach(self) -> dict[str, Any]:
+        """How far back a token sees, where it does not see all."""
+        if isinstance(self.pattern, Causal):
+            return {}
+        return {"radius": self.pattern.radius, "dilation": self.pattern.dilation}
+
     def _cache(self, rows, inputs: SequenceInputs) -> RowCache | None:
         if self.cache_length is None:
             return None
         # [b, n] -> int32 [b]
         lengths = jnp.sum(inputs.example_ids > 0, axis=1, dtype=jnp.int32)
-        size = row_cache.window_rows(*self.pattern[:2], self.cache_length)
+        size = self.cache_length
+        if reach := self._reach():
+            size = row_cache.window_rows(**reach, length=size)
         # Keys and values alone, [b, size, h, d].
         return row_cache.fill(*rows[1:], lengths, size)
 

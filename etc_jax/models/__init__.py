@@ -14,4 +14,5 @@ from etc_jax.models import (  # noqa: F401
     reformer_decoding,
     reformer_flops,
     reformer_seq2seq,
+    seq2seq_decoding,
 )

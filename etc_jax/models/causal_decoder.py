@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from etc_jax.ops.attention.memory_rows import MemoryRows
+
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["layers", "position"],
+    data_fields=["layers", "position", "memory", "beam"],
     meta_fields=["length"],
 )
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +27,30 @@ class Cache:
         repeats.
       position: int32 `[b]`, where the next token of each sequence stands.
       length: longest sequence that there is room for.
+      memory: of an encoder, of all layers; None: there is none.
+      beam: see `row_cache.Newest`; None: each sequence has its own rows.
     """
 
     layers: tuple[Any, ...]
     position: jax.Array
     length: int
+    memory: MemoryRows | None = None
+    beam: jax.Array | None = None
 
     @property
     def newest(self) -> jax.Array:
         """int32 `[b]`: the place of the next token, or the last one if it has none."""
         return jnp.minimum(self.position, self.length - 1)
+
+    def with_own_rows(self) -> Cache:
+        """The cache in which the next token of each beam is in its own rows."""
+        if self.beam is None:
+            return self
+        b, k, _ = self.beam.shape
+        rows, own = jnp.arange(b)[:, None], jnp.arange(k, dtype=jnp.int32)[None]
+        # [b * k] -> [b, k]
+        place = self.newest.reshape(b, k)
+        return dataclasses.replace(self, beam=self.beam.at[rows, own, place].set(own))
 
     def with_token(
         self, layers: tuple[Any, ...], logits: jax.Array
@@ -51,9 +68,44 @@ class CausalDecoder:
 
     Attributes:
       config: of the model.
+      reads_beams: whether its attention reads `Cache.beam`; otherwise rows are copied.
     """
 
+    reads_beams: ClassVar[bool] = False
+
     config: Any
+
+    def repeat(self, cache: Cache, num_beams: int) -> Cache:
+        """See `decoding.Decoder`."""
+        many = functools.partial(jnp.repeat, repeats=num_beams)
+        b = cache.position.shape[0]
+        own = jnp.arange(num_beams, dtype=jnp.int32)[None, :, None]
+        return dataclasses.replace(
+            cache,
+            # [layers, b, ...] -> [layers, b * k, ...]
+            layers=self.of_rows(cache.layers, functools.partial(many, axis=1)),
+            position=many(cache.position, axis=0),
+            beam=jnp.broadcast_to(own, (b, num_beams, cache.length))
+            if self.reads_beams
+            else None,
+        )
+
+    def follow(self, cache: Cache, parents: jax.Array) -> Cache:
+        """See `decoding.Decoder`."""
+        if cache.beam is not None:
+            # [b, k, length]: which rows each goes on from, in place of the rows.
+            index = parents[:, :, None]
+            beam = jnp.take_along_axis(cache.beam, index, axis=1)
+            return dataclasses.replace(cache, beam=beam)
+        b, k = parents.shape
+        # [b, k] -> [b * k]
+        rows = (parents + k * jnp.arange(b)[:, None]).ravel()
+        layers = self.of_rows(cache.layers, lambda x: jnp.take(x, rows, axis=1))
+        return dataclasses.replace(cache, layers=layers)
+
+    def of_rows(self, layers: Any, change: Callable[[jax.Array], jax.Array]) -> Any:
+        """Changes all arrays `[layers, b, ...]` of what layers keep."""
+        return jax.tree.map(change, layers)
 
     def check(self, length: int) -> None:
         """Raises ValueError if the model is not causal, or not so long."""

@@ -6,6 +6,7 @@ what the tokens of the encoder see.
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,16 +37,12 @@ def _norm(config: EncoderDecoderConfig, name: str | None = None) -> nn.Module:
     return kind(config.layer_norm_epsilon, config.compute_dtype, name=name)
 
 
-def make_layer(
-    config: EncoderDecoderConfig,
-    side: Side,
-    deterministic: bool,
-    i: int,
-    pattern: Pattern,
-) -> Callable[[], Block]:
-    """Makes layer `i` of a run; one of a decoder has cross-attention."""
+def attention_options(
+    config: EncoderDecoderConfig, side: Side, deterministic: bool
+) -> dict[str, Any]:
+    """Fields of all attention of one side."""
     c, spreads = config, config.spreads(side)
-    attention = {
+    return {
         "num_heads": side.num_heads,
         "head_dim": c.head_dim or c.embed_dim // side.num_heads,
         "stddev": spreads.projection,
@@ -59,6 +56,28 @@ def make_layer(
         "deterministic": deterministic,
         "dtype": c.compute_dtype,
     }
+
+
+def make_layer(
+    config: EncoderDecoderConfig,
+    side: Side,
+    deterministic: bool,
+    i: int,
+    pattern: Pattern,
+    cache_length: int | None = None,
+) -> Callable[[], Block]:
+    """Makes layer `i` of a run; one of a decoder has cross-attention.
+
+    Args:
+      config: of the model.
+      side: encoder or decoder.
+      deterministic: no dropout.
+      i: number of the layer in the run.
+      pattern: what its tokens see.
+      cache_length: see `SelfAttention`.
+    """
+    c, spreads = config, config.spreads(side)
+    attention = attention_options(c, side, deterministic)
     mlp = functools.partial(
         Mlp,
         side.mlp_dim,
@@ -72,9 +91,12 @@ def make_layer(
         deterministic=deterministic,
     )
     cross = functools.partial(CrossAttention, **attention)
+    own = functools.partial(
+        SelfAttention, pattern=pattern, cache_length=cache_length, **attention
+    )
     return functools.partial(
         Block,
-        lambda name: SelfAttention(pattern=pattern, **attention, name=name),
+        lambda name: own(name=name),
         lambda name: mlp(name=name),
         functools.partial(_norm, c),
         c.dropout_rate,
@@ -146,20 +168,37 @@ class OneSide(nn.Module):
           x: of the tokens, scaled.
           inputs: of the batch, without the biases that are made here.
         """
+        x = self.start(x, positions_of(inputs.example_ids, False))
+        self.sow("intermediates", "embedded", x)
+        return self.finish(self.stack(x, self.with_biases(inputs)))
+
+    def start(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """Rows of tokens -> what the first layer reads, `[b, n, e]`.
+
+        Args:
+          x: `[b, n, e]`.
+          positions: int `[b, n]`.
+        """
         c = self.config
         if c.positions == "learnt":
-            positions = positions_of(inputs.example_ids, False) + c.position_offset
-            x = x + self.position_embedder(positions)
-        else:
-            # One table for all layers of the stack.
-            inputs = inputs._replace(bias=self.relpos_bias())
-            if self.block_relpos_bias is not None:
-                inputs = inputs._replace(block_bias=self.block_relpos_bias())
+            x = x + self.position_embedder(positions + c.position_offset)
         if c.embed_norm:
             x = self.embed_norm(x)
-        x = self.dropout(x, deterministic=self.deterministic)
-        self.sow("intermediates", "embedded", x)
-        x = self.stack(x, inputs)
+        return self.dropout(x, deterministic=self.deterministic)
+
+    def with_biases(self, inputs: SequenceInputs) -> SequenceInputs:
+        """The inputs with the biases of relative positions, if the model has them."""
+        if self.config.positions == "learnt":
+            return inputs
+        # One table for all layers of the stack.
+        inputs = inputs._replace(bias=self.relpos_bias())
+        if self.block_relpos_bias is None:
+            return inputs
+        return inputs._replace(block_bias=self.block_relpos_bias())
+
+    def finish(self, x: jax.Array) -> jax.Array:
+        """Rows after the last layer -> those of the stack, `[b, n, e]`."""
+        c = self.config
         if c.final_norm:
             x = self.final_norm(x)
         if c.final_dropout:
@@ -235,15 +274,18 @@ class EncoderDecoder(nn.Module):
         inputs = SequenceInputs(input_example_ids, global_index)
         return Memory(self.encoder(x, inputs), input_example_ids)
 
+    def embedded_targets(self, tokens: jax.Array) -> jax.Array:
+        """int `[b, m]` that the decoder reads -> `[b, m, e]` of the token table."""
+        return self._embedded("decoder_tokens", tokens, self.config.decoder_side)
+
     def decode(self, memory: Memory, decoder_tokens, target_example_ids=None):
         """Rows `[b, m, e]` from which logits are made; see `__call__`."""
         if target_example_ids is None:
             target_example_ids = jnp.ones_like(decoder_tokens, jnp.int32)
-        side = self.config.decoder_side
         # Where the input is split over devices, the decoder, whose sequence is short,
         # is computed by each of them, with all of the memory.
         with sharding.whole_sequences():
-            x = self._embedded("decoder_tokens", decoder_tokens, side)
+            x = self.embedded_targets(decoder_tokens)
             memory = memory._replace(rows=one_stream(memory.rows))
             return self.decoder(x, SequenceInputs(target_example_ids, memory=memory))
 

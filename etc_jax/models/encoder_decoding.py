@@ -6,7 +6,7 @@ A layer's cache has no more rows than its window reaches, whatever the length.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ from etc_jax.ops.attention.row_cache import Newest
 @dataclasses.dataclass(frozen=True)
 class LongformerDecoder(CausalDecoder):
     """A causal Longformer token by token; see `decoding.Decoder`."""
+
+    reads_beams: ClassVar[bool] = True
 
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
         """See `decoding.Decoder`."""
@@ -51,6 +53,7 @@ class LongformerDecoder(CausalDecoder):
         """See `decoding.Decoder`."""
         model = self._model(params)
         position = cache.newest
+        cache = cache.with_own_rows()
         one = jnp.ones_like(token)[:, None]
         # [b] -> [b, 1, e], at the place of the newest token.
         x = model.encoder.embeddings(token[:, None], one, None, position[:, None])
@@ -59,7 +62,7 @@ class LongformerDecoder(CausalDecoder):
         def body(carry, inputs):
             x, layers = carry
             layer, params = inputs
-            now = Newest(position, layer)
+            now = SequenceInputs(None, newest=Newest(position, layer, beam=cache.beam))
             for i, block in enumerate(blocks):
                 x, mine = _apply(block, params, x, now, layers[i])
                 layers = (*layers[:i], mine, *layers[i + 1 :])

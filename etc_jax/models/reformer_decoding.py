@@ -15,6 +15,7 @@ follows from the length that the cache is made for.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import registry
-from etc_jax.layers.cached_attention import with_cache
+from etc_jax.layers.cached_attention import HashedCache, with_cache
 from etc_jax.layers.chunked_attention import Sequence
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.models.causal_decoder import Cache, CausalDecoder
@@ -74,6 +75,16 @@ def _for_length(config: ReformerConfig, length: int) -> ReformerConfig:
 @dataclasses.dataclass(frozen=True)
 class ReformerDecoder(CausalDecoder):
     """A Reformer token by token; see `decoding.Decoder`."""
+
+    def of_rows(self, layers: Any, change: Callable[[jax.Array], jax.Array]) -> Any:
+        """See `CausalDecoder`; all sequences have the same rotations."""
+
+        def of_layer(kept):
+            if not isinstance(kept, HashedCache):
+                return jax.tree.map(change, kept)
+            return kept._replace(rows=jax.tree.map(change, kept.rows))
+
+        return tuple(map(of_layer, layers))
 
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
         """See `decoding.Decoder`."""

@@ -34,14 +34,31 @@ def choose(
     """
     if temperature is None:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    logits = filtered(logits, temperature, top_k=top_k, top_p=top_p)
+    return jax.random.categorical(rng, logits).astype(jnp.int32)
+
+
+def filtered(
+    logits: Array,
+    temperature: Array | float,
+    *,
+    top_k: int = 0,
+    top_p: Array | float | None = None,
+) -> Array:
+    """Logits of the softmax that is drawn from, -inf for what is left out.
+
+    Args:
+      logits: see `choose`.
+      temperature: see `choose`.
+      top_k: see `choose`.
+      top_p: see `choose`.
+    """
     logits = logits / temperature
     if 0 < top_k < logits.shape[-1]:
         # [b, 1]: the top_k-th logit of each row.
         least = jax.lax.top_k(logits, top_k)[0][:, -1:]
         logits = jnp.where(logits < least, -jnp.inf, logits)
-    if top_p is not None:
-        logits = _nucleus(logits, top_p)
-    return jax.random.categorical(rng, logits).astype(jnp.int32)
+    return logits if top_p is None else _nucleus(logits, top_p)
 
 
 def _nucleus(logits: Array, top_p: Array | float) -> Array:

@@ -138,8 +138,13 @@ class Counting:
     def check(self, length):
         pass
 
-    def prefill(self, params, tokens, lengths, length):
-        return self._logits(lengths), lengths
+    def encode(self, params, tokens, ids, index):
+        assert index is None
+        return ids.sum(axis=1)
+
+    def prefill(self, params, tokens, lengths, length, memory):
+        assert tokens.shape == (2, 1)
+        return self._logits(memory), memory
 
     def step(self, params, cache, token):
         return self._logits(token + 1), cache
@@ -156,7 +161,8 @@ def test_the_decoder_of_the_family_is_used_where_there_is_one():
         got = made.outputs({}, jax.tree.map(jnp.asarray, BATCH))
     finally:
         del registry._TABLES["decoder"][toy_seq2seq.NAME]
-    assert got.tolist() == [[3, 4, 5, 6], [5, 6, 7, 8]]
+    # The first one ends at once: 3 is the token that ends a text.
+    assert got.tolist() == [[3, 0, 0, 0], [5, 6, 7, 8]]
 
 
 # --- windows --------------------------------------------------------------------------

@@ -1,16 +1,22 @@
 """Golden cases of transformers' BART, LED, T5 and LongT5."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from etc_jax import decoding, generation, registry
+from etc_jax.beam_search import Beams
 from etc_jax.conversion.families.encoder_decoder import export_hf, read_hf, refined
 from etc_jax.conversion.families.encoder_decoder_config import (
     config_from_hf,
     config_to_hf,
 )
 from etc_jax.data.pretraining.global_tokens import global_index
+from etc_jax.generation import Options
 from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.ops.logit_rules import Rules
 from parity.cases import Case
 from parity.peers import (
     GRADIENT_NORMS,
@@ -71,8 +77,78 @@ def _inputs(peer: Peer):
     return (tokens, decoder_tokens, mask, target_mask, index), labels
 
 
+# What a setting may have, and the number or choice of ours.
+_SETTINGS = {
+    "num_beams": 1,
+    "do_sample": False,
+    "max_new_tokens": None,
+    "length_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "early_stopping": False,
+    "num_return_sequences": 1,
+    "eos_token_id": None,
+}
+
+
+def _options(config, given: dict) -> Options:
+    """What transformers calls a generation config."""
+    assert given.keys() <= _SETTINGS.keys(), f"unknown settings in {given}"
+    values = {**_SETTINGS, "eos_token_id": config.eos_id, **given}
+    assert not values["do_sample"]
+    rules = Rules(
+        no_repeat_ngram=values["no_repeat_ngram_size"],
+        eos_id=values["eos_token_id"],
+        forced_bos_id=getattr(config, "forced_bos_id", None),
+        forced_eos_id=getattr(config, "forced_eos_id", None),
+    )
+    beams = None
+    if values["num_beams"] > 1:
+        names = ("num_beams", "length_penalty", "early_stopping")
+        beams = Beams(*(values[name] for name in names))
+    return Options(
+        values["max_new_tokens"],
+        rules,
+        beams,
+        num_texts=values["num_return_sequences"],
+        pad_id=config.pad_id,
+    )
+
+
+def _compare_texts(case: Case, peer: Peer, config, params, inputs) -> float:
+    """Ids of all that was generated are equal; the largest difference of scores."""
+    wanted = {n for n in peer.outputs if n.startswith("generate.")}
+    if not wanted:
+        return 0.0
+    tokens, _, mask, _, index = inputs
+    decoder = decoding.decoder_of(
+        registry.name_of("model_config", type(config)), config
+    )
+    params = jax.tree.map(jnp.asarray, params)
+    memory = generation.encode(decoder, params, tokens, mask, index)
+    prompt = np.full((len(tokens), 1), config.decoder_start_id, np.int32)
+    worst = 0.0
+    for name, given in json.loads(case.path.read_text())["generate_args"].items():
+        options = _options(config, given)
+        found = generation.write(decoder, params, prompt, options, memory=memory)
+        want = peer.outputs[f"generate.{name}.ids"][:, 1:]
+        wanted.remove(f"generate.{name}.ids")
+        texts = found.tokens.reshape(-1, options.max_tokens)
+        for got, n, text in zip(texts, found.lengths.ravel(), want, strict=True):
+            # What follows the end is padding, of one kind or another.
+            ends = np.nonzero(text == options.rules.eos_id)[0]
+            assert n == (ends[0] + 1 if len(ends) else len(text)), (name, text)
+            np.testing.assert_array_equal(got[:n], text[:n], err_msg=name)
+        if (scores := f"generate.{name}.sequences_scores") in wanted:
+            wanted.remove(scores)
+            got, want = found.scores.ravel(), peer.outputs[scores]
+            # Log probabilities, of a power of the length.
+            worst = max(worst, float(np.max(np.abs(got - want) / (1 + np.abs(want)))))
+    assert not wanted, f"unknown outputs: {sorted(wanted)}"
+    return worst
+
+
 def run(case: Case) -> float:
-    """Hidden states, logits, loss and gradient norms."""
+    """Hidden states, logits, loss, gradient norms and generated ids."""
     peer = Peer(case)
     config = refined(config_from_hf(peer.values), peer.weights)
     _check_config(peer.values, config)
@@ -102,10 +178,11 @@ def run(case: Case) -> float:
     for i, x in enumerate(hidden_states(found["decoder"], decoded)):
         compare.rows(f"decoder_hidden_states.{i}", x)
     compare.rows("logits", logits)
+    worst = _compare_texts(case, peer, config, params, inputs)
     if not compare.has("loss", *GRADIENT_NORMS):
-        return compare.finish()
+        return max(worst, compare.finish())
     got, gradients = value_and_grad(loss, params)
     compare.value("loss", got)
     gradients = jax.tree.map(np.asarray, export_hf(gradients, config))
     compare.gradient_norms(gradients)
-    return compare.finish()
+    return max(worst, compare.finish())

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import decoding, registry
+from etc_jax import decoding, generation, registry
 from etc_jax.data.schema import WEIGHTS, Schema
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.formats import text_to_text
@@ -17,6 +17,7 @@ from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.objectives.learners.finetuning import Learner, Sums
 from etc_jax.objectives.sections import TextToTextConfig
 from etc_jax.objectives.seq2seq import MODELS, Seq2Seq
+from etc_jax.ops.logit_rules import Rules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +106,27 @@ class EncoderDecoderTextToText(TextToText):
         """int `[b, g]`, the first tokens of the one text of each row; -1: none."""
         is_token = batch["input_example_ids"][:, : self.objective.global_tokens] > 0
         return jnp.where(is_token, jnp.arange(is_token.shape[1])[None], -1)
+
+    def outputs(self, params: Any, batch: Any) -> jax.Array:
+        c, decoder = self.model, self.decoder
+        ids = batch["input_example_ids"]
+        tokens = jnp.where(ids > 0, batch["input_tokens"], c.pad_id)
+        index = self._global_index(batch) if self.objective.global_tokens else None
+        memory = generation.encode(decoder, params, tokens, ids, index)
+        prompt = jnp.full((len(tokens), 1), c.decoder_start_id, jnp.int32)
+        options = generation.Options(
+            batch["target_tokens"].shape[1],
+            # Those of generation configs, where a family has them.
+            Rules(
+                eos_id=c.eos_id,
+                forced_bos_id=getattr(c, "forced_bos_id", None),
+                forced_eos_id=getattr(c, "forced_eos_id", None),
+            ),
+            pad_id=c.pad_id,
+        )
+        written = generation.write(decoder, params, prompt, options, memory=memory)
+        # [b, 1, m] -> [b, m]
+        return written.tokens[:, 0]
 
     @property
     def why_no_outputs(self) -> str | None:

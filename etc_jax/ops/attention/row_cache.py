@@ -44,11 +44,15 @@ class Newest(NamedTuple):
         get, with padding after the newest token. What is longer than a chunk is cut
         into chunks, and how many these are makes their circle. Without padding it is
         position + 1.
+      beam: int32 `[b / k, k, length]`, of k sequences of one input, one after the
+        other: which of the k has the row of each token of a sequence. None: its own. So
+        a sequence that goes on from another one needs no copy of its rows.
     """
 
     position: Array
     layer: Array | int
     length: Array | None = None
+    beam: Array | None = None
 
 
 def window_rows(radius: int, dilation: int | Sequence[int], length: int) -> int:
@@ -176,8 +180,39 @@ def step(
     if bias is not None:
         # [b, rows] -> [h or 1, b, rows] -> [b, h or 1, 1, rows], not scaled.
         more += jnp.moveaxis(bias(offset), 0, 1)[:, :, None].astype(dtype)
-    rows_of = (take(x, (now.layer,), query.dtype) for x in cache)
-    return over_rows(query, *rows_of, seen[:, :, None], scale, more), cache
+    rows_of = [take(x, (now.layer,), query.dtype) for x in cache]
+    if now.beam is None:
+        return over_rows(query, *rows_of, seen[:, :, None], scale, more), cache
+    return _over_beams(query, rows_of, seen, scale, more, token, now.beam), cache
+
+
+def _over_beams(query, rows_of, seen, scale, more, token, beam) -> Array:
+    """`over_rows`, with the rows of all k sequences of an input as keys of each."""
+    b, k, length = beam.shape
+
+    def by_input(x):
+        # [b * k, h or 1, rows] -> [b, h or 1, k, 1, rows] -> [b, h or 1, k, k * rows]
+        x = jnp.swapaxes(x.reshape(b, k, *x.shape[1:]), 1, 2)[:, :, :, None]
+        x = jnp.broadcast_to(x, (*x.shape[:3], k, x.shape[4]))
+        return x.reshape(*x.shape[:3], -1)
+
+    # Which sequence has the token of each row: [b, k, rows].
+    places = jnp.clip(token, 0, length - 1).reshape(b, k, -1)
+    owner = jnp.take_along_axis(beam, places, axis=2, mode="promise_in_bounds")
+    # Query q sees row w of sequence j: [b, q, j, w] -> [b, 1, q, j * w].
+    mine = owner[:, :, None] == jnp.arange(k)[None, None, :, None]
+    mine = mine.reshape(b, 1, k, -1)
+    if not isinstance(more, float):
+        more = by_input(more[:, :, 0])
+    out = over_rows(
+        query.reshape(b, k, *query.shape[2:]),
+        # [b * k, rows, h, d] -> [b, k * rows, h, d], as they lie.
+        *(x.reshape(b, k * x.shape[1], *x.shape[2:]) for x in rows_of),
+        by_input(seen) & mine,
+        scale,
+        more,
+    )
+    return out.reshape(query.shape)
 
 
 def over_rows(
@@ -188,21 +223,21 @@ def over_rows(
     scale: float,
     more: Array | float = 0.0,
 ) -> Array:
-    """Attention of the newest token over some rows.
+    """Attention of newest tokens over some rows.
 
     Args:
-      query: `[b, 1, h, d]`.
+      query: `[b, k, h, d]`, one of each of k sequences.
       key: `[b, w, h, d]`.
       value: `[b, w, h, d]`.
-      seen: bool `[b, h or 1, 1, w]`.
+      seen: bool `[b, h or 1, k, w]`.
       scale: of the products.
-      more: what is added to them then, broadcastable to `[b, h, 1, w]`.
+      more: what is added to them then, broadcastable to `[b, h, k, w]`.
 
     Returns:
-      `[b, 1, h, d]`.
+      `[b, k, h, d]`.
     """
     dtype = accumulation_dtype(query.dtype)
-    # [b, 1, h, d] x [b, w, h, d] -> [b, h, 1, w]. Sums and softmax are in float32.
+    # [b, k, h, d] x [b, w, h, d] -> [b, h, k, w]. Sums and softmax are in float32.
     logits = dot("bqhd,bwhd->bhqw", query, key, dtype) * scale + more
     # The newest token sees itself, so that no row is all MASKED.
     weights = jax.nn.softmax(jnp.where(seen, logits, MASKED))
