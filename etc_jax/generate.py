@@ -1,46 +1,85 @@
-"""Continues a text with a causal language model.
+"""Writes texts: a language model continues one, an encoder-decoder answers each.
 
     python -m etc_jax.generate --model=runs/enwik8 --prompt="The history of " \\
         --num_tokens=500 --temperature=0.8 --seed=1
     python -m etc_jax.generate --model=models/reformer --prompt_file=page.xml > more.xml
+    python -m etc_jax.generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
+        --no_repeat_ngram=3 > written.jsonl
+    cut -f1 table.tsv | python -m etc_jax.generate --model=models/bart --inputs=-
 
-The model is the folder of a run of objective causal_lm on text or on bytes, of one of
-its checkpoints, or of a model that `etc_jax.convert` made. What follows the prompt is
-written to standard output; the prompt itself is not.
+The model is the folder of a run, of one of its checkpoints, or of a model that
+`etc_jax.convert` made.
 
-A model of text has its tokenizer in its folder. A model of bytes has none: what it
-writes need not be UTF-8. A run's bytes are their own ids; of a converted model without
-a tokenizer this is taken to be so where it has 256 ids; of another one say --first_id,
-the id of byte 0: 2 for google/reformer-enwik8.
-
-The same seed gives the same text on one kind of machine. --temperature=0 takes the
-likeliest token each time. Prompt and text together are at most as long as the model's
+A language model (objective causal_lm) continues a prompt. What follows the prompt is
+written to standard output; the prompt itself is not. A model of text has its tokenizer
+in its folder. A model of bytes has none: what it writes need not be UTF-8. The bytes of
+a run are their own ids; of a converted model without a tokenizer this is taken to be so
+where it has 256 ids; of another one say --first_id, the id of byte 0: 2 for
+google/reformer-enwik8. Prompt and text together are at most as long as the model's
 max_length. In LSH attention each token sees what a text that ends with it shows; see
 `etc_jax.models.reformer_decoding`.
+
+An encoder-decoder reads one text and writes another. --inputs is a file with a text a
+line, or - for standard input; a file named *.jsonl (or .jsonl.gz) has objects with
+`input`, and `id` if there is one. Each gives a line of JSON, in their order, as soon as
+it is written:
+
+    {"id": "dev.jsonl:1", "output": "...", "score": -0.31}
+
+With --num_texts=2 there are "outputs" and "scores", the best first. --prompt is one
+input, and its texts are written plainly. Without --num_beams the likeliest token is
+taken each time, or one is drawn if a --temperature is given.
+
+The same seed gives the same text on one kind of machine. --temperature=0 takes the
+likeliest token each time.
 
 Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import itertools
+import json
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
-from etc_jax import decoding
+from etc_jax import decoding, generation, text_writer
+from etc_jax.beam_search import DIALECTS, Beams
 from etc_jax.conversion.formats import native
 from etc_jax.data.bytes.stream import BYTES, START
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.datasets import pairs
+from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
+from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 from etc_jax.training.errors import RunError, UserError
+
+_EARLY = {"true": True, "false": False, "never": "never"}
+# Of encoder-decoders alone, with what they are where they are not given.
+_OF_WRITERS: dict[str, Any] = {
+    "inputs": None,
+    "num_beams": 1,
+    "num_texts": 1,
+    "length_penalty": 1.0,
+    "early_stopping": "false",
+    "dialect": DIALECTS[0],
+    "min_tokens": 0,
+    "no_repeat_ngram": 0,
+    "repetition_penalty": 1.0,
+    "batch_size": 8,
+    "begin_token": None,
+    "global_tokens": None,
+}
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -56,10 +95,17 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", metavar="TEXT", help='may be "" for bytes')
     prompt.add_argument("--prompt_file", type=pathlib.Path, metavar="FILE")
+    prompt.add_argument("--inputs", metavar="FILE", help="texts, see above")
     parser.add_argument(
-        "--num_tokens", type=int, default=200, help="to write; default: 200"
+        "--num_tokens",
+        type=int,
+        help="to write at most; default: 200, or the longest target of the model",
     )
-    parser.add_argument("--temperature", type=float, default=1.0, help="default: 1")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help="default: 1 of a language model, 0 of an encoder-decoder",
+    )
     parser.add_argument(
         "--top_k", type=int, default=0, help="of so many likeliest; default: 0, all"
     )
@@ -68,7 +114,52 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--first_id", type=int, help="of byte 0, see above")
+    _add_options_of_writers(parser)
     return parser.parse_args(argv)
+
+
+def _add_options_of_writers(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("encoder-decoders").add_argument
+    defaults = _OF_WRITERS
+    texts = {
+        "num_beams": "texts that go on side by side in a beam search, such as 4",
+        "num_texts": "of each input, the best of the beams",
+        "min_tokens": "to write before a text may end, such as 56 for summaries",
+        "no_repeat_ngram": "nothing of so many tokens is written twice; 3 is usual",
+        "batch_size": "inputs at once",
+    }
+    for name, text in texts.items():
+        add(f"--{name}", type=int, default=defaults[name], help=text)
+    add(
+        "--length_penalty",
+        type=float,
+        default=defaults["length_penalty"],
+        help="power of the length that scores are divided by; 2 is for longer texts",
+    )
+    add(
+        "--repetition_penalty",
+        type=float,
+        default=defaults["repetition_penalty"],
+        help="more than 1, such as 1.2, makes tokens that are there less likely",
+    )
+    add(
+        "--early_stopping",
+        choices=_EARLY,
+        default=defaults["early_stopping"],
+        help="true: the search ends with as many texts as beams; never: when no beam "
+        "could be better at any length",
+    )
+    add("--dialect", choices=DIALECTS, default=defaults["dialect"], help="of scores")
+    add(
+        "--begin_token",
+        action=argparse.BooleanOptionalAction,
+        help="inputs begin with <s>; default: as in training",
+    )
+    add(
+        "--global_tokens",
+        type=int,
+        help="first tokens of an input that are global; default: as in training",
+    )
 
 
 class Codec(Protocol):
@@ -172,34 +263,46 @@ class LanguageModel:
     codec: Codec
 
 
-def open_model(folder: str, step: int | None, first_id: int | None) -> LanguageModel:
-    """Reads a language model.
+def open_model(
+    folder: str,
+    step: int | None = None,
+    first_id: int | None = None,
+    begin_token: bool | None = None,
+    global_tokens: int | None = None,
+) -> LanguageModel | TextWriter:
+    """Reads a language model, or an encoder-decoder.
 
     Args:
       folder: of a run, of a checkpoint, or of a converted model.
       step: of a run's checkpoint; None: the newest.
       first_id: of a converted model of bytes; None: 0, if it has no other ids.
+      begin_token: of an encoder-decoder, see `text_writer.TextWriter`.
+      global_tokens: see there.
 
     Raises:
       UserError, ValueError: if there is no such model.
       CorruptCheckpointError: if no whole checkpoint is left.
     """
     path = pathlib.Path(folder).expanduser()
+    more = {"begin_token": begin_token, "global_tokens": global_tokens}
     if native.exists(path):
         if step is not None:
             raise UserError(f"{folder} is a converted model: leave --step out")
         config = native.read_config(path)
         decoder = decoding.decoder_of(native.family_of(config), config)
         decoder.check(1)
+        if text_writer.writes(decoder):
+            return text_writer.of_converted(path, decoder, **more)
         codec = _converted_codec(path, config.vocab_size, first_id)
         return LanguageModel(native.load(path).params, decoder, codec)
     saved = read_params(folder, step)
     if first_id is not None:
         raise UserError(f"{folder} is a run, whose ids are known: leave --first_id out")
-    codec = _codec_of_run(folder, saved)
     decoder = decoding.decoder_of(saved.config.family, saved.config.model)
     decoder.check(1)
-    return LanguageModel(saved.params, decoder, codec)
+    if text_writer.writes(decoder):
+        return text_writer.of_run(saved, decoder, **more)
+    return LanguageModel(saved.params, decoder, _codec_of_run(folder, saved))
 
 
 def _codec_of_run(folder: str, saved: SavedParams) -> Codec:
@@ -244,40 +347,122 @@ def _converted_codec(path: pathlib.Path, size: int, first_id: int | None) -> Cod
     return ByteCodec(first, size)
 
 
-def generate(args: argparse.Namespace) -> bytes:
-    """What follows the prompt.
-
-    Raises:
-      RunError, ValueError, OSError: if something given is wrong; before compiling.
-    """
+def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
+    """What follows the prompt."""
+    given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
+    if given:
+        listed = ", ".join(f"--{name}" for name in given)
+        raise UserError(
+            f"{args.model} is a language model, which does not take {listed}; leave "
+            "it out, or name an encoder-decoder"
+        )
     if args.prompt_file is not None:
         text = args.prompt_file.read_bytes()
     else:
         text = os.fsencode(args.prompt)  # the bytes that were typed
-    options = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p")}
-    model = open_model(args.model, args.step, args.first_id)
     tokens = decoding.generate(
         model.decoder,
         model.params,
         np.array([model.codec.encode(text)], np.int32),
-        args.num_tokens,
+        200 if args.num_tokens is None else args.num_tokens,
         jax.random.key(args.seed),
         allowed=model.codec.allowed,
-        **options,
+        temperature=1.0 if args.temperature is None else args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
     )
     return model.codec.decode(np.asarray(tokens[0]))
+
+
+def _options(args: argparse.Namespace, config: Any) -> generation.Options:
+    rules = generation.rules_of(
+        config,
+        repetition_penalty=args.repetition_penalty,
+        no_repeat_ngram=args.no_repeat_ngram,
+        min_tokens=args.min_tokens,
+    )
+    beams = Beams(
+        args.num_beams, args.length_penalty, _EARLY[args.early_stopping], args.dialect
+    )
+    most = args.num_tokens
+    return generation.Options(
+        min(200, config.max_target_length) if most is None else most,
+        rules,
+        beams if args.num_beams != 1 else None,
+        temperature=args.temperature or 0.0,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        num_texts=args.num_texts,
+        pad_id=config.pad_id,
+    )
+
+
+def _lines(name: str) -> Iterator[pairs.Pair]:
+    """The inputs of a file, or of standard input."""
+    if name.endswith((".jsonl", ".jsonl.gz")):
+        yield from pairs.read([name])
+        return
+    with contextlib.ExitStack() as stack:
+        file = sys.stdin
+        if name != "-":
+            file = stack.enter_context(open(name, encoding="utf-8"))
+        for number, line in enumerate(file, start=1):
+            yield pairs.Pair(f"{pathlib.Path(name).name}:{number}", line.strip(), None)
+
+
+def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
+    """What an encoder-decoder writes, line by line."""
+    options = _options(args, writer.decoder.config)
+    generation.check(writer.decoder, options)
+    if args.batch_size < 1:
+        raise UserError(f"--batch_size is {args.batch_size}; expected 1 or more")
+    rng = jax.random.key(args.seed) if options.temperature else None
+    if args.inputs is None:
+        text = args.prompt
+        if args.prompt_file is not None:
+            text = args.prompt_file.read_text(encoding="utf-8")
+        [found] = writer.write([text], options, batch_size=1, rng=rng)
+        yield from (f"{one.text}\n".encode() for one in found)
+        return
+    given, texts = itertools.tee(_lines(args.inputs))
+    written = writer.write(
+        (one.input for one in texts), options, batch_size=args.batch_size, rng=rng
+    )
+    for one, found in zip(given, written, strict=False):
+        yield f"{json.dumps(_result(one.id, found), ensure_ascii=False)}\n".encode()
+
+
+def _result(name: str, found: Sequence[text_writer.Text]) -> dict[str, Any]:
+    if len(found) == 1:
+        return {"id": name, "output": found[0].text, "score": found[0].score}
+    texts, scores = [x.text for x in found], [x.score for x in found]
+    return {"id": name, "outputs": texts, "scores": scores}
+
+
+def generate(args: argparse.Namespace) -> Iterator[bytes]:
+    """What is written, piece by piece.
+
+    Raises:
+      RunError, ValueError, OSError: if something given is wrong; before compiling.
+    """
+    given = (args.model, args.step, args.first_id, args.begin_token, args.global_tokens)
+    model = open_model(*given)
+    if isinstance(model, LanguageModel):
+        yield _continued(model, args)
+    else:
+        yield from _written(model, args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
     try:
-        text = generate(args)
-    except (RunError, ValueError, OSError) as error:
+        for piece in generate(args):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    except (RunError, BadRecordError, ValueError, OSError) as error:
         say(f"etc_jax.generate: {error}", sys.stderr)
         return getattr(error, "exit_code", UserError.exit_code)
-    sys.stdout.buffer.write(text)
-    sys.stdout.buffer.flush()
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +50,17 @@ class Options:
     pad_id: int = 0
 
 
+def rules_of(config: Any, **changes: Any) -> Rules:
+    """Rules with the tokens that an encoder-decoder begins and ends texts with.
+
+    Args:
+      config: of the model.
+      **changes: fields that are otherwise.
+    """
+    names = ("eos_id", "forced_bos_id", "forced_eos_id")
+    return Rules(**{**{name: getattr(config, name) for name in names}, **changes})
+
+
 class Written(NamedTuple):
     """What was written.
 
@@ -61,6 +73,70 @@ class Written(NamedTuple):
     tokens: Array
     lengths: Array
     scores: Array
+
+
+def check(decoder: Decoder, options: Options, prompt_length: int = 1) -> None:
+    """Refuses options that nothing can be written with.
+
+    Args:
+      decoder: of the model.
+      options: what to write.
+      prompt_length: tokens that are given, of an encoder-decoder to its decoder.
+
+    Raises:
+      ValueError: naming the option, what it is and what was expected.
+    """
+    rules, beams = options.rules, options.beams
+    size, k = decoder.config.vocab_size, 1 if beams is None else beams.num_beams
+    most = options.max_tokens
+    for name, value, fits, expected in (
+        ("max_tokens", most, most >= 1, "1 or more"),
+        ("num_beams", k, 1 <= k <= size // 2, f"1 to {size // 2}, half the vocabulary"),
+        (
+            "num_texts",
+            options.num_texts,
+            1 <= options.num_texts <= k,
+            f"1 to {k}, the number of beams",
+        ),
+        (
+            "min_tokens",
+            rules.min_tokens,
+            0 <= rules.min_tokens <= most,
+            f"0 to max_tokens {most}",
+        ),
+        (
+            "no_repeat_ngram",
+            rules.no_repeat_ngram,
+            rules.no_repeat_ngram >= 0,
+            "0 (any) or more",
+        ),
+        (
+            "repetition_penalty",
+            rules.repetition_penalty,
+            rules.repetition_penalty > 0,
+            "more than 0; 1 is none",
+        ),
+        (
+            "temperature",
+            options.temperature,
+            0 <= options.temperature < math.inf,
+            "0 or more",
+        ),
+        ("top_k", options.top_k, options.top_k >= 0, "0 (all) or more"),
+        ("top_p", options.top_p, 0 < options.top_p <= 1, "more than 0, at most 1"),
+    ):
+        if not fits:
+            raise ValueError(f"{name} is {value}; expected {expected}")
+    if beams is not None and options.temperature:
+        raise ValueError(
+            f"temperature is {options.temperature}, but a beam search draws nothing; "
+            "leave it out, or the beams"
+        )
+    if beams is not None and beams.dialect not in beam_search.DIALECTS:
+        known = ", ".join(beam_search.DIALECTS)
+        raise ValueError(f"dialect is {beams.dialect!r}; expected one of {known}")
+    # Nothing is asked of the last token.
+    decoder.check(prompt_length + most - 1)
 
 
 @functools.partial(jax.jit, static_argnames="decoder")
@@ -103,14 +179,14 @@ def write(
       memory: of `encode`; None for models without an encoder.
 
     Raises:
-      ValueError: if the texts are longer than the model can write.
+      ValueError: see `check`.
     """
+    check(decoder, options, prompt.shape[1])
     if rng is None:
         if options.temperature:
             raise ValueError("rng is None; give a key to draw with, or temperature=0")
         rng = jax.random.key(0)
     prompt = jnp.asarray(prompt, jnp.int32)
-    # Nothing is asked of the last token.
     length = prompt.shape[1] + options.max_tokens - 1
     logits, cache = prefill(decoder, params, prompt, length, memory=memory)
     return _continue(decoder, params, prompt, options, rng, logits, cache)

@@ -26,6 +26,8 @@ class ToySeq2SeqConfig:
     """Sizes of the toy."""
 
     formats: ClassVar[tuple[str, ...]] = ("text_to_text",)
+    forced_bos_id: ClassVar[int | None] = None
+    forced_eos_id: ClassVar[int | None] = None
 
     vocab_size: int = sized(40)
     embed_dim: int = sized(8)

@@ -19,7 +19,6 @@ from etc_jax.layers.cross_attention import CrossAttention
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.relative_bias import RelativeBias
 from etc_jax.layers.self_attention import (
-    AttentionWindow,
     Local,
     Memory,
     Pattern,
@@ -261,9 +260,7 @@ class EncoderDecoder(nn.Module):
     def encode(self, input_tokens, input_example_ids=None, global_index=None):
         """What the decoder reads; arguments as of `__call__`."""
         side = self.config.encoder_side
-        if global_index is not None and not isinstance(
-            side.patterns[0], AttentionWindow
-        ):
+        if global_index is not None and not self.config.has_globals:
             raise ValueError(
                 f"global_index is given, which the encoder of a "
                 f"{type(self.config).__name__} does not read; leave it out"

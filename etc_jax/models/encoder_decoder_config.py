@@ -107,6 +107,11 @@ class EncoderDecoderConfig:
     head_dim: ClassVar[int | None] = None
     num_decoder_heads: ClassVar[int | None] = None
     decoder_mlp_dim: ClassVar[int | None] = None
+    # Texts begin with the first token of the vocabulary, such as <s>.
+    begin_token: ClassVar[bool] = False
+    # Tokens of generation: the first and the last one; None: any.
+    forced_bos_id: ClassVar[int | None] = None
+    forced_eos_id: ClassVar[int | None] = None
 
     # `sized` fields show in shapes or paths of parameters, `free` ones change nothing
     # that was learnt, and all others must agree at `init_from`.
@@ -159,6 +164,11 @@ class EncoderDecoderConfig:
         return (None,)
 
     @property
+    def has_globals(self) -> bool:
+        """Whether tokens of an input may be global."""
+        return isinstance(self.patterns[0], AttentionWindow)
+
+    @property
     def encoder_side(self) -> Side:
         sizes = self.num_layers, self.num_heads, self.mlp_dim, self.max_length
         return Side(*sizes, self.patterns, False)
@@ -206,8 +216,7 @@ class EncoderDecoderConfig:
                 "tokens that the decoder writes at most; lower it, or take a model of "
                 "longer targets",
             )
-        windows = isinstance(self.encoder_side.patterns[0], AttentionWindow)
-        if getattr(objective, "global_tokens", 0) and not windows:
+        if getattr(objective, "global_tokens", 0) and not self.has_globals:
             yield (
                 "objective.global_tokens",
                 f"is {objective.global_tokens}, but this encoder has no global tokens, "
@@ -235,6 +244,7 @@ class BartConfig(EncoderDecoderConfig):
 
     position_offset: ClassVar[int] = 2
     logits_bias: ClassVar[bool] = True
+    begin_token: ClassVar[bool] = True
 
     num_decoder_heads: int | None = sized(None)
     decoder_mlp_dim: int | None = sized(None)

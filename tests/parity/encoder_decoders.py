@@ -98,8 +98,8 @@ def _options(config, given: dict) -> Options:
     rules = Rules(
         no_repeat_ngram=values["no_repeat_ngram_size"],
         eos_id=values["eos_token_id"],
-        forced_bos_id=getattr(config, "forced_bos_id", None),
-        forced_eos_id=getattr(config, "forced_eos_id", None),
+        forced_bos_id=config.forced_bos_id,
+        forced_eos_id=config.forced_eos_id,
     )
     beams = None
     if values["num_beams"] > 1:

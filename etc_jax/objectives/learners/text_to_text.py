@@ -17,7 +17,6 @@ from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.objectives.learners.finetuning import Learner, Sums
 from etc_jax.objectives.sections import TextToTextConfig
 from etc_jax.objectives.seq2seq import MODELS, Seq2Seq
-from etc_jax.ops.logit_rules import Rules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,12 +115,7 @@ class EncoderDecoderTextToText(TextToText):
         prompt = jnp.full((len(tokens), 1), c.decoder_start_id, jnp.int32)
         options = generation.Options(
             batch["target_tokens"].shape[1],
-            # Those of generation configs, where a family has them.
-            Rules(
-                eos_id=c.eos_id,
-                forced_bos_id=getattr(c, "forced_bos_id", None),
-                forced_eos_id=getattr(c, "forced_eos_id", None),
-            ),
+            generation.rules_of(c),
             pad_id=c.pad_id,
         )
         written = generation.write(decoder, params, prompt, options, memory=memory)

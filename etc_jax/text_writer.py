@@ -1,0 +1,224 @@
+"""Texts in, texts out: an encoder-decoder with its parameters and its tokenizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax import decoding, generation
+from etc_jax.conversion.formats import native
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.text.pairs import cut_to
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.pairs import Pair, PairOptions, encoded
+from etc_jax.formats.text_to_text import written_text
+from etc_jax.generation import Options
+from etc_jax.training.checkpoints.saved_params import SavedParams
+from etc_jax.training.errors import UserError
+
+# Inputs are padded to the next of these numbers times two, so that few are compiled.
+SHORTEST = 64
+# Batches that are sorted by length together.
+_POOLED = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """What was written.
+
+    Attributes:
+      text: without the token that ends it.
+      score: see `generation.Written`.
+    """
+
+    text: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class TextWriter:
+    """What writes texts.
+
+    Attributes:
+      params: of the model.
+      decoder: of the model.
+      tokenizer: of the model.
+      begin_token: inputs begin with the first token of the vocabulary.
+      global_tokens: so many first tokens of an input are global.
+    """
+
+    params: Any
+    decoder: Any
+    tokenizer: Tokenizer
+    begin_token: bool
+    global_tokens: int
+
+    def write(
+        self,
+        texts: Iterable[str],
+        options: Options,
+        *,
+        batch_size: int = 8,
+        rng: jax.Array | None = None,
+    ) -> Iterator[list[Text]]:
+        """What is written for each text, in their order.
+
+        Inputs of about one length are written together, of `batch_size` times 8 that
+        are read ahead.
+
+        Args:
+          texts: what the model reads; what is longer than it can read is cut.
+          options: what to write.
+          batch_size: texts at once.
+          rng: key of the draws; None only with temperature 0.
+
+        Raises:
+          BadRecordError: if a text has no token.
+          ValueError: see `generation.write`.
+        """
+        texts = iter(texts)
+        for number in itertools.count():
+            pool = list(itertools.islice(texts, _POOLED * batch_size))
+            if not pool:
+                return
+            key = None if rng is None else jax.random.fold_in(rng, number)
+            yield from self._pool(pool, options, batch_size, key)
+
+    def _pool(self, texts: Sequence[str], options, batch_size: int, rng):
+        ids = [self.ids_of(text) for text in texts]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        found: list[list[Text]] = [[] for _ in ids]
+        for start in range(0, len(ids), batch_size):
+            mine = order[start : start + batch_size]
+            # The last batch has as many rows as the others: it repeats one.
+            rows = [ids[i] for i in mine] + [ids[mine[0]]] * (batch_size - len(mine))
+            key = None if rng is None else jax.random.fold_in(rng, start)
+            written = jax.device_get(self._batch(rows, options, key))
+            for i, tokens, lengths, scores in zip(mine, *written, strict=False):
+                found[i] = [
+                    Text(written_text(t[:n], self.tokenizer), float(s))
+                    for t, n, s in zip(tokens, lengths, scores, strict=True)
+                ]
+        return found
+
+    def ids_of(self, text: str) -> np.ndarray:
+        """int `[n]`: what the model reads of a text, as in training."""
+        pair = PairOptions(begin_token=self.begin_token)
+        ids, _ = encoded(Pair("", text, None), self.tokenizer, pair)
+        return cut_to(np.asarray(ids, np.int32), self.decoder.config.max_length)
+
+    def _batch(self, rows: Sequence[np.ndarray], options: Options, rng):
+        config, longest = self.decoder.config, max(map(len, rows))
+        n = SHORTEST
+        while n < longest:
+            n *= 2
+        n = min(n, config.max_length)
+        tokens = np.full((len(rows), n), config.pad_id, np.int32)
+        ids = np.zeros((len(rows), n), np.int32)
+        for i, row in enumerate(rows):
+            tokens[i, : len(row)], ids[i, : len(row)] = row, 1
+        index = None
+        if self.global_tokens:
+            places = np.arange(min(self.global_tokens, n), dtype=np.int32)[None]
+            index = np.where(ids[:, : places.shape[1]] > 0, places, -1)
+        memory = generation.encode(self.decoder, self.params, tokens, ids, index)
+        prompt = jnp.full((len(rows), 1), config.decoder_start_id, jnp.int32)
+        return generation.write(
+            self.decoder, self.params, prompt, options, rng, memory=memory
+        )
+
+
+def writes(decoder: decoding.Decoder) -> bool:
+    """Whether a decoder's model reads a text before it writes one."""
+    return hasattr(decoder, "encode")
+
+
+def of_converted(
+    folder: pathlib.Path,
+    decoder: Any,
+    *,
+    begin_token: bool | None,
+    global_tokens: int | None,
+) -> TextWriter:
+    """The model of a folder that `etc_jax.convert` made.
+
+    Args:
+      folder: of the model, with its tokenizer.
+      decoder: of the model.
+      begin_token: see `TextWriter`; None: as the family was trained.
+      global_tokens: see there; None: one, where an encoder has global tokens.
+
+    Raises:
+      UserError: if there is no tokenizer.
+    """
+    config = decoder.config
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(
+            f"{folder} has no {TOKENIZER}, by which texts become tokens; convert the "
+            "model with its tokenizer's files beside it"
+        )
+    tokenizer = Tokenizer.from_bytes(
+        native.read_file(folder, TOKENIZER), str(folder / TOKENIZER)
+    )
+    return TextWriter(
+        _on_device(native.load(folder).params),
+        decoder,
+        tokenizer,
+        config.begin_token if begin_token is None else begin_token,
+        int(config.has_globals) if global_tokens is None else global_tokens,
+    )
+
+
+def of_run(
+    saved: SavedParams,
+    decoder: Any,
+    *,
+    begin_token: bool | None,
+    global_tokens: int | None,
+) -> TextWriter:
+    """The model of a run.
+
+    Args:
+      saved: one of its checkpoints.
+      decoder: of the model.
+      begin_token: see `TextWriter`; None: as in training.
+      global_tokens: see there; None: as in training.
+
+    Raises:
+      UserError: if the tokenizer is missing.
+    """
+    config = saved.config
+    # A checkpoint is two folders below the one of its run.
+    path = saved.folder.parent.parent / TOKENIZER
+    if not path.exists():
+        raise UserError(
+            f"{path} is missing: a run on texts has its tokenizer there. Name the "
+            "folder of the run, or a checkpoint that lies where the run left it"
+        )
+    begins = begin_token
+    if begins is None:
+        begins = getattr(config.data, "begin_token", None)
+    if begins is None:
+        task = task_lib.find(config.objective.name).in_format(config.data.format)
+        begins = task.with_texts(config.data.input_options).options.begin_token
+    if global_tokens is None:
+        global_tokens = config.objective.global_tokens
+    return TextWriter(
+        _on_device(saved.params),
+        decoder,
+        Tokenizer.from_bytes(path.read_bytes(), str(path)),
+        begins,
+        global_tokens,
+    )
+
+
+def _on_device(params: Any) -> Any:
+    return jax.tree.map(jnp.asarray, params)

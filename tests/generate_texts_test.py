@@ -1,0 +1,171 @@
+"""Texts of an encoder-decoder on the command line."""
+
+import io
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from causal_pairs import PIECES
+from random_params import random_params
+
+from etc_jax import generate, generation, text_writer
+from etc_jax.beam_search import Beams
+from etc_jax.conversion.formats import native
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
+from etc_jax.generation import Options
+from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder_config import LedConfig
+from etc_jax.models.reformer import ReformerLm
+from etc_jax.models.reformer_config import ReformerConfig
+
+CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")
+CONFIG = LedConfig(
+    vocab_size=len(PIECES),
+    embed_dim=8,
+    num_heads=2,
+    num_layers=1,
+    num_decoder_layers=1,
+    mlp_dim=8,
+    max_length=128,
+    max_target_length=16,
+    attention_window=(4,),
+    pad_id=PIECES.index("[PAD]"),
+    decoder_start_id=CLS,
+    eos_id=SEP,
+)
+WORDS = [x for x in PIECES if x.isalpha()]
+# Of different lengths, the longest in a bucket of its own.
+TEXTS = [" ".join(WORDS[:n] * m) for n, m in ((3, 1), (5, 17), (2, 1))]
+
+
+@pytest.fixture(scope="module")
+def params():
+    tokens = np.ones((1, 4), np.int32)
+    return random_params(EncoderDecoder(CONFIG).init, tokens, tokens, spread=0.8)
+
+
+@pytest.fixture(scope="module")
+def model(params, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("converted") / "led"
+    files = {TOKENIZER: WordPieceTokenizer(PIECES).saved()}
+    native.save(folder, params, CONFIG, {"made_from": {}}, files=files)
+    return folder
+
+
+@pytest.fixture
+def ask(capsysbinary):
+    """Runs the command; gives (exit code, lines on standard output, errors)."""
+
+    def ask(model, *argv):
+        code = generate.main([f"--model={model}", *argv])
+        out, err = capsysbinary.readouterr()
+        return code, out.decode().splitlines(), err.decode()
+
+    return ask
+
+
+def ids_of(text):
+    tokenizer = WordPieceTokenizer(PIECES)
+    [(ids, _)] = tokenizer.encode_batch([text])
+    return [CLS, *ids, SEP]
+
+
+def test_lines_are_the_texts_of_a_search_in_their_order(ask, model, params, tmp_path):
+    file = tmp_path / "some.jsonl"
+    records = [{"id": f"r{i}", "input": text} for i, text in enumerate(TEXTS)]
+    file.write_text("".join(f"{json.dumps(x)}\n" for x in records))
+    how = ("--num_beams=3", "--num_texts=2", "--num_tokens=6", "--batch_size=2")
+    code, lines, err = ask(model, f"--inputs={file}", *how)
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in lines]
+    assert [x["id"] for x in found] == ["r0", "r1", "r2"]
+    decoder = text_writer.decoding.decoder_of("led", CONFIG)
+    rules = generation.rules_of(CONFIG)
+    options = Options(6, rules, Beams(3), num_texts=2, pad_id=CONFIG.pad_id)
+    for text, got in zip(TEXTS, found, strict=True):
+        # Alone, without padding; the first token is global.
+        ids = jnp.asarray([ids_of(text)])
+        memory = generation.encode(decoder, params, ids, None, np.zeros((1, 1), int))
+        want = generation.write(
+            decoder, params, np.array([[CLS]]), options, memory=memory
+        )
+        np.testing.assert_allclose(got["scores"], want.scores[0], rtol=1e-4)
+        texts = [
+            text_writer.written_text(t[:n], WordPieceTokenizer(PIECES))
+            for t, n in zip(np.asarray(want.tokens[0]), want.lengths[0], strict=True)
+        ]
+        assert got["outputs"] == texts
+
+
+def test_a_prompt_and_standard_input_give_the_same_text(ask, model, monkeypatch):
+    how = ("--num_tokens=5", "--no_repeat_ngram=1", "--min_tokens=3")
+    code, [plain], _ = ask(model, f"--prompt={TEXTS[0]}", *how)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{TEXTS[0]}\n"))
+    code, [line], _ = ask(model, "--inputs=-", *how)
+    assert code == 0 and json.loads(line)["output"] == plain
+    assert json.loads(line)["id"] == "-:1" and plain
+
+
+def test_draws_are_those_of_the_seed(ask, model):
+    drawn = [
+        ask(model, f"--prompt={TEXTS[0]}", "--temperature=2", f"--seed={seed}")[1]
+        for seed in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.fixture
+def never_compiled(monkeypatch):
+    def fail(*args, **more):
+        raise AssertionError("it came to compiling")
+
+    monkeypatch.setattr(generation, "encode", fail)
+
+
+@pytest.mark.usefixtures("never_compiled")
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--num_beams=0"], "num_beams is 0; expected 1 to"),
+        (["--num_texts=2"], "num_texts is 2; expected 1 to 1, the number of beams"),
+        (["--num_tokens=17"], "length is 17, expected 1..16: the model's max_target_l"),
+        (["--num_tokens=0"], "max_tokens is 0; expected 1 or more"),
+        (["--min_tokens=5", "--num_tokens=4"], "min_tokens is 5; expected 0 to max_to"),
+        (["--num_beams=2", "--temperature=1"], "temperature is 1.0, but a beam search"),
+        (["--top_p=0"], "top_p is 0.0; expected more than 0"),
+        (["--repetition_penalty=0"], "repetition_penalty is 0.0; expected more than"),
+        (["--no_repeat_ngram=-1"], "no_repeat_ngram is -1; expected 0"),
+        (["--batch_size=0"], "--batch_size is 0; expected 1 or more"),
+        (["--prompt="], "no text"),
+    ],
+)
+def test_what_cannot_be_is_one_error_before_compiling(ask, model, argv, message):
+    given = argv if argv[0].startswith("--prompt") else ["--prompt=red", *argv]
+    code, lines, err = ask(model, *given)
+    assert (code, lines) == (2, []) and message in err and err.count("\n") == 1
+
+
+def test_a_model_without_its_tokenizer_is_refused(ask, params, tmp_path):
+    native.save(tmp_path / "led", params, CONFIG, {"made_from": {}})
+    code, _, err = ask(tmp_path / "led", "--prompt=red")
+    assert code == 2 and "has no tokenizer.json, by which texts become tokens" in err
+
+
+def test_a_language_model_takes_no_beams(ask, tmp_path):
+    config = ReformerConfig(
+        vocab_size=256,
+        embed_dim=8,
+        num_layers=1,
+        pattern=("local",),
+        num_heads=2,
+        mlp_dim=8,
+        max_length=32,
+        axial_shape=None,
+        axial_dims=None,
+    )
+    params = random_params(ReformerLm(config).init, np.ones((1, 4), np.int32))
+    native.save(tmp_path / "lm", params, config, {"made_from": {}})
+    code, _, err = ask(tmp_path / "lm", "--prompt=red", "--num_beams=4")
+    assert code == 2 and "is a language model, which does not take --num_beams" in err
