@@ -189,12 +189,16 @@ def test_layers_one_by_one_are_the_scanned_ones():
         ("led", {"fsdp": 2, "tensor": 2, "sequence": 2}),
         ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
         ("reformer", {"data": 2, "fsdp": 2, "tensor": 2}),
+        pytest.param("led", {"sequence": 8}, marks=pytest.mark.slow),
+        pytest.param("long_t5", {"sequence": 8}, marks=pytest.mark.slow),
+        pytest.param("long_t5", {"sequence": 4, "tensor": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_one_device_and_a_mesh_give_the_same(name, axes):
     config = CONFIGS[name]
     params = random_params(config)
-    x, y, targets = tokens(4, 14), tokens(4, 5, seed=1), tokens(4, 5, seed=2)
+    n = 7 * max(2, axes.get("sequence", 1))
+    x, y, targets = tokens(4, n), tokens(4, 5, seed=1), tokens(4, 5, seed=2)
     ids = np.ones_like(x)
     ids[0, 9:] = 0
     args = x, y, targets, ids
