@@ -8,7 +8,9 @@ from benchmarks import seq2seq_step
 from benchmarks.harness import WrongSideError
 from benchmarks.seq2seq_step import StepSizes
 
-pytestmark = pytest.mark.torch
+# It has another name from transformers 5.24 on.
+_WARNING = "ignore:.*gradient_checkpointing_enable:FutureWarning"
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings(_WARNING)]
 
 
 @pytest.mark.parametrize("model", seq2seq_step.MODELS)
