@@ -54,10 +54,11 @@ def test_what_is_written_is_read_as_the_same(tmp_path, name):
     again = open_tokenizer(out)
     assert again.fingerprint() == kept.fingerprint() == first.fingerprint()
     assert ids_of(again) == ids_of(first)
-    assert json.loads((out / "tokenizer_config.json").read_bytes()) == {
-        **again.hub["config"]
-    }
-    assert again.hub["config"]["model_max_length"] == 64
+    values = json.loads((out / "tokenizer_config.json").read_bytes())
+    # T5's sentinels are tokens that are added, with which a tokenizer is a grown one.
+    values.pop("added_tokens_decoder", None)
+    config = getattr(again, "base", again).hub["config"]
+    assert values == config and config["model_max_length"] == 64
     assert again.special == first.special
 
 
@@ -66,7 +67,7 @@ def test_special_tokens_in_a_text_are_text(tmp_path, name):
     tokenizer = open_tokenizer(FOLDERS[name](tmp_path / "hf"))
     special = (
         {tokenizer.special_id(r) for r in ("pad", "cls", "mask")}
-        if ("reformer" not in name)
+        if not any(family in name for family in ("reformer", "t5"))
         else {tokenizer.special_id("pad")}
     )
     for ids in ids_of(tokenizer, WITH_SPECIAL):

@@ -5,7 +5,10 @@ transformers that reads a folder. The class decides what of the other files coun
 
     BertTokenizer                       the vocabulary alone, with the options of
                                         tokenizer_config.json
-    RobertaTokenizer, LongformerTokenizer    vocabulary and merges alone, with the same
+    RobertaTokenizer, LongformerTokenizer,
+    BartTokenizer, LEDTokenizer         vocabulary and merges alone, with the same
+    T5Tokenizer                         the sentencepiece model, with sentinels after
+                                        its pieces
     others with a sentencepiece model   the model, as sentencepiece reads it
     others                              all of tokenizer.json
 
@@ -52,9 +55,20 @@ CLASSES = {
     "longformer": "RobertaTokenizer",
     "big_bird": "BigBirdTokenizer",
     "reformer": "ReformerTokenizer",
+    "bart": "RobertaTokenizer",
+    "led": "LEDTokenizer",
+    "t5": "T5Tokenizer",
+    # transformers asks such a folder to name its class.
+    "longt5": "T5Tokenizer",
 }
 _BERT = ("BertTokenizer",)
-_BYTE_LEVEL = ("RobertaTokenizer", "LongformerTokenizer")
+_BYTE_LEVEL = (
+    *("RobertaTokenizer", "LongformerTokenizer"),
+    *("BartTokenizer", "LEDTokenizer"),
+)
+_T5 = ("T5Tokenizer",)
+# Of T5 (Raffel et al. 2020, section 3.1.4): in the place of spans of a text.
+_SENTINELS = "extra_ids", 100
 # transformers' own: longer words are unknown. The official code of BERT has 200.
 _MAX_WORD_CHARS = 100
 # Parts of a tokenizer.json that ids of a text do not depend on.
@@ -154,6 +168,8 @@ def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Token
     added = {}
     if (folder / _ADDED).is_file():
         added = _json_of(folder / _ADDED)
+    if name in _T5 and models:
+        config = _with_sentinels(config, base.vocab_size)
     kept = {k: v for k, v in config.items() if k not in _OF_A_PLACE}
     return _complete(base, {**kept, "tokenizer_class": name}, description, added)
 
@@ -253,6 +269,18 @@ def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
     if "[MASK]" in found.pieces(range(found.vocab_size)):
         return SentencePieceTokenizer.from_model_file(path, special=BIG_BIRD)
     return found
+
+
+def _with_sentinels(config: Mapping[str, Any], first: int) -> dict[str, Any]:
+    """The config with the tokens that T5's class adds after the pieces, 0 the last."""
+    key, default = _SENTINELS
+    count = _id(config.get(key, default), key)
+    tokens = {
+        str(first + i): {"content": f"<extra_id_{count - 1 - i}>", "special": True}
+        for i in range(count)
+    }
+    listed = config.get("added_tokens_decoder") or {}
+    return {**config, "added_tokens_decoder": {**tokens, **listed}}
 
 
 def _expect_model(description: Mapping[str, Any], kind: str) -> None:
@@ -359,9 +387,9 @@ def _named(config: Mapping[str, Any]) -> set[str]:
     return {t for t in map(_content, named) if isinstance(t, str)}
 
 
-def _id(number: Any) -> int:
+def _id(number: Any, what: str = "the id of an added token") -> int:
     if type(number) is not int or number < 0:
-        raise ValueError(f"{number!r} is the id of an added token, expected 0 or more")
+        raise ValueError(f"{number!r} is {what}, expected 0 or more")
     return number
 
 
