@@ -11,7 +11,7 @@ from encoder_decoder_layouts import BART, as_fairseq, settings_of_fairseq
 from random_params import drawn
 
 from etc_jax import convert
-from etc_jax.conversion.engine import ConversionError
+from etc_jax.conversion.engine import ConversionError, Renamed
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.formats import native
 
@@ -148,6 +148,16 @@ def test_weights_that_do_not_fit_are_named(tmp_path, name, array, message):
         fairseq_bart.read(path)
 
 
+def test_a_number_of_layers_that_nobody_has_is_refused_at_once():
+    weights = as_fairseq(params_of(BART), BART)
+    weights["encoder.layers.999999998.fc1.bias"] = np.zeros(10, np.float32)
+    weights["shared.weight"] = weights.pop("decoder.embed_tokens.weight")
+    common = Renamed(weights, lambda name: name)
+    settings = vars(settings_of_fairseq(BART))
+    with pytest.raises(ValueError, match="999999999 layers of the encoder; expected"):
+        fairseq_bart.config_from(settings, common)
+
+
 @pytest.mark.torch
 def test_missing_and_unknown_weights_are_listed(tmp_path):
     weights = as_fairseq(params_of(BART), BART)
@@ -185,6 +195,7 @@ def test_other_objects_are_refused_and_not_run(tmp_path, capsys):
     [
         ({"state": {}}, "has no 'model'; expected a checkpoint of fairseq"),
         ({"model": {"a": 3}}, "'model' of .* holds int as 'a'; expected tensors"),
+        ({"model": {3: 3}}, "'model' of .* holds int as 3; expected tensors"),
         ({"model": {}}, "settings lack encoder_attention_heads"),
     ],
 )

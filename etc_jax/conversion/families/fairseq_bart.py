@@ -158,6 +158,8 @@ def _shape_problems(weights: Renamed) -> Iterator[str]:
             yield f"there is no weight {name} of {axis + 1} axes or more"
     rows = {side: _positions(weights, side) for side in ("encoder", "decoder")}
     for side, length in rows.items():
+        if (layers := layers_in(weights, f"{side}.layers")) > MOST:
+            yield f"there are {layers} layers of the {side}; expected {MOST} at most"
         if length is None:
             yield (
                 f"there is no table {side}.embed_positions.weight; only learnt "

@@ -170,10 +170,14 @@ def checked_tensors(found: Any, where: str) -> Mapping[str, Any]:
         raise ValueError(
             f"{where} holds a {type(found).__name__}; expected tensors by name"
         )
-    others = [k for k, x in found.items() if not isinstance(x, torch.Tensor)]
+    others = [
+        name
+        for name, x in found.items()
+        if not (isinstance(name, str) and isinstance(x, torch.Tensor))
+    ]
     if others:
         raise ValueError(
             f"{where} holds {type(found[others[0]]).__name__} as {others[0]!r}; "
-            "expected tensors by name, as save_pretrained writes them"
+            "expected tensors by name"
         )
     return found

@@ -68,7 +68,7 @@ _BYTE_LEVEL = (
 )
 _T5 = ("T5Tokenizer",)
 # Of T5 (Raffel et al. 2020, section 3.1.4): in the place of spans of a text.
-_SENTINELS = "extra_ids", 100
+_SENTINELS, _MOST_SENTINELS = 100, 10_000
 # transformers' own: longer words are unknown. The official code of BERT has 200.
 _MAX_WORD_CHARS = 100
 # Parts of a tokenizer.json that ids of a text do not depend on.
@@ -273,8 +273,12 @@ def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
 
 def _with_sentinels(config: Mapping[str, Any], first: int) -> dict[str, Any]:
     """The config with the tokens that T5's class adds after the pieces, 0 the last."""
-    key, default = _SENTINELS
-    count = _id(config.get(key, default), key)
+    count = config.get("extra_ids", _SENTINELS)
+    if type(count) is not int or not 0 <= count <= _MOST_SENTINELS:
+        raise ValueError(
+            f"extra_ids is {count!r} in {CONFIG}, expected a whole number from 0 to "
+            f"{_MOST_SENTINELS}"
+        )
     tokens = {
         str(first + i): {"content": f"<extra_id_{count - 1 - i}>", "special": True}
         for i in range(count)
@@ -387,9 +391,9 @@ def _named(config: Mapping[str, Any]) -> set[str]:
     return {t for t in map(_content, named) if isinstance(t, str)}
 
 
-def _id(number: Any, what: str = "the id of an added token") -> int:
+def _id(number: Any) -> int:
     if type(number) is not int or number < 0:
-        raise ValueError(f"{number!r} is {what}, expected 0 or more")
+        raise ValueError(f"{number!r} is the id of an added token, expected 0 or more")
     return number
 
 
