@@ -69,7 +69,14 @@ def test_real_vocabularies_are_read_as_transformers_does(
     if class_name is not None:
         values = {"tokenizer_class": class_name}
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(values))
-    theirs, ours = peer(tmp_path, split_special_tokens=True), open_tokenizer(tmp_path)
+    theirs = peer(tmp_path, split_special_tokens=True)
+    check_real(open_tokenizer(tmp_path), theirs, vocabulary)
+    # As transformers 5 writes it: tokenizer.json.
+    theirs.save_pretrained(tmp_path / "saved")
+    check_real(open_tokenizer(tmp_path / "saved"), theirs, vocabulary)
+
+
+def check_real(ours, theirs, vocabulary):
     assert ours.vocab_size == len(theirs)
     numbers = range(ours.vocab_size - 150, ours.vocab_size)
     assert list(ours.pieces(numbers)) == theirs.convert_ids_to_tokens(list(numbers))

@@ -21,9 +21,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from etc_jax.data.tokenizers.added_tokens import (
+    added_tokens,
+    content,
+    with_sentinels,
+)
 from etc_jax.data.tokenizers.base import HUB, Tokenizer
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
 from etc_jax.data.tokenizers.grown import grown
@@ -62,13 +67,10 @@ CLASSES = {
     "longt5": "T5Tokenizer",
 }
 _BERT = ("BertTokenizer",)
-_BYTE_LEVEL = (
-    *("RobertaTokenizer", "LongformerTokenizer"),
-    *("BartTokenizer", "LEDTokenizer"),
+_BYTE_LEVEL = tuple(
+    f"{name}Tokenizer" for name in "Roberta Longformer Bart LED".split()
 )
 _T5 = ("T5Tokenizer",)
-# Of T5 (Raffel et al. 2020, section 3.1.4): in the place of spans of a text.
-_SENTINELS, _MOST_SENTINELS = 100, 10_000
 # transformers' own: longer words are unknown. The official code of BERT has 200.
 _MAX_WORD_CHARS = 100
 # Parts of a tokenizer.json that ids of a text do not depend on.
@@ -169,7 +171,7 @@ def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Token
     if (folder / _ADDED).is_file():
         added = _json_of(folder / _ADDED)
     if name in _T5 and models:
-        config = _with_sentinels(config, base.vocab_size)
+        config = with_sentinels(config, base.vocab_size)
     kept = {k: v for k, v in config.items() if k not in _OF_A_PLACE}
     return _complete(base, {**kept, "tokenizer_class": name}, description, added)
 
@@ -218,7 +220,7 @@ def _bert(folder, config, description) -> WordPieceTokenizer:
         pieces = pieces_of(description)
     else:
         pieces = _lines(_there(folder / VOCAB_TXT))
-    unknown = _content(config.get("unk_token", UNKNOWN))
+    unknown = content(config.get("unk_token", UNKNOWN))
     if unknown != UNKNOWN:
         raise ValueError(f"unk_token is {unknown!r}, expected {UNKNOWN}")
     return WordPieceTokenizer(
@@ -271,22 +273,6 @@ def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
     return found
 
 
-def _with_sentinels(config: Mapping[str, Any], first: int) -> dict[str, Any]:
-    """The config with the tokens that T5's class adds after the pieces, 0 the last."""
-    count = config.get("extra_ids", _SENTINELS)
-    if type(count) is not int or not 0 <= count <= _MOST_SENTINELS:
-        raise ValueError(
-            f"extra_ids is {count!r} in {CONFIG}, expected a whole number from 0 to "
-            f"{_MOST_SENTINELS}"
-        )
-    tokens = {
-        str(first + i): {"content": f"<extra_id_{count - 1 - i}>", "special": True}
-        for i in range(count)
-    }
-    listed = config.get("added_tokens_decoder") or {}
-    return {**config, "added_tokens_decoder": {**tokens, **listed}}
-
-
 def _expect_model(description: Mapping[str, Any], kind: str) -> None:
     got = description["model"].get("type", kind)
     if got != kind:
@@ -322,11 +308,6 @@ def _special_of(pieces: set[str]) -> SpecialTokens:
     return max(_SPECIAL, key=known)
 
 
-def _content(token: Any) -> Any:
-    """The text of a special token, which may have its options beside it."""
-    return token.get("content") if isinstance(token, dict) else token
-
-
 def _complete(
     base: Tokenizer,
     config: Mapping[str, Any],
@@ -335,7 +316,7 @@ def _complete(
 ) -> Tokenizer:
     """The tokenizer with what the folder says beside, and with the tokens it adds."""
     description = description or {}
-    listed = list(_added_tokens(config, description, added))
+    listed = list(added_tokens(config, description, added))
     base.hub = {
         "config": {k: v for k, v in config.items() if k != "added_tokens_decoder"},
         "added_tokens": [token for _, token in listed],
@@ -364,46 +345,3 @@ def _complete(
             f"added tokens have the ids {sorted(more)[:9]}, expected {len(known)}, ..."
         )
     return grown(base, [more[number] for number in sorted(more)])
-
-
-def _added_tokens(config, description, added):
-    """(id, description) of each token that is listed beside the vocabulary."""
-    found: dict[int, dict[str, Any]] = {}
-    special = _named(config)
-    for token, number in added.items():
-        found[_id(number)] = _token(token, token in special)
-    decoder = config.get("added_tokens_decoder") or {}
-    for number, token in decoder.items():
-        found[int(number)] = _token(token, False)
-    for token in description.get("added_tokens") or ():
-        found[_id(token["id"])] = _token(token, False)
-    for number in sorted(found):
-        yield number, {"id": number, **found[number]}
-
-
-def _named(config: Mapping[str, Any]) -> set[str]:
-    """The special tokens that a tokenizer_config.json names."""
-    lists: Sequence[str] = ("additional_special_tokens", "extra_special_tokens")
-    named = [v for k, v in config.items() if k.endswith("_token")]
-    for name in lists:
-        value = config.get(name) or ()
-        named += value.values() if isinstance(value, dict) else value
-    return {t for t in map(_content, named) if isinstance(t, str)}
-
-
-def _id(number: Any) -> int:
-    if type(number) is not int or number < 0:
-        raise ValueError(f"{number!r} is the id of an added token, expected 0 or more")
-    return number
-
-
-def _token(token: Any, special: bool) -> dict[str, Any]:
-    if isinstance(token, str):
-        token = {"content": token, "special": special}
-    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
-    if not isinstance(token["content"], str):
-        raise ValueError(f"{token['content']!r} is an added token, expected a text")
-    return {
-        "content": token["content"],
-        **{flag: bool(token.get(flag, False)) for flag in flags},
-    }
