@@ -26,7 +26,7 @@
         A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
         it has, a BART, LED, T5 or LongT5, and back: from a model that this command
         wrote, a run or one of its checkpoints. No bit is lost. The tokenizer goes
-        along, in each direction.
+        along, in each direction. A folder of allenai's own LED is read too.
 
     python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
@@ -44,6 +44,11 @@
         Weights of trax's ReformerLM as its trainer pickles them; the config file says
         what the model is. Nothing that the pickle holds is run: arrays of numpy, lists,
         tuples and dicts are read, and no other object.
+
+    python -m etc_jax.convert --fairseq=bart.large/model.pt --out=models/bart
+
+        A BART of fairseq: sizes come from the weights, and heads, activation and order
+        of norms from the settings in the file. Heads of classification are left out.
 
     python -m etc_jax.convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
 
@@ -75,7 +80,7 @@ from etc_jax import config_flag, encoder_source, extend, grow
 from etc_jax.config_kinds import section_of
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.families import bert, etc_heads, trax_reformer
+from etc_jax.conversion.families import bert, etc_heads, fairseq_bart, trax_reformer
 from etc_jax.conversion.families.etc_official import (
     config_from_official,
     import_official,
@@ -123,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--lift", metavar="FOLDER", type=home_path, help="BERT or RoBERTa")
     add("--hf", metavar="FOLDER", type=home_path, help="of Hugging Face")
     add("--trax", metavar="FILE", type=home_path, help="Reformer of trax")
+    add("--fairseq", metavar="FILE", type=home_path, help="BART of fairseq")
     add("--to_hf", metavar="FOLDER", type=home_path, help="a model or run")
     add("--export", metavar="WORKDIR", help="a fine-tuning run")
     parser.add_argument("--out", required=True, type=home_path, help="folder to write")
@@ -186,6 +192,7 @@ _FLAGS = {
     "lift": ("config", "without_tokenizer", *_LIFT_ONLY),
     "hf": ("without_tokenizer",),
     "trax": ("config",),
+    "fairseq": (),
     "to_hf": ("step", "without_tokenizer"),
     "export": ("step",),
 }
@@ -393,6 +400,16 @@ def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
     return _save(args, "trax", params, config, report)
 
 
+def convert_fairseq(args: argparse.Namespace) -> str:
+    """A BART of fairseq -> a saved model; the report of it."""
+    params, config, report = fairseq_bart.read(args.fairseq)
+    heads = list(report.unused)
+    message = _save(args, "fairseq", params, config, report, left_over=heads)
+    if not heads:
+        return message
+    return f"{message}\n{len(heads)} of classification heads left out: {_listed(heads)}"
+
+
 def _save(
     args: argparse.Namespace,
     mode: str,
@@ -400,10 +417,11 @@ def _save(
     config,
     report: Report,
     files: Mapping[str, bytes] = MappingProxyType({}),
+    **more: Any,
 ) -> str:
     """Saves a model that was imported whole; the report of it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
-    about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded}
+    about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded, **more}
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return f"{len(loaded)} arrays of {type(config).__name__}"
 
@@ -449,6 +467,8 @@ def _convert(args: argparse.Namespace, config_argv: list[str]) -> str:
         return convert_trax(args, config_argv)
     if args.to_hf is not None:
         return convert_to_hf(args)
+    if args.fairseq is not None:
+        return convert_fairseq(args)
     if args.export is not None:
         return export_run(
             args.export, args.out, step=args.step, overwrite=args.overwrite

@@ -24,6 +24,7 @@ _PROVIDERS = {
     "format": "etc_jax.formats",
     "held_back_score": "etc_jax.prediction.held_back",
     "hugging_face": "etc_jax.conversion.families",
+    "hugging_face_class": "etc_jax.conversion.families",
     "learner": "etc_jax.objectives",
     "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",

@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_told_before_anything_is_made(
     [
         (
             ["--out=y"],
-            "one of the arguments --official --lift --hf --trax --to_hf --export is",
+            "one of the arguments --official --lift --hf --trax --fairseq --to_hf",
         ),
         (["--lift=bert", "--official=x", "--out=y"], "not allowed with"),
         (["--lift=bert", "--config=config.py"], "--out"),

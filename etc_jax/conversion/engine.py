@@ -219,8 +219,10 @@ class Renamed(Mapping[str, np.ndarray]):
             )
 
     def original(self, name: str) -> str:
-        """What the checkpoint calls an array."""
-        return self._originals[name]
+        """What the checkpoint calls an array, through all renamings."""
+        before = getattr(self._source, "original", None)
+        name = self._originals[name]
+        return before(name) if before else name
 
 
 class LayerRuns:

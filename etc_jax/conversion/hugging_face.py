@@ -1,7 +1,8 @@
 """Models of Hugging Face as models of this project, and back, by family.
 
 A folder holds config.json and weights (`weight_files`). Families go by what they are
-called in config.json, as `model_type`.
+called in config.json, as `model_type`; models of other programs that save such folders
+go by their class in `architectures`, as their `model_type` is that of another layout.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.formats.safetensors_io import FILE, write
 from etc_jax.conversion.formats.weight_files import open_weights
 
-KIND = "hugging_face"
+KIND, CLASS = "hugging_face", "hugging_face_class"
 
 
 class Imported(NamedTuple):
@@ -53,6 +54,11 @@ def read(folder: str | os.PathLike) -> Imported:
 
 
 def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any]:
+    classes = values.get("architectures")
+    for name in registry.names(CLASS):
+        if isinstance(classes, list) and name in classes:
+            family = registry.lookup(CLASS, name)
+            return family, values, family.config_from(values)
     name, known = values.get("model_type"), list(registry.names(KIND))
     if name not in known:
         raise ValueError(

@@ -147,6 +147,30 @@ def spiece(folder: pathlib.Path, kind: str = "unigram") -> pathlib.Path:
     )
 
 
+@functools.cache
+def _t5_model() -> bytes:
+    """As T5's: no token for the start, texts are normalised."""
+    return train_model(
+        model_type="unigram",
+        vocab_size=90,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        normalization_rule_name="nmt_nfkc",
+    )
+
+
+def t5_files(folder: pathlib.Path, family: str = "t5", **config: Any) -> pathlib.Path:
+    """A spiece.model of T5, as transformers 4 wrote it."""
+    return _write(
+        folder,
+        config__json={"model_type": family},
+        spiece__model=_t5_model(),
+        **({"tokenizer_config__json": config} if config else {}),
+    )
+
+
 def unigram_json(folder: pathlib.Path) -> pathlib.Path:
     """BigBird's as transformers 5 writes it."""
     special = ["<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
@@ -200,4 +224,14 @@ FOLDERS = {
     "big_bird spiece.model": spiece,
     "reformer spiece.model": functools.partial(spiece, kind="bpe"),
     "big_bird tokenizer.json": unigram_json,
+    "bart merges.txt": functools.partial(roberta_files, family="bart"),
+    "bart by its class": functools.partial(
+        roberta_files, family="bart", tokenizer_class="BartTokenizer"
+    ),
+    "led merges.txt": functools.partial(roberta_files, family="led"),
+    "led tokenizer.json": functools.partial(roberta_json, family="led"),
+    "t5 spiece.model": t5_files,
+    "longt5 spiece.model of 10": functools.partial(
+        t5_files, family="longt5", tokenizer_class="T5Tokenizer", extra_ids=10
+    ),
 }

@@ -13,13 +13,20 @@ import jax
 import numpy as np
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder, reformer
+from etc_jax.conversion.families import encoder, encoder_decoder, reformer
 from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.encoder_config import (
     BertConfig,
     BigBirdConfig,
     LongformerConfig,
     RobertaConfig,
+)
+from etc_jax.models.encoder_decoder_config import (
+    BartConfig,
+    EncoderDecoderConfig,
+    LedConfig,
+    LongT5Config,
+    T5Config,
 )
 from etc_jax.models.reformer_config import ReformerConfig
 
@@ -35,6 +42,7 @@ SIZES = {
     "mlp_dim": 8,
     "max_length": 16,
 }
+PAIRS = {**SIZES, "num_decoder_layers": 1}
 FAMILIES = {
     "bert": (BertConfig(**SIZES), "bert tokenizer.json"),
     "roberta": (RobertaConfig(**SIZES), "roberta merges.txt"),
@@ -55,6 +63,16 @@ FAMILIES = {
         ),
         "reformer spiece.model",
     ),
+    "bart": (BartConfig(**PAIRS), "bart merges.txt"),
+    "led": (
+        LedConfig(**PAIRS, max_target_length=8, attention_window=(4, 8)),
+        "led tokenizer.json",
+    ),
+    "t5": (T5Config(**PAIRS, head_dim=2), "t5 spiece.model"),
+    "long_t5": (
+        LongT5Config(**PAIRS, head_dim=2, radius=2, block_size=4),
+        "longt5 spiece.model of 10",
+    ),
 }
 # A second vocabulary of the families, so that every kind of file is damaged.
 _OTHERS = {"bert": "bert vocab.txt", "big_bird": "big_bird spiece.model"}
@@ -67,6 +85,8 @@ def files_of(family: str, other: bool) -> dict[str, bytes]:
     tokenizer = _OTHERS.get(family, tokenizer) if other else tokenizer
     if isinstance(config, ReformerConfig):
         abstract = reformer.shapes(config)
+    elif isinstance(config, EncoderDecoderConfig):
+        abstract = encoder_decoder.shapes(config)
     else:
         abstract = encoder.shapes(EncoderForMaskedLm(config))
     rng = np.random.default_rng(0)

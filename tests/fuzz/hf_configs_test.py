@@ -14,7 +14,7 @@ from foreign_folders import FAMILIES, files_of, header_of, with_header
 from mutations import damaged, mutated, spelled
 
 from etc_jax import convert
-from etc_jax.conversion.families import encoder, reformer
+from etc_jax.conversion.families import encoder, encoder_decoder, reformer
 
 WEIGHTS = "model.safetensors"
 
@@ -65,7 +65,7 @@ def _change(files: dict[str, bytes], rng: random.Random) -> str:
 def shapes_are_kept():
     """Tracing the same model anew for each trial would be most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (encoder, reformer):
+        for module in (encoder, encoder_decoder, reformer):
             patch.setattr(module, "shapes", functools.lru_cache(64)(module.shapes))
         yield
 

@@ -4,5 +4,6 @@
 from etc_jax.conversion.families import (  # noqa: F401
     encoder_decoder,
     encoder_families,
+    led_allenai,
     reformer,
 )

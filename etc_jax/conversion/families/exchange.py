@@ -13,6 +13,9 @@ from etc_jax.conversion.engine import Report
 class Exchange(NamedTuple):
     """Functions of one family, registered as "hugging_face" under its `model_type`.
 
+    A layout of another program, which is read and not written, is registered as
+    "hugging_face_class" under the name of its class in `architectures`.
+
     Attributes:
       config_class: of its configs.
       config_from: dict of a config.json -> config.

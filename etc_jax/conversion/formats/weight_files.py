@@ -10,7 +10,8 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,28 +39,19 @@ def open_weights(folder: str | os.PathLike) -> Mapping[str, np.ndarray]:
     if any((folder / name).is_file() for name in (FILE, INDEX)):
         return SafetensorsFiles(folder)
     if any((folder / name).is_file() for name in (BIN, BIN_INDEX)):
-        return TorchFiles(folder)
+        return _torch_files(folder)
     return SafetensorsFiles(folder)  # says what is there instead
 
 
-class TorchFiles(Mapping[str, np.ndarray]):
-    """Name -> array of `pytorch_model.bin`, or of its shards and their index.
+class TorchTensors(Mapping[str, np.ndarray]):
+    """Name -> array of tensors of torch.
 
     Args:
-      folder: where they are.
-
-    Raises:
-      ValueError: see `open_weights`.
+      tensors: by name.
     """
 
-    def __init__(self, folder: pathlib.Path):
-        load = _reader(folder)
-        self._tensors = {}
-        for path in _files(folder):
-            for name, tensor in load(path).items():
-                if name in self._tensors:
-                    raise ValueError(f"{folder}: two files hold the tensor {name!r}")
-                self._tensors[name] = tensor
+    def __init__(self, tensors: Mapping[str, Any]):
+        self._tensors = tensors
 
     def __len__(self) -> int:
         return len(self._tensors)
@@ -87,6 +79,25 @@ class TorchFiles(Mapping[str, np.ndarray]):
         return tuple(self._tensors[name].shape)
 
 
+def _torch_files(folder: pathlib.Path) -> TorchTensors:
+    """Name -> array of `pytorch_model.bin`, or of its shards and their index.
+
+    Raises:
+      ValueError: see `open_weights`.
+    """
+    load = torch_loader(
+        f"{folder} has no {FILE}, but {BIN}",
+        "save the model as safetensors, with save_pretrained of transformers",
+    )
+    tensors: dict[str, Any] = {}
+    for path in _files(folder):
+        for name, tensor in checked_tensors(load(path), str(path)).items():
+            if name in tensors:
+                raise ValueError(f"{folder}: two files hold the tensor {name!r}")
+            tensors[name] = tensor
+    return TorchTensors(tensors)
+
+
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     if (folder / BIN).is_file():
         return [folder / BIN]
@@ -104,45 +115,69 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     return list(shards_beside(index, names).values())
 
 
-def _reader(folder: pathlib.Path):
-    """Function from a path to {name: tensor}."""
-    remedy = (
-        "install it, or save the model as safetensors, with save_pretrained of "
-        "transformers"
-    )
+def torch_loader(
+    what: str, remedy: str, classes: Sequence[type] = ()
+) -> Callable[[pathlib.Path], Any]:
+    """Function from a path to what torch saved there: tensors and plain containers.
+
+    Args:
+      what: there is that needs torch, for the error.
+      remedy: for a reader who has no torch or a file of other things.
+      classes: that a file may hold besides; making them must be harmless.
+
+    Raises:
+      ValueError: if there is no torch, or an old one; also by the function, if a file
+        is damaged or holds other things.
+    """
     try:
         import torch
     except ImportError as error:
         raise ValueError(
-            f"{folder} has no {FILE}, but {BIN}, which torch reads; {remedy}"
+            f"{what}, which torch reads; install it, or {remedy}"
         ) from error
     version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
     if version < _TORCH:
         raise ValueError(
-            f"torch {torch.__version__} is installed, but reading {BIN} is safe from "
-            f"{'.'.join(map(str, _TORCH))} on; {remedy}"
+            f"{what}, which is safe to read from torch "
+            f"{'.'.join(map(str, _TORCH))} on, but torch {torch.__version__} is "
+            f"installed; install a newer one, or {remedy}"
         )
 
-    def load(path: pathlib.Path):
+    def load(path: pathlib.Path) -> Any:
         try:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals(list(classes)):
+                return torch.load(path, map_location="cpu", weights_only=True)
         # Which one a damaged pickle leads to is not documented: it may be any.
         except Exception as error:
             reason = (str(error).strip().splitlines() or [repr(error)])[0]
             raise ValueError(
                 f"{path} is damaged, or holds other things than tensors ({reason}); "
-                "fetch it again, or save the model as safetensors"
+                f"fetch it again, or {remedy}"
             ) from error
-        if not isinstance(found, Mapping):
-            raise ValueError(
-                f"{path} holds a {type(found).__name__}; expected tensors by name"
-            )
-        others = [k for k, x in found.items() if not isinstance(x, torch.Tensor)]
-        if others:
-            raise ValueError(
-                f"{path} holds {type(found[others[0]]).__name__} as {others[0]!r}; "
-                "expected tensors by name, as save_pretrained writes them"
-            )
-        return found
 
     return load
+
+
+def checked_tensors(found: Any, where: str) -> Mapping[str, Any]:
+    """What torch read, if it is tensors by name.
+
+    Raises:
+      ValueError: naming `where`, if it is something else.
+    """
+    import torch
+
+    if not isinstance(found, Mapping):
+        raise ValueError(
+            f"{where} holds a {type(found).__name__}; expected tensors by name"
+        )
+    others = [
+        name
+        for name, x in found.items()
+        if not (isinstance(name, str) and isinstance(x, torch.Tensor))
+    ]
+    if others:
+        raise ValueError(
+            f"{where} holds {type(found[others[0]]).__name__} as {others[0]!r}; "
+            "expected tensors by name"
+        )
+    return found

@@ -5,7 +5,10 @@ transformers that reads a folder. The class decides what of the other files coun
 
     BertTokenizer                       the vocabulary alone, with the options of
                                         tokenizer_config.json
-    RobertaTokenizer, LongformerTokenizer    vocabulary and merges alone, with the same
+    RobertaTokenizer, LongformerTokenizer,
+    BartTokenizer, LEDTokenizer         vocabulary and merges alone, with the same
+    T5Tokenizer                         the sentencepiece model, with sentinels after
+                                        its pieces
     others with a sentencepiece model   the model, as sentencepiece reads it
     others                              all of tokenizer.json
 
@@ -18,9 +21,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from etc_jax.data.tokenizers.added_tokens import (
+    added_tokens,
+    content,
+    with_sentinels,
+)
 from etc_jax.data.tokenizers.base import HUB, Tokenizer
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
 from etc_jax.data.tokenizers.grown import grown
@@ -52,9 +60,17 @@ CLASSES = {
     "longformer": "RobertaTokenizer",
     "big_bird": "BigBirdTokenizer",
     "reformer": "ReformerTokenizer",
+    "bart": "RobertaTokenizer",
+    "led": "LEDTokenizer",
+    "t5": "T5Tokenizer",
+    # transformers asks such a folder to name its class.
+    "longt5": "T5Tokenizer",
 }
 _BERT = ("BertTokenizer",)
-_BYTE_LEVEL = ("RobertaTokenizer", "LongformerTokenizer")
+_BYTE_LEVEL = tuple(
+    f"{name}Tokenizer" for name in "Roberta Longformer Bart LED".split()
+)
+_T5 = ("T5Tokenizer",)
 # transformers' own: longer words are unknown. The official code of BERT has 200.
 _MAX_WORD_CHARS = 100
 # Parts of a tokenizer.json that ids of a text do not depend on.
@@ -154,6 +170,8 @@ def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Token
     added = {}
     if (folder / _ADDED).is_file():
         added = _json_of(folder / _ADDED)
+    if name in _T5 and models:
+        config = with_sentinels(config, base.vocab_size)
     kept = {k: v for k, v in config.items() if k not in _OF_A_PLACE}
     return _complete(base, {**kept, "tokenizer_class": name}, description, added)
 
@@ -202,7 +220,7 @@ def _bert(folder, config, description) -> WordPieceTokenizer:
         pieces = pieces_of(description)
     else:
         pieces = _lines(_there(folder / VOCAB_TXT))
-    unknown = _content(config.get("unk_token", UNKNOWN))
+    unknown = content(config.get("unk_token", UNKNOWN))
     if unknown != UNKNOWN:
         raise ValueError(f"unk_token is {unknown!r}, expected {UNKNOWN}")
     return WordPieceTokenizer(
@@ -290,11 +308,6 @@ def _special_of(pieces: set[str]) -> SpecialTokens:
     return max(_SPECIAL, key=known)
 
 
-def _content(token: Any) -> Any:
-    """The text of a special token, which may have its options beside it."""
-    return token.get("content") if isinstance(token, dict) else token
-
-
 def _complete(
     base: Tokenizer,
     config: Mapping[str, Any],
@@ -303,7 +316,7 @@ def _complete(
 ) -> Tokenizer:
     """The tokenizer with what the folder says beside, and with the tokens it adds."""
     description = description or {}
-    listed = list(_added_tokens(config, description, added))
+    listed = list(added_tokens(config, description, added))
     base.hub = {
         "config": {k: v for k, v in config.items() if k != "added_tokens_decoder"},
         "added_tokens": [token for _, token in listed],
@@ -332,46 +345,3 @@ def _complete(
             f"added tokens have the ids {sorted(more)[:9]}, expected {len(known)}, ..."
         )
     return grown(base, [more[number] for number in sorted(more)])
-
-
-def _added_tokens(config, description, added):
-    """(id, description) of each token that is listed beside the vocabulary."""
-    found: dict[int, dict[str, Any]] = {}
-    special = _named(config)
-    for token, number in added.items():
-        found[_id(number)] = _token(token, token in special)
-    decoder = config.get("added_tokens_decoder") or {}
-    for number, token in decoder.items():
-        found[int(number)] = _token(token, False)
-    for token in description.get("added_tokens") or ():
-        found[_id(token["id"])] = _token(token, False)
-    for number in sorted(found):
-        yield number, {"id": number, **found[number]}
-
-
-def _named(config: Mapping[str, Any]) -> set[str]:
-    """The special tokens that a tokenizer_config.json names."""
-    lists: Sequence[str] = ("additional_special_tokens", "extra_special_tokens")
-    named = [v for k, v in config.items() if k.endswith("_token")]
-    for name in lists:
-        value = config.get(name) or ()
-        named += value.values() if isinstance(value, dict) else value
-    return {t for t in map(_content, named) if isinstance(t, str)}
-
-
-def _id(number: Any) -> int:
-    if type(number) is not int or number < 0:
-        raise ValueError(f"{number!r} is the id of an added token, expected 0 or more")
-    return number
-
-
-def _token(token: Any, special: bool) -> dict[str, Any]:
-    if isinstance(token, str):
-        token = {"content": token, "special": special}
-    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
-    if not isinstance(token["content"], str):
-        raise ValueError(f"{token['content']!r} is an added token, expected a text")
-    return {
-        "content": token["content"],
-        **{flag: bool(token.get(flag, False)) for flag in flags},
-    }

@@ -1,0 +1,172 @@
+"""BART as fairseq saves it.
+
+Sizes come from the shapes, so that a table with or without a row for `<mask>` is read
+as it is; what shapes do not show comes from the settings in the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etc_jax.conversion.config_rules import (
+    MOST,
+    RATE,
+    choice,
+    flag,
+    layers_in,
+    problems,
+    whole,
+)
+from etc_jax.conversion.engine import Renamed, Report
+from etc_jax.conversion.families import encoder_decoder
+from etc_jax.conversion.formats import fairseq_file
+from etc_jax.models.encoder_decoder_config import BartConfig
+
+# fairseq's name -> the one here.
+_ACTIVATIONS = {
+    "gelu": "gelu_exact",
+    "gelu_accurate": "gelu",
+    "gelu_fast": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# Settings that shapes do not show: fairseq saves all of them.
+_NEEDED = {
+    "encoder_attention_heads": whole(1, MOST),
+    "decoder_attention_heads": whole(1, MOST),
+    "activation_fn": choice(_ACTIVATIONS),
+    "no_scale_embedding": flag(),
+    "encoder_normalize_before": flag(),
+    "decoder_normalize_before": flag(),
+}
+# Those of dropout -> fields.
+_RATES = {
+    "dropout": "dropout_rate",
+    "attention_dropout": "attention_dropout_rate",
+    "activation_dropout": "activation_dropout_rate",
+}
+_TOKENS = "decoder.embed_tokens.weight"
+# fairseq's name -> the one of transformers.
+_NAMES = {
+    _TOKENS: "shared.weight",
+    "decoder.output_projection.weight": "lm_head.weight",
+}
+# Numbers of versions, and heads of classification, which have no counterpart.
+_BESIDE = re.compile(r"(en|de)coder\.version|.*\._float_tensor")
+_HEAD = re.compile(r"classification_heads\..*")
+
+
+def read(path: str | os.PathLike) -> tuple[dict[str, Any], BartConfig, Report]:
+    """The model of a checkpoint of fairseq.
+
+    Args:
+      path: of the file, such as `bart.large/model.pt`.
+
+    Returns:
+      (parameters of `EncoderDecoder`, config, report); the report's `unused` has the
+      weights of classification heads.
+
+    Raises:
+      ConversionError, ValueError: naming everything that does not fit.
+    """
+    settings, found = fairseq_file.read(path)
+    heads = tuple(name for name in found if _HEAD.fullmatch(name))
+    dropped = {*heads, *filter(_BESIDE.fullmatch, found)}
+    kept = {name: found[name] for name in found if name not in dropped}
+    weights = Renamed(kept, lambda name: _NAMES.get(name, name))
+    try:
+        config = config_from(settings, weights)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    abstract = encoder_decoder.shapes(config)
+    params, report = encoder_decoder.import_hf(weights, config, abstract)
+    return params, config, dataclasses.replace(report, unused=heads)
+
+
+def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
+    """The config of a checkpoint.
+
+    Args:
+      settings: of the model, by fairseq's names.
+      weights: by the names of transformers.
+
+    Raises:
+      ValueError: naming every setting that is missing or has no counterpart.
+    """
+    found = [*_setting_problems(settings), *_shape_problems(weights)]
+    if found:
+        raise ValueError("BART of fairseq:\n  " + "\n  ".join(found))
+    rates = {field: settings[key] for key, field in _RATES.items() if key in settings}
+    config = BartConfig(
+        **{field: weights.size(*place) for field, place in _SIZES.items()},
+        num_layers=layers_in(weights, "encoder.layers"),
+        num_decoder_layers=layers_in(weights, "decoder.layers"),
+        max_length=_positions(weights, "encoder"),
+        num_heads=settings["encoder_attention_heads"],
+        num_decoder_heads=settings["decoder_attention_heads"],
+        activation=_ACTIVATIONS[settings["activation_fn"]],
+        scale_embedding=not settings["no_scale_embedding"],
+        pre_norm=settings["encoder_normalize_before"],
+        embed_norm="encoder.layernorm_embedding.weight" in weights,
+        final_norm="encoder.layer_norm.weight" in weights,
+        **rates,
+    )
+    if found := [f"{field} {message}" for field, message in config.problems()]:
+        raise ValueError("BART of fairseq:\n  " + "\n  ".join(found))
+    return config
+
+
+# Field -> (weight, axis) that has its size.
+_SIZES = {
+    "vocab_size": ("shared.weight", 0),
+    "embed_dim": ("shared.weight", 1),
+    "mlp_dim": ("encoder.layers.0.fc1.weight", 0),
+    "decoder_mlp_dim": ("decoder.layers.0.fc1.weight", 0),
+}
+
+
+def _positions(weights: Renamed, side: str) -> int | None:
+    rows = weights.size(f"{side}.embed_positions.weight", 0)
+    return None if rows is None else rows - BartConfig.position_offset
+
+
+def _setting_problems(settings: Mapping[str, Any]) -> Iterator[str]:
+    if missing := [key for key in _NEEDED if key not in settings]:
+        yield (
+            f"its settings lack {', '.join(missing)}, which the shapes of weights do "
+            "not show; add them to the dict 'args' of the file, with the values that "
+            "the model was trained with"
+        )
+    yield from problems(settings, {**_NEEDED, **dict.fromkeys(_RATES, RATE)})
+    before = [settings.get(f"{s}_normalize_before") for s in ("encoder", "decoder")]
+    if before[0] != before[1] and None not in before:
+        yield (
+            f"encoder_normalize_before is {before[0]} and decoder_normalize_before "
+            f"{before[1]}; only the same in both has a counterpart"
+        )
+
+
+def _shape_problems(weights: Renamed) -> Iterator[str]:
+    for name, axis in _SIZES.values():
+        if weights.size(name, axis) is None:
+            name = _TOKENS if name == _NAMES[_TOKENS] else name
+            yield f"there is no weight {name} of {axis + 1} axes or more"
+    rows = {side: _positions(weights, side) for side in ("encoder", "decoder")}
+    for side, length in rows.items():
+        if (layers := layers_in(weights, f"{side}.layers")) > MOST:
+            yield f"there are {layers} layers of the {side}; expected {MOST} at most"
+        if length is None:
+            yield (
+                f"there is no table {side}.embed_positions.weight; only learnt "
+                "positions have a counterpart"
+            )
+    if rows["encoder"] != rows["decoder"] and None not in rows.values():
+        yield (
+            f"the encoder has {rows['encoder']} positions and the decoder "
+            f"{rows['decoder']}; only as many in both have a counterpart"
+        )

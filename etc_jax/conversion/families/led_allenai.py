@@ -1,0 +1,114 @@
+"""LED as allenai's own code saves it (`longformer-encdecoder-base-16384` and its kind).
+
+Its config is BART's with the keys of Longformer, whose windows count one side. Tables
+of positions keep BART's two rows before that of position 0, which nothing reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from etc_jax import registry
+from etc_jax.conversion.config_rules import (
+    LARGEST,
+    NOTHING,
+    choice,
+    either,
+    flag,
+    listed,
+    problems,
+    shown,
+    whole,
+)
+from etc_jax.conversion.engine import Report
+from etc_jax.conversion.families import encoder_decoder
+from etc_jax.conversion.families.encoder_decoder_config import config_from_hf
+from etc_jax.conversion.families.exchange import Exchange
+from etc_jax.models.encoder_decoder_config import BartConfig, LedConfig
+
+CLASS = "LongformerEncoderDecoderForConditionalGeneration"
+# Names of both modes are of one function; "n2" is another one.
+_MODES = ("tvm", "sliding_chunks")
+_RULES = {
+    "attention_mode": choice(_MODES),
+    "attention_window": listed(whole(1, LARGEST // 2)),
+    "attention_dilation": either(NOTHING, listed(whole(1))),
+    "autoregressive": flag(),
+}
+_POSITIONS = re.compile(r"model\.(en|de)coder\.embed_positions\.weight")
+
+
+def config_from(values: Mapping[str, Any]) -> LedConfig:
+    """Reads the dict of a `config.json`.
+
+    Raises:
+      ValueError: naming everything that has no counterpart.
+    """
+    if found := list(_config_problems(values)):
+        raise ValueError("config of allenai's LED:\n  " + "\n  ".join(found))
+    both_sides = [2 * width for width in values["attention_window"]]
+    return config_from_hf(
+        {
+            **values,
+            "model_type": "led",
+            "architectures": None,
+            "attention_window": both_sides,
+        }
+    )
+
+
+def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("attention_mode", "attention_window"):
+        if key not in values:
+            yield f"{key} is not there; expected {_RULES[key].expected}"
+    if found := list(problems(values, _RULES)):
+        yield from found
+        return
+    if set(values.get("attention_dilation") or ()) - {1}:
+        yield (
+            f"attention_dilation is {shown(values['attention_dilation'])}; only 1 in "
+            "all layers has a counterpart"
+        )
+    if values.get("autoregressive"):
+        yield "autoregressive is True; only False has a counterpart"
+    rate = values.get("attention_dropout", 0.0)
+    # The encoder reads another key than the decoder.
+    if (encoder := values.get("attention_probs_dropout_prob", rate)) != rate:
+        yield (
+            f"attention_probs_dropout_prob is {shown(encoder)}, of the encoder, and "
+            f"attention_dropout {shown(rate)}, of the decoder; write one value for both"
+        )
+
+
+def _weights(source: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights as transformers has them: no rows before position 0."""
+    found = {}
+    for name in source:
+        array = source[name]
+        if _POSITIONS.fullmatch(name):
+            array = array[BartConfig.position_offset :]
+        found[re.sub(r"^model\.", "led.", name)] = array
+    return found
+
+
+def read(
+    values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: LedConfig
+) -> tuple[dict[str, Any], Report]:
+    """All that a checkpoint has; see `exchange.Exchange`."""
+    return encoder_decoder.read_hf(values, _weights(source), config)
+
+
+# What is written is the layout of transformers, that of "led".
+registry.register("hugging_face_class", CLASS)(
+    Exchange(
+        LedConfig,
+        config_from,
+        read,
+        encoder_decoder.export_hf,
+        encoder_decoder.values_to_hf,
+    )
+)

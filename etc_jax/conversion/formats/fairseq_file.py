@@ -1,0 +1,75 @@
+"""Checkpoints of fairseq: tensors and the settings of the run that made them.
+
+The settings are an argparse.Namespace, the only class that is made of the file besides
+tensors: making one sets attributes and calls nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from etc_jax.conversion.formats.weight_files import (
+    TorchTensors,
+    checked_tensors,
+    torch_loader,
+)
+
+
+class FairseqFile(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+      settings: of the model, by the names of fairseq's command line.
+      weights: name -> array.
+    """
+
+    settings: Mapping[str, Any]
+    weights: TorchTensors
+
+
+def read(path: str | os.PathLike) -> FairseqFile:
+    """A checkpoint as fairseq saves it, such as `bart.large/model.pt`.
+
+    The settings are empty if the file has none.
+
+    Raises:
+      ValueError: if there is no such file, it is damaged, it holds objects that cannot
+        be read safely, or torch is not installed.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"no file {path}; expected a checkpoint of fairseq, such as "
+            "bart.large/model.pt"
+        )
+    load = torch_loader(
+        f"{path} is a pickle",
+        "save its 'args' and 'model' alone, as "
+        "torch.save({'args': args, 'model': weights}, path)",
+        (argparse.Namespace,),
+    )
+    found = load(path)
+    if not isinstance(found, Mapping) or "model" not in found:
+        raise ValueError(
+            f"{path} has no 'model'; expected a checkpoint of fairseq, a dict with the "
+            "weights as 'model' and the settings as 'args' or 'cfg'"
+        )
+    weights = checked_tensors(found["model"], f"'model' of {path}")
+    return FairseqFile(_settings(found), TorchTensors(weights))
+
+
+def _settings(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of `args`, or of `cfg` in files of fairseq 0.10 and later."""
+    if settings := _mapping(found.get("args")):
+        return settings
+    return _mapping(_mapping(found.get("cfg")).get("model"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, argparse.Namespace):
+        return vars(value)
+    return value if isinstance(value, Mapping) else {}

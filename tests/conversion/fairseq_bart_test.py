@@ -1,0 +1,211 @@
+"""BART of fairseq: its names, its settings, and what is refused."""
+
+import argparse
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from encoder_decoder_layouts import BART, as_fairseq, settings_of_fairseq
+from random_params import drawn
+
+from etc_jax import convert
+from etc_jax.conversion.engine import ConversionError, Renamed
+from etc_jax.conversion.families import encoder_decoder, fairseq_bart
+from etc_jax.conversion.formats import native
+
+HEADS = {
+    "classification_heads.mnli.dense.weight": np.ones((12, 12), np.float32),
+    "classification_heads.mnli.out_proj.bias": np.ones(3, np.float32),
+}
+# mBART: other norms, and the tables scaled.
+MBART = dataclasses.replace(
+    BART, pre_norm=True, final_norm=True, scale_embedding=True, activation="gelu"
+)
+
+
+def params_of(config):
+    params = drawn(encoder_decoder.shapes(config))
+    # fairseq has no bias of logits.
+    return params | {"logits_bias": np.zeros_like(params["logits_bias"])}
+
+
+def saved(path, weights, settings, key="args", **more):
+    """A file as fairseq's trainer saves it."""
+    torch = pytest.importorskip("torch")
+    # float16 and float32 are both in use.
+    tensors = {name: torch.from_numpy(np.array(x)) for name, x in weights.items()}
+    content = {
+        "model": tensors,
+        key: settings,
+        "optimizer_history": [{"num_updates": 5, "lr_scheduler_state": {"best": None}}],
+        "extra_state": {"epoch": 3, "val_loss": 1.5},
+        **more,
+    }
+    torch.save(content, path)
+    return path
+
+
+def equal(got, want):
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("config", [BART, MBART], ids=["bart", "mbart"])
+@pytest.mark.parametrize("key", ["args", "cfg", "a dict"])
+def test_every_weight_and_setting_is_read(tmp_path, config, key):
+    params, settings = params_of(config), settings_of_fairseq(config)
+    if key == "cfg":
+        settings = {"model": settings, "task": {"_name": "denoising"}}
+    elif key == "a dict":
+        settings, key = vars(settings), "args"
+    path = saved(tmp_path / "model.pt", as_fairseq(params, config), settings, key)
+    got, found, report = fairseq_bart.read(path)
+    assert found == config
+    assert report.missing == ("logits_bias",) and not report.unused
+    equal(got, params)
+
+
+@pytest.mark.torch
+def test_the_command_reads_it_and_names_the_heads_that_it_leaves_out(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    params = params_of(BART)
+    weights = as_fairseq(params, BART) | HEADS
+    saved("model.pt", weights, settings_of_fairseq(BART))
+    assert convert.main(["--fairseq=model.pt", "--out=ours"]) == 0
+    got, config = native.load("ours")
+    assert config == BART
+    equal(got, params)
+    said = capsys.readouterr().out
+    assert "2 of classification heads left out: classification_heads.mnli" in said
+    report = json.loads((tmp_path / "ours" / "report.json").read_text())
+    assert report["left_over"] == list(HEADS)
+
+
+@pytest.mark.torch
+def test_weights_of_half_precision_become_float32(tmp_path):
+    params = params_of(BART)
+    half = {n: x.astype(np.float16) for n, x in as_fairseq(params, BART).items()}
+    path = saved(tmp_path / "model.pt", half, settings_of_fairseq(BART))
+    got, _, _ = fairseq_bart.read(path)
+    equal(got, jax.tree.map(lambda x: x.astype(np.float16).astype(np.float32), params))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"encoder_attention_heads": None, "activation_fn": None},
+            "settings lack encoder_attention_heads, activation_fn, which the shapes",
+        ),
+        ({"encoder_attention_heads": 5}, "num_heads 5 does not divide embed_dim 12"),
+        ({"decoder_attention_heads": "2"}, "attention_heads is '2'; expected a whole"),
+        ({"activation_fn": "swish"}, "activation_fn is 'swish'; expected one of gelu"),
+        (
+            {"decoder_normalize_before": True},
+            "encoder_normalize_before is False and decoder_normalize_before True",
+        ),
+    ],
+)
+def test_settings_that_are_missing_or_do_not_fit_are_named(tmp_path, change, message):
+    settings = vars(settings_of_fairseq(BART)) | change
+    settings = {key: x for key, x in settings.items() if x is not None}
+    weights = as_fairseq(params_of(BART), BART)
+    path = saved(tmp_path / "model.pt", weights, argparse.Namespace(**settings))
+    with pytest.raises(ValueError, match=message) as error:
+        fairseq_bart.read(path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "name, array, message",
+    [
+        ("encoder.embed_positions.weight", None, "there is no table encoder.embed_pos"),
+        ("decoder.embed_tokens.weight", None, "no weight decoder.embed_tokens.weight"),
+        (
+            "decoder.embed_positions.weight",
+            np.zeros((40, 12), np.float32),
+            "the encoder has 48 positions and the decoder 38",
+        ),
+        (
+            "decoder.output_projection.weight",
+            np.zeros((19, 12), np.float32),
+            "decoder.output_projection.weight differs from decoder.embed_tokens.weight",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(tmp_path, name, array, message):
+    weights = as_fairseq(params_of(BART), BART) | {name: array}
+    weights = {key: x for key, x in weights.items() if x is not None}
+    path = saved(tmp_path / "model.pt", weights, settings_of_fairseq(BART))
+    with pytest.raises(ValueError, match=message):
+        fairseq_bart.read(path)
+
+
+def test_a_number_of_layers_that_nobody_has_is_refused_at_once():
+    weights = as_fairseq(params_of(BART), BART)
+    weights["encoder.layers.999999998.fc1.bias"] = np.zeros(10, np.float32)
+    weights["shared.weight"] = weights.pop("decoder.embed_tokens.weight")
+    common = Renamed(weights, lambda name: name)
+    settings = vars(settings_of_fairseq(BART))
+    with pytest.raises(ValueError, match="999999999 layers of the encoder; expected"):
+        fairseq_bart.config_from(settings, common)
+
+
+@pytest.mark.torch
+def test_missing_and_unknown_weights_are_listed(tmp_path):
+    weights = as_fairseq(params_of(BART), BART)
+    del weights["encoder.layers.3.fc1.bias"]
+    weights["encoder.layers.0.pool_attn.k_proj.bias"] = np.zeros(12, np.float32)
+    weights["decoder.layers.1.fc2.weight"] = np.zeros((12, 9), np.float32)
+    path = saved(tmp_path / "model.pt", weights, settings_of_fairseq(BART))
+    with pytest.raises(ConversionError) as error:
+        fairseq_bart.read(path)
+    for said in ("mlp/wi/bias", "pool_attn.k_proj.bias: unused", "mlp/wo/kernel"):
+        assert said in str(error.value)
+
+
+class Harm:
+    """Runs a function of the one who wrote the pickle."""
+
+    def __reduce__(self):
+        return print, ("harm",)
+
+
+@pytest.mark.torch
+def test_other_objects_are_refused_and_not_run(tmp_path, capsys):
+    weights = as_fairseq(params_of(BART), BART)
+    settings = settings_of_fairseq(BART)
+    settings.more = Harm()
+    path = saved(tmp_path / "model.pt", weights, settings)
+    with pytest.raises(ValueError, match="other things than tensors .* 'args' and"):
+        fairseq_bart.read(path)
+    assert "harm" not in capsys.readouterr().out
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ({"state": {}}, "has no 'model'; expected a checkpoint of fairseq"),
+        ({"model": {"a": 3}}, "'model' of .* holds int as 'a'; expected tensors"),
+        ({"model": {3: 3}}, "'model' of .* holds int as 3; expected tensors"),
+        ({"model": {}}, "settings lack encoder_attention_heads"),
+    ],
+)
+def test_a_file_of_something_else_is_named(tmp_path, content, message):
+    torch = pytest.importorskip("torch")
+    torch.save(content, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=message):
+        fairseq_bart.read(tmp_path / "model.pt")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no file .*expected a checkpoint of fairseq"):
+        fairseq_bart.read(tmp_path)
