@@ -25,6 +25,7 @@ STEPS = 120
 
 def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     lengths = {
+        "model.num_layers": 1,
         "train.num_steps": STEPS,
         "train.eval_every_steps": STEPS // 2,
         "train.log_every_steps": 10,
