@@ -14,9 +14,9 @@ pytest.importorskip("nupunkt")
 
 
 def one_device() -> dict[str, str]:
-    """An environment with one device, in which steps are quick: there are many."""
+    """An environment with one device."""
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    flags = xla_flags(devices=1, quick=False)
+    flags = xla_flags(devices=1)
     return {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path}
 
 
