@@ -13,6 +13,10 @@ os.environ["XLA_FLAGS"] = xla_flags(
     quick=os.environ["JAX_PLATFORMS"] == "cpu",
 )
 
+# Runs of tests start and resume the same small programs again and again, each compiled
+# in less than the second from which jax keeps them.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

@@ -56,8 +56,9 @@ def test_it_goes_through_all_commands(run, family, form, global_length):
     model, out = f"--model=run_{family}", f"dev_{family}"
     run(
         "etc_jax.train",
-        *(config, f"--workdir=run_{family}", "--config.train.num_steps=150"),
-        *("--config.train.eval_every_steps=150", "--config.checkpoint.every_steps=150"),
+        *(config, f"--workdir=run_{family}", "--config.train.num_steps=100"),
+        "--config.optimizer.learning_rate=2e-3",
+        *("--config.train.eval_every_steps=100", "--config.checkpoint.every_steps=100"),
     )
     run("etc_jax.evaluate", model, f"--out={out}", "made/dev.jsonl")
     scores = json.loads((run.folder / out / "scores.json").read_text())

@@ -14,9 +14,9 @@ pytest.importorskip("nupunkt")
 
 
 def one_device() -> dict[str, str]:
-    """An environment with one device, in which steps are quick: there are many."""
+    """An environment with one device."""
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    flags = xla_flags(devices=1, quick=False)
+    flags = xla_flags(devices=1)
     return {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path}
 
 
@@ -25,6 +25,7 @@ STEPS = 120
 
 def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     lengths = {
+        "model.num_layers": 1,
         "train.num_steps": STEPS,
         "train.eval_every_steps": STEPS // 2,
         "train.log_every_steps": 10,
