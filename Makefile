@@ -35,7 +35,7 @@ quickstart: $(VENV)/.core
 test-env: $(VENV)/.test
 
 test: test-env
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder \
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder \
 		-m 'not slow and not gpu and not torch and not tpu_aot'
 
 test-peers: $(VENV)/.peers
