@@ -1,5 +1,6 @@
 """Windows and sums of blocks, against every pair and blocks counted one by one."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from pair_options_test import (
 )
 
 from etc_jax.ops.attention import dense, sliding_window
-from etc_jax.ops.attention.bias import BucketBias
+from etc_jax.ops.attention.bias import BucketBias, SideBias
 from etc_jax.ops.attention.sliding_window import Beside
 from etc_jax.ops.attention.transient_blocks import block_sums, blocks_of, side_bias
 
@@ -145,8 +146,34 @@ def test_keys_beside_that_do_not_fit_are_refused(change, message):
     beside = Beside(
         *(normal(B, g, H, D),) * 2,
         np.ones(shapes["example_ids"], np.int32),
-        normal(B, n, H, g),
+        SideBias.of_tokens(normal(B, n, H, g)),
     )
     bias = None if "bias" in change else BucketBias(normal(8, H), 9, causal=False)
     with pytest.raises(ValueError, match=message):
         sliding_window.attend(*rows(n, n), radius=2, beside=beside, bias=bias)
+
+
+def test_the_bias_of_all_tokens_and_blocks_never_exists_at_once():
+    n, h, size = 2048, 8, 4
+    ids = jnp.ones((1, n), jnp.int32)
+
+    def loss(query, table):
+        blocks = blocks_of(ids, size)
+        keys = block_sums(query.reshape(1, n, -1), blocks).reshape(1, -1, h, D)
+        bias = BucketBias(table, FAR, causal=False)
+        out = sliding_window.attend(
+            *(query,) * 3,
+            radius=2,
+            example_ids=ids,
+            beside=Beside(keys, keys, blocks.example, side_bias(bias, blocks)),
+            bias=bias,
+            block_size=32,
+            chunk_blocks=2,
+        )
+        return jnp.sum(jnp.sin(out))
+
+    shapes = ((1, n, h, D), (BUCKETS, h))
+    args = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    compiled = jax.jit(jax.grad(loss, (0, 1))).lower(*args).compile()
+    all_pairs = n * h * (n // size) * 4
+    assert compiled.memory_analysis().temp_size_in_bytes < all_pairs

@@ -122,16 +122,64 @@ def by_offset(pairs: Array) -> Array:
     return back(pairs)[0]
 
 
+class SideBias(NamedTuple):
+    """Of the keys beside: rows of a table, one for each token.
+
+    Tokens that add the same to their logits, as those of one block, have one row: the
+    whole, of all tokens and keys, never exists.
+
+    Attributes:
+      rows: `[b or 1, m, h or 1, g]`.
+      index: int `[b, n]`, the row of each token.
+    """
+
+    rows: Array
+    index: Array
+
+    @classmethod
+    def of_tokens(cls, bias: Array) -> SideBias:
+        """Each token has a row of its own: `[b, n, h or 1, g]`."""
+        b, n = bias.shape[:2]
+        place = jnp.arange(n, dtype=jnp.int32)
+        return cls(bias, jnp.broadcast_to(place, (b, n)))
+
+    def of(self, start, size: int) -> Array:
+        """Of `size` tokens from one on: `[b, h or 1, g, size]`."""
+        index = blocking.slice_axis(self.index, start, size, 1)
+        if self.rows.shape[0] == 1:
+            # [m, h or 1, g] at [b, size] -> [b, size, h or 1, g].
+            found = jnp.take(self.rows[0], index, axis=0, mode="clip")
+        else:
+            found = jax.vmap(lambda x, i: jnp.take(x, i, axis=0, mode="clip"))(
+                self.rows, index
+            )
+        return jnp.moveaxis(found, 1, 3)
+
+    def no_gradient(self, dtype) -> Array:
+        """Zeros that `add_gradient` adds to; the batch is summed at last."""
+        b = self.index.shape[0]
+        return jnp.zeros((b, *self.rows.shape[1:]), dtype)
+
+    def add_gradient(self, total: Array, ds: Array, start) -> Array:
+        """With that of the tokens from `start`, `[b, h, g, size]`."""
+        index = blocking.slice_axis(self.index, start, ds.shape[3], 1)
+        # [b, h, g, size] -> [b, size, h or 1, g].
+        ds = jnp.moveaxis(ds, 3, 1)
+        if total.shape[2] == 1:
+            ds = jnp.sum(ds, axis=2, keepdims=True)
+        return jax.vmap(lambda x, i, rows: x.at[i].add(rows))(total, index, ds)
+
+
 class RowBias(NamedTuple):
     """Of long rows, which see a window and the keys that stand beside.
 
     Attributes:
       window: `[h or 1, 2 * radius + 1]`, by offset from the first to the last.
-      side: `[b or 1, h or 1, g, n]` of the keys beside; None if there are none.
+      side: of the keys beside; None if there are none.
     """
 
     window: Array
-    side: Array | None
+    side: SideBias | None
 
     def of_windows(self, block_size: int) -> Array:
         """Of a block of queries and its window: `[h or 1, w, block_size]`."""

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full
-from etc_jax.ops.attention.bias import BiasFn, RowBias
+from etc_jax.ops.attention.bias import BiasFn, RowBias, SideBias
 from etc_jax.ops.attention.parts import inline_dense
 from etc_jax.ops.attention.parts.checks import (
     check_implementation,
@@ -60,13 +60,13 @@ class Beside(NamedTuple):
       key: `[b, g, h, d]`.
       value: `[b, g, h, d]`.
       example_ids: int `[b, g]`; 0: none.
-      bias: `[b, n, h or 1, g]`, added to the logits of each token.
+      bias: added to the logits of each token.
     """
 
     key: Array
     value: Array
     example_ids: Array
-    bias: Array
+    bias: SideBias
 
 
 class _Biases(NamedTuple):
@@ -74,12 +74,12 @@ class _Biases(NamedTuple):
 
     Attributes:
       windows: `[h or 1, 2 * reach + 1]` for each dilation, by offset in steps.
-      to_globals: `[b, n, h or 1, g]`, tokens that look at global ones; None: none.
+      to_globals: tokens that look at global ones; None: none.
       of_globals: `[b, n, h or 1, g]`, tokens that global ones look at; None: none.
     """
 
     windows: tuple[Array, ...]
-    to_globals: Array | None
+    to_globals: SideBias | None
     of_globals: Array | None
 
     @classmethod
@@ -98,8 +98,8 @@ class _Biases(NamedTuple):
         # [b, 1, g] - [1, n, 1] -> [b, n, g]: global key minus query in the sequence.
         offset = index[:, None].astype(jnp.int32) - place[None, :, None]
         # [h or 1, b, n, g] -> [b, n, h or 1, g].
-        pairs = (jnp.moveaxis(bias(x), 0, 2) for x in (offset, -offset))
-        return cls(windows, *pairs)
+        to, of = (jnp.moveaxis(bias(x), 0, 2) for x in (offset, -offset))
+        return cls(windows, SideBias.of_tokens(to), of)
 
 
 class _Sizes(NamedTuple):
@@ -300,6 +300,8 @@ def _attend(
         own = [(start, stop) for of, start, stop in runs if of == step]
 
         def of_heads(x, own=own):
+            if x.shape[2] == 1 < len(dilation):
+                return x  # of all heads
             # Slices, not a gather, which XLA cannot split over heads beside two other
             # axes.
             return _joined([x[:, :, start:stop] for start, stop in own])
@@ -308,12 +310,12 @@ def _attend(
         table = jax.tree.map(lambda x, f=of_heads: f(x[None])[0], offsets)
         bias = None
         if biases is not None:
-            # [1, 1, h or 1, 2 * reach + 1], and `to_globals` is [b, n, h or 1, g].
+            # [1, 1, h or 1, 2 * reach + 1], and rows are [b or 1, m, h or 1, g].
             windows = biases.windows[stream][None, None]
-            bias = [
-                x if x is None or x.shape[2] == 1 else of_heads(x)
-                for x in (windows, biases.to_globals)
-            ]
+            bias = RowBias(of_heads(windows), biases.to_globals)
+            if bias.side is not None:
+                rows = of_heads(bias.side.rows)
+                bias = bias._replace(side=bias.side._replace(rows=rows))
         out = _windows(
             *map(of_heads, (query, key, value)),
             tuple(map(of_heads, side_rows)),
@@ -437,14 +439,15 @@ def _windows(
         side_rows = (jnp.zeros((b, 0, h, d), query.dtype),) * 2
     sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
     if bias is not None:
-        windows, to_globals = bias
         # [h or 1, 2 * reach + 1] -> [h or 1, 2r + 1].
-        windows = _near(windows[0, 0].T, radius).T
-        if to_globals is not None:
-            # Folded and padded as queries are, then [b, h or 1, g, padded].
-            to_globals = blocking.pad_axis(_fold(to_globals, step), 1, 0, padded - n)
-            to_globals = jnp.transpose(to_globals, (0, 2, 3, 1))
-        bias = RowBias(windows, to_globals)
+        bias = bias._replace(window=_near(bias.window[0, 0].T, radius).T)
+        if bias.side is not None:
+            # Folded and padded as queries are; each fold reads the rows of its batch.
+            index = blocking.pad_axis(_fold(bias.side.index, step), 1, 0, padded - n)
+            rows = bias.side.rows
+            if rows.shape[0] > 1:
+                rows = jnp.repeat(rows, step, axis=0)
+            bias = bias._replace(side=SideBias(rows, index))
     out = long_rows(
         options, blocks_of(query), *around, *sides, table, bias, pairs, draws
     )
@@ -489,11 +492,17 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
     in_specs = (long, long, long, global_specs, long, everywhere, everywhere)
     bias_specs = None
     if biases is not None:
+        to_globals = biases.to_globals
+        if to_globals is not None:
+            index = padded(to_globals.index)
+            to_globals = to_globals._replace(index=index)
         biases = biases._replace(
-            to_globals=jax.tree.map(padded, biases.to_globals),
-            of_globals=jax.tree.map(padded, biases.of_globals),
+            to_globals=to_globals, of_globals=jax.tree.map(padded, biases.of_globals)
         )
-        bias_specs = _Biases(everywhere, long, long)
+        # Rows are read by number, so that each device has all of them.
+        bias_specs = _Biases(everywhere, SideBias(everywhere, long), long)
+        if to_globals is None:
+            bias_specs = bias_specs._replace(to_globals=everywhere)
 
     if not side_rows:
         # Made inside: XLA of jax 0.11 ends the process at arrays without elements here.
@@ -536,12 +545,17 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
 def _check_beside(beside: Beside, shape, globals_, bias) -> None:
     b, n, h, d = shape
     g = beside.key.shape[1]
-    want = Beside((b, g, h, d), (b, g, h, d), (b, g), (b, n, h, g))
-    for name, x, full_shape in zip(Beside._fields, beside, want, strict=True):
-        if x.shape not in (full_shape, (b, n, 1, g)):
-            raise ValueError(
-                f"beside.{name} has shape {x.shape}, expected {full_shape}"
-            )
+    want = {"key": (b, g, h, d), "value": (b, g, h, d), "example_ids": (b, g)}
+    for name, full_shape in want.items():
+        if (found := getattr(beside, name).shape) != full_shape:
+            raise ValueError(f"beside.{name} has shape {found}, expected {full_shape}")
+    rows, index = beside.bias
+    fits = rows.shape[0] in (1, b) and rows.shape[2:] in ((h, g), (1, g))
+    if index.shape != (b, n) or not fits:
+        raise ValueError(
+            f"beside.bias has rows {rows.shape} and index {index.shape}, expected "
+            f"({b} or 1, m, {h} or 1, {g}) and {(b, n)}"
+        )
     if globals_ is not None or bias is None:
         raise ValueError("beside goes with bias and without globals_; change one")
 

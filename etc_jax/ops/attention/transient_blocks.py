@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax.ops.attention.bias import BiasFn
+from etc_jax.ops.attention.bias import BiasFn, SideBias
 
 Array = jax.Array
 
@@ -91,7 +91,7 @@ def block_sums(x: Array, blocks: Blocks) -> Array:
     return jax.vmap(total)(wide, index)
 
 
-def side_bias(bias: BiasFn, blocks: Blocks) -> Array:
+def side_bias(bias: BiasFn, blocks: Blocks) -> SideBias:
     """What each token adds to its logits with blocks, by their offset from its own.
 
     Args:
@@ -99,9 +99,11 @@ def side_bias(bias: BiasFn, blocks: Blocks) -> Array:
       blocks: of the tokens.
 
     Returns:
-      `[b, n, h or 1, g]`.
+      a row for the tokens of each block, and one for those without, `[g + 1, h or 1,
+      g]`.
     """
     number = jnp.arange(blocks.example.shape[1], dtype=jnp.int32)
-    # [1, 1, g] - [b, n, 1] -> [b, n, g] -> [h or 1, b, n, g] -> [b, n, h or 1, g].
-    offset = number[None, None] - blocks.of_token[..., None]
-    return jnp.moveaxis(bias(offset), 0, 2)
+    own = jnp.concatenate([jnp.full((1,), -1, jnp.int32), number])
+    # [1, g] - [g + 1, 1] -> [h or 1, g + 1, g] -> [1, g + 1, h or 1, g].
+    rows = jnp.moveaxis(bias(number[None] - own[:, None]), 0, 1)[None]
+    return SideBias(rows, blocks.of_token + 1)

@@ -94,7 +94,8 @@ def attend(
         known = seen(example_ids, beside.example_ids, jnp.full((b, n), n), causal=False)
         known = jnp.broadcast_to(known[:, None], (b, mask.shape[1], *known.shape[1:]))
         mask = jnp.concatenate([mask, known], axis=-1)
-        side = jnp.moveaxis(beside.bias, 2, 1)
+        # [b, h or 1, g, n] -> [b, h or 1, n, g].
+        side = jnp.swapaxes(beside.bias.of(0, n), 2, 3)
         lead = (b, max(side.shape[1], pairs.shape[1]))
         pairs = [jnp.broadcast_to(x, (*lead, *x.shape[2:])) for x in (pairs, side)]
         pairs = jnp.concatenate(pairs, axis=-1)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.ops import blocking
-from etc_jax.ops.attention.bias import RowBias, summed_to
+from etc_jax.ops.attention.bias import RowBias, SideBias, summed_to
 from etc_jax.ops.attention.parts.softmax import (
     SoftmaxOptions,
     accumulation_dtype,
@@ -67,9 +67,9 @@ def _biases(options, bias, start) -> tuple[Array | None, Array | None]:
     side = bias.side
     if side is not None:
         size = options.chunk_blocks * options.block_size
-        # [b or 1, h or 1, g, n] -> [b or 1, h or 1, C, g, q].
-        side = blocking.slice_axis(side, start, size, 3)
-        side = jnp.moveaxis(blocking.blocks(side, options.chunk_blocks, 3), 3, 2)
+        # [b, h or 1, g, C * q] -> [b, h or 1, C, g, q].
+        side = blocking.blocks(side.of(start, size), options.chunk_blocks, 3)
+        side = jnp.moveaxis(side, 3, 2)
     return bias.of_windows(options.block_size)[None, :, None], side
 
 
@@ -240,15 +240,16 @@ def _vjp_backward(options, saved, d_output):
             # [b, h, C, V, q] -> [h, V] -> [V, h].
             carry["label_bias"] += jnp.sum(dt, axis=(0, 2, 4)).T
             dq += dot("bhcvq,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
-        side = None
         if bias is not None:
             # All blocks have the same window bias: [b, h, C, w, q] -> [b, h, w, q].
             carry["bias"] += bias.window_gradient(blocks_ds[0].sum(axis=2))
             if bias.side is not None:
-                # [b, h, C, g, q] -> [b, h, g, C, q].
-                side = jnp.moveaxis(blocks_ds[1], 3, 2)
-                side = summed_to(side, (*bias.side.shape[:2], *side.shape[2:]))
-        return carry, (dq.astype(query.dtype), side)
+                # [b, h, C, g, q] -> [b, h, g, C * q].
+                side = blocking.unblock(jnp.moveaxis(blocks_ds[1], 3, 2), 3)
+                carry["side_bias"] = bias.side.add_gradient(
+                    carry["side_bias"], side, start
+                )
+        return carry, dq.astype(query.dtype)
 
     zeros = {
         "key": jnp.zeros(key.shape, dtype),
@@ -262,7 +263,9 @@ def _vjp_backward(options, saved, d_output):
     if bias is not None:
         # The batch is summed at last, so that its devices do it once.
         zeros["bias"] = jnp.zeros((*query.shape[:2], bias.window.shape[-1]), dtype)
-    total, (dq, side) = blocking.each_step(body, zeros, _count(options, query))
+        if bias.side is not None:
+            zeros["side_bias"] = bias.side.no_gradient(dtype)
+    total, dq = blocking.each_step(body, zeros, _count(options, query))
     d_table = None
     if table is not None:
         d_table = type(table)(
@@ -271,10 +274,12 @@ def _vjp_backward(options, saved, d_output):
         )
     d_bias = None
     if bias is not None:
-        if side is not None:
-            # `ds` is of the scores, before the scale; a bias is added after it.
-            side = blocking.join_steps(side, 3) / options.scale
-            side = side.astype(bias.side.dtype)
+        # `ds` is of the scores, before the scale; a bias is added after it.
+        side = None
+        if bias.side is not None:
+            rows_of = summed_to(total["side_bias"], bias.side.rows.shape)
+            rows_of = (rows_of / options.scale).astype(bias.side.rows.dtype)
+            side = SideBias(rows_of, None)
         window = summed_to(total["bias"].sum(axis=0), bias.window.shape) / options.scale
         d_bias = RowBias(window.astype(bias.window.dtype), side)
     return (
