@@ -5,7 +5,7 @@
 
 The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run;
 --out is a model of etc_jax with its tokenizer. New tokens stand after the old ones,
-whose ids stay. No text becomes one of them: a task puts them into its inputs. Their
+whose ids stay. No text is tokenised into them: a task puts them into its inputs. Their
 rows begin at random, and the old rows are as they were: on short inputs the result is
 compared with the source before anything is written.
 """

@@ -2,7 +2,7 @@
 
 Metrics are those of `hotpot_evaluate_v1.py`: sums over the gold records divided by
 their number, a record without a prediction adding 0. The joint precision of a record is
-the product of those of its answer and of its facts, the joint recall likewise, and the
+the product of those of its answer and of its facts, the joint recall too, and the
 joint F1 comes from these two; the joint exact match is a product too.
 """
 

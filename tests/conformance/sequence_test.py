@@ -222,7 +222,7 @@ def test_the_encoder_sends_halos_and_global_rows_alone():
     made, _ = compiled(SPLIT, abstract(parameters()), pretraining_batch(), encode)
     # The body of the loop over layers stands in the text once. Keys and values of the
     # halo travel together, to the left and to the right: a radius of 11 needs two
-    # neighbours on each side where a device has 8 tokens. Example ids likewise.
+    # neighbours on each side where a device has 8 tokens. Example ids travel so too.
     heads, width = CONFIG.num_heads, CONFIG.embed_dim // CONFIG.num_heads
     expected = {
         ("collective-permute", f"f32[2,{ROWS},8,{heads},{width}]"): 2,

@@ -22,7 +22,7 @@ class Peer:
       values: its config.json.
       weights: name -> array.
       inputs: name -> array; what is taken is struck off.
-      outputs: likewise.
+      outputs: name -> array; what is compared is struck off.
     """
 
     def __init__(self, case: Case):

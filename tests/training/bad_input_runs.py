@@ -85,7 +85,7 @@ def _(bench):
 
 @mistake(
     18,
-    "likewise, of a parameter that only the layout finds",
+    "the same of a parameter that only the layout finds",
     "params/mlp/wi/kernel: dimension 1",
     "is 12, not divisible by 8",
     "nearest valid: 8 or 16",

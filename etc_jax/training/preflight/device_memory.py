@@ -188,7 +188,7 @@ def remedies(plan: Plan) -> Iterator[str]:
         fewer = _next_divisor(rows)
         yield (
             f"train.accumulation_steps={steps * fewer}: a device works on "
-            f"{rows // fewer} rows at once, not {rows}; activations shrink likewise"
+            f"{rows // fewer} rows at once, not {rows}; activations shrink too"
         )
     policy = getattr(config.model, "remat_policy", None)
     if policy not in (None, "full"):
@@ -211,7 +211,7 @@ def remedies(plan: Plan) -> Iterator[str]:
         yield (
             f"mesh.fsdp={plan.mesh.shape['fsdp'] * times} mesh.data={data // times}: "
             f"parameters and optimizer state take about {state / times / MiB:.0f} "
-            f"instead of {state / MiB:.0f} MiB, and gradients shrink likewise"
+            f"instead of {state / MiB:.0f} MiB, and gradients shrink too"
         )
     else:
         yield "more devices: parameters, optimizer state and rows are split over them"
