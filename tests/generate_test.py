@@ -14,6 +14,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.models import reformer
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.reformer_decoding import ReformerDecoder
+from etc_jax.text_codecs import ByteCodec
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 
@@ -171,7 +172,7 @@ def test_folders_without_a_model_of_bytes_are_told(
 
 
 def test_bytes_that_the_model_does_not_know_are_told(params, run, ask, monkeypatch):
-    codec = generate.ByteCodec(0, vocab_size=128)
+    codec = ByteCodec(0, vocab_size=128)
     model = generate.LanguageModel(params, ReformerDecoder(CONFIG), codec)
     monkeypatch.setattr(generate, "open_model", lambda *args: model)
     code, _, err = ask(run, "--prompt=\udce9")

@@ -172,8 +172,11 @@ ALLOWED = {
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
     "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
+    "text_codecs": BASE | {"data", "training"},
     "text_writer": OBJECTIVES | {"conversion"},
-    "generate": OBJECTIVES | {"conversion", "beam_search", "text_writer"},
+    "generate": (
+        OBJECTIVES | {"conversion", "beam_search", "text_codecs", "text_writer"}
+    ),
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},

@@ -1,5 +1,7 @@
 """Sizes and choices of encoder-decoders: BART, T5 and what grew from them."""
 
+# One file: each family is the changes to the one before it.
+
 import dataclasses
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
