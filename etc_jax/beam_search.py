@@ -123,13 +123,13 @@ def choose(
         ends = token == rules.eos_id
     if beams.dialect == "transformers":
         ends = ends | at_end
-    goes_on, chosen = _best(
+    live, chosen = _best(
         candidates._replace(scores=candidates.scores + jnp.where(ends, NONE, 0.0)),
         beams.num_beams,
     )
     ended, is_ended = _with_ended(state, candidates, ends, beams, given)
     count = state.count + 1
-    state = State(goes_on, ended, is_ended, state.is_open, count)
+    state = State(live, ended, is_ended, state.is_open, count)
     return (
         state._replace(is_open=state.is_open & _may_improve(state, beams, given)),
         jnp.take_along_axis(parents, chosen, axis=1),

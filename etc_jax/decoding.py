@@ -12,14 +12,13 @@ if the sequence ended with it.
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
-from etc_jax.ops.sampling import choose
+from etc_jax.ops import sampling
 
 
 class Decoder(Protocol):
@@ -239,14 +238,9 @@ def check_generation(
       ValueError: if the model cannot continue, the sequence is too long for it, or an
         option is out of range.
     """
-    for name, x, fits, expected in (
-        ("num_tokens", num_tokens, num_tokens >= 1, "1 or more"),
-        ("temperature", temperature, 0 <= temperature < math.inf, "0 or more"),
-        ("top_k", top_k, top_k >= 0, "0 (all) or more"),
-        ("top_p", top_p, 0 < top_p <= 1, "more than 0, at most 1"),
-    ):
-        if not fits:
-            raise ValueError(f"{name} is {x}; expected {expected}")
+    if num_tokens < 1:
+        raise ValueError(f"num_tokens is {num_tokens}; expected 1 or more")
+    sampling.check(temperature, top_k, top_p)
     if len(prompt_shape) != 2 or prompt_shape[1] < 1:
         raise ValueError(
             f"the prompt has shape {prompt_shape}, expected [batch, n] with n of at "
@@ -285,7 +279,7 @@ def _continue(
 
     def draw(logits, rng):
         logits = logits[:, slice(*allowed)]
-        found = choose(logits, rng, temperature, top_k=top_k, top_p=top_p)
+        found = sampling.choose(logits, rng, temperature, top_k=top_k, top_p=top_p)
         return found + allowed[0]
 
     def body(carry, rng):

@@ -55,12 +55,17 @@ from etc_jax.beam_search import DIALECTS, Beams
 from etc_jax.conversion.formats import native
 from etc_jax.data.bytes.stream import BYTES
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets import pairs
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
-from etc_jax.text_codecs import ByteCodec, Codec, TextCodec
+from etc_jax.text_codecs import (
+    ByteCodec,
+    Codec,
+    TextCodec,
+    tokenizer_of_model,
+    tokenizer_of_run,
+)
 from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 from etc_jax.training.errors import RunError, UserError
@@ -229,24 +234,15 @@ def _codec_of_run(folder: str, saved: SavedParams) -> Codec:
             f"{folder} was trained on data.source={saved.config.data.source!r}, which "
             f"gives {gives}; expected a run on text or bytes"
         )
-    # A checkpoint is two folders below the one of its run.
-    path = saved.folder.parent.parent / TOKENIZER
-    if not path.exists():
-        raise UserError(
-            f"{path} is missing: a run on text has its tokenizer there. Name the "
-            "folder of the run, or a checkpoint that lies where the run left it"
-        )
-    return TextCodec(Tokenizer.from_bytes(path.read_bytes(), str(path)))
+    return TextCodec(tokenizer_of_run(saved))
 
 
 def _converted_codec(path: pathlib.Path, size: int, first_id: int | None) -> Codec:
     """Of a model with a tokenizer beside it, or else of bytes."""
-    if (path / TOKENIZER).is_file():
+    if (tokenizer := tokenizer_of_model(path)) is not None:
         if first_id is not None:
             raise UserError(f"{path} has a tokenizer: leave --first_id out")
-        return TextCodec(
-            Tokenizer.from_bytes(native.read_file(path, TOKENIZER), str(path))
-        )
+        return TextCodec(tokenizer)
     if first_id is None and size != BYTES:
         raise UserError(
             f"{path} has {size} ids and no {TOKENIZER}, so that they are not just "

@@ -1,15 +1,16 @@
 """Texts by any decoder: the likeliest token each time, by chance, or by beam search.
 
-options = Options(max_tokens=128, beams=Beams(4), rules=Rules(eos_id=2))
-memory = encode(decoder, params, input_tokens)  # of an encoder-decoder
-found = write(decoder, params, prompt, options, memory=memory)
+    options = Options(max_tokens=128, beams=Beams(4), rules=Rules(eos_id=2))
+    memory = encode(decoder, params, input_tokens)
+    found = write(decoder, params, prompt, options, memory=memory)
+
+Encoder-decoders have a memory of their input; language models go on without.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -116,17 +117,10 @@ def check(decoder: Decoder, options: Options, prompt_length: int = 1) -> None:
             rules.repetition_penalty > 0,
             "more than 0; 1 is none",
         ),
-        (
-            "temperature",
-            options.temperature,
-            0 <= options.temperature < math.inf,
-            "0 or more",
-        ),
-        ("top_k", options.top_k, options.top_k >= 0, "0 (all) or more"),
-        ("top_p", options.top_p, 0 < options.top_p <= 1, "more than 0, at most 1"),
     ):
         if not fits:
             raise ValueError(f"{name} is {value}; expected {expected}")
+    sampling.check(options.temperature, options.top_k, options.top_p)
     if beams is not None and options.temperature:
         raise ValueError(
             f"temperature is {options.temperature}, but a beam search draws nothing; "

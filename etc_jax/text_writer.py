@@ -21,6 +21,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.formats.text_to_text import written_text
 from etc_jax.generation import Options
+from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
 
@@ -160,14 +161,11 @@ def of_converted(
       UserError: if there is no tokenizer.
     """
     config = decoder.config
-    if not (folder / TOKENIZER).is_file():
+    if (tokenizer := tokenizer_of_model(folder)) is None:
         raise UserError(
             f"{folder} has no {TOKENIZER}, by which texts become tokens; convert the "
             "model with its tokenizer's files beside it"
         )
-    tokenizer = Tokenizer.from_bytes(
-        native.read_file(folder, TOKENIZER), str(folder / TOKENIZER)
-    )
     return TextWriter(
         _on_device(native.load(folder).params),
         decoder,
@@ -196,13 +194,6 @@ def of_run(
       UserError: if the tokenizer is missing.
     """
     config = saved.config
-    # A checkpoint is two folders below the one of its run.
-    path = saved.folder.parent.parent / TOKENIZER
-    if not path.exists():
-        raise UserError(
-            f"{path} is missing: a run on texts has its tokenizer there. Name the "
-            "folder of the run, or a checkpoint that lies where the run left it"
-        )
     begins = begin_token
     if begins is None:
         begins = getattr(config.data, "begin_token", None)
@@ -214,7 +205,7 @@ def of_run(
     return TextWriter(
         _on_device(saved.params),
         decoder,
-        Tokenizer.from_bytes(path.read_bytes(), str(path)),
+        tokenizer_of_run(saved),
         begins,
         global_tokens,
     )

@@ -172,8 +172,8 @@ ALLOWED = {
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
     "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "text_codecs": BASE | {"data", "training"},
-    "text_writer": OBJECTIVES | {"conversion"},
+    "text_codecs": BASE | {"data", "training", "conversion"},
+    "text_writer": OBJECTIVES | {"conversion", "text_codecs"},
     "generate": (
         OBJECTIVES | {"conversion", "beam_search", "text_codecs", "text_writer"}
     ),

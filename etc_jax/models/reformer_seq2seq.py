@@ -99,8 +99,9 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
         return ReformerConfig(**values, causal=causal)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        yield from super().problems()
-        found = {name for name, _ in super().problems()}
+        own = list(super().problems())
+        yield from own
+        found = {name for name, _ in own}
         for name, problem in self.one_side(causal=False).problems():
             if name not in found:
                 yield name, problem

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -59,6 +61,26 @@ def filtered(
         least = jax.lax.top_k(logits, top_k)[0][:, -1:]
         logits = jnp.where(logits < least, -jnp.inf, logits)
     return logits if top_p is None else _nucleus(logits, top_p)
+
+
+def check(temperature: float, top_k: int, top_p: float) -> None:
+    """Refuses what nothing can be drawn with.
+
+    Args:
+      temperature: see `choose`; 0: the likeliest token is taken.
+      top_k: see `choose`.
+      top_p: see `choose`; 1: nothing is left out.
+
+    Raises:
+      ValueError: naming the option, what it is and what was expected.
+    """
+    for name, x, fits, expected in (
+        ("temperature", temperature, 0 <= temperature < math.inf, "0 or more"),
+        ("top_k", top_k, top_k >= 0, "0 (all) or more"),
+        ("top_p", top_p, 0 < top_p <= 1, "more than 0, at most 1"),
+    ):
+        if not fits:
+            raise ValueError(f"{name} is {x}; expected {expected}")
 
 
 def _nucleus(logits: Array, top_p: Array | float) -> Array:
