@@ -6,17 +6,16 @@ import random
 import jax
 import numpy as np
 import pytest
+from parity.encoder_decoders import options_of
 from random_encoder_decoders import FAMILIES, VOCABULARY, random_params
 
 from etc_jax import decoding, generation, registry
-from etc_jax.beam_search import Beams
 from etc_jax.conversion import hugging_face
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.generation import Options
 from etc_jax.models import config_problems
 from etc_jax.models.encoder_decoder_config import LedConfig
 from etc_jax.ops import sampling
-from etc_jax.ops.logit_rules import Rules
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]
 
@@ -46,28 +45,6 @@ def settings(rng: random.Random, config) -> dict:
         found["length_penalty"] = rng.choice((-1.0, 0.0, 0.6, 1.0, 2.0))
         found["early_stopping"] = rng.choice((False, True, "never"))
     return found
-
-
-def options_of(given: dict, config) -> Options:
-    rules = Rules(
-        repetition_penalty=given["repetition_penalty"],
-        no_repeat_ngram=given["no_repeat_ngram_size"],
-        min_tokens=given["min_new_tokens"],
-        eos_id=given["eos_token_id"],
-        forced_bos_id=given["forced_bos_token_id"],
-        forced_eos_id=given["forced_eos_token_id"],
-    )
-    beams = None
-    if given["num_beams"] > 1:
-        names = ("num_beams", "length_penalty", "early_stopping")
-        beams = Beams(*(given[name] for name in names))
-    return Options(
-        given["max_new_tokens"],
-        rules,
-        beams,
-        num_texts=given["num_return_sequences"],
-        pad_id=config.pad_id,
-    )
 
 
 def inputs_of(config, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -141,7 +118,7 @@ def test_transformers_writes_the_same(seed, tmp_path, monkeypatch):
                 pad_token_id=config.pad_id,
                 decoder_start_token_id=config.decoder_start_id,
             )
-        options = options_of(given, config)
+        options = options_of(config, given)
         found = generation.write(decoder, params, prompt, options, memory=memory)
         end = given["eos_token_id"]
         want = [until_end(ids, end) for ids in want[:, 1:].tolist()]

@@ -77,29 +77,38 @@ def _inputs(peer: Peer):
     return (tokens, decoder_tokens, mask, target_mask, index), labels
 
 
-# What a setting may have, and the number or choice of ours.
+# What a setting may have, as transformers has it where it is not given.
 _SETTINGS = {
     "num_beams": 1,
     "do_sample": False,
     "max_new_tokens": None,
+    "min_new_tokens": 0,
     "length_penalty": 1.0,
     "no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
     "early_stopping": False,
     "num_return_sequences": 1,
-    "eos_token_id": None,
 }
 
 
-def _options(config, given: dict) -> Options:
+def options_of(config, given: dict) -> Options:
     """What transformers calls a generation config."""
-    assert given.keys() <= _SETTINGS.keys(), f"unknown settings in {given}"
-    values = {**_SETTINGS, "eos_token_id": config.eos_id, **given}
+    of_config = {
+        "eos_token_id": config.eos_id,
+        "forced_bos_token_id": config.forced_bos_id,
+        "forced_eos_token_id": config.forced_eos_id,
+    }
+    known = {**_SETTINGS, **of_config}
+    assert given.keys() <= known.keys(), f"unknown settings in {given}"
+    values = {**known, **given}
     assert not values["do_sample"]
     rules = Rules(
+        repetition_penalty=values["repetition_penalty"],
         no_repeat_ngram=values["no_repeat_ngram_size"],
+        min_tokens=values["min_new_tokens"],
         eos_id=values["eos_token_id"],
-        forced_bos_id=config.forced_bos_id,
-        forced_eos_id=config.forced_eos_id,
+        forced_bos_id=values["forced_bos_token_id"],
+        forced_eos_id=values["forced_eos_token_id"],
     )
     beams = None
     if values["num_beams"] > 1:
@@ -128,7 +137,7 @@ def _compare_texts(case: Case, peer: Peer, config, params, inputs) -> float:
     prompt = np.full((len(tokens), 1), config.decoder_start_id, np.int32)
     worst = 0.0
     for name, given in json.loads(case.path.read_text())["generate_args"].items():
-        options = _options(config, given)
+        options = options_of(config, given)
         found = generation.write(decoder, params, prompt, options, memory=memory)
         want = peer.outputs[f"generate.{name}.ids"][:, 1:]
         wanted.remove(f"generate.{name}.ids")
