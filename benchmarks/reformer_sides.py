@@ -9,14 +9,13 @@ into the same bucket: transformers draws its own from `hash_seed` before each ha
 
 import dataclasses
 import math
-import os
-import tempfile
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks import machine, memory
+from benchmarks import beside_transformers, memory
+from benchmarks.beside_transformers import SIDES
 from benchmarks.reformer_parts import (
     lm_loss,
     random_params,
@@ -24,13 +23,9 @@ from benchmarks.reformer_parts import (
     small_config,
 )
 from benchmarks.sides_jax import Compiled
-from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families.reformer import import_hf
 from etc_jax.models.reformer import ReformerConfig
 from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
-
-SIDES = ("etc_jax", "transformers")
-REFERENCE = "etc_jax"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,18 +122,12 @@ class TransformersLm:
     """
 
     def __init__(self, sizes: LmSizes):
-        # Read when PyTorch's thread pool starts: idle threads sleep instead of
-        # spinning, which would take time from the side that runs next.
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
-        from transformers import ReformerModelWithLMHead
 
-        torch.set_num_threads(machine.num_threads())
         self._config = sizes.config
         self._abstract = random_params(sizes.config, sizes.seed)
-        with tempfile.TemporaryDirectory() as folder:
-            hugging_face.save(folder, self._abstract, self._config)
-            self._model = ReformerModelWithLMHead.from_pretrained(folder).train()
+        model = beside_transformers.load(self._abstract, self._config)
+        self._model = model.train()
         self._tokens = torch.from_numpy(sizes.tokens).long()
         self.more: dict[str, Any] = {}
 

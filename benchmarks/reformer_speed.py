@@ -12,18 +12,16 @@ code 3); exit code 1 if a floor fails.
 """
 
 import argparse
-import os
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks import harness, memory, report
-from benchmarks.harness import Floor, Side, Timing, WrongSideError
+from benchmarks import beside_transformers, report
+from benchmarks.harness import Floor, Side, WrongSideError
 from benchmarks.reformer_sides import (
-    REFERENCE,
-    SIDES,
     JaxLm,
     LmSizes,
     TransformersLm,
@@ -71,34 +69,23 @@ def measure(
     args: argparse.Namespace, sizes: LmSizes
 ) -> tuple[dict[str, Any], list[Floor]]:
     """Times and memory at one length, printed; (ready for JSON, floors)."""
+    what = f"loss and gradients of {sizes.length} tokens"
     sides, error = make_sides(sizes)
-    timings = harness.compare(
-        sides, reference=REFERENCE, rounds=args.rounds, tolerance=LOSS_TOLERANCE
+    rows, speed = beside_transformers.times(
+        what, sides, rounds=args.rounds, tolerance=LOSS_TOLERANCE, faster=FASTER
     )
-    del sides
-    peaks = {name: peak(name, sizes) for name in SIDES}
-    print(f"\nloss and gradients of {sizes.length} tokens")
-    print(report.times_table(timings, REFERENCE))
     print(f"gradients apart by {error:.1e} of their norm")
-    print(report.memory_table(peaks, REFERENCE), flush=True)
+    del sides
+    peaks, space = beside_transformers.peaks(
+        what, functools.partial(peak, sizes=sizes), smaller=SMALLER
+    )
     metrics = {
         "length": sizes.length,
-        "rows": report.timing_rows(timings),
+        "rows": rows,
         "gradient_error": error,
         "memory": peaks,
     }
-    return metrics, floors_of(sizes.length, timings, peaks)
-
-
-def floors_of(length: int, timings: Sequence[Timing], peaks: dict) -> list[Floor]:
-    """What this library claims at one length."""
-    ratio = {t.name: t.ratio for t in timings}["transformers"]
-    share = peaks[REFERENCE]["peak_bytes"] / peaks["transformers"]["peak_bytes"]
-    at = f"{length} tokens:"
-    return [
-        Floor(f"{at} times faster than transformers", ratio, FASTER, at_most=False),
-        Floor(f"{at} memory beside transformers", share, SMALLER, at_most=True),
-    ]
+    return metrics, [speed, space]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,22 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_numbers(options, numbers)
     options.add_argument("--lengths", type=report.integers, default=LENGTHS)
     args = options.parse_args(argv)
-    # Before jax starts, here and in the processes that measure memory.
-    os.environ["JAX_PLATFORMS"] = "cpu"
     common = report.chosen(args, numbers)
     at = [LmSizes(length=n, **common) for n in args.lengths]
-
-    def work():
-        calibration = memory.calibration_error()
-        found = [measure(args, sizes) for sizes in at]
-        return {
-            "reference": REFERENCE,
-            "memory_calibration_error": calibration,
-            "results": [metrics for metrics, _ in found],
-        }, [floor for _, more in found for floor in more]
-
     shapes = common | {"lengths": list(args.lengths)}
-    return report.run_quiet(options, args, work, shapes=shapes)
+    measure_at = functools.partial(measure, args)
+    return beside_transformers.run(options, args, at, measure_at, shapes)
 
 
 if __name__ == "__main__":

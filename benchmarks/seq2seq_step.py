@@ -4,8 +4,8 @@
     python -m benchmarks.seq2seq_step --models=long_t5_tglobal_base --lengths=16384
 
 Loss and gradients of one pair of texts: the same weights and tokens, float32, no
-dropout, activations of layers computed again on both sides, the same CPU and number of
-threads. The first token is global for LED. Sides run in turn in one process; memory is
+dropout, the same CPU and number of threads. Both sides compute the activations of layers
+again; this library keeps the output of attention (`remat_policy="attention"`). The first token is global for LED. Sides run in turn in one process; memory is
 measured in a process for each. Before anything is timed, losses and gradients are
 compared. A busy machine is refused (exit code 3); exit code 1 if a floor
 fails.
@@ -13,9 +13,8 @@ fails.
 
 import argparse
 import dataclasses
-import os
+import functools
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,18 +22,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import harness, machine, memory, report
+from benchmarks import beside_transformers, memory, report
 from benchmarks.harness import Floor, Side, WrongSideError
 from benchmarks.sides_jax import Compiled
-from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder_decoder as conversion
 from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from etc_jax.models.encoder_decoder_sizes import SIZES
 from etc_jax.objectives.seq2seq import shifted_right
 
-SIDES = ("etc_jax", "transformers")
-REFERENCE = "etc_jax"
 MODELS = ("led_base", "long_t5_tglobal_base")
 LENGTHS = (4096,)
 # Of the loss; and of all gradients together.
@@ -77,7 +73,7 @@ class StepSizes:
         return dataclasses.replace(
             config,
             **changes,
-            remat_policy="full",
+            remat_policy="attention",
             logits_chunk_length=self.logits_chunk_length,
         )
 
@@ -88,16 +84,16 @@ class StepSizes:
         shapes = (1, self.length), (1, self.target_length)
         return tuple(rng.integers(5, 30_000, s).astype(np.int32) for s in shapes)
 
-    @property
-    def params(self) -> dict[str, Any]:
-        """Numpy: normal numbers, scales of norms around 1."""
-        rng = np.random.default_rng(self.seed)
 
-        def draw(path, x):
-            drawn = 0.02 * rng.standard_normal(x.shape, np.float32)
-            return drawn + (path[-1].key == "scale")
+def random_params(config: EncoderDecoderConfig, seed: int) -> dict[str, Any]:
+    """Numpy: normal numbers, scales of norms around 1."""
+    rng = np.random.default_rng(seed)
 
-        return jax.tree_util.tree_map_with_path(draw, conversion.shapes(self.config))
+    def draw(path, x):
+        drawn = 0.02 * rng.standard_normal(x.shape, np.float32)
+        return drawn + (path[-1].key == "scale")
+
+    return jax.tree_util.tree_map_with_path(draw, conversion.shapes(config))
 
 
 class JaxStep:
@@ -127,7 +123,7 @@ class JaxStep:
 
         self._config = config
         self._step = Compiled.make(
-            jax.value_and_grad(loss), sizes.params, *sizes.tokens
+            jax.value_and_grad(loss), random_params(config, sizes.seed), *sizes.tokens
         )
         self.more = {"xla_temp_bytes": self._step.temp_bytes}
 
@@ -149,18 +145,11 @@ class TransformersStep:
     """
 
     def __init__(self, sizes: StepSizes):
-        # Read when PyTorch's thread pool starts: idle threads sleep instead of
-        # spinning, which would take time from the side that runs next.
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
-        import transformers
 
-        torch.set_num_threads(machine.num_threads())
-        with tempfile.TemporaryDirectory() as folder:
-            hugging_face.save(folder, sizes.params, sizes.config)
-            theirs = transformers.AutoConfig.from_pretrained(folder)
-            kind = getattr(transformers, theirs.architectures[0])
-            self._model = kind.from_pretrained(folder).train()
+        self._model = beside_transformers.load(
+            random_params(sizes.config, sizes.seed), sizes.config
+        ).train()
         self._model.gradient_checkpointing_enable()
         tokens, targets = (torch.from_numpy(x).long() for x in sizes.tokens)
         self._inputs = {"input_ids": tokens, "labels": targets, "use_cache": False}
@@ -238,29 +227,23 @@ def measure(
     args: argparse.Namespace, sizes: StepSizes
 ) -> tuple[dict[str, Any], list[Floor]]:
     """Times and memory of one model at one length, printed; (for JSON, floors)."""
+    what = f"{sizes.model}, {sizes.length} tokens in, {sizes.target_length} out"
     sides, error = make_sides(sizes)
-    timings = harness.compare(
-        sides, reference=REFERENCE, rounds=args.rounds, tolerance=LOSS_TOLERANCE
+    rows, speed = beside_transformers.times(
+        what, sides, rounds=args.rounds, tolerance=LOSS_TOLERANCE, faster=FASTER
     )
-    del sides
-    peaks = {name: peak(name, sizes) for name in SIDES}
-    print(f"\n{sizes.model}: {sizes.length} tokens in, {sizes.target_length} out")
-    print(report.times_table(timings, REFERENCE))
     print(f"gradients apart by {error:.1e} of their norm")
-    print(report.memory_table(peaks, REFERENCE), flush=True)
+    del sides
+    peaks, space = beside_transformers.peaks(
+        what, functools.partial(peak, sizes=sizes), smaller=SMALLER
+    )
     metrics = {
         "sizes": dataclasses.asdict(sizes),
-        "rows": report.timing_rows(timings),
+        "rows": rows,
         "gradient_error": error,
         "memory": peaks,
     }
-    ratio = {t.name: t.ratio for t in timings}["transformers"]
-    share = peaks[REFERENCE]["peak_bytes"] / peaks["transformers"]["peak_bytes"]
-    at = f"{sizes.model}, {sizes.length} tokens:"
-    return metrics, [
-        Floor(f"{at} times faster than transformers", ratio, FASTER, at_most=False),
-        Floor(f"{at} memory beside transformers", share, SMALLER, at_most=True),
-    ]
+    return metrics, [speed, space]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -271,22 +254,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--models", type=report.names(SIZES), default=MODELS)
     options.add_argument("--lengths", type=report.integers, default=LENGTHS)
     args = options.parse_args(argv)
-    # Before jax starts, here and in the processes that measure memory.
-    os.environ["JAX_PLATFORMS"] = "cpu"
     common = report.chosen(args, numbers)
     at = [StepSizes(m, n, **common) for m in args.models for n in args.lengths]
-
-    def work():
-        calibration = memory.calibration_error()
-        found = [measure(args, sizes) for sizes in at]
-        return {
-            "reference": REFERENCE,
-            "memory_calibration_error": calibration,
-            "results": [metrics for metrics, _ in found],
-        }, [floor for _, more in found for floor in more]
-
     shapes = common | {"models": list(args.models), "lengths": list(args.lengths)}
-    return report.run_quiet(options, args, work, shapes=shapes)
+    measure_at = functools.partial(measure, args)
+    return beside_transformers.run(options, args, at, measure_at, shapes)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ _RUNTIME_FIELDS = (
     "checkpoint.init_from_changes",
     "optimizer.shard_state",
     "data.held_back_files",
+    "objective.generation",
     "data.cache_dir",
     "data.export_workers",
     "data.read_workers",

@@ -8,6 +8,8 @@ can be given on a command line; of these, a `Config` keeps those of the name alo
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ml_collections import config_dict
+
 from etc_jax import registry
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import ObjectiveConfig
@@ -163,8 +165,10 @@ def _unused(
 def _is_default(value: Any, defaults: Any) -> bool:
     """Of lists, which JSON has for tuples, and of placeholders, for None, too."""
     value = tuple(value) if isinstance(value, list) else value
-    known = (getattr(x, "get", lambda x=x: x)() for x in defaults)
-    return any(value == default for default in known)
+    return any(
+        value == (x.get() if isinstance(x, config_dict.FieldReference) else x)
+        for x in defaults
+    )
 
 
 def lengths_of(config: Any) -> tuple[str, ...]:

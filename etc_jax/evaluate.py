@@ -20,7 +20,8 @@ last; whoever ends last writes these two files. The number of shards may change 
 one call and the next.
 
 Inputs are made as for training (data.input_options of the run's config). Other options
-of etc_jax.prepare can be tried, as --option=stride=256.
+of etc_jax.prepare can be tried, as --option=stride=256. Models that write texts do it as
+objective.generation of the config says, or as given: --generation=num_beams=4.
 
 A record that fits into no input has an empty answer and counts as wrong, as does one
 that cannot be read. HotpotQA's threshold for supporting sentences is the one with the
@@ -41,13 +42,11 @@ from typing import Any
 
 from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.file_summary import summarised
-from etc_jax.datasets.of_config import task_of
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
-from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
 from etc_jax.prediction.inputs import RecordReader
-from etc_jax.prediction.model_files import open_model
 from etc_jax.prediction.scoreboard import EvaluationResult, problems_of, settle
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
@@ -75,19 +74,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--model", required=True, help="folder, see above")
+    answering.add_flags(parser)
     parser.add_argument("--out", required=True, help="folder for what comes of it")
-    parser.add_argument("--step", type=int, help="of a run; default: the newest")
     parser.add_argument(
         "--threshold", type=float, help="of supporting sentences; default: the best"
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
-        "come several times",
     )
     parser.add_argument(
         "--batch_size",
@@ -142,9 +132,7 @@ class _Evaluation:
 
     def __init__(self, args: argparse.Namespace):
         self.args = args
-        self.model = open_model(args.model, args.step)
-        runner_lib.check(self.model)
-        self.task = task_of(self.model.config, args.option)
+        self.model, self.task = answering.opened(args)
         self.settings = self.task.settings
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)

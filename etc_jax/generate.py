@@ -28,7 +28,8 @@ it is written:
 
 With --num_texts=2 there are "outputs" and "scores", the best first. --prompt is one
 input, and its texts are written plainly. Without --num_beams the likeliest token is
-taken each time, or one is drawn if a --temperature is given.
+taken each time, or one is drawn if a --temperature is given. A run on a data set of
+texts writes as its objective.generation says, where no option says otherwise.
 
 The same seed gives the same text on one kind of machine. --temperature=0 takes the
 likeliest token each time.
@@ -51,12 +52,12 @@ import jax
 import numpy as np
 
 from etc_jax import decoding, generation, text_writer
-from etc_jax.beam_search import DIALECTS, Beams
 from etc_jax.conversion.formats import native
 from etc_jax.data.bytes.stream import BYTES
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.datasets import pairs
+from etc_jax.datasets import options, pairs
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.generation_config import GenerationConfig
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
 from etc_jax.text_codecs import (
@@ -70,18 +71,11 @@ from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 from etc_jax.training.errors import RunError, UserError
 
-_EARLY = {"true": True, "false": False, "never": "never"}
-# Of encoder-decoders alone, with what they are where they are not given.
+# Of encoder-decoders alone, beside how texts are written, with what they are where
+# they are not given.
 _OF_WRITERS: dict[str, Any] = {
     "inputs": None,
-    "num_beams": 1,
     "num_texts": 1,
-    "length_penalty": 1.0,
-    "early_stopping": "false",
-    "dialect": DIALECTS[0],
-    "min_tokens": 0,
-    "no_repeat_ngram": 0,
-    "repetition_penalty": 1.0,
     "batch_size": 8,
     "begin_token": None,
     "global_tokens": None,
@@ -125,43 +119,20 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _add_options_of_writers(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("encoder-decoders").add_argument
-    defaults = _OF_WRITERS
+    group = parser.add_argument_group("encoder-decoders")
+    options.add_flags(group, GenerationConfig())
     texts = {
-        "num_beams": "texts that go on side by side in a beam search, such as 4",
         "num_texts": "of each input, the best of the beams",
-        "min_tokens": "to write before a text may end, such as 56 for summaries",
-        "no_repeat_ngram": "nothing of so many tokens is written twice; 3 is usual",
         "batch_size": "inputs at once",
     }
     for name, text in texts.items():
-        add(f"--{name}", type=int, default=defaults[name], help=text)
-    add(
-        "--length_penalty",
-        type=float,
-        default=defaults["length_penalty"],
-        help="power of the length that scores are divided by; 2 is for longer texts",
-    )
-    add(
-        "--repetition_penalty",
-        type=float,
-        default=defaults["repetition_penalty"],
-        help="more than 1, such as 1.2, makes tokens that are there less likely",
-    )
-    add(
-        "--early_stopping",
-        choices=_EARLY,
-        default=defaults["early_stopping"],
-        help="true: the search ends with as many texts as beams; never: when no beam "
-        "could be better at any length",
-    )
-    add("--dialect", choices=DIALECTS, default=defaults["dialect"], help="of scores")
-    add(
+        group.add_argument(f"--{name}", type=int, default=_OF_WRITERS[name], help=text)
+    group.add_argument(
         "--begin_token",
         action=argparse.BooleanOptionalAction,
         help="inputs begin with <s>; default: as in training",
     )
-    add(
+    group.add_argument(
         "--global_tokens",
         type=int,
         help="first tokens of an input that are global; default: as in training",
@@ -261,7 +232,7 @@ def _converted_codec(path: pathlib.Path, size: int, first_id: int | None) -> Cod
 def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
     """What follows the prompt."""
     given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
-    if given:
+    if given := given + list(options.given(args, GenerationConfig())):
         listed = ", ".join(f"--{name}" for name in given)
         raise UserError(
             f"{args.model} is a language model, which does not take {listed}; leave "
@@ -285,26 +256,18 @@ def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
     return model.codec.decode(np.asarray(tokens[0]))
 
 
-def _options(args: argparse.Namespace, config: Any) -> generation.Options:
-    rules = generation.rules_of(
-        config,
-        repetition_penalty=args.repetition_penalty,
-        no_repeat_ngram=args.no_repeat_ngram,
-        min_tokens=args.min_tokens,
-    )
-    beams = Beams(
-        args.num_beams, args.length_penalty, _EARLY[args.early_stopping], args.dialect
-    )
+def _options(
+    args: argparse.Namespace, usual: GenerationConfig, config: Any
+) -> generation.Options:
+    changes = options.given(args, usual)
     most = args.num_tokens
-    return generation.Options(
+    return dataclasses.replace(usual, **changes).options(
+        config,
         min(200, config.max_target_length) if most is None else most,
-        rules,
-        beams if args.num_beams != 1 else None,
         temperature=args.temperature or 0.0,
         top_k=args.top_k,
         top_p=args.top_p,
         num_texts=args.num_texts,
-        pad_id=config.pad_id,
     )
 
 
@@ -323,21 +286,21 @@ def _lines(name: str) -> Iterator[pairs.Pair]:
 
 def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
     """What an encoder-decoder writes, line by line."""
-    options = _options(args, writer.decoder.config)
-    generation.check(writer.decoder, options)
+    how = _options(args, writer.usual, writer.decoder.config)
+    generation.check(writer.decoder, how)
     if args.batch_size < 1:
         raise UserError(f"--batch_size is {args.batch_size}; expected 1 or more")
-    rng = jax.random.key(args.seed) if options.temperature else None
+    rng = jax.random.key(args.seed) if how.temperature else None
     if args.inputs is None:
         text = args.prompt
         if args.prompt_file is not None:
             text = args.prompt_file.read_text(encoding="utf-8")
-        [found] = writer.write([text], options, batch_size=1, rng=rng)
+        [found] = writer.write([text], how, batch_size=1, rng=rng)
         yield from (f"{one.text}\n".encode() for one in found)
         return
     given, texts = itertools.tee(_lines(args.inputs))
     written = writer.write(
-        (one.input for one in texts), options, batch_size=args.batch_size, rng=rng
+        (one.input for one in texts), how, batch_size=args.batch_size, rng=rng
     )
     for one, found in zip(given, written, strict=False):
         yield f"{json.dumps(_result(one.id, found), ensure_ascii=False)}\n".encode()

@@ -29,13 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from etc_jax.data.whole_files import write_whole
-from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import ArgumentParser
-from etc_jax.prediction import answers_page
+from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.inputs import Input, make_input
-from etc_jax.prediction.model_files import TrainedModel, open_model
+from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.terminal import say
@@ -49,20 +48,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--model", required=True, help="folder, see above")
-    parser.add_argument("--step", type=int, help="of a run; default: the newest")
+    answering.add_flags(parser)
     parser.add_argument(
         "--threshold",
         type=float,
         help="probability that a supporting sentence has at least; default: 0.4",
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
-        "come several times",
     )
     parser.add_argument("--batch_size", type=int, help="inputs at once")
     parser.add_argument("--html", type=Path, metavar="FILE", help="page to write")
@@ -81,9 +71,7 @@ def predict(args: argparse.Namespace) -> int:
     """
     if args.html is not None and not args.html.absolute().parent.is_dir():
         raise UserError(f"--html: there is no folder {args.html.absolute().parent}")
-    model = open_model(args.model, args.step)
-    runner_lib.check(model)
-    task = task_of(model.config, args.option)
+    model, task = answering.opened(args)
     setting = task.setting
     if args.threshold is not None:
         setting = task.checked_setting(args.threshold)

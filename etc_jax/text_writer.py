@@ -21,6 +21,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.formats.text_to_text import written_text
 from etc_jax.generation import Options
+from etc_jax.generation_config import GenerationConfig
 from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
@@ -54,6 +55,7 @@ class TextWriter:
       tokenizer: of the model.
       begin_token: inputs begin with the first token of the vocabulary.
       global_tokens: so many first tokens of an input are global.
+      usual: how it writes where nothing else is asked for.
     """
 
     params: Any
@@ -61,6 +63,7 @@ class TextWriter:
     tokenizer: Tokenizer
     begin_token: bool
     global_tokens: int
+    usual: GenerationConfig = GenerationConfig()
 
     def write(
         self,
@@ -208,6 +211,7 @@ def of_run(
         tokenizer_of_run(saved),
         begins,
         global_tokens,
+        getattr(config.objective, "generation", GenerationConfig()),
     )
 
 

@@ -117,7 +117,7 @@ OBJECTIVES = (
     MODELS
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
-    | {"formats", "decoding", "generation", "config_checks"}
+    | {"formats", "decoding", "generation", "generation_config", "config_checks"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
@@ -155,6 +155,7 @@ ALLOWED = {
     "decoding": OPS | {"ops"},
     "beam_search": BASE | {"ops"},
     "generation": OPS | {"ops", "decoding", "beam_search"},
+    "generation_config": OPS | {"generation", "beam_search", "config_fields"},
     # Plain Python values in, plain Python values out.
     "scoring": {"strict_json"},
     # Tables name the config of the family that they convert to.

@@ -23,21 +23,26 @@ class Wording:
     Attributes:
       question: over the question.
       answer: over the answer; "" if the candidates say all of it.
+      reference: over what the answer should be, where that is shown.
       places: over the list of the places that an answer rests on; "" for no list.
       candidates: over the candidates, of which `{}` is the number.
       drawing: over the drawing of a document, if it has one.
-      legend: at the end of the page.
+      legend: at the end of the page; "" for none.
       headed_by_id: whether a record is known by its id and not by the question, which
         is the same for all.
+      side_by_side: whether documents, answer and reference stand beside each other, as
+        texts do that are to be compared.
     """
 
     question: str = "Question"
     answer: str = "Answer"
+    reference: str = "Reference"
     places: str = "Resting on"
     candidates: str = "Among {} candidates"
     drawing: str = "As it is laid out"
     legend: str = "Marked: the answer. Tinted: what supports it."
     headed_by_id: bool = False
+    side_by_side: bool = False
 
 
 class Box(NamedTuple):
@@ -140,6 +145,7 @@ class Explained:
       documents: of the record.
       candidates: the best first; () if the task has none.
       score: of the answer, as that of a passage; None without one.
+      reference: what the answer should be; None: it is not known, or not shown.
       prediction: the record's, as the task makes it, where the texts do not say all of
         it; None where they do.
       wording: of a page.
@@ -151,6 +157,7 @@ class Explained:
     documents: tuple[ExplainedDocument, ...]
     candidates: tuple[Candidate, ...] = ()
     score: float | None = None
+    reference: str | None = None
     prediction: Any = None
     wording: Wording = Wording()
 
@@ -163,8 +170,10 @@ class Explained:
 
     def text(self) -> str:
         """Some lines for a terminal."""
-        lines = [_wrapped("question", self.question)]
+        lines = [_wrapped("question", self.question)] if self.question else []
         lines.append(_wrapped("answer", self.answer or "(none)"))
+        if self.reference is not None:
+            lines.append(_wrapped("wanted", self.reference or "(none)"))
         if self.score is not None:
             lines.append(_wrapped("score", score_text(self.score)))
         for candidate in self.candidates[:_SHOWN_CANDIDATES]:
@@ -188,6 +197,8 @@ class Explained:
             for document, number in self.supporting()
         ]
         found = {"id": self.id, "question": self.question, "answer": self.answer}
+        if self.reference is not None:
+            found["reference"] = self.reference
         if self.score is not None:
             found["score"] = self.score
         if self.prediction is not None:

@@ -46,21 +46,24 @@ class InputOptions:
         return length
 
 
-def add_flags(parser: argparse.ArgumentParser, options: InputOptions) -> None:
-    """Adds the options of a data set to a command line."""
+def add_flags(parser: argparse._ActionsContainer, options: Any) -> None:
+    """Adds the fields of a dataclass, such as the options of a data set, as flags."""
     hints, texts = typing.get_type_hints(type(options)), _texts(type(options))
     for field in dataclasses.fields(options):
         kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
-        kind = next(k for k in kinds if k is not type(None))
         text = f"{texts.get(field.name, '')} (default: {field.default})".strip()
         flag, text = f"--{field.name}", text.replace("%", "%%")
+        if typing.get_origin(hints[field.name]) is typing.Literal:
+            parser.add_argument(flag, choices=kinds, help=text)
+            continue
+        kind = next(k for k in kinds if k is not type(None))
         if kind is bool:
             parser.add_argument(flag, action="store_true", default=None, help=text)
         else:
             parser.add_argument(flag, type=kind, help=text)
 
 
-def given(args: argparse.Namespace, options: InputOptions) -> dict[str, Any]:
+def given(args: argparse.Namespace, options: Any) -> dict[str, Any]:
     """Those that a command line of `add_flags` has, by name."""
     values = {f.name: getattr(args, f.name) for f in dataclasses.fields(options)}
     return {name: value for name, value in values.items() if value is not None}
@@ -76,7 +79,7 @@ def _texts(cls: type) -> dict[str, str]:
     return found
 
 
-def parsed(options: InputOptions, texts: Sequence[str]) -> Mapping[str, Any]:
+def parsed(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
     """Options by name, from texts such as "stride=256" and "flat=true".
 
     Raises:
@@ -91,11 +94,16 @@ def parsed(options: InputOptions, texts: Sequence[str]) -> Mapping[str, Any]:
     return found
 
 
-def _value(options: InputOptions, name: str, text: str) -> Any:
+def _value(options: Any, name: str, text: str) -> Any:
     hint = typing.get_type_hints(type(options)).get(name)
     if hint is None:  # there is none: `Task.with_options` says so
         return text
     kinds = typing.get_args(hint) or (hint,)
+    if typing.get_origin(hint) is typing.Literal:
+        if text not in kinds:
+            listed = " or ".join(map(str, kinds))
+            raise ValueError(f"option {name} is {text!r}; expected {listed}")
+        return text
     try:
         value = json.loads(text)
     except ValueError:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least
 from etc_jax.config_sections import DataConfig, ObjectiveConfig
+from etc_jax.generation_config import GenerationConfig
 
 
 @registry.register("objective_config", "mlm_cpc")
@@ -89,9 +90,15 @@ class WrittenConfig(ObjectiveConfig):
 
 @dataclasses.dataclass(frozen=True)
 class TextToTextConfig(WrittenConfig):
-    """A data set of texts to be written, by an encoder-decoder."""
+    """A data set of texts to be written, by an encoder-decoder.
+
+    Attributes:
+      generation: how an evaluation writes them.
+    """
 
     reads: ClassVar[tuple[str, ...]] = ("windows",)
+
+    generation: GenerationConfig = GenerationConfig()
 
 
 @registry.register("objective_config", "seq2seq")

@@ -48,7 +48,7 @@ def page(answers: Sequence[Explained], *, task: str) -> str:
     for number, item in enumerate(answers, start=1):
         parts.append(_Article(f"answer-{number}", item).html())
     legends = dict.fromkeys(item.wording.legend for item in answers)
-    text = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends)
+    text = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends if legend)
     parts.append(f"<footer>\n{text}\n</footer>")
     count = "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
     return PAGE.substitute(
@@ -117,7 +117,6 @@ class _Article:
 
     def html(self) -> str:
         item, wording = self._item, self._item.wording
-        documents = [self._document(*x) for x in enumerate(item.documents)]
         label = escaped(wording.question)
         if not wording.headed_by_id:
             label += f' <span class="text">{escaped(item.id)}</span>'
@@ -126,12 +125,32 @@ class _Article:
             f'<p class="label">{label}</p>',
             f"<h2>{escaped(_heading(item))}</h2>",
         ]
+        if wording.side_by_side:
+            return "\n".join([*lines, *self._sides(), "</article>"])
+        # First: what they mark has names then, which the answer links to.
+        documents = [self._document(*x) for x in enumerate(item.documents)]
         if wording.answer:
             lines += [f'<p class="label">{escaped(wording.answer)}</p>', self._answer()]
         if item.candidates:
             lines += self._candidates()
         lines += self._places()
         return "\n".join([*lines, *documents, "</article>"])
+
+    def _sides(self) -> Iterator[str]:
+        """Documents, answer and reference, each a column where there is room."""
+        item, wording = self._item, self._item.wording
+        columns = [
+            (_title(document), "\n".join(self._paragraphs(d, document)))
+            for d, document in enumerate(item.documents)
+        ]
+        columns.append((wording.answer, self._answer()))
+        if item.reference is not None:
+            text = f'<p class="answer">{escaped(item.reference)}</p>'
+            columns.append((wording.reference, text))
+        yield '<div class="sides">'
+        for label, text in columns:
+            yield f'<div>\n<p class="label">{escaped(label)}</p>\n{text}\n</div>'
+        yield "</div>"
 
     def _answer(self) -> str:
         item = self._item
@@ -213,10 +232,7 @@ class _Article:
         title = self._passage(document.title, "", may_be_tinted=False)
         if not document.title.text.strip():
             title = f"<em>{_title(document)}</em>"
-        shown = [
-            self._passage(p, f"{self._name}-{d}-{i}", is_block=document.paragraphs)
-            for i, p in enumerate(document.passages)
-        ]
+        shown = self._paragraphs(d, document)
         if document.paragraphs:
             text = "\n".join(_folded(document.passages, shown))
         else:
@@ -226,6 +242,12 @@ class _Article:
             f'<details id="{self._name}-{d}"{" open" if is_open else ""}>\n'
             f"<summary>{title}{_count(document)}</summary>\n{text}\n</details>"
         )
+
+    def _paragraphs(self, d: int, document: ExplainedDocument) -> list[str]:
+        return [
+            self._passage(p, f"{self._name}-{d}-{i}", is_block=document.paragraphs)
+            for i, p in enumerate(document.passages)
+        ]
 
     def _drawing(self, document: ExplainedDocument) -> str:
         if document.sheet is None:

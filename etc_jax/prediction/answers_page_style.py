@@ -59,6 +59,14 @@ article { border-top: 1px solid var(--line); margin-top: 3rem; padding-top: 1.75
 main > article:first-child { border-top: 0; margin-top: 0; padding-top: 0; }
 h2 { font-size: 1.5rem; line-height: 1.3; font-weight: 600; margin: 0 0 1.25rem; }
 .answer { font-size: 1.25rem; line-height: 1.4; margin: 0 0 1.5rem; }
+.sides {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr));
+  gap: 1.5rem 2rem; position: relative; left: 50%; translate: -50%;
+  width: min(76rem, 100vw - 2.5rem);
+}
+.sides > div { max-height: 70vh; overflow: auto; }
+.sides .answer { font-size: inherit; line-height: inherit; white-space: pre-wrap; }
+.sides p { margin: 0 0 0.6rem; }
 h2, p, li, summary, td { overflow-wrap: anywhere; }
 h2, .answer, .passage, .text { unicode-bidi: isolate; }
 mark {
@@ -130,6 +138,6 @@ footer { margin-top: 3rem; }
 footer p { margin: 0.5rem 0 0; }
 @media print {
   details { break-inside: avoid; }
-  .frame { max-height: none; overflow: visible; }
+  .frame, .sides > div { max-height: none; overflow: visible; }
 }
 """

@@ -5,6 +5,7 @@
     python -m tasks.synthetic --task=natural_questions --count=1000 --out=nq.jsonl.gz
     python -m tasks.synthetic --task=teachers --count=1000 --out=teachers.json
     python -m tasks.synthetic --task=text_to_text --count=1000 --out=pairs.jsonl
+    python -m tasks.synthetic --task=backwards --count=1000 --out=words.jsonl
 
 Records are written as they are made, so that any number fits in memory: in one array,
 or one a line where the data set has them so; gzipped if --out ends in .gz. The same
@@ -38,6 +39,7 @@ from etc_jax.data.whole_files import whole
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
 from tasks.synthetic import (
+    backwards,
     hotpotqa,
     natural_questions,
     openkp,
@@ -57,6 +59,7 @@ class SyntheticTask(NamedTuple):
 
 
 TASKS = {
+    "backwards": SyntheticTask(backwards, backwards.BackwardsSizes, lines=True),
     "hotpotqa": SyntheticTask(hotpotqa, hotpotqa.HotpotQaSizes),
     "natural_questions": SyntheticTask(
         natural_questions, natural_questions.NaturalQuestionsSizes, lines=True
@@ -176,6 +179,8 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
         ("masked", "candidates are ___MASK<k>___"),
     ):
         add(f"--{name}", action="store_true", default=None, help=text)
+    add = parser.add_argument_group("backwards alone").add_argument
+    add("--length", type=_range, help="words of an input: 8, or 3-8")
     add = parser.add_argument_group("natural_questions alone").add_argument
     add("--nulls", type=float, help="share of questions without an answer")
     add("--yes_no", type=float, help="share of those answered by yes or no")

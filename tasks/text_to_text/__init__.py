@@ -16,7 +16,7 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded, parse, read
 from etc_jax.datasets.task import DataSet, Form
@@ -26,7 +26,14 @@ from etc_jax.scoring.answers import exact_match, token_overlap
 from etc_jax.scoring.result import Scores
 
 SIZES = TextToTextSizes(input_length=1024, target_length=128)
-WORDING = Wording(question="Input", answer="Output", places="")
+WORDING = Wording(
+    question="Record",
+    answer="Output",
+    places="",
+    legend="",
+    headed_by_id=True,
+    side_by_side=True,
+)
 
 
 def features(
@@ -71,15 +78,16 @@ def explain(
     """For each window what was written, and the input."""
     found = decode(texts, windows, (setting,))
     return [
-        Explained(w.record.id, "", text, (_document(w.record.input),), wording=WORDING)
+        Explained(
+            w.record.id,
+            "",
+            text,
+            (ExplainedDocument.of_text("Input", w.record.input),),
+            reference=w.record.target,
+            wording=WORDING,
+        )
         for w, [text] in zip(windows, found, strict=True)
     ]
-
-
-def _document(text: str) -> ExplainedDocument:
-    lines = (line.strip() for line in text.splitlines())
-    passages = tuple(Passage(line) for line in lines if line)
-    return ExplainedDocument(Passage("Input"), passages, paragraphs=True)
 
 
 def gold_outputs(windows: Sequence[TextToTextWindow]) -> np.ndarray:

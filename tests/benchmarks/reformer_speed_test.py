@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import reformer_sides, reformer_speed
-from benchmarks.harness import Timing, WrongSideError
+from benchmarks import memory, reformer_sides, reformer_speed
+from benchmarks.harness import WrongSideError
 from benchmarks.reformer_sides import JaxLm, LmSizes
 
 TINY = LmSizes(
@@ -48,22 +48,6 @@ def test_this_librarys_side_gives_loss_and_gradients_of_every_weight():
     assert side.more["xla_temp_bytes"] > 0
 
 
-def timing(name, ratio):
-    return Timing(name, "", (1.0,), 1.0, 1.0, 0.0, ratio, (1, 1), None)
-
-
-@pytest.mark.parametrize("ratio, share, holds", [(2.0, 0.7, True), (1.9, 0.71, False)])
-def test_floors_are_of_time_and_memory(ratio, share, holds):
-    timings = [timing("etc_jax", 1.0), timing("transformers", ratio)]
-    peaks = {
-        "etc_jax": {"peak_bytes": 1000 * share},
-        "transformers": {"peak_bytes": 1000},
-    }
-    found = reformer_speed.floors_of(4096, timings, peaks)
-    assert [f.got for f in found] == [ratio, share]
-    assert [f.holds for f in found] == [holds, holds]
-
-
 @pytest.mark.torch
 def test_transformers_has_the_same_loss_and_gradients():
     pytest.importorskip("transformers")
@@ -94,7 +78,7 @@ def test_json_of_a_run_has_both_sides_and_the_floors(run, monkeypatch):
         "peak",
         lambda name, sizes: {"peak_bytes": 70 if name == "etc_jax" else 100},
     )
-    monkeypatch.setattr(reformer_speed.memory, "calibration_error", lambda: 0.01)
+    monkeypatch.setattr(memory, "calibration_error", lambda: 0.01)
     given = {k: v for k, v in dataclasses.asdict(TINY).items() if k != "length"}
     argv = [f"--{k}={v}" for k, v in given.items()]
     argv += ["--lengths=64", "--rounds=2", "--allow_busy"]

@@ -113,14 +113,23 @@ class EncoderDecoderTextToText(TextToText):
         index = self._global_index(batch) if self.objective.global_tokens else None
         memory = generation.encode(decoder, params, tokens, ids, index)
         prompt = jnp.full((len(tokens), 1), c.decoder_start_id, jnp.int32)
-        options = generation.Options(
-            batch["target_tokens"].shape[1],
-            generation.rules_of(c),
-            pad_id=c.pad_id,
-        )
+        options = self._options(batch)
         written = generation.write(decoder, params, prompt, options, memory=memory)
         # [b, 1, m] -> [b, m]
         return written.tokens[:, 0]
+
+    def problems(self, batch: Any) -> list[str]:
+        found = super().problems(batch)
+        if not found and self.why_no_outputs is None:
+            try:
+                generation.check(self.decoder, self._options(batch))
+            except ValueError as error:
+                return [f"objective.generation: {error}"]
+        return found
+
+    def _options(self, batch: Any) -> generation.Options:
+        longest = batch["target_tokens"].shape[1]
+        return self.objective.generation.options(self.model, longest)
 
     @property
     def why_no_outputs(self) -> str | None:

@@ -1,0 +1,43 @@
+"""Floors on both sides of their limits."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from benchmarks import beside_transformers
+from benchmarks.harness import Side
+
+
+@pytest.mark.parametrize("slow, holds", [(2.0, True), (1.9, False)])
+def test_the_floor_of_time_is_the_ratio_of_the_medians(slow, holds):
+    # Of a side's beginning and end in turn.
+    ticks = itertools.accumulate(itertools.cycle((5.0, 1.0, 5.0, slow)))
+    arrays = {"loss": np.ones(())}
+    sides = [
+        Side("etc_jax", lambda: None, lambda _: arrays),
+        Side("transformers", lambda: None, lambda _: arrays, lambda: arrays),
+    ]
+    rows, floor = beside_transformers.times(
+        "a step",
+        sides,
+        rounds=3,
+        tolerance=1e-6,
+        faster=2.0,
+        clock=lambda: next(ticks),
+        pause_secs=0.0,
+    )
+    assert [row["name"] for row in rows] == list(beside_transformers.SIDES)
+    assert floor.got == pytest.approx(slow) and floor.holds == holds
+    assert floor.name == "a step: times faster than transformers"
+
+
+@pytest.mark.parametrize("share, holds", [(0.7, True), (0.71, False)])
+def test_the_floor_of_memory_is_a_share_of_the_other_s(share, holds):
+    found, floor = beside_transformers.peaks(
+        "a step",
+        lambda name: {"peak_bytes": 1000 * (share if name == "etc_jax" else 1)},
+        smaller=0.7,
+    )
+    assert list(found) == list(beside_transformers.SIDES)
+    assert floor.got == share and floor.holds == holds
