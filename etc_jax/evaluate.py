@@ -9,7 +9,8 @@ Works on all devices of this machine. In the folder --out:
 
   predictions.json     as the official scorer and the leaderboard take it; where that
                        is a JSON object a line, predictions.jsonl
-  scores.json          the official metrics, of each threshold, what they count, and
+  scores.json          the official metrics, of each threshold, what they count, how
+                       they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
   parts/               predictions of 32 records a file
@@ -48,7 +49,12 @@ from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
 from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import open_model
-from etc_jax.prediction.scoreboard import EvaluationResult, problems_of, settle
+from etc_jax.prediction.scoreboard import (
+    EvaluationResult,
+    of_no_answers,
+    problems_of,
+    settle,
+)
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 
@@ -150,6 +156,8 @@ class _Evaluation:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
         self.summary = summarised(self.task, args.files)
+        if self.summary.gold is not None:
+            of_no_answers(self.task, self.summary)
 
     def made_by(self) -> dict[str, Any]:
         """What decides the predictions."""
@@ -231,6 +239,8 @@ class _Evaluation:
             "problems": dict(counts),
             "metrics": dict(result.chosen.metrics),
         }
+        if result.chosen.signatures:
+            summary["signatures"] = dict(result.chosen.signatures)
         if self.task.option_values:
             summary["options"] = self.task.option_values
         if result.thresholds is not None:
