@@ -67,8 +67,9 @@ class DataSet:
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official metrics.
       unread_gold: id -> what `score` wants of a record that could not be read, so that
-        no answer to it is right; None: metrics are means over records, to which such a
-        record adds 0.
+        no answer to it is right, or, where metrics are of all records together and
+        nothing is known of it, so that it adds nothing; None: metrics are means over
+        records, to which such a record adds 0.
       thresholds: (gold of records, content of the official file) -> the scores from
         which on an answer counts, by name, where the official metrics choose them; None
         if they choose none.
