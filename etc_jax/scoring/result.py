@@ -90,7 +90,7 @@ class Scores:
             f"{name:{width}}  {100 * value:6.2f}"
             for name, value in self.metrics.items()
         ]
-        lines += [f"{name}: {text}" for name, text in self.signatures.items()]
+        lines += [f"signature of {k}: {text}" for k, text in self.signatures.items()]
         return "\n".join([*lines, f"of {self.count} records", *self.problems()])
 
     def require_same_ids(self) -> None:

@@ -89,6 +89,8 @@ def test_both_files_decide_what_a_cache_and_an_evaluation_are_of(tmp_path):
     file, task = write_pair(tmp_path), task_lib.find_task("wmt14_en_de")
     before = summarised(task, [file]).sha256
     assert len(before) == 2 == len(summarised(task, [file, tmp_path / "dev.de"]).sha256)
+    made = prepare.prepare(task, [file], multihop_samples.tokenizer(), tmp_path / "c")
+    assert [x[0] for x in made.header["made_by"]["files"]] == ["dev.en", "dev.de"]
     write(tmp_path, de=b"Eins\nZwei\n")
     after = summarised(task, [file]).sha256
     assert before[0] == after[0] and before[1] != after[1]
