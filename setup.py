@@ -18,6 +18,9 @@ CORE = [
     "tqdm>=4.66",
 ]
 
+# Official scores of written texts, and Moses's detokenizer.
+METRICS = ["rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1"]
+
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.
     "data": ["nupunkt>=0.6"],
@@ -28,6 +31,7 @@ EXTRAS = {
         "tensorflow>=2.21",
     ],
     "tensorboard": ["tensorboardX>=2.6"],
+    "metrics": METRICS,
     "plot": ["matplotlib>=3.9"],
     "parity": ["torch>=2.6", "transformers>=5.0"],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
@@ -39,6 +43,7 @@ EXTRAS = {
         "hypothesis>=6.120",
         "matplotlib>=3.9",
         "selenium>=4.51",
+        *METRICS,
     ],
     "dev": ["ruff>=0.14", "pre-commit>=4.0"],
 }

@@ -4,8 +4,8 @@
         --config.data.paths="('caches/train',)" \
         --config.data.held_back_paths="('caches/dev',)"
 
-The caches are of `etc_jax.prepare --task=text_to_text`, with the quickstart's tokenizer:
-the README has the commands. An evaluation writes by beam search.
+The caches are of `etc_jax.prepare --task=text_to_text`, with the quickstart's
+tokenizer: the README has the commands. An evaluation writes by beam search.
 """
 
 from configs import quickstart

@@ -9,7 +9,8 @@ Works on all devices of this machine. In the folder --out:
 
   predictions.json     as the official scorer and the leaderboard take it; where that
                        is a JSON object a line, predictions.jsonl
-  scores.json          the official metrics, of each threshold, what they count, and
+  scores.json          the official metrics, of each threshold, what they count, how
+                       they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
   parts/               predictions of 32 records a file
@@ -20,8 +21,8 @@ last; whoever ends last writes these two files. The number of shards may change 
 one call and the next.
 
 Inputs are made as for training (data.input_options of the run's config). Other options
-of etc_jax.prepare can be tried, as --option=stride=256. Models that write texts do it as
-objective.generation of the config says, or as given: --generation=num_beams=4.
+of etc_jax.prepare can be tried, as --option=stride=256. Models that write texts do it
+as objective.generation of the config says, or as given: --generation=num_beams=4.
 
 A record that fits into no input has an empty answer and counts as wrong, as does one
 that cannot be read. HotpotQA's threshold for supporting sentences is the one with the
@@ -47,7 +48,12 @@ from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
 from etc_jax.prediction.inputs import RecordReader
-from etc_jax.prediction.scoreboard import EvaluationResult, problems_of, settle
+from etc_jax.prediction.scoreboard import (
+    EvaluationResult,
+    of_no_answers,
+    problems_of,
+    settle,
+)
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 
@@ -138,6 +144,8 @@ class _Evaluation:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
         self.summary = summarised(self.task, args.files)
+        if self.summary.gold is not None:
+            of_no_answers(self.task, self.summary)
 
     def made_by(self) -> dict[str, Any]:
         """What decides the predictions."""
@@ -219,6 +227,8 @@ class _Evaluation:
             "problems": dict(counts),
             "metrics": dict(result.chosen.metrics),
         }
+        if result.chosen.signatures:
+            summary["signatures"] = dict(result.chosen.signatures)
         if self.task.option_values:
             summary["options"] = self.task.option_values
         if result.thresholds is not None:

@@ -19,7 +19,7 @@ class GenerationConfig:
     """What `Options` are made of; the lines on each field are the help of its flag.
 
     Attributes:
-      num_beams: texts that go on side by side in a beam search, such as 4; 1: no search.
+      num_beams: texts that go on side by side in a beam search, such as 4.
       length_penalty: power of the length that scores are divided by; 2 is for longer
         texts.
       early_stopping: true: the search ends with as many texts as beams; never: when no

@@ -121,7 +121,7 @@ def _source(
         task.format,
         dataclasses.asdict(sizes),
         options={"official_quirks": official_quirks, **shaping},
-        made_by=files_and_packages(files)
+        made_by=files_and_packages(task.all_read(files))
         | ({"drawn": drawn} if drawn else {})
         | ({} if task.format == next(iter(task.forms)) else {"format": task.format}),
     )

@@ -23,6 +23,10 @@ BLOCKED = (
     "tensorboardX",
     "nupunkt",
     "matplotlib",
+    "sacrebleu",
+    "rouge_score",
+    "nltk",
+    "sacremoses",
 )
 
 IMPORT_ALL = """
@@ -102,7 +106,7 @@ def test_importing_everything_adds_less_than_what_it_requires(imports):
 # name below etc_jax: a package or a module.
 BASE = {
     *("local_paths", "types", "registry", "model_fields", "strict_json", "terminal"),
-    "config_upgrades",
+    *("config_upgrades", "extras"),
 }
 OPS = BASE | {"structure", "sharding"}
 LAYERS = OPS | {"ops", "weight_gathering"}
@@ -121,6 +125,7 @@ OBJECTIVES = (
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 ALLOWED = {
+    "extras": set(),
     "types": set(),
     "local_paths": set(),
     "model_fields": set(),
@@ -157,7 +162,7 @@ ALLOWED = {
     "generation": OPS | {"ops", "decoding", "beam_search"},
     "generation_config": OPS | {"generation", "beam_search", "config_fields"},
     # Plain Python values in, plain Python values out.
-    "scoring": {"strict_json"},
+    "scoring": {"strict_json", "extras"},
     # Tables name the config of the family that they convert to.
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,

@@ -23,7 +23,7 @@ class FileSummary:
       unreadable: how many more there are.
       gold: what `Task.score` wants of those that can be read; None if none has it.
       problems: what was wrong, by kind.
-      sha256: of each file, in hexadecimal.
+      sha256: of each file that was read, in hexadecimal.
     """
 
     ids: tuple[str, ...]
@@ -56,7 +56,7 @@ def summarised(task: Task, paths: Sequence[str | os.PathLike]) -> FileSummary:
         unreadable=problems.lost,
         gold=_all_or_none(ids, gold),
         problems=problems,
-        sha256=tuple(digest(path)[1] for path in paths),
+        sha256=tuple(digest(path)[1] for path in task.all_read(paths)),
     )
 
 

@@ -9,7 +9,7 @@ import json
 import re
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,13 @@ class InputOptions:
 
     A subclass describes each field in the lines "NAME: text" of its
     docstring: they are the help of the flags.
+
+    Attributes:
+      of_records: whether they shape records too: `read` and `parse` of the data set
+        take `options` then, as `features` does.
     """
+
+    of_records: ClassVar[bool] = False
 
     def shaping(self, sizes: Any) -> dict[str, Any]:
         """What shapes inputs, by name.

@@ -38,6 +38,12 @@ def only(of_windows: Sequence[Any]) -> Any:
     return said
 
 
+def nothing_beside(path: str | os.PathLike) -> Sequence[str]:
+    """`DataSet.beside` of a data set whose files are read by themselves: no file."""
+    del path
+    return ()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class DataSet:
     """Records, official files and score; nothing of models.
@@ -52,6 +58,7 @@ class DataSet:
       release: path -> (number from 1, what `parse` takes, or a BadRecordError) of each
         record of an official file, None if it is not one; None: official files are
         JSON arrays or lines of what `parse` takes.
+      beside: path -> further files that are read where this one is given.
       measure: the official metric that a setting is chosen by; higher is better.
       no_answer: the prediction for a record that fits into no window.
       official: {record id: prediction} -> what the official prediction file holds: a
@@ -60,8 +67,9 @@ class DataSet:
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official metrics.
       unread_gold: id -> what `score` wants of a record that could not be read, so that
-        no answer to it is right; None: metrics are means over records, to which such a
-        record adds 0.
+        no answer to it is right, or, where metrics are of all records together and
+        nothing is known of it, so that it adds nothing; None: metrics are means over
+        records, to which such a record adds 0.
       thresholds: (gold of records, content of the official file) -> the scores from
         which on an answer counts, by name, where the official metrics choose them; None
         if they choose none.
@@ -76,6 +84,7 @@ class DataSet:
     read: Callable[[Sequence[str | os.PathLike], Problems | None], Iterator[Any]]
     parse: Callable[[Any, Note], Any]
     release: Callable[[str], Iterator[tuple[int, Any]] | None] | None = None
+    beside: Callable[[str | os.PathLike], Sequence[str | os.PathLike]] = nothing_beside
     measure: str
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
@@ -295,6 +304,11 @@ class Task(DataSet, Form):
             raise ValueError(f"threshold is {setting}; expected 0 to 1")
         return setting
 
+    def all_read(self, paths: Sequence[str | os.PathLike]) -> list[str | os.PathLike]:
+        """Some files and those that are read beside them, each once."""
+        every = (file for path in paths for file in (path, *self.beside(path)))
+        return list({os.fspath(file): file for file in every}.values())
+
     @property
     def option_values(self) -> dict[str, Any]:
         """The options by name, as JSON takes them; {} if there are none."""
@@ -325,8 +339,12 @@ class Task(DataSet, Form):
         if not values:
             return self
         options = dataclasses.replace(self.options, **values)
-        features = functools.partial(self.features, options=options)
-        return dataclasses.replace(self, options=options, features=features)
+        shaped = ("features", "read", "parse") if options.of_records else ("features",)
+        given = {
+            name: functools.partial(getattr(self, name), options=options)
+            for name in shaped
+        }
+        return dataclasses.replace(self, options=options, **given)
 
     def with_texts(self, texts: Sequence[str]) -> Task:
         """The same with options as a config has them, such as "stride=256".

@@ -25,7 +25,8 @@ from etc_jax.prediction.answer_parts import Answer
 from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.prediction.runner import BatchRunner
-from etc_jax.prediction.scoreboard import settle
+from etc_jax.prediction.scoreboard import of_no_answers, settle
+from etc_jax.scoring.result import Scores
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
 
@@ -34,6 +35,10 @@ PREFIX = "official_"
 
 def _mesh_of(params: Any) -> jax.sharding.Mesh:
     return jax.tree.leaves(params)[0].sharding.mesh
+
+
+def _named(scores: Scores) -> dict[str, float]:
+    return {f"{PREFIX}{k}": float(x) for k, x in scores.metrics.items()}
 
 
 class _Stopped(Exception):
@@ -70,9 +75,8 @@ class OfficialScore:
             )
         self._model = finetuning.of_config(config)
         self._compiled: Callable | None = None
-        nothing = [self._task.no_answer] * len(self._task.settings)
-        answers = [Answer(name, nothing, None) for name in self._summary.ids]
-        self.metric_names = tuple(self._scores(answers))
+        nothing = of_no_answers(self._task, self._summary).chosen
+        self.metric_names = tuple(_named(nothing))
 
     def __call__(
         self, params: Any, *, should_stop: Callable[[], bool] = lambda: False
@@ -152,4 +156,4 @@ class OfficialScore:
             settings=self._task.settings,
             unreadable=self._summary.unreadable,
         )
-        return {f"{PREFIX}{k}": float(x) for k, x in result.chosen.metrics.items()}
+        return _named(result.chosen)

@@ -78,6 +78,26 @@ def settle(
     )
 
 
+def of_no_answers(task: Any, summary: Any) -> EvaluationResult:
+    """What an evaluation finds in which nothing is answered.
+
+    It tells the names of the metrics, and raises what scoring would, such as that a
+    package is not installed, before anything is answered.
+
+    Args:
+      task: see `settle`.
+      summary: of the files; see `etc_jax.datasets.file_summary.FileSummary`.
+    """
+    nothing = [task.no_answer] * len(task.settings)
+    return settle(
+        task,
+        [Answer(name, nothing, None) for name in summary.ids],
+        summary.gold,
+        settings=task.settings,
+        unreadable=summary.unreadable,
+    )
+
+
 def _with_unread(task: Any, gold, predictions: Sequence[dict], unreadable: int):
     """(gold, official files) with a wrong answer to each record that was not read."""
     more = [f"unreadable {i}" for i in range(unreadable)]

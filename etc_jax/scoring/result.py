@@ -15,11 +15,14 @@ class Scores:
 
     Attributes:
       metrics: each metric in 0..1, by its official name.
-      count: gold records, all of which the metrics are means over.
+      count: gold records, all of which the metrics are of: means over them, or figures
+        of all together.
       missing: for each part of a prediction, the gold ids that have none. They count
         as wrong, as in the official scripts.
       surplus: predicted ids that are not gold. They count nowhere.
       repeated: gold ids that stand there more than once, each counted each time.
+      signatures: of metrics that are to be reported with the way they were worked out,
+        by their names.
     """
 
     metrics: Mapping[str, float]
@@ -27,6 +30,7 @@ class Scores:
     missing: Mapping[str, tuple[str, ...]]
     surplus: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
+    signatures: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -34,6 +38,7 @@ class Scores:
         metrics: Mapping[str, float],
         gold: Sequence[str],
         predictions: Mapping[str, Collection[str]],
+        signatures: Mapping[str, str] | None = None,
     ) -> Scores:
         """Metrics, and what comparing ids shows.
 
@@ -41,6 +46,7 @@ class Scores:
           metrics: by name.
           gold: ids of the gold records, in order.
           predictions: ids of each part of the predictions, by its name.
+          signatures: see the class; None: there are none.
         """
         counts = collections.Counter(gold)
         return cls(
@@ -54,6 +60,7 @@ class Scores:
                 i for ids in predictions.values() for i in ids if i not in counts
             ),
             repeated=tuple(i for i, n in counts.items() if n > 1),
+            signatures=signatures or {},
         )
 
     def problems(self) -> list[str]:
@@ -77,12 +84,13 @@ class Scores:
         return found
 
     def report(self) -> str:
-        """The metrics in per cent, a line each, and the problems after them."""
+        """The metrics in per cent, a line each; then signatures and problems."""
         width = max(map(len, self.metrics))
         lines = [
             f"{name:{width}}  {100 * value:6.2f}"
             for name, value in self.metrics.items()
         ]
+        lines += [f"signature of {k}: {text}" for k, text in self.signatures.items()]
         return "\n".join([*lines, f"of {self.count} records", *self.problems()])
 
     def require_same_ids(self) -> None:

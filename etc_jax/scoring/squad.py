@@ -20,20 +20,33 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> 
     Raises:
       ValueError: if there is no question, or a value is not as it should be; names it.
     """
-    questions = list(check_gold(gold, "gold"))
     check_predictions(predictions, "predictions")
-    if not questions:
+    return score_answers(list(check_gold(gold, "gold")), predictions)
+
+
+def score_answers(
+    gold: Sequence[tuple[str, Sequence[str]]], predictions: Mapping[str, str]
+) -> Scores:
+    """The same of (id, answers) of each question.
+
+    Args:
+      gold: with one answer or more to each.
+      predictions: see `score`.
+
+    Raises:
+      ValueError: if there is no question.
+    """
+    if not gold:
         raise ValueError("gold: at least one question expected, got none")
     exact = f1 = 0.0
-    for identity, truths in questions:
+    for identity, truths in gold:
         if identity in predictions:
             given = predictions[identity]
             exact += any(answers.exact_match(given, truth) for truth in truths)
             f1 += max(answers.token_overlap(given, truth).f1 for truth in truths)
-    count = len(questions)
     return Scores.of(
-        {"exact_match": exact / count, "f1": f1 / count},
-        [identity for identity, _ in questions],
+        {"exact_match": exact / len(gold), "f1": f1 / len(gold)},
+        [identity for identity, _ in gold],
         {"answer": predictions},
     )
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import mutations
+import pytest
 
 from etc_jax.data.schema import stacked
 from etc_jax.data.text.sources import read_documents
@@ -24,7 +25,6 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction import answers_page
 from etc_jax.prediction.raw_records import read_inputs
-from tasks import squad_records
 from tasks.synthetic import (
     coreference,
     hotpotqa,
@@ -42,7 +42,7 @@ class Form(NamedTuple):
     """How the files of a data set are written.
 
     Attributes:
-      task: name of the data set; "" for one that no task reads.
+      task: name of the data set.
       suffix: of its files, without that of gzip.
       whole: from the JSON text of records to the text of a file.
       values: records in the form of the release.
@@ -167,10 +167,15 @@ FORMS = {
     "imdb": Form("imdb", ".jsonl", _lines, _imdb),
     "hyperpartisan": Form("hyperpartisan", ".jsonl", _lines, _hyperpartisan),
     "coreference": Form("coreference", ".jsonl", _lines, _coreference),
-    "squad": Form("", ".json", lambda texts: f'{{"data": {_array(texts)}}}', _squad),
+    "squad": Form("squad", ".json", lambda x: f'{{"data": {_array(x)}}}', _squad),
 }
-# Forms that are no JSON: their bytes alone are damaged.
-PLAIN = ("hyperpartisan_xml", "coreference_columns", "imdb_folder")
+# Forms that are no JSON, and their data sets: their bytes alone are damaged.
+PLAIN = {
+    "hyperpartisan_xml": "hyperpartisan",
+    "coreference_columns": "coreference",
+    "imdb_folder": "imdb",
+    "wmt14_en_de": "wmt14_en_de",
+}
 # Documents for pre-training.
 TEXTS = ("text", "jsonl")
 ALL = (*FORMS, *PLAIN, *TEXTS)
@@ -260,6 +265,11 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         coreference.write(_stories(), path)
         return "a_gold_conll", path.read_bytes()
     texts = [value["text"] for value in _imdb()]
+    if form == "wmt14_en_de":
+        sides = (" ".join(text.split()) for text in texts)
+        whole = _lines(list(sides)).encode()
+        (folder / "a.de").write_bytes(whole)
+        return "a.en", whole
     return "a.txt", "\n\n".join(texts).encode()
 
 
@@ -302,8 +312,10 @@ def consume(form: str, path: pathlib.Path) -> int:
     """
     if form in TEXTS:
         return _documents(path)
-    name = FORMS[form].task if form in FORMS else form.partition("_")[0]
-    read = squad_records.read if form == "squad" else task_lib.find_task(name).read
+    name = FORMS[form].task if form in FORMS else PLAIN[form]
+    if name == "wmt14_en_de":
+        pytest.importorskip("sacrebleu")
+    read = task_lib.find_task(name).read
     problems = Problems()
     records = list(read([path], problems))
     assert problems.report()
@@ -313,8 +325,6 @@ def consume(form: str, path: pathlib.Path) -> int:
         list(read([path], None))
     except BadRecordError as e:
         assert str(path.parent) in str(e), str(e)
-    if form == "squad":
-        return len(records)
     found = task_lib.find(name)
     if path.is_file():
         _raw(found, path)

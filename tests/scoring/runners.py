@@ -2,13 +2,16 @@
 
 import math
 
+import pytest
 from data.golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
 from etc_jax.scoring import (
+    bleu,
     classification,
     coreference,
     hotpotqa,
     natural_questions,
+    rouge,
     squad,
     triviaqa,
     wikihop,
@@ -116,6 +119,45 @@ def run_wikihop_accuracy(description: dict) -> float:
     return largest_difference(_wikihop_metrics(description["cases"]), want)
 
 
+_BLEU = {
+    "default_13a": {},
+    "lowercase": {"lowercase": True},
+    "tok_none_force": {"tokenize": "none"},
+    "intl": {"tokenize": "intl"},
+}
+
+
+def run_bleu(case: dict) -> float:
+    """Figures of four settings; their signatures, whatever the version, are equal."""
+    pytest.importorskip("sacrebleu")
+    references, worst = list(zip(*case["refs"], strict=True)), 0.0
+    for name, options in _BLEU.items():
+        found, want = bleu.corpus_bleu(case["hyp"], references, **options), case[name]
+        got = {"score": found.score, "bp": found.brevity_penalty}
+        got |= {"sys_len": found.length, "ref_len": found.reference_length}
+        figures = {key: want[key] for key in got} | {"score": want["score"] / 100}
+        worst = max(worst, largest_difference(got, figures))
+        for ours, percent in zip(found.precisions, want["precisions"], strict=True):
+            worst = max(worst, abs(ours - percent / 100))
+        signatures = (x.split("|version:")[0] for x in (found[-1], want["signature"]))
+        assert len(set(signatures)) == 1, found.signature
+    return worst
+
+
+def run_rouge(case: dict) -> float:
+    """Precision, recall and F1 of all types, with stemmer and without."""
+    pytest.importorskip("rouge_score")
+    worst = 0.0
+    for name, stemmer in (("stemmer", True), ("no_stemmer", False)):
+        found = rouge.overlaps(case["pred"], case["ref"], stemmer=stemmer)
+        assert found.keys() == case[name].keys()
+        for kind, want in case[name].items():
+            got = {"p": found[kind].precision, "r": found[kind].recall}
+            got["f"] = found[kind].f1
+            worst = max(worst, largest_difference(got, want))
+    return worst
+
+
 def run_tokenizers(case: dict) -> float:
     """Ids are equal: there is no difference to speak of."""
     for kind in FOLDERS:
@@ -129,12 +171,14 @@ def run_tokenizers(case: dict) -> float:
 
 
 RUNNERS = {
+    "bleu": run_bleu,
     "bpc": run_bits,
     "classification": run_classification,
     "coref": run_coreference,
     "hotpotqa": run_hotpotqa,
     "natural_questions": run_natural_questions,
     "openkp": openkp_goldens.run,
+    "rouge": run_rouge,
     "squad": run_squad,
     "tokenizers": run_tokenizers,
     "triviaqa": run_triviaqa,
@@ -146,10 +190,8 @@ RUNNERS = {
 # runner.
 NOT_BUILT = frozenset(
     {
-        "bleu",
         "qasper",
         "quality",
-        "rouge",
         "scrolls",
         "scrolls average",
     }

@@ -10,6 +10,7 @@ import natural_questions_samples
 import openkp_samples
 import pytest
 import triviaqa_samples
+import written_samples
 from multihop_samples import HOTPOT, WIKIHOP
 from natural_questions_samples import ANN, original
 
@@ -76,16 +77,26 @@ def text_to_text(folder):
     return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
 
 
+def wmt14_en_de(folder):
+    return written_samples.write_pair(folder)
+
+
+def squad(folder):
+    value = written_samples.QUESTION
+    return written_samples.write_release(folder, [value, {**value, "id": "b"}])
+
+
 RAW = {
     make.__name__: make
     for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
-    + (imdb, hyperpartisan, coreference, text_to_text)
+    + (imdb, hyperpartisan, coreference, text_to_text, wmt14_en_de, squad)
 }
+WRITTEN = ("text_to_text", "wmt14_en_de", "squad")
 OPTIONS = {
     "natural_questions": ("question_tokens=4", "stride=24"),
     "coreference": ("candidates=256",),
 }
-LENGTHS = {"coreference": (96, 1), "text_to_text": (80, 8)}
+LENGTHS = {"coreference": (96, 1), **dict.fromkeys(WRITTEN, (80, 8))}
 
 
 def families():
@@ -114,7 +125,9 @@ def marked(name, family, format):
     families = [y for x, y, form in CELLS if (x, form) == (name, format)]
     chosen = families[TURNS[name] % len(families)]
     # Both data sets of labelled texts have the same inputs: one format of each.
+    # Translations are run with a T5 in `written_runs_test.py`.
     twice = (("hyperpartisan", "sequence"), ("imdb", "structured"))
+    twice += (("wmt14_en_de", "text_to_text"),)
     quick = family == chosen and (name, format) not in twice
     marks = () if quick else (pytest.mark.slow,)
     return pytest.param(name, family, format, marks=marks, id=f"{name}-{family}")
@@ -133,8 +146,8 @@ def config_of(name, family, lengths, vocab_size, cache):
     values.data.update(lengths)
     values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
     values.checkpoint.every_steps = 2
-    if name == "text_to_text":
-        values.data.format = name
+    if name in WRITTEN:
+        values.data.format = "text_to_text"
         values.model.causal = True
     if name == "coreference":
         values.objective.update(ffnn_dim=8, max_antecedents=4)
@@ -145,6 +158,8 @@ def config_of(name, family, lengths, vocab_size, cache):
 def test_from_the_raw_file_to_the_official_score(
     name, family, format, tmp_path, capsys
 ):
+    if name == "wmt14_en_de":
+        pytest.importorskip("sacrebleu")
     task = task_lib.find_task(name, format)
     path = RAW[name](tmp_path)
     tokenizer = multihop_samples.tokenizer_for(task)
@@ -180,7 +195,7 @@ def test_from_the_raw_file_to_the_official_score(
 
 
 ABSENT = {("coreference", "structured")}
-ABSENT |= {("text_to_text", format) for format in ("structured", "sequence")}
+ABSENT |= {(name, format) for name in WRITTEN for format in ("structured", "sequence")}
 
 
 def test_every_cell_is_filled_or_says_why_it_is_not():
@@ -196,4 +211,4 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     some = {name for name, cls in families() if answers & set(cls.formats)}
     assert SENSES.keys() == some - {"reformer"}
     assert {family for _, family, _ in CELLS} == SENSES.keys()
-    assert len(CELLS) == 7 + 8 * 4 + 1
+    assert len(CELLS) == 7 + 8 * 4 + len(WRITTEN)

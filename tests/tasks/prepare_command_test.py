@@ -16,6 +16,7 @@ import natural_questions_samples as articles
 import numpy as np
 import openkp_samples
 import pytest
+import written_samples
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_json
 from structured_batch import stacked_labels
 
@@ -74,6 +75,20 @@ def made_up(tmp_path_factory):
     }
     for name, in_lines in values.items():
         files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
+    pairs = list(synthetic_text_to_text.records(40, seed=1))
+    sides = {"en": [x["input"] for x in pairs], "de": [x["target"] for x in pairs]}
+    sides["en"] = [text.replace("\n", " ") for text in sides["en"]]
+    files["wmt14_en_de"] = written_samples.write_pair(folder, sides)
+    asked = [
+        {
+            **written_samples.QUESTION,
+            "id": x["id"],
+            "context": x["input"],
+            "answers": [{"text": x["target"], "answer_start": 0}],
+        }
+        for x in pairs
+    ]
+    files["squad"] = written_samples.write_release(folder, asked, "squad")
     questions = synthetic_triviaqa.records(40, seed=1)
     path = synthetic_triviaqa.write_release(folder, questions, split="dev")
     files["triviaqa"] = path

@@ -13,6 +13,7 @@ import numpy as np
 import openkp_samples
 import pytest
 import triviaqa_samples
+import written_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 from structured_batch import stacked_labels
@@ -57,6 +58,8 @@ VALUES = {
         "input": "who owned the old mill?",
         "target": "ann lee",
     },
+    "wmt14_en_de": written_samples.TRANSLATION,
+    "squad": written_samples.QUESTION,
 }
 ID = {
     "hotpotqa": "_id",
@@ -68,6 +71,8 @@ ID = {
     "hyperpartisan": "id",
     "coreference": "doc_key",
     "text_to_text": "id",
+    "wmt14_en_de": "id",
+    "squad": "id",
 }
 GOLD = {
     "hotpotqa": "answer",
@@ -79,11 +84,17 @@ GOLD = {
     "hyperpartisan": "label",
     "coreference": "clusters",
     "text_to_text": "target",
+    "wmt14_en_de": "de",
+    "squad": "answers",
 }
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text",)
+LINES += ("text_to_text", "wmt14_en_de")
+RELEASES = {
+    "triviaqa": triviaqa_samples.release_of,
+    "squad": written_samples.write_release,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +109,8 @@ EVERY = [(name, form) for name in task.names() for form in task.find(name).forms
 
 @pytest.fixture(params=EVERY, ids="-".join)
 def found(request):
+    if request.param[0] == "wmt14_en_de":
+        pytest.importorskip("sacrebleu")
     return task.find_task(*request.param)
 
 
@@ -325,8 +338,8 @@ def test_a_terminal_gets_no_control_characters():
 
 def write_values(folder, found, values, name):
     """A file as the data set has them."""
-    if found.name == "triviaqa":
-        return triviaqa_samples.release_of(folder, values, name)
+    if found.name in RELEASES:
+        return RELEASES[found.name](folder, values, name)
     if found.name in LINES:
         return write_lines(folder / f"{name}.jsonl.gz", values)
     return write_json(folder, values, f"{name}.json")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from etc_jax.extras import needed
+
 # Paragraphs to their sentences, as `split_sentences`.
 SplitFn = Callable[[Sequence[str]], Sequence[str]]
 
@@ -62,10 +64,4 @@ def splitter_version() -> str:
 
 
 def _nupunkt():
-    try:
-        import nupunkt
-    except ImportError as e:
-        raise ImportError(
-            'splitting sentences needs nupunkt: pip install "etc_jax[data]"'
-        ) from e
-    return nupunkt
+    return needed("nupunkt", extra="data", to="split sentences")

@@ -110,6 +110,18 @@ def _answer(name: str, fields: Fields, context: str, note: Note) -> SquadAnswer:
 # --- files ----------------------------------------------------------------------------
 
 
+def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
+    """What `parse` takes of each question of an official file; see `DataSet.release`.
+
+    None for another file, such as one of questions that have their context in them.
+    """
+    try:
+        is_official = any(name == "data" for name, _ in read_members(path))
+    except (BadRecordError, OSError):
+        return None  # the reader of such files says what is wrong
+    return _questions(path) if is_official else None
+
+
 def _questions(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     """(number from 1, what `parse` takes) of each question of a file."""
     number = articles = 0

@@ -1,0 +1,159 @@
+"""How data sets are read whose answers are texts that a model writes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
+from etc_jax.datasets.task import Form
+from etc_jax.formats.sequence import refuse_quirks
+from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
+
+WORDING = Wording(
+    question="Record",
+    answer="Output",
+    places="",
+    legend="",
+    headed_by_id=True,
+    side_by_side=True,
+)
+
+_WHY = "a text is to be written, and models that read inputs so only choose"
+ONLY_WRITTEN = {"structured": _WHY, "sequence": _WHY}
+"""`DataSet.absent` of a data set that has no other form."""
+
+
+def _itself(record: Pair) -> Pair:
+    return record
+
+
+def _input_of(record: Pair) -> tuple[str, ExplainedDocument]:
+    return "", ExplainedDocument.of_text("Input", record.input)
+
+
+def make_text_form(
+    name: str,
+    *,
+    sizes: TextToTextSizes,
+    options: PairOptions = PLAIN,
+    pair_of: Callable[[Any], Pair] = _itself,
+    shown: Callable[[Any], tuple[str, ExplainedDocument]] = _input_of,
+    wording: Wording = WORDING,
+) -> Form:
+    """The form of a data set in format text_to_text.
+
+    Args:
+      name: of the data set.
+      sizes: see `Form`.
+      options: see `Form`.
+      pair_of: record -> what is read and what is to be written; by default records are
+        such pairs.
+      shown: record -> (question, document), for readers; by default the input.
+      wording: for readers.
+    """
+    texts = _Texts(name, sizes, options, pair_of, shown, wording)
+    return Form(
+        learner="text",
+        sizes=sizes,
+        features=texts.features,
+        options=options,
+        decode=texts.decode,
+        explain=texts.explain,
+        gold_outputs=texts.gold_outputs,
+        whole_length=texts.whole_length,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Texts:
+    """The functions of a `Form`; see `make_text_form`."""
+
+    name: str
+    sizes: TextToTextSizes
+    options: PairOptions
+    pair_of: Callable[[Any], Pair]
+    shown: Callable[[Any], tuple[str, ExplainedDocument]]
+    wording: Wording
+
+    def features(
+        self,
+        record: Any,
+        tokenizer: Tokenizer,
+        sizes: TextToTextSizes | None = None,
+        *,
+        official_quirks: bool = False,
+        options: PairOptions | None = None,
+    ) -> list[TextToTextWindow]:
+        """The one window of a record.
+
+        Raises:
+          BadRecordError: if the input has no token.
+          ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+        """
+        refuse_quirks(self.name, official_quirks)
+        options = self.options if options is None else options
+        ids, target = encoded(self.pair_of(record), tokenizer, options)
+        return [
+            TextToTextWindow(
+                record=record,
+                labels={},
+                unusable="no target" if target is None else None,
+                **parts_of(sizes or self.sizes, ids, target),
+            )
+        ]
+
+    def decode(
+        self,
+        texts: np.ndarray,
+        windows: Sequence[TextToTextWindow],
+        settings: Sequence[None] = (None,),
+    ) -> list[list[str]]:
+        """The written text of each window, without space around it."""
+        del windows
+        return [[text.strip()] * len(settings) for text in texts]
+
+    def explain(
+        self,
+        texts: np.ndarray,
+        windows: Sequence[TextToTextWindow],
+        setting: None = None,
+    ) -> list[Explained]:
+        """For each window what was read, what was written and what should have been."""
+        found = []
+        answers = self.decode(texts, windows, (setting,))
+        for window, [text] in zip(windows, answers, strict=True):
+            question, document = self.shown(window.record)
+            found.append(
+                Explained(
+                    window.record.id,
+                    question,
+                    text,
+                    (document,),
+                    reference=self.pair_of(window.record).target,
+                    wording=self.wording,
+                )
+            )
+        return found
+
+    def gold_outputs(self, windows: Sequence[TextToTextWindow]) -> np.ndarray:
+        """The targets, str `[b]`.
+
+        Raises:
+          ValueError: if a record has none.
+        """
+        pairs = [self.pair_of(window.record) for window in windows]
+        if lacking := [pair.id for pair in pairs if pair.target is None]:
+            raise ValueError(f"{lacking[0]!r} has no target")
+        return np.array([pair.target for pair in pairs], dtype=object)
+
+    def whole_length(self, record: Any, tokenizer: Tokenizer) -> int:
+        """Tokens of an input if nothing of it is cut off, with its end token."""
+        [pieces] = encode(tokenizer, [self.pair_of(record).input])
+        return len(pieces) + 1
