@@ -52,7 +52,7 @@ REPLICATED = None
 # (end of the path, logical axes of the array without its layer axis); first match wins.
 _OWN = None  # this dimension is not split
 PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
-    (r"token_embedder/embedding", ("vocab", _OWN)),
+    (r"(decoder_)?token_embedder/embedding", ("vocab", _OWN)),
     (
         r"(segment|position|long_position|global_position)_embedder/embedding",
         REPLICATED,

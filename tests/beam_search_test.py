@@ -19,6 +19,7 @@ from etc_jax.models.encoder_lm import EncoderForCausalLm
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.models.reformer_decoding import ReformerDecoder
+from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 from etc_jax.ops.logit_rules import Rules
 
 END, V = 1, 10
@@ -154,14 +155,34 @@ BART = BartConfig(
 )
 
 
-def test_a_mesh_writes_what_one_device_does():
-    model = EncoderDecoder(BART)
+REFORMER_PAIRS = ReformerSeq2SeqConfig(
+    **SIZES,
+    num_layers=1,
+    pattern=("local",),
+    num_decoder_layers=2,
+    max_length=16,
+    max_target_length=16,
+    axial_shape=None,
+    local_chunk_length=4,
+    lsh_chunk_length=4,
+    num_buckets=(2,),
+    eos_id=END,
+)
+PAIRS = {
+    "bart": EncoderDecoder(BART),
+    "reformer_seq2seq": ReformerSeq2Seq(REFORMER_PAIRS),
+}
+
+
+@pytest.mark.parametrize("family", PAIRS)
+def test_a_mesh_writes_what_one_device_does(family):
+    model = PAIRS[family]
     tokens = np.random.default_rng(0).integers(2, V, (4, 10)).astype(np.int32)
     params = random_params(model.init, tokens, tokens, spread=0.6)
-    decoder = decoding.decoder_of("bart", BART)
+    decoder = decoding.decoder_of(family, model.config)
     rules = Rules(eos_id=END, no_repeat_ngram=2)
     options = Options(8, rules, Beams(2, 2.0), num_texts=2)
-    prompt = np.full((4, 1), BART.decoder_start_id)
+    prompt = np.full((4, 1), model.config.decoder_start_id)
 
     def write(params):
         memory = generation.encode(decoder, params, tokens)

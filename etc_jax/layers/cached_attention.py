@@ -1,16 +1,17 @@
 """Attention over chunks that fills a cache with a prompt, and reads it in steps.
 
 A layer of these is called with a `Sequence`; it then attends as the one that it is made
-of and gives the cache of the prompt. Or it is called with `Newest` and the caches of
-all repeats of the layer, and gives them with one token more. Parameters and rotations
-are those of the layer that it is made of.
+of and gives the cache of the prompt. If the sequence has a `newest` token, it is given
+the caches of all repeats of the layer besides, and gives them with one token more.
+Parameters and rotations are those of the layer that it is made of.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from etc_jax.layers.chunked_attention import (
     LshAttention,
     Sequence,
 )
+from etc_jax.layers.cross_attention import MemoryProjections
 from etc_jax.layers.reversible import LayerKind
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.lsh_decoding import (
@@ -33,7 +35,7 @@ from etc_jax.ops.attention.lsh_decoding import (
     lsh_step,
 )
 from etc_jax.ops.attention.parts.lsh_hashing import factors_of, hash_vectors
-from etc_jax.ops.attention.row_cache import Newest, RowCache
+from etc_jax.ops.attention.row_cache import RowCache
 
 
 class HashedCache(NamedTuple):
@@ -58,16 +60,14 @@ class CachedLocalAttention(LocalAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(
-        self, x, shared: Sequence | Newest, own=None, kept: RowCache | None = None
-    ):
+    def __call__(self, x, shared: Sequence, own=None, kept: RowCache | None = None):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
         del own
         # [b, n, e] -> [b, n, h, d], three times.
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
-        if isinstance(shared, Newest):
+        if shared.newest is not None:
             # [b, 1, h, d] over what this layer's cache holds.
-            out, kept = local_step(*rows, kept, shared, look=self.look)
+            out, kept = local_step(*rows, kept, shared.newest, look=self.look)
         else:
             out = lsh.local(*rows, **self.options(shared))
             # Keys and values alone, [b, cache rows, h, d].
@@ -88,19 +88,18 @@ class CachedLshAttention(LshAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(
-        self, x, shared: Sequence | Newest, own=None, kept: HashedCache | None = None
-    ):
+    def __call__(self, x, shared: Sequence, own=None, kept: HashedCache | None = None):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
         del own
         # [b, n, e] -> [b, n, h, d], twice: queries are keys.
         rows = [self.project(name)(x) for name in ("query_key", "value")]
-        attend = self._step if isinstance(shared, Newest) else self._prompt
+        attend = self._prompt if shared.newest is None else self._step
         out, kept = attend(rows, shared, kept)
         # [b, n, h, d] -> [b, n, e]
         return self.output(x.shape[-1])(out), kept
 
-    def _step(self, rows, now: Newest, kept: HashedCache):
+    def _step(self, rows, sequence: Sequence, kept: HashedCache):
+        now = sequence.newest
         # [layers, h, d, rounds, half] -> [h, d, rounds, half]: those of the prompt, as
         # buckets of other rotations say nothing of each other.
         rotations = kept.rotations[now.layer]
@@ -147,6 +146,13 @@ def _lengths(sequence: Sequence) -> jax.Array:
     return jnp.sum(sequence.example_ids > 0, axis=1, dtype=jnp.int32)
 
 
+def _as_one_of(subclass: type[nn.Module], plain: nn.Module, **more: Any) -> nn.Module:
+    """The module as one of a subclass of its own."""
+    # Linen's own two fields belong to the module, not to its copy.
+    fields = {field.name for field in dataclasses.fields(plain)} - {"parent", "name"}
+    return subclass(**{name: getattr(plain, name) for name in fields}, **more)
+
+
 def with_cache(kind: LayerKind, length: int) -> LayerKind:
     """A layer of a stack with attention that has a cache.
 
@@ -157,15 +163,39 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
     (first, make), *others = kind.halves.items()
     half = make()
     plain = half.attention("attention")
-    # Linen's own two fields belong to the module, not to its copy.
-    fields = {field.name for field in dataclasses.fields(plain)} - {"parent", "name"}
-    options = {name: getattr(plain, name) for name in fields}
 
     def attention(name: str) -> nn.Module:
-        return _CACHED[type(plain)](cache_length=length, name=name, **options)
+        options = {"cache_length": length, "name": name}
+        return _as_one_of(_CACHED[type(plain)], plain, **options)
 
     def cached() -> AttentionHalf:
         # Names and norms stay, so that the parameters of the plain layer fit.
         return half.clone(attention=attention)
 
     return LayerKind(kind.name, {first: cached, **dict(others)})
+
+
+def memory_projections(kind: LayerKind) -> MemoryProjections:
+    """What makes the keys and values of a layer's cross-attention, by its parameters.
+
+    Args:
+      kind: with a half "cross", a `CrossAttentionHalf`.
+    """
+    plain = kind.halves["cross"]().cross_attention("cross_attention")
+    return _as_one_of(MemoryProjections, plain, parent=None)
+
+
+def change_rows(
+    layers: tuple[Any, ...], change: Callable[[jax.Array], jax.Array]
+) -> tuple[Any, ...]:
+    """Changes all arrays `[layers, b, ...]` of what layers keep.
+
+    All sequences of a batch have the same rotations, which stay.
+    """
+
+    def of_layer(kept):
+        if not isinstance(kept, HashedCache):
+            return jax.tree.map(change, kept)
+        return kept._replace(rows=jax.tree.map(change, kept.rows))
+
+    return tuple(map(of_layer, layers))

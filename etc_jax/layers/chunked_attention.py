@@ -12,6 +12,7 @@ from etc_jax import sharding
 from etc_jax.layers.common import Dense
 from etc_jax.layers.self_attention import Memory
 from etc_jax.ops.attention import lsh
+from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.parts.lsh_hashing import (
     Buckets,
     buckets_for,
@@ -19,6 +20,7 @@ from etc_jax.ops.attention.parts.lsh_hashing import (
     factors_of,
     hash_vectors,
 )
+from etc_jax.ops.attention.row_cache import Newest
 
 
 class Sequence(NamedTuple):
@@ -30,12 +32,15 @@ class Sequence(NamedTuple):
         draws its own, see `hash_key`.
       layer: int scalar, number of the layer; None: it draws nothing by it.
       memory: what the cross-attention of a decoder reads; None: there is none.
+      newest: where a step of a cache is, whose only row is the newest token's; then
+        `example_ids` are not read, and may be None.
     """
 
-    example_ids: jax.Array
+    example_ids: jax.Array | None
     rotations: jax.Array | None = None
     layer: jax.Array | None = None
-    memory: Memory | None = None
+    memory: Memory | MemoryRows | None = None
+    newest: Newest | None = None
 
 
 def hash_key(module: nn.Module, seed: int, layer: jax.Array | None = None) -> jax.Array:

@@ -65,11 +65,9 @@ class TwoStreamStack(nn.Module):
     def _parts(self, x, shared, rng):
         """(halves, their params, their keys)."""
         halves = [[make() for make in kind.halves.values()] for kind in self.kinds]
-        # A key for each layer of a repeat, each of its halves and each repeat.
-        shape = (len(halves), len(halves[0]), self.num_repeats)
 
         def init(init_rng):
-            keys = jax.random.split(init_rng, shape)
+            keys = _split(init_rng, self.kinds, self.num_repeats)
 
             def of(half, keys):
                 # Keys [repeats] -> parameters [repeats, ...].
@@ -83,11 +81,29 @@ class TwoStreamStack(nn.Module):
         # The whole tree is one parameter of this module: halves are pure functions of
         # theirs, which the backward pass calls again.
         found = self.param("layers", init)
-        params = [tuple(found[k.name][half] for half in k.halves) for k in self.kinds]
-        keys = jax.random.split(rng, shape)
-        rngs = [tuple(mine) for mine in keys]
-        layers = [tuple(map(_as_function, mine)) for mine in halves]
-        return layers, params, rngs
+        rngs = keys_of_halves(rng, self.kinds, self.num_repeats)
+        return functions_of(self.kinds), params_of(found, self.kinds), rngs
+
+
+def functions_of(kinds: Sequence[LayerKind]) -> list[tuple[reversible.Half, ...]]:
+    """The halves of each layer of a repeat."""
+    return [tuple(_as_function(m()) for m in kind.halves.values()) for kind in kinds]
+
+
+def params_of(layers: Any, kinds: Sequence[LayerKind]) -> list[tuple[Any, ...]]:
+    """The parameters of each half, of what lies under "layers"."""
+    return [tuple(layers[kind.name][half] for half in kind.halves) for kind in kinds]
+
+
+def keys_of_halves(
+    rng: jax.Array, kinds: Sequence[LayerKind], num_repeats: int
+) -> list[tuple[jax.Array, ...]]:
+    """A key for each half of each layer of a repeat, with an axis of repeats."""
+    return [tuple(mine) for mine in _split(rng, kinds, num_repeats)]
+
+
+def _split(rng: jax.Array, kinds: Sequence[LayerKind], num_repeats: int) -> jax.Array:
+    return jax.random.split(rng, (len(kinds), len(kinds[0].halves), num_repeats))
 
 
 def _streams(rng: jax.Array) -> dict[str, jax.Array]:
@@ -103,6 +119,8 @@ def _init(half: nn.Module, rng: jax.Array, x, shared) -> Any:
 
 def _as_function(half: nn.Module) -> reversible.Half:
     def apply(params, x, rng, shared, kept):
-        return half.apply({"params": params}, x, shared, kept, rngs=_streams(rng))
+        # Steps of a cache draw nothing, and have no key.
+        rngs = {} if rng is None else _streams(rng)
+        return half.apply({"params": params}, x, shared, kept, rngs=rngs)
 
     return apply

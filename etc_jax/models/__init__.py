@@ -14,5 +14,6 @@ from etc_jax.models import (  # noqa: F401
     reformer_decoding,
     reformer_flops,
     reformer_seq2seq,
+    reformer_seq2seq_decoding,
     seq2seq_decoding,
 )

@@ -62,6 +62,12 @@ class Cache:
         return jnp.where(fits, logits, jnp.nan), cache
 
 
+def last_rows(rows: Any, lengths: jax.Array) -> Any:
+    """The row of each prompt's last token: arrays `[b, n, e]` -> `[b, 1, e]`."""
+    last = (lengths - 1)[:, None, None]
+    return jax.tree.map(lambda x: jnp.take_along_axis(x, last, axis=1), rows)
+
+
 @dataclasses.dataclass(frozen=True)
 class CausalDecoder:
     """Of a model whose config has `causal` and `max_length`; see `decoding.Decoder`.

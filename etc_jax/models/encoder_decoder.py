@@ -224,12 +224,18 @@ class EncoderDecoder(nn.Module):
         c = self.config
         refuse(c)
         spreads = c.spreads(c.encoder_side)
-        self.token_embedder = nn.Embed(
-            c.vocab_size,
-            c.embed_dim,
-            embedding_init=truncated_normal(spreads.table),
-            dtype=c.compute_dtype,
-        )
+
+        def table() -> nn.Embed:
+            return nn.Embed(
+                c.vocab_size,
+                c.embed_dim,
+                embedding_init=truncated_normal(spreads.table),
+                dtype=c.compute_dtype,
+            )
+
+        self.token_embedder = table()
+        if not c.shared_table:
+            self.decoder_token_embedder = table()
         self.encoder = self.make_side(c.encoder_side)
         self.decoder = self.make_side(c.decoder_side)
         if not c.tied_logits:
@@ -254,8 +260,16 @@ class EncoderDecoder(nn.Module):
                 f"{what} has {tokens.shape[1]} tokens, but {field} is "
                 f"{side.max_length}; cut it, or {remedy}"
             )
+        table = self._target_table if side.causal else self.token_embedder
         # [b, n] -> [b, n, e]
-        return self.token_embedder(tokens) * self.config.token_scale
+        return table(tokens) * self.config.token_scale
+
+    @property
+    def _target_table(self) -> nn.Embed:
+        """Of the tokens that the decoder reads."""
+        if self.config.shared_table:
+            return self.token_embedder
+        return self.decoder_token_embedder
 
     def encode(self, input_tokens, input_example_ids=None, global_index=None):
         """What the decoder reads; arguments as of `__call__`."""
@@ -290,7 +304,7 @@ class EncoderDecoder(nn.Module):
         """`[e, vocabulary]` and `[vocabulary]` of the logits of scaled rows."""
         c = self.config
         if c.tied_logits:
-            kernel = self.token_embedder.embedding.T
+            kernel = self._target_table.embedding.T
         else:
             kernel = self.logits.variables["params"]["kernel"]
         bias = self.logits_bias if c.logits_bias else jnp.zeros(c.vocab_size)

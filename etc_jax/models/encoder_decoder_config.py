@@ -65,7 +65,8 @@ class EncoderDecoderConfig:
     """What all of them have.
 
     Attributes:
-      vocab_size: rows of the token table, which encoder and decoder share.
+      vocab_size: rows of the token table, which encoder and decoder share unless
+        `shared_table` says otherwise.
       embed_dim: width.
       num_layers, num_decoder_layers: layers of the encoder, of the decoder.
       num_heads: of each layer.
@@ -100,7 +101,9 @@ class EncoderDecoderConfig:
     gated: ClassVar[bool] = False
     # Of the products of queries and keys; None: 1 / sqrt(head_dim).
     attention_scale: ClassVar[float | None] = None
-    # Logits by the token table, or by a matrix of their own.
+    # The decoder reads the token table of the encoder, or one of its own.
+    shared_table: ClassVar[bool] = True
+    # Logits by the token table of the decoder, or by a matrix of their own.
     tied_logits: ClassVar[bool] = True
     # A number for each token is added to the logits.
     logits_bias: ClassVar[bool] = False

@@ -15,7 +15,13 @@ from etc_jax.layers.chunked_attention import (
     Sequence,
     hash_key,
 )
-from etc_jax.layers.common import Dense, LayerNorm, chunked_mlp, truncated_normal
+from etc_jax.layers.common import (
+    Dense,
+    LayerNorm,
+    chunked_mlp,
+    sinusoids,
+    truncated_normal,
+)
 from etc_jax.layers.cross_attention import CrossAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.models.config_problems import refuse
@@ -95,7 +101,7 @@ class AxialPositions(nn.Module):
 
 
 class ReformerPositions(nn.Module):
-    """Positions, axial or a table, are added to rows of tokens, with dropout.
+    """Positions are added to rows of tokens, with dropout.
 
     Attributes:
       config: of the model.
@@ -107,6 +113,8 @@ class ReformerPositions(nn.Module):
 
     def setup(self):
         c = self.config
+        if c.positions == "sinusoidal":
+            return
         if c.axial_shape is None:
             self.position_embedder = self.table(c.max_length)
         else:
@@ -129,6 +137,11 @@ class ReformerPositions(nn.Module):
         """
         c, n = self.config, x.shape[1]
         drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
+        if c.positions == "sinusoidal":
+            if positions is None:
+                positions = jnp.arange(n, dtype=jnp.int32)[None]
+            # Of the sum (Vaswani et al. 2017, section 5.4).
+            return drop(x + self.at(positions))
         x = drop(x)
         if positions is not None:
             return x + drop(self.at(positions))
@@ -143,10 +156,13 @@ class ReformerPositions(nn.Module):
         return x + drop(rows[None])
 
     def at(self, positions: jax.Array) -> jax.Array:
-        """The rows of positions: int `[...]` -> `[..., e]`; no dropout."""
-        if self.config.axial_shape is None:
+        """The rows of positions: int `[b, n]` -> `[b, n, e]`; no dropout."""
+        c = self.config
+        if c.positions == "sinusoidal":
+            return sinusoids(positions, c.embed_dim).astype(c.compute_dtype)
+        if c.axial_shape is None:
             return self.position_embedder(positions)
-        return self.position_embedder.at(positions).astype(self.config.compute_dtype)
+        return self.position_embedder.at(positions).astype(c.compute_dtype)
 
 
 class ReformerEmbeddings(ReformerPositions):
@@ -156,9 +172,12 @@ class ReformerEmbeddings(ReformerPositions):
         self.token_embedder = self.table(self.config.vocab_size)
         super().setup()
 
-    def __call__(self, tokens: jax.Array) -> jax.Array:
-        """int `[b, n]` -> `[b, n, e]`."""
-        return super().__call__(self.token_embedder(tokens))
+    def __call__(
+        self, tokens: jax.Array, positions: jax.Array | None = None
+    ) -> jax.Array:
+        """int `[b, n]` -> `[b, n, e]`; see `ReformerPositions`."""
+        x = self.token_embedder(tokens) * self.config.token_scale
+        return super().__call__(x, positions)
 
 
 def make_stack(

@@ -20,6 +20,7 @@ from etc_jax.models.config_problems import (
 from etc_jax.ops.attention import lsh
 
 KINDS = ("local", "lsh")
+POSITIONS = ("learnt", "sinusoidal")
 
 # Parameters of axial positions, a table for each axis.
 AXIAL_TABLES = ("rows", "columns", "channels")
@@ -40,6 +41,8 @@ class ReformerConfig:
       mlp_dim: hidden width of the feed-forward half.
       causal: a language model; otherwise every token sees both sides.
       max_length: longest sequence that has positions.
+      positions: "learnt", by tables; "sinusoidal", sines that are added to the tokens,
+        whose rows are multiplied by sqrt(embed_dim) then (Vaswani et al. 2017).
       axial_shape: two or three numbers whose product is max_length: of two, position p
         is row p // b and column p % b of a table each; None: a table of max_length
         positions.
@@ -83,6 +86,7 @@ class ReformerConfig:
     mlp_dim: int = sized(2048)
     causal: bool = True
     max_length: int = sized(65536)
+    positions: str = "learnt"
     axial_shape: tuple[int, ...] | None = sized((128, 512))
     axial_dims: tuple[int, ...] | None = sized((256, 512))
     local_chunk_length: int = 128
@@ -113,6 +117,11 @@ class ReformerConfig:
     def attention_head_dim(self) -> int:
         """Size of one head."""
         return self.head_dim or self.embed_dim // self.num_heads
+
+    @property
+    def token_scale(self) -> float:
+        """What the rows of the token table are multiplied by."""
+        return self.embed_dim**0.5 if self.positions == "sinusoidal" else 1.0
 
     @property
     def axial_widths(self) -> tuple[int, ...]:
@@ -168,6 +177,7 @@ class ReformerConfig:
             "duplicates": lsh.DUPLICATES,
             "rounding": lsh.ROUNDINGS,
             "residual_dtype": DTYPES,
+            "positions": POSITIONS,
         }
         yield from choice_problems(self, choices)
         yield from pattern_problems(self, KINDS)
@@ -175,6 +185,21 @@ class ReformerConfig:
         yield from self._position_problems()
 
     def _position_problems(self) -> Iterator[tuple[str, str]]:
+        if self.positions == "sinusoidal":
+            if self.embed_dim % 2:
+                yield (
+                    "embed_dim",
+                    f"is {self.embed_dim}; expected an even number: sinusoidal "
+                    "positions are pairs of a sine and a cosine",
+                )
+            for name in ("axial_shape", "axial_dims"):
+                if (value := getattr(self, name)) is not None:
+                    yield (
+                        name,
+                        f"is {value}, but positions='sinusoidal' has no tables; set it "
+                        "to None",
+                    )
+            return
         if self.axial_shape is None:
             if self.axial_dims is not None:
                 yield "axial_dims", "is given without axial_shape; set both or neither"

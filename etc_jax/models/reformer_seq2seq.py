@@ -43,10 +43,13 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     Attributes:
       max_target_length: longest target; the decoder has a table of its positions.
       pattern, decoder_pattern: attention of each layer of a repeat, "local" or "lsh".
+      positions: of both; see `ReformerConfig`.
       axial_shape, axial_dims: of the positions of the encoder; None: a table.
       local_chunks_after, lsh_chunks_after: of the encoder; in the decoder nothing comes
         after.
-      tied_logits: logits are by the token table, not by a matrix of their own.
+      tied_logits: logits are by the token table that the decoder reads, not by a matrix
+        of their own.
+      shared_table: the decoder reads the token table of the encoder, not its own.
     """
 
     # A reversible stack is scanned and keeps no activations.
@@ -66,6 +69,7 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     pattern: tuple[str, ...] = ("local", "lsh")
     decoder_pattern: tuple[str, ...] = ("local", "lsh")
     head_dim: int | None = sized(None)
+    positions: str = "learnt"
     axial_shape: tuple[int, ...] | None = sized((128, 128))
     axial_dims: tuple[int, ...] | None = sized(None)
     local_chunk_length: int = 64
@@ -85,6 +89,11 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     reversible: bool = free(True)
     residual_dtype: str = free("float32")
     tied_logits: bool = sized(True)
+    shared_table: bool = sized(True)
+
+    @property
+    def token_scale(self) -> float:
+        return self.one_side(causal=True).token_scale
 
     def one_side(self, causal: bool) -> ReformerConfig:
         """The decoder, which is causal, or the encoder."""
@@ -132,13 +141,21 @@ class ReformerSide(nn.Module):
         """`[b, n, e]` of the token table -> the same shape; see `OneSide`."""
         c, n = self.config, x.shape[1]
         ids = inputs.example_ids
-        x = self.embeddings(x, positions_of(ids, False)).astype(c.residual_dtype)
+        x = self.start(x, positions_of(ids, False)).astype(c.residual_dtype)
         # [b, n, e] -> [b, padded n, e]
         x, ids = (blocking.pad_axis(a, 1, 0, c.padded(n) - n) for a in (x, ids))
         shared = Sequence(ids, memory=inputs.memory)
         # Both streams begin as the embeddings.
-        y1, y2 = self.stack(x, x, shared, hash_key(self, c.hash_seed))
-        return self.final_norm((y1 + y2) / 2)[:, :n]
+        return self.finish(self.stack(x, x, shared, hash_key(self, c.hash_seed)))[:, :n]
+
+    def start(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """Rows of tokens `[b, n, e]` with those of their positions, int `[b, n]`."""
+        return self.embeddings(x, positions)
+
+    def finish(self, streams: tuple[jax.Array, jax.Array]) -> jax.Array:
+        """The streams after the last layer -> rows `[b, n, e]`."""
+        y1, y2 = streams
+        return self.final_norm((y1 + y2) / 2)
 
 
 @registry.register("seq2seq_model", "reformer_seq2seq")

@@ -7,16 +7,17 @@ beams of it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
+from etc_jax.layers.block import Block
 from etc_jax.layers.cross_attention import MemoryProjections
 from etc_jax.layers.self_attention import Memory, SequenceInputs
 from etc_jax.layers.stack import stack_layers
-from etc_jax.models.causal_decoder import Cache, CausalDecoder
+from etc_jax.models.causal_decoder import Cache, CausalDecoder, last_rows
 from etc_jax.models.encoder_decoder import (
     EncoderDecoder,
     attention_options,
@@ -25,6 +26,115 @@ from etc_jax.models.encoder_decoder import (
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
 from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.row_cache import Newest
+
+
+class CachedLayers(Protocol):
+    """The layers of a decoder, with their parameters and caches."""
+
+    def memory_rows(self, memory: Memory) -> MemoryRows:
+        """The keys and values of cross-attention, of all layers."""
+
+    def fill(
+        self, x: jax.Array, example_ids: jax.Array, memory: MemoryRows
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """Runs a prompt.
+
+        Args:
+          x: `[b, m, e]`, what the first layer reads.
+          example_ids: int `[b, m]`, 0 after the end of each prompt.
+          memory: of `memory_rows`.
+
+        Returns:
+          (rows after the last layer, what the layers keep: see `Cache.layers`).
+        """
+
+    def step(self, x: jax.Array, cache: Cache) -> tuple[Any, tuple[Any, ...]]:
+        """The same of one token more, `[b, 1, e]`, with the cache of those before."""
+
+
+class CachedBlocks(NamedTuple):
+    """Layers that are blocks; see `CachedLayers`.
+
+    Attributes:
+      config: of the model.
+      model: of the parameters.
+      block: of all layers, with a cache.
+      params: of the layers, stacked.
+    """
+
+    config: EncoderDecoderConfig
+    model: EncoderDecoder
+    block: Block
+    params: Any
+
+    @classmethod
+    def of(
+        cls,
+        config: EncoderDecoderConfig,
+        model: EncoderDecoder,
+        stack: Any,
+        length: int,
+    ) -> CachedBlocks:
+        """Those of a model.
+
+        Args:
+          config: of the model.
+          model: of the parameters.
+          stack: parameters of the decoder's stack.
+          length: longest sequence that there will be.
+        """
+        if not config.scan_layers:
+            # Decoding always scans, so unrolled parameters are stacked.
+            stack = stack_layers(stack)
+        side = config.decoder_side
+        (pattern,) = side.patterns
+        block = make_layer(config, side, True, 0, pattern, length)()
+        return cls(config, model, block, stack["layers"]["period"][block.name])
+
+    def memory_rows(self, memory: Memory) -> MemoryRows:
+        """Keys and values of all layers, `[layers, b, h, n, d]`."""
+        c = self.config
+        maps = MemoryProjections(**attention_options(c, c.decoder_side, True))
+        # [b, n, e] -> [layers, b, h, n, d], twice.
+        key, value = jax.vmap(lambda p: maps.apply({"params": p}, memory.rows))(
+            self.params["cross_attention"]
+        )
+        return MemoryRows(key, value, memory.example_ids)
+
+    def fill(self, x: jax.Array, example_ids: jax.Array, memory: MemoryRows):
+        """See `CachedLayers`."""
+        inputs = self.model.decoder.with_biases(SequenceInputs(example_ids))
+
+        def body(x, of_layer):
+            params, key, value = of_layer
+            mine = memory._replace(key=key, value=value)
+            # x is [b, m, e]; the cache of a layer is [b, length, h, d].
+            shared = inputs._replace(memory=mine)
+            return self.block.apply({"params": params}, x, shared)
+
+        # Caches come out with a leading axis of layers.
+        x, kept = jax.lax.scan(body, x, (self.params, memory.key, memory.value))
+        return x, (kept,)
+
+    def step(self, x: jax.Array, cache: Cache):
+        """See `CachedLayers`."""
+        inputs = self.model.decoder.with_biases(SequenceInputs(None))
+        rows, position = cache.memory, cache.newest
+
+        def body(carry, of_layer):
+            x, kept = carry
+            layer, params, key, value = of_layer
+            shared = inputs._replace(
+                memory=rows._replace(key=key, value=value),
+                newest=Newest(position, layer, beam=cache.beam),
+            )
+            return self.block.apply({"params": params}, x, shared, None, kept), None
+
+        # Caches are carried, so that each layer writes its row where it is.
+        layers = jnp.arange(self.config.num_decoder_layers, dtype=jnp.int32)
+        of_layers = (layers, self.params, rows.key, rows.value)
+        (x, kept), _ = jax.lax.scan(body, (x, *cache.layers), of_layers)
+        return x, (kept,)
 
 
 @registry.register("decoder", "bart")
@@ -59,7 +169,7 @@ class Seq2SeqDecoder(CausalDecoder):
         global_index: jax.Array | None = None,
     ) -> Memory:
         """What the decoder reads; see `EncoderDecoder.__call__`."""
-        model = self._model(params)
+        model = self.model(params)
         return model.encode(input_tokens, input_example_ids, global_index)
 
     def prefill(
@@ -71,84 +181,43 @@ class Seq2SeqDecoder(CausalDecoder):
         memory: Memory,
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`; `memory` is of `encode`."""
-        model = self._model(params)
+        model = self.model(params)
+        layers = self.layers(model, params, length)
         # [1, m]
         place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
         # int32 [b, m]: 0 after the end of each prompt.
         ids = (place < lengths[:, None]).astype(jnp.int32)
         x = self._start(model, tokens, jnp.broadcast_to(place, tokens.shape))
-        block, stacked = self._layers(params, length)
-        rows = self._memory_rows(stacked, memory)
-        inputs = model.decoder.with_biases(SequenceInputs(ids))
-
-        def body(x, of_layer):
-            params, key, value = of_layer
-            mine = rows._replace(key=key, value=value)
-            # x is [b, m, e]; the cache of a layer is [b, length, h, d].
-            return block.apply({"params": params}, x, inputs._replace(memory=mine))
-
-        # Caches come out with a leading axis of layers.
-        x, layers = jax.lax.scan(body, x, (stacked, rows.key, rows.value))
-        # [b, m, e] -> [b, 1, e]: the row of each prompt's last token.
-        last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], axis=1)
-        return self._logits(model, last), Cache((layers,), lengths, length, rows)
+        rows = layers.memory_rows(memory)
+        x, kept = layers.fill(x, ids, rows)
+        # [b, m, e] -> [b, 1, e]
+        logits = self._logits(model, last_rows(x, lengths))
+        return logits, Cache(kept, lengths, length, rows)
 
     def step(
         self, params: Any, cache: Cache, token: jax.Array
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`."""
-        model = self._model(params)
-        position = cache.newest
+        model = self.model(params)
         # [b] -> [b, 1, e]
-        x = self._start(model, token[:, None], position[:, None])
-        block, stacked = self._layers(params, cache.length)
-        inputs = model.decoder.with_biases(SequenceInputs(None))
+        x = self._start(model, token[:, None], cache.newest[:, None])
         cache = cache.with_own_rows()
-        rows = cache.memory
+        x, kept = self.layers(model, params, cache.length).step(x, cache)
+        return cache.with_token(kept, self._logits(model, x))
 
-        def body(carry, of_layer):
-            x, kept = carry
-            layer, params, key, value = of_layer
-            shared = inputs._replace(
-                memory=rows._replace(key=key, value=value),
-                newest=Newest(position, layer, beam=cache.beam),
-            )
-            return block.apply({"params": params}, x, shared, None, kept), None
-
-        # Caches are carried, so that each layer writes its row where it is.
-        layers = jnp.arange(self.config.num_decoder_layers, dtype=jnp.int32)
-        of_layers = (layers, stacked, rows.key, rows.value)
-        (x, kept), _ = jax.lax.scan(body, (x, *cache.layers), of_layers)
-        return cache.with_token((kept,), self._logits(model, x))
-
-    def _model(self, params: Any) -> EncoderDecoder:
+    def model(self, params: Any) -> EncoderDecoder:
+        """The module with its parameters."""
         return EncoderDecoder(self.config).bind({"params": params})
+
+    def layers(self, model: EncoderDecoder, params: Any, length: int) -> CachedLayers:
+        """The decoder's layers, for a cache of so many tokens."""
+        stack = params["decoder"]["stack"]
+        return CachedBlocks.of(self.config, model, stack, length)
 
     def _start(self, model: EncoderDecoder, tokens, positions) -> jax.Array:
         """`[b, n, e]` that the first layer reads."""
         return model.decoder.start(model.embedded_targets(tokens), positions)
 
-    def _logits(self, model: EncoderDecoder, x: jax.Array) -> jax.Array:
-        """`[b, 1, e]` -> float32 `[b, vocabulary]`."""
-        return model.vocabulary_logits(model.decoder.finish(x))[:, 0]
-
-    def _layers(self, params: Any, length: int):
-        """(the block of all layers, with a cache; their parameters, stacked)."""
-        stack = params["decoder"]["stack"]
-        if not self.config.scan_layers:
-            # Decoding always scans, so unrolled parameters are stacked.
-            stack = stack_layers(stack)
-        side = self.config.decoder_side
-        (pattern,) = side.patterns
-        block = make_layer(self.config, side, True, 0, pattern, length)()
-        return block, stack["layers"]["period"][block.name]
-
-    def _memory_rows(self, stacked: Any, memory: Memory) -> MemoryRows:
-        """Keys and values of all layers, `[layers, b, h, n, d]`."""
-        c = self.config
-        maps = MemoryProjections(**attention_options(c, c.decoder_side, True))
-        # [b, n, e] -> [layers, b, h, n, d], twice.
-        key, value = jax.vmap(lambda p: maps.apply({"params": p}, memory.rows))(
-            stacked["cross_attention"]
-        )
-        return MemoryRows(key, value, memory.example_ids)
+    def _logits(self, model: EncoderDecoder, rows: Any) -> jax.Array:
+        """What `CachedLayers` give, of one token each -> float32 `[b, vocabulary]`."""
+        return model.vocabulary_logits(model.decoder.finish(rows))[:, 0]

@@ -97,6 +97,12 @@ def test_three_axes_of_positions_are_not_written_for_transformers():
         conversion.config_to_hf(dataclasses.replace(CONFIG, **shape))
 
 
+def test_sinusoidal_positions_are_not_written_for_transformers():
+    sines = {"positions": "sinusoidal", "axial_shape": None, "axial_dims": None}
+    with pytest.raises(ValueError, match="model.positions is 'sinusoidal'; transform"):
+        conversion.config_to_hf(dataclasses.replace(CONFIG, **sines))
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("length, padding", [(3, 0), (13, 0), (24, 5), (48, 0)])
 @pytest.mark.parametrize("name", ["axial", "two factors"])

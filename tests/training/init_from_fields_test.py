@@ -48,7 +48,7 @@ UNSEEN = {
     },
     "reformer": {
         *("pattern", "causal", "num_hashes", "num_buckets", "duplicates", "rounding"),
-        *("activation", "layer_norm_epsilon"),
+        *("activation", "layer_norm_epsilon", "positions"),
         *(
             f"{kind}_{what}"
             for kind in ("local", "lsh")

@@ -191,6 +191,11 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
       ValueError: if it has no counterpart.
     """
     c = config
+    if c.positions != "learnt":
+        raise ValueError(
+            f"model.positions is {c.positions!r}; transformers' Reformer has tables of "
+            "positions alone, so this model cannot be written for it"
+        )
     if len(c.axial_shape or ()) > 2:
         raise ValueError(
             f"model.axial_shape is {c.axial_shape}; transformers computes positions of "

@@ -1,0 +1,161 @@
+"""A stack of two streams token by token: caches of a prompt, and steps that read them.
+
+    stack = CachedStack.of(plain, params["stack"], length=1024)
+    streams, layers = stack.fill(x, Sequence(example_ids), rng)
+    streams, layers = stack.step(x, Sequence(None, newest=newest), layers)
+
+Where layers have cross-attention, `memory` is what `stack.memory_rows` gives: keys and
+values that are made once, whatever the number of steps and of beams.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.layers import reversible as layers_lib
+from etc_jax.layers.cached_attention import memory_projections, with_cache
+from etc_jax.layers.chunked_attention import Sequence
+from etc_jax.layers.reversible import LayerKind, TwoStreamStack
+from etc_jax.layers.self_attention import Memory
+from etc_jax.ops import reversible
+from etc_jax.ops.attention.memory_rows import MemoryRows
+
+Streams = tuple[jax.Array, jax.Array]
+
+
+class CachedStack(NamedTuple):
+    """Layers of a stack, with caches, and their parameters.
+
+    Attributes:
+      kinds: the layers of a repeat; the first half of each has a cache.
+      num_repeats: how many.
+      params: of the halves of each layer of a repeat, with a leading axis of repeats.
+    """
+
+    kinds: tuple[LayerKind, ...]
+    num_repeats: int
+    params: list[tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, stack: TwoStreamStack, params: Any, length: int) -> CachedStack:
+        """The layers of a plain stack.
+
+        Args:
+          stack: of local or LSH attention.
+          params: of it.
+          length: longest sequence that there will be.
+        """
+        kinds = tuple(with_cache(kind, length) for kind in stack.kinds)
+        of_halves = layers_lib.params_of(params["layers"], kinds)
+        return cls(kinds, stack.num_repeats, of_halves)
+
+    def memory_rows(self, memory: Memory) -> MemoryRows:
+        """Keys and values of all layers, `[repeats, kinds, b, h, n, d]`."""
+        maps = memory_projections(self.kinds[0])
+        places = [list(kind.halves).index("cross") for kind in self.kinds]
+        mine = [
+            of_halves[place]["cross_attention"]
+            for of_halves, place in zip(self.params, places, strict=True)
+        ]
+        # [repeats, ...] of each kind of layer -> [repeats, kinds, ...]
+        stacked = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *mine)
+
+        def project(params):
+            return maps.apply({"params": params}, memory.rows)
+
+        # [b, n, e] -> [repeats, kinds, b, h, n, d], twice.
+        key, value = jax.vmap(jax.vmap(project))(stacked)
+        return MemoryRows(key, value, memory.example_ids)
+
+    def fill(
+        self,
+        x: jax.Array,
+        shared: Sequence,
+        rng: jax.Array,
+        memory: MemoryRows | None = None,
+    ) -> tuple[Streams, tuple[Any, ...]]:
+        """Runs a prompt.
+
+        Args:
+          x: `[b, n, e]`, both streams before the first layer.
+          shared: of the prompt.
+          rng: see `TwoStreamStack`.
+          memory: of `memory_rows`; None: there is no cross-attention.
+
+        Returns:
+          (the streams after the last layer, what each layer of a repeat keeps, with a
+          leading axis of repeats).
+        """
+        rngs = layers_lib.keys_of_halves(rng, self.kinds, self.num_repeats)
+        run = self._repeat(memory)
+
+        def body(streams, of_repeat):
+            return run(of_repeat, shared, streams, None)
+
+        return jax.lax.scan(body, (x, x), (self.params, rngs, _by_repeats(memory)))
+
+    def step(
+        self,
+        x: jax.Array,
+        shared: Sequence,
+        layers: tuple[Any, ...],
+        memory: MemoryRows | None = None,
+    ) -> tuple[Streams, tuple[Any, ...]]:
+        """Runs one token more.
+
+        Args:
+          x: `[b, 1, e]`, both streams before the first layer.
+          shared: with `newest`, whose layer is set here.
+          layers: what all layers keep.
+          memory: see `fill`.
+
+        Returns:
+          (the streams after the last layer, what layers keep now).
+        """
+        # No keys: nothing is dropped, and rotations are in the cache.
+        rngs = [(None,) * len(kind.halves) for kind in self.kinds]
+        run = self._repeat(memory)
+
+        def body(carry, inputs):
+            streams, kept = carry
+            layer, params, rows = inputs
+            now = shared._replace(newest=shared.newest._replace(layer=layer))
+            return run((params, rngs, rows), now, streams, kept), None
+
+        repeats = jnp.arange(self.num_repeats, dtype=jnp.int32)
+        inputs = (repeats, self.params, _by_repeats(memory))
+        # Caches are carried, so that each layer writes its rows where they are.
+        (streams, kept), _ = jax.lax.scan(body, ((x, x), layers), inputs)
+        return streams, kept
+
+    def _repeat(self, memory: MemoryRows | None):
+        """A function of one repeat: (streams, what its layers keep)."""
+        halves = layers_lib.functions_of(self.kinds)
+
+        def run(of_repeat, shared, streams, kept):
+            params, rngs, rows = of_repeat
+            found = []
+            for i, mine in enumerate(halves):
+                if memory is not None:
+                    # [kinds, b, h, n, d] -> [b, h, n, d], twice.
+                    own = memory._replace(key=rows[0][i], value=rows[1][i])
+                    shared = shared._replace(memory=own)
+                before = None
+                if kept is not None:
+                    # Only attention to the sequence itself keeps anything.
+                    before = (kept[i], *(None,) * (len(mine) - 1))
+                *streams, (after, *_) = reversible.layer(
+                    mine, params[i], rngs[i], shared, *streams, before
+                )
+                found.append(after)
+            return tuple(streams), tuple(found)
+
+        return run
+
+
+def _by_repeats(memory: MemoryRows | None):
+    """What a scan over repeats reads of it; None: nothing."""
+    return None if memory is None else (memory.key, memory.value)
