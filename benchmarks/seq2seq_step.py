@@ -4,11 +4,11 @@
     python -m benchmarks.seq2seq_step --models=long_t5_tglobal_base --lengths=16384
 
 Loss and gradients of one pair of texts: the same weights and tokens, float32, no
-dropout, the same CPU and number of threads. Both sides compute the activations of layers
-again; this library keeps the output of attention (`remat_policy="attention"`). The
-first token is global for LED. Sides run in turn in one process; memory is measured in a
-process for each. Before anything is timed, losses and gradients are compared. A busy
-machine is refused (exit code 3); exit code 1 if a floor fails.
+dropout, the same CPU and number of threads. Both sides compute the activations of
+layers again; this library keeps the output of attention (`remat_policy="attention"`).
+The first token is global for LED. Sides run in turn in one process; memory is measured
+in a process for each. Before anything is timed, losses and gradients are compared. A
+busy machine is refused (exit code 3); exit code 1 if a floor fails.
 """
 
 import argparse
