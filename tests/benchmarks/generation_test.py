@@ -29,9 +29,9 @@ def test_both_sides_write_the_same_texts(model, monkeypatch):
         x(sizes) for x in (generation.JaxWriter, generation.TransformersWriter)
     )
     np.testing.assert_array_equal(own.ids(own.run()), other.ids(other.run()))
-    # Another number of beams on one side is found out.
-    fewer = generation.JaxWriter(dataclasses.replace(sizes, num_beams=1))
-    monkeypatch.setitem(generation._KINDS, "etc_jax", lambda sizes: fewer)
+    # Other weights on one side are found out.
+    others = generation.JaxWriter(dataclasses.replace(sizes, seed=1))
+    monkeypatch.setitem(generation._KINDS, "etc_jax", lambda sizes: others)
     (_, other), _ = generation.make_sides(sizes)
     with pytest.raises(WrongSideError, match="scores differs from the oracle"):
         check(other, tolerance=generation.TOLERANCE)
