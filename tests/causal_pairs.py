@@ -1,4 +1,4 @@
-"""Pairs of texts that a very small causal model learns: which word was named?"""
+"""Pairs of texts that a very small model learns: which word was named?"""
 
 import json
 import pathlib
@@ -24,6 +24,15 @@ MODELS = {
         "local_chunk_length": 4,
         "axial_shape": (4, 4),
         "axial_dims": (8, 24),
+    },
+    "reformer_seq2seq": {
+        "pattern": ("local",),
+        "decoder_pattern": ("local",),
+        "num_decoder_layers": 1,
+        "axial_shape": None,
+        "local_chunk_length": 16,
+        "decoder_start_id": PIECES.index("[CLS]"),
+        "eos_id": PIECES.index("[SEP]"),
     },
 }
 

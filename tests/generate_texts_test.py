@@ -1,5 +1,6 @@
 """Texts of an encoder-decoder on the command line."""
 
+import functools
 import io
 import json
 
@@ -19,39 +20,59 @@ from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import LedConfig
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 
 CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")
-CONFIG = LedConfig(
-    vocab_size=len(PIECES),
-    embed_dim=8,
-    num_heads=2,
-    num_layers=1,
-    num_decoder_layers=1,
-    mlp_dim=8,
-    max_length=128,
-    max_target_length=16,
-    attention_window=(4,),
-    pad_id=PIECES.index("[PAD]"),
-    decoder_start_id=CLS,
-    eos_id=SEP,
+SIZES = {
+    "vocab_size": len(PIECES),
+    "embed_dim": 8,
+    "num_heads": 2,
+    "num_layers": 1,
+    "num_decoder_layers": 1,
+    "mlp_dim": 8,
+    "max_length": 128,
+    "max_target_length": 16,
+    "pad_id": PIECES.index("[PAD]"),
+    "decoder_start_id": CLS,
+    "eos_id": SEP,
+}
+CONFIG = LedConfig(**SIZES, attention_window=(4,))
+REFORMER = ReformerSeq2SeqConfig(
+    **SIZES,
+    pattern=("local",),
+    decoder_pattern=("lsh",),
+    axial_shape=None,
+    local_chunk_length=128,
+    lsh_chunk_length=4,
+    num_buckets=(2,),
 )
+# (module, global tokens of an input).
+FAMILIES = {
+    "led": (EncoderDecoder(CONFIG), np.zeros((1, 1), int)),
+    "reformer_seq2seq": (ReformerSeq2Seq(REFORMER), None),
+}
 WORDS = [x for x in PIECES if x.isalpha()]
 # Of different lengths, the longest in a bucket of its own.
 TEXTS = [" ".join(WORDS[:n] * m) for n, m in ((3, 1), (5, 17), (2, 1))]
 
 
-@pytest.fixture(scope="module")
-def params():
+@functools.cache
+def params_of(family):
     tokens = np.ones((1, 4), np.int32)
-    return random_params(EncoderDecoder(CONFIG).init, tokens, tokens, spread=0.8)
+    return random_params(FAMILIES[family][0].init, tokens, tokens, spread=0.8)
+
+
+def saved(folder, family="led"):
+    """The folder of a converted model."""
+    config = FAMILIES[family][0].config
+    files = {TOKENIZER: WordPieceTokenizer(PIECES).saved()}
+    native.save(folder, params_of(family), config, {"made_from": {}}, files=files)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def model(params, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("converted") / "led"
-    files = {TOKENIZER: WordPieceTokenizer(PIECES).saved()}
-    native.save(folder, params, CONFIG, {"made_from": {}}, files=files)
-    return folder
+def model(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("converted") / "led")
 
 
 @pytest.fixture
@@ -72,7 +93,11 @@ def ids_of(text):
     return [CLS, *ids, SEP]
 
 
-def test_lines_are_the_texts_of_a_search_in_their_order(ask, model, params, tmp_path):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
+    model = saved(tmp_path / family, family)
+    module, index = FAMILIES[family]
+    config, begins = module.config, module.config.begin_token
     file = tmp_path / "some.jsonl"
     records = [{"id": f"r{i}", "input": text} for i, text in enumerate(TEXTS)]
     file.write_text("".join(f"{json.dumps(x)}\n" for x in records))
@@ -81,13 +106,13 @@ def test_lines_are_the_texts_of_a_search_in_their_order(ask, model, params, tmp_
     assert (code, err) == (0, "")
     found = [json.loads(line) for line in lines]
     assert [x["id"] for x in found] == ["r0", "r1", "r2"]
-    decoder = text_writer.decoding.decoder_of("led", CONFIG)
-    rules = generation.rules_of(CONFIG)
-    options = Options(6, rules, Beams(3), num_texts=2, pad_id=CONFIG.pad_id)
+    decoder, params = text_writer.decoding.decoder_of(family, config), params_of(family)
+    rules = generation.rules_of(config)
+    options = Options(6, rules, Beams(3), num_texts=2, pad_id=config.pad_id)
     for text, got in zip(TEXTS, found, strict=True):
-        # Alone, without padding; the first token is global.
-        ids = jnp.asarray([ids_of(text)])
-        memory = generation.encode(decoder, params, ids, None, np.zeros((1, 1), int))
+        # Alone, without padding; the first token of a LED is global.
+        ids = jnp.asarray([ids_of(text)[0 if begins else 1 :]])
+        memory = generation.encode(decoder, params, ids, None, index)
         want = generation.write(
             decoder, params, np.array([[CLS]]), options, memory=memory
         )
@@ -97,6 +122,10 @@ def test_lines_are_the_texts_of_a_search_in_their_order(ask, model, params, tmp_
             for t, n in zip(np.asarray(want.tokens[0]), want.lengths[0], strict=True)
         ]
         assert got["outputs"] == texts
+    assert len({x["scores"][0] for x in found}) == 3
+    # One input, in plain.
+    code, lines, _ = ask(model, f"--prompt={TEXTS[0]}", *how[:-1])
+    assert (code, lines) == (0, found[0]["outputs"])
 
 
 def test_a_prompt_and_standard_input_give_the_same_text(ask, model, monkeypatch):
@@ -147,8 +176,8 @@ def test_what_cannot_be_is_one_error_before_compiling(ask, model, argv, message)
     assert (code, lines) == (2, []) and message in err and err.count("\n") == 1
 
 
-def test_a_model_without_its_tokenizer_is_refused(ask, params, tmp_path):
-    native.save(tmp_path / "led", params, CONFIG, {"made_from": {}})
+def test_a_model_without_its_tokenizer_is_refused(ask, tmp_path):
+    native.save(tmp_path / "led", params_of("led"), CONFIG, {"made_from": {}})
     code, _, err = ask(tmp_path / "led", "--prompt=red")
     assert code == 2 and "has no tokenizer.json, by which texts become tokens" in err
 

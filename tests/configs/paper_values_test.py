@@ -45,10 +45,19 @@ REFORMER = {
     ("reformer_duplication", "gin2019"): (1 / 8000**0.5, 16, 50_000, 8_000),
 }
 
+# Steps: Kitaev et al. 2020, table 4; rate, warm-up: Vaswani et al. 2017, section 5.3.
+# Batches are a choice.
+WMT = {
+    ("reformer_wmt14", ""): ((512 * 4_000) ** -0.5, 832, 100_000, 4_000),
+    ("reformer_wmt14", "500k"): ((512 * 4_000) ** -0.5, 832, 500_000, 4_000),
+    ("reformer_wmt14", "big"): ((1024 * 4_000) ** -0.5, 832, 300_000, 4_000),
+}
+PUBLISHED = {**ETC, **LONGFORMER, **REFORMER, **WMT}
 
-@pytest.mark.parametrize("key", [*ETC, *LONGFORMER, *REFORMER], ids="-".join)
+
+@pytest.mark.parametrize("key", PUBLISHED, ids="-".join)
 def test_rate_batch_steps_and_warm_up(key):
-    rate, batch, steps, warmup = {**ETC, **LONGFORMER, **REFORMER}[key]
+    rate, batch, steps, warmup = PUBLISHED[key]
     config = load(*key)
     assert config.optimizer.learning_rate == pytest.approx(rate, rel=1e-9)
     got = (config.train.batch_size, config.train.num_steps)
@@ -96,6 +105,38 @@ def test_the_gin_files_of_trax():
         **{"max_length": 4096, "num_hashes": 8},
         **{"num_buckets": (8, 16), "lsh_chunk_length": 64},
     }
+
+
+@pytest.mark.parametrize("arg, width", [("", 512), ("500k", 512), ("big", 1024)])
+def test_reversible_transformers_are_those_of_the_transformer(arg, width):
+    """Vaswani et al. 2017, tables 3 and section 5; Kitaev et al. 2020, table 4."""
+    config = load("reformer_wmt14", arg)
+    c, big = config.model, arg == "big"
+    names = "embed_dim mlp_dim num_heads num_layers num_decoder_layers dropout_rate "
+    assert of(c, f"{names} positions token_scale reversible") == {
+        **{"embed_dim": width, "mlp_dim": 4 * width, "num_heads": 16 if big else 8},
+        **{"num_layers": 6, "num_decoder_layers": 6},
+        **{"dropout_rate": 0.3 if big else 0.1, "positions": "sinusoidal"},
+        **{"token_scale": width**0.5, "reversible": True},
+    }
+    assert config.objective.label_smoothing == 0.1
+    adam = of(config.optimizer, "name b1 b2 eps weight_decay")
+    want = {"name": "adamw", "b1": 0.9, "b2": 0.98, "eps": 1e-9, "weight_decay": 0.0}
+    assert adam == want and config.schedule.name == "inverse_sqrt"
+    # All sentences are one chunk, which is attended whole.
+    for causal in (False, True):
+        side = c.one_side(causal)
+        assert (
+            set(side.pattern) == {"local"}
+            and side.padded(256) == 256 <= (side.chunking[0])
+        )
+    # Weights of an attention, of a feed-forward half and of norms.
+    e, m = width, 4 * width
+    attention, mlp, norm = 4 * e * e, 2 * e * m + m + e, 2 * e
+    layers = 6 * (3 * attention + 2 * mlp + 5 * norm) + 2 * norm
+    tables = (1 if arg == "" else 3) * 37_000 * e + 37_000  # and a bias of the logits
+    found = flatten(parameters_of(config))
+    assert sum(x.size for x in found.values()) == layers + tables
 
 
 def test_optimizers_of_longformer_are_those_of_its_scripts():

@@ -253,6 +253,13 @@ def test_dropout_is_drawn_in_training_alone(name):
             "num_decoder_layers is 3; .* 2 layers of decoder_pattern",
         ),
         ("reformer", {"num_buckets": (3,)}, "num_buckets"),
+        ("reformer", {"positions": "relative"}, "positions .*learnt, sinusoidal"),
+        ("reformer", {"positions": "sinusoidal"}, r"axial_shape is \(8, 8\), but posi"),
+        (
+            "reformer",
+            {"positions": "sinusoidal", "axial_shape": None, "embed_dim": 15},
+            "embed_dim is 15; expected an even number",
+        ),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(name, change, message):

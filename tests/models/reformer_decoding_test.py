@@ -52,8 +52,14 @@ def decoded(config, tokens, start, length):
 
 @pytest.mark.parametrize(
     "config",
-    [LOCAL, dataclasses.replace(LSH, local_chunk_length=3, lsh_chunk_length=30)],
-    ids=["local", "one chunk"],
+    [
+        LOCAL,
+        dataclasses.replace(
+            LOCAL, positions="sinusoidal", axial_shape=None, axial_dims=None
+        ),
+        dataclasses.replace(LSH, local_chunk_length=3, lsh_chunk_length=30),
+    ],
+    ids=["local", "sines", "one chunk"],
 )
 def test_steps_give_the_logits_of_one_forward_pass(config):
     tokens = tokens_of(N)

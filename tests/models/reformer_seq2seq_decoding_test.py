@@ -24,7 +24,8 @@ MIXED = ReformerSeq2SeqConfig(
     vocab_size=V,
     embed_dim=16,
     num_heads=2,
-    num_layers=2,
+    num_layers=1,
+    pattern=("local",),
     num_decoder_layers=2,
     mlp_dim=12,
     max_length=48,
@@ -33,11 +34,12 @@ MIXED = ReformerSeq2SeqConfig(
     local_chunk_length=4,
     lsh_chunk_length=6,
     num_buckets=(2, 4),
+    tied_logits=False,
 )
 CONFIGS = {
     "mixed": MIXED,
     "local": dataclasses.replace(
-        MIXED, decoder_pattern=("local",), num_decoder_layers=3
+        MIXED, decoder_pattern=("local",), num_decoder_layers=3, tied_logits=True
     ),
     "lsh": dataclasses.replace(
         MIXED, decoder_pattern=("lsh",), num_decoder_layers=1, duplicates="once"
@@ -45,12 +47,12 @@ CONFIGS = {
     # In one chunk later tokens change nothing, however many layers there are.
     "one chunk, sines, tables of their own": dataclasses.replace(
         MIXED,
+        pattern=("lsh",),
         num_decoder_layers=4,
         local_chunk_length=24,
         lsh_chunk_length=24,
         positions="sinusoidal",
         axial_shape=None,
-        tied_logits=False,
         shared_table=False,
     ),
 }

@@ -72,10 +72,22 @@ def mlp(p, x):
     return hidden @ p["wo"]["kernel"] + p["wo"]["bias"]
 
 
+def sines(n, width):
+    """Vaswani et al. 2017, section 3.5, but sines before cosines."""
+    x = np.zeros((n, width))
+    for place, i in np.ndindex(n, width // 2):
+        angle = place / 10_000 ** (2 * i / width)
+        x[place, i], x[place, width // 2 + i] = np.sin(angle), np.cos(angle)
+    return x
+
+
 def side(p, table, row, memory=None):
     """The rows of encoder or decoder, `[n, e]`: each half adds, and streams swap."""
-    n = len(row)
-    x = table[row] + p["embeddings"]["position_embedder"]["embedding"][:n]
+    n, width = len(row), table.shape[1]
+    if "embeddings" in p:
+        x = table[row] + p["embeddings"]["position_embedder"]["embedding"][:n]
+    else:
+        x = table[row] * np.sqrt(width) + sines(n, width)
     layers = p["stack"]["layers"]["local_0"]
     visible = np.ones((n, n), bool) if memory is None else np.tri(n, dtype=bool)
     a = b = x
@@ -93,17 +105,34 @@ def side(p, table, row, memory=None):
     return norm(p["final_norm"], (a + b) / 2)
 
 
-def test_logits_are_those_that_are_written_down():
-    params = params_of(WHOLE)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"shared_table": False},
+        {"tied_logits": False},
+        {"shared_table": False, "tied_logits": False, "positions": "sinusoidal"},
+    ],
+    ids=["shared", "two tables", "logits of their own", "nothing shared, sines"],
+)
+def test_logits_are_those_that_are_written_down(change):
+    config = dataclasses.replace(WHOLE, num_layers=2, **change)
+    params = params_of(config)
     inputs, targets = tokens(2, 9), tokens(2, 5, seed=1)
+    model = ReformerSeq2Seq(config)
     with jax.default_matmul_precision("highest"):
-        got = jax.jit(ReformerSeq2Seq(WHOLE).apply)({"params": params}, inputs, targets)
+        got = jax.jit(model.apply)({"params": params}, inputs, targets)
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    names = ["token_embedder", "decoder_token_embedder", "logits"]
+    shared, tied = config.shared_table, config.tied_logits
+    assert [x in p for x in names] == [True, not shared, not tied]
     table = p["token_embedder"]["embedding"]
+    target = table if shared else p["decoder_token_embedder"]["embedding"]
+    kernel = target.T if tied else p["logits"]["kernel"]
     for i in range(2):
         memory = side(p["encoder"], table, inputs[i])
-        rows = side(p["decoder"], table, targets[i], memory)
-        want = rows @ table.T + p["logits_bias"]
+        rows = side(p["decoder"], target, targets[i], memory)
+        want = rows @ kernel + p["logits_bias"]
         np.testing.assert_allclose(got[i], want, rtol=1e-4, atol=1e-4)
 
 

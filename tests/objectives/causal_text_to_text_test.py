@@ -1,4 +1,4 @@
-"""Text to text with a causal model: rows, loss, and answers that are generated."""
+"""Text to text, most of it with a causal model: rows, loss, and written answers."""
 
 import json
 
@@ -85,7 +85,12 @@ def test_a_model_that_is_not_causal_or_too_short_is_refused():
 
 
 @pytest.mark.parametrize(
-    "family", ["longformer", pytest.param("reformer", marks=pytest.mark.slow)]
+    "family",
+    [
+        "longformer",
+        pytest.param("reformer", marks=pytest.mark.slow),
+        pytest.param("reformer_seq2seq", marks=pytest.mark.slow),
+    ],
 )
 def test_a_model_that_learnt_to_copy_answers_by_all_commands(family, tmp_path, capsys):
     run, dev = trained(family, tmp_path)
