@@ -23,8 +23,9 @@ from etc_jax.models import encoder_flops, reformer_flops
 from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
 from etc_jax.models.encoder_decoder_flops import cross_attention
-from etc_jax.models.reformer import ReformerPositions, make_stack
+from etc_jax.models.reformer import make_stack
 from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.models.reformer_embeddings import ReformerPositions
 from etc_jax.ops import blocking
 
 # Fields of one side's `ReformerConfig` -> those of the decoder here.

@@ -45,8 +45,8 @@ REFORMER = {
     ("reformer_duplication", "gin2019"): (1 / 8000**0.5, 16, 50_000, 8_000),
 }
 
-# Steps: Kitaev et al. 2020, table 4; rate and warm-up: Vaswani et al. 2017, section
-# 5.3. Batches are a choice.
+# Steps: Kitaev et al. 2020, table 4; rate, warm-up: Vaswani et al. 2017, section 5.3.
+# Batches are a choice.
 WMT = {
     ("reformer_wmt14", ""): ((512 * 4_000) ** -0.5, 832, 100_000, 4_000),
     ("reformer_wmt14", "500k"): ((512 * 4_000) ** -0.5, 832, 500_000, 4_000),

@@ -11,6 +11,7 @@ import tiny_model
 from random_params import random_params
 
 from etc_jax.models import reformer
+from etc_jax.models.reformer_embeddings import AxialPositions
 
 TINY = dataclasses.replace(tiny_model.REFORMER, num_buckets=None, initializer_range=0.3)
 
@@ -117,7 +118,7 @@ def test_rotations_come_from_the_seed_the_key_or_the_caller():
 
 
 def test_axial_positions_are_rows_and_columns_side_by_side():
-    module = reformer.AxialPositions((3, 4), (2, 5), 1.0)
+    module = AxialPositions((3, 4), (2, 5), 1.0)
     params = module.init(jax.random.key(0), 12)["params"]
     got = module.apply({"params": params}, 10)
     for place in range(10):
@@ -127,7 +128,7 @@ def test_axial_positions_are_rows_and_columns_side_by_side():
 
 def test_axial_positions_of_an_image_are_row_column_and_channel():
     shape, dims = (4, 5, 3), (2, 3, 1)
-    module = reformer.AxialPositions(shape, dims, 1.0)
+    module = AxialPositions(shape, dims, 1.0)
     params = module.init(jax.random.key(0), 1)["params"]
     apply = functools.partial(module.apply, {"params": params})
     pixels = [
