@@ -3,6 +3,7 @@
 import pytest
 
 from tasks.synthetic import (
+    backwards,
     coreference,
     hotpotqa,
     imdb,
@@ -15,7 +16,7 @@ from tasks.synthetic import (
 )
 
 EVERY = (coreference, hotpotqa, imdb, natural_questions, openkp)
-EVERY += (teachers, text_to_text, triviaqa, wikihop)
+EVERY += (backwards, teachers, text_to_text, triviaqa, wikihop)
 
 
 @pytest.mark.parametrize("module", EVERY, ids=lambda x: x.__name__.split(".")[-1])
