@@ -442,8 +442,8 @@ def test_what_does_not_fit_is_refused_when_it_is_registered(sio, register, tmp_p
         ValueError, match="no record of hotpotqa can be used: 0 records"
     ):
         register("set", "hotpotqa", {"train": [{}]})
-    with pytest.raises(ValueError, match="no data set named 'squad'; there are"):
-        register("set", "squad", {})
+    with pytest.raises(ValueError, match="no data set named 'no_such_set'; there are"):
+        register("set", "no_such_set", {})
     with pytest.raises(ValueError, match="needs files of at least one split"):
         register("set", "hotpotqa", {})
     add = sio.finetuning.register_files
