@@ -218,3 +218,25 @@ def test_marks_stand_around_their_characters():
 def test_halves_of_characters_do_not_break_the_file():
     page([Explained("\ud800", "\x00", "a", ())], task="t").encode("utf-8")
     assert escaped("'\"&<>") == "&#x27;&quot;&amp;&lt;&gt;"
+
+
+@pytest.mark.parametrize("reference", [None, "Mühle & Fluss", EVIL])
+def test_texts_stand_beside_each_other(reference):
+    wording = Wording(answer="Output", legend="", headed_by_id=True, side_by_side=True)
+    item = Explained(
+        "w:1",
+        "",
+        "Die Mühle",
+        (ExplainedDocument.of_text("Input", "The mill.\n\nIt burned."),),
+        reference=reference,
+        wording=wording,
+    )
+    text = page([item], task="wmt")
+    parsed = Parsed(text)
+    columns = ["Input", "Output", *(["Reference"] if reference is not None else [])]
+    assert re.findall(r'<div>\n<p class="label">(\w+)</p>', text) == columns
+    shown = ("The mill.", "It burned.", "Die Mühle", reference or "w:1")
+    assert all(x in parsed.text for x in shown)
+    assert "script" not in parsed.tags and "details" not in parsed.tags
+    assert item.as_json().get("reference") == reference
+    assert ("wanted" in item.text()) == (reference is not None)
