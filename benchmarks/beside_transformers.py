@@ -4,13 +4,16 @@ Sides run in turn in one process; memory is measured in a process for each.
 """
 
 import argparse
+import dataclasses
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from benchmarks import harness, machine, memory, report
-from benchmarks.harness import Floor, Side
+from benchmarks.harness import Floor, Side, WrongSideError
 from etc_jax.conversion import hugging_face
 
 SIDES = ("etc_jax", "transformers")
@@ -36,6 +39,51 @@ def load(params: Any, config: Any) -> Any:
         theirs = transformers.AutoConfig.from_pretrained(folder)
         kind = getattr(transformers, theirs.architectures[0])
         return kind.from_pretrained(folder)
+
+
+def global_mask(config: Any, tokens: Any) -> dict[str, Any]:
+    """What a model in PyTorch is given beside tokens `[b, n]`: the first is global.
+
+    {} where the model has no global tokens.
+    """
+    if not config.has_globals:
+        return {}
+    mask = tokens.new_zeros(tokens.shape)
+    mask[:, 0] = 1
+    return {"global_attention_mask": mask}
+
+
+def step_sides(
+    own: Any, other: Any, distance_fn: Callable[[Any, Any], float], *, tolerance: float
+) -> tuple[list[Side], float]:
+    """(sides of a training step, how far their gradients are apart).
+
+    Args:
+      own: this library's; its `run` gives what `gradients` takes, the loss first.
+      other: the same of transformers.
+      distance_fn: (gradients of this library, those of transformers) -> distance as a
+        share of their norm.
+      tolerance: of the distance.
+
+    Raises:
+      WrongSideError: if the gradients are not those of one function.
+    """
+    result = own.run()
+    error = distance_fn(own.gradients(result), other.gradients(other.run()))
+    if not error <= tolerance:
+        raise WrongSideError(
+            f"transformers: gradients differ from this library's by {error:.2e} of "
+            f"their norm, more than {tolerance:g}; a wrong side is not timed"
+        )
+    loss = _loss(result)
+    return [
+        Side("etc_jax", own.run, _loss),
+        Side("transformers", other.run, _loss, lambda: loss),
+    ], error
+
+
+def _loss(result: tuple[Any, Any]) -> dict[str, np.ndarray]:
+    return {"loss": np.asarray(result[0], np.float64)}
 
 
 def times(
@@ -67,16 +115,20 @@ def times(
 
 
 def peaks(
-    what: str, peak_fn: Callable[[str], Mapping[str, Any]], *, smaller: float
+    what: str, builder: str, sizes: Any, *, smaller: float
 ) -> tuple[dict[str, Mapping[str, Any]], Floor]:
-    """Peak memory of both sides, printed; (for JSON, this one's share).
+    """Peak memory of each side in its own process, printed; (for JSON, the share).
 
     Args:
       what: is measured.
-      peak_fn: name of a side -> what `memory.measure` gives.
+      builder: for `memory.measure`, of the arguments `name`, a side, and `sizes`.
+      sizes: a dataclass of what JSON can hold.
       smaller: share of the other's memory, at most.
     """
-    found = {name: peak_fn(name) for name in SIDES}
+    given = dataclasses.asdict(sizes)
+    found = {
+        name: memory.measure(builder, {"name": name, "sizes": given}) for name in SIDES
+    }
     print(report.memory_table(found, REFERENCE), flush=True)
     share = found[REFERENCE]["peak_bytes"] / found["transformers"]["peak_bytes"]
     name = f"{what}: memory beside transformers"

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import beside_transformers, memory, report
+from benchmarks import beside_transformers, report
 from benchmarks.harness import Floor, Side, WrongSideError
 from benchmarks.seq2seq_step import random_params
 from etc_jax import decoding, generation, registry
@@ -150,11 +150,7 @@ class TransformersWriter:
         self._model = beside_transformers.load(params, config).eval()
         self._tokens = torch.from_numpy(sizes.tokens).long()
         self._mask = torch.ones_like(self._tokens)
-        self._globals = {}
-        if config.has_globals:
-            first = torch.zeros_like(self._tokens)
-            first[:, 0] = 1
-            self._globals = {"global_attention_mask": first}
+        self._globals = beside_transformers.global_mask(config, self._tokens)
         self._options = {
             "num_beams": sizes.num_beams,
             "max_new_tokens": sizes.max_tokens,
@@ -213,12 +209,6 @@ def build_run(name: str, sizes: dict[str, Any]):
     return _KINDS[name](GenerationSizes(**sizes)).run
 
 
-def peak(name: str, sizes: GenerationSizes) -> dict[str, Any]:
-    """Peak memory of one side in its own process."""
-    arguments = {"name": name, "sizes": dataclasses.asdict(sizes)}
-    return memory.measure("benchmarks.generation:build_run", arguments)
-
-
 def make_sides(sizes: GenerationSizes) -> tuple[list[Side], list[Side]]:
     """Sides that read and write, and sides that only write.
 
@@ -266,7 +256,7 @@ def measure(
         floors += [floor] if faster else []
     del sides
     peaks, space = beside_transformers.peaks(
-        what, functools.partial(peak, sizes=sizes), smaller=SMALLER
+        what, "benchmarks.generation:build_run", sizes, smaller=SMALLER
     )
     metrics = {"sizes": dataclasses.asdict(sizes), "rows": rows, "memory": peaks}
     return metrics, [*floors, space]

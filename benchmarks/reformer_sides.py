@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks import beside_transformers, memory
+from benchmarks import beside_transformers
 from benchmarks.beside_transformers import SIDES
 from benchmarks.reformer_parts import (
     lm_loss,
@@ -187,9 +187,3 @@ def build_run(name: str, sizes: dict[str, int]):
     """Builder for `memory.measure`: (run, metrics) of one side."""
     side = build(name, LmSizes(**sizes))
     return side.run, side.more
-
-
-def peak(name: str, sizes: LmSizes) -> dict[str, Any]:
-    """Peak memory of one side in its own process: `peak_bytes`, `xla_temp_bytes`."""
-    arguments = {"name": name, "sizes": dataclasses.asdict(sizes)}
-    return memory.measure("benchmarks.reformer_sides:build_run", arguments)

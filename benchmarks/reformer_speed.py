@@ -17,16 +17,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from benchmarks import beside_transformers, report
-from benchmarks.harness import Floor, Side, WrongSideError
+from benchmarks.harness import Floor, Side
 from benchmarks.reformer_sides import (
     JaxLm,
     LmSizes,
     TransformersLm,
     gradient_error,
-    peak,
 )
 
 LENGTHS = (4096, 16384)
@@ -47,22 +44,13 @@ def make_sides(sizes: LmSizes) -> tuple[list[Side], float]:
     """
     other = TransformersLm(sizes)
     own = JaxLm(sizes, other.rotations())
-    want = own.run()
-    error = gradient_error(other.gradients(other.run()), own.gradients(want))
-    if not error <= GRADIENT_TOLERANCE:
-        raise WrongSideError(
-            f"transformers: gradients differ from this library's by {error:.2e} of "
-            f"their norm, more than {GRADIENT_TOLERANCE:g}; a wrong side is not timed"
-        )
-    loss = _loss(want)
-    return [
-        Side("etc_jax", own.run, _loss),
-        Side("transformers", other.run, _loss, lambda: loss),
-    ], error
 
+    def distance(mine: Any, theirs: Any) -> float:
+        return gradient_error(theirs, mine)
 
-def _loss(result: tuple[Any, Any]) -> dict[str, np.ndarray]:
-    return {"loss": np.asarray(result[0], np.float64)}
+    return beside_transformers.step_sides(
+        own, other, distance, tolerance=GRADIENT_TOLERANCE
+    )
 
 
 def measure(
@@ -77,7 +65,7 @@ def measure(
     print(f"gradients apart by {error:.1e} of their norm")
     del sides
     peaks, space = beside_transformers.peaks(
-        what, functools.partial(peak, sizes=sizes), smaller=SMALLER
+        what, "benchmarks.reformer_sides:build_run", sizes, smaller=SMALLER
     )
     metrics = {
         "length": sizes.length,

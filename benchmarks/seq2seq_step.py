@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import beside_transformers, memory, report
-from benchmarks.harness import Floor, Side, WrongSideError
+from benchmarks import beside_transformers, report
+from benchmarks.harness import Floor, Side
 from benchmarks.sides_jax import Compiled
 from etc_jax.conversion.families import encoder_decoder as conversion
 from etc_jax.models.encoder_decoder import EncoderDecoder
@@ -153,10 +153,7 @@ class TransformersStep:
         self._model.gradient_checkpointing_enable()
         tokens, targets = (torch.from_numpy(x).long() for x in sizes.tokens)
         self._inputs = {"input_ids": tokens, "labels": targets, "use_cache": False}
-        if sizes.config.has_globals:
-            first = torch.zeros_like(tokens)
-            first[:, 0] = 1
-            self._inputs["global_attention_mask"] = first
+        self._inputs |= beside_transformers.global_mask(sizes.config, tokens)
         self.more: dict[str, Any] = {}
 
     def run(self) -> tuple[float, None]:
@@ -182,32 +179,18 @@ def build_run(name: str, sizes: dict[str, Any]):
     return side.run, side.more
 
 
-def peak(name: str, sizes: StepSizes) -> dict[str, Any]:
-    """Peak memory of one side in its own process."""
-    arguments = {"name": name, "sizes": dataclasses.asdict(sizes)}
-    return memory.measure("benchmarks.seq2seq_step:build_run", arguments)
-
-
 def make_sides(sizes: StepSizes) -> tuple[list[Side], float]:
     """(sides ready to be compared, how far their gradients are apart).
 
     Raises:
       WrongSideError: if the gradients are not those of one function.
     """
-    own, other = JaxStep(sizes), TransformersStep(sizes)
-    result = own.run()
-    got, want = own.gradients(result), other.gradients(other.run())
-    error = _distance(got, want)
-    if not error <= GRADIENT_TOLERANCE:
-        raise WrongSideError(
-            f"transformers: gradients differ from this library's by {error:.2e} of "
-            f"their norm, more than {GRADIENT_TOLERANCE:g}; a wrong side is not timed"
-        )
-    loss = _loss(result)
-    return [
-        Side("etc_jax", own.run, _loss),
-        Side("transformers", other.run, _loss, lambda: loss),
-    ], error
+    return beside_transformers.step_sides(
+        JaxStep(sizes),
+        TransformersStep(sizes),
+        _distance,
+        tolerance=GRADIENT_TOLERANCE,
+    )
 
 
 def _distance(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> float:
@@ -217,10 +200,6 @@ def _distance(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> float:
         for name, x in want.items()
     ]
     return float(np.sqrt(sum(a for a, _ in squares) / sum(b for _, b in squares)))
-
-
-def _loss(result: tuple[Any, Any]) -> dict[str, np.ndarray]:
-    return {"loss": np.asarray(result[0], np.float64)}
 
 
 def measure(
@@ -235,7 +214,7 @@ def measure(
     print(f"gradients apart by {error:.1e} of their norm")
     del sides
     peaks, space = beside_transformers.peaks(
-        what, functools.partial(peak, sizes=sizes), smaller=SMALLER
+        what, "benchmarks.seq2seq_step:build_run", sizes, smaller=SMALLER
     )
     metrics = {
         "sizes": dataclasses.asdict(sizes),

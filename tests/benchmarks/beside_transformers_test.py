@@ -1,5 +1,6 @@
 """Floors on both sides of their limits."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -7,6 +8,11 @@ import pytest
 
 from benchmarks import beside_transformers
 from benchmarks.harness import Side
+
+
+@dataclasses.dataclass
+class Sizes:
+    length: int
 
 
 @pytest.mark.parametrize("slow, holds", [(2.0, True), (1.9, False)])
@@ -35,11 +41,14 @@ def test_the_floor_of_time_is_the_ratio_of_the_medians(slow, holds):
 
 
 @pytest.mark.parametrize("share, holds", [(0.7, True), (0.71, False)])
-def test_the_floor_of_memory_is_a_share_of_the_other_s(share, holds):
+def test_the_floor_of_memory_is_a_share_of_the_other_s(share, holds, monkeypatch):
+    def measure(builder, given):
+        assert (builder, given["sizes"]) == ("a:builder", {"length": 7})
+        return {"peak_bytes": 1000 * (share if given["name"] == "etc_jax" else 1)}
+
+    monkeypatch.setattr(beside_transformers.memory, "measure", measure)
     found, floor = beside_transformers.peaks(
-        "a step",
-        lambda name: {"peak_bytes": 1000 * (share if name == "etc_jax" else 1)},
-        smaller=0.7,
+        "a step", "a:builder", Sizes(7), smaller=0.7
     )
     assert list(found) == list(beside_transformers.SIDES)
     assert floor.got == share and floor.holds == holds

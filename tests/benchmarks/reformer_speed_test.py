@@ -74,9 +74,9 @@ def test_gradients_of_another_model_are_refused(monkeypatch):
 def test_json_of_a_run_has_both_sides_and_the_floors(run, monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setattr(
-        reformer_speed,
-        "peak",
-        lambda name, sizes: {"peak_bytes": 70 if name == "etc_jax" else 100},
+        memory,
+        "measure",
+        lambda builder, of: {"peak_bytes": 70 if of["name"] == "etc_jax" else 100},
     )
     monkeypatch.setattr(memory, "calibration_error", lambda: 0.01)
     given = {k: v for k, v in dataclasses.asdict(TINY).items() if k != "length"}
