@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from etc_jax.ops import logit_rules
 
 Array = jax.Array
-DIALECTS = ("transformers", "t5x")
+Dialect = Literal["transformers", "t5x"]
+DIALECTS = get_args(Dialect)
 # The score of what is not there, as in both projects: less than any text's, but finite.
 NONE = -1e9
 
@@ -42,7 +43,7 @@ class Beams:
     num_beams: int
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
-    dialect: str = "transformers"
+    dialect: Dialect = "transformers"
 
     def penalty(self, length: Array | int, dtype: jnp.dtype) -> Array:
         """What log probabilities of texts of this length are divided by."""

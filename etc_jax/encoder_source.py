@@ -108,8 +108,7 @@ def read_own(
     else:
         saved = read_params(folder, step)
         params, config = saved.params, saved.config.model
-        # A checkpoint is two folders below the one of its run.
-        file = saved.folder.parent.parent / TOKENIZER
+        file = saved.run / TOKENIZER
         content = file.read_bytes() if file.exists() else None
     if content is None or not with_tokenizer:
         return params, config, None

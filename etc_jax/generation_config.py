@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from etc_jax import generation
-from etc_jax.beam_search import Beams
+from etc_jax.beam_search import Beams, Dialect
 from etc_jax.config_fields import Problem, at_least
 from etc_jax.generation import Options
 
@@ -34,7 +34,7 @@ class GenerationConfig:
     num_beams: int = 1
     length_penalty: float = 1.0
     early_stopping: Literal["true", "false", "never"] = "false"
-    dialect: Literal["transformers", "t5x"] = "transformers"
+    dialect: Dialect = "transformers"
     min_tokens: int = 0
     no_repeat_ngram: int = 0
     repetition_penalty: float = 1.0

@@ -23,8 +23,7 @@ def tokenizer_of_run(saved: SavedParams) -> Tokenizer:
     Raises:
       UserError: if it is missing.
     """
-    # A checkpoint is two folders below the one of its run.
-    path = saved.folder.parent.parent / TOKENIZER
+    path = saved.run / TOKENIZER
     if not path.exists():
         raise UserError(
             f"{path} is missing: a run on text has its tokenizer there. Name the "

@@ -62,6 +62,17 @@ class Cache:
         return jnp.where(fits, logits, jnp.nan), cache
 
 
+def prompt_ids(tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+    """int32 `[b, n]`: 1 for each token of a prompt, 0 for the padding after it.
+
+    Args:
+      tokens: `[b, n]`.
+      lengths: int `[b]`, tokens of each prompt.
+    """
+    place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
+    return (place < lengths[:, None]).astype(jnp.int32)
+
+
 def last_rows(rows: Any, lengths: jax.Array) -> Any:
     """The row of each prompt's last token: arrays `[b, n, e]` -> `[b, 1, e]`."""
     last = (lengths - 1)[:, None, None]

@@ -15,7 +15,12 @@ from etc_jax import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.layers.stack import stack_layers
-from etc_jax.models.causal_decoder import Cache, CausalDecoder
+from etc_jax.models.causal_decoder import (
+    Cache,
+    CausalDecoder,
+    last_rows,
+    prompt_ids,
+)
 from etc_jax.models.encoder import make_layer
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 from etc_jax.ops.attention.row_cache import Newest
@@ -40,11 +45,9 @@ class LongformerDecoder(CausalDecoder):
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`."""
         x, layers = self._prompt(params, tokens, lengths, length)
-        # [b, n, e] -> [b, 1, e]: the row of each prompt's last token.
-        last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], axis=1)
         model = self._model(params)
-        # [b, 1, e] -> [b, vocabulary]
-        logits = model.logits(model.encoder.finish(last))[:, 0]
+        # [b, n, e] -> [b, 1, e] -> [b, vocabulary]
+        logits = model.logits(model.encoder.finish(last_rows(x, lengths)))[:, 0]
         return logits, Cache(layers, lengths, length)
 
     def step(
@@ -95,10 +98,7 @@ class LongformerDecoder(CausalDecoder):
 
     def _prompt(self, params: Any, tokens, lengths, length: int):
         """(rows after the layers, caches) of prompts."""
-        # [1, n]
-        place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-        # int32 [b, n]: 0 after the end of each prompt.
-        ids = (place < lengths[:, None]).astype(jnp.int32)
+        ids = prompt_ids(tokens, lengths)
         x = self._model(params).encoder.embeddings(tokens, ids)
         blocks, stacked = self._layers(params, length)
 

@@ -26,7 +26,12 @@ from etc_jax.layers.cached_attention import change_rows
 from etc_jax.layers.cached_stack import CachedStack, Streams
 from etc_jax.layers.chunked_attention import Sequence
 from etc_jax.layers.self_attention import Memory
-from etc_jax.models.causal_decoder import Cache, CausalDecoder, last_rows
+from etc_jax.models.causal_decoder import (
+    Cache,
+    CausalDecoder,
+    last_rows,
+    prompt_ids,
+)
 from etc_jax.models.reformer import ReformerLm, make_stack
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.ops import blocking
@@ -141,9 +146,8 @@ class ReformerDecoder(CausalDecoder):
     ) -> tuple[jax.Array, Cache]:
         """See `decoding.Decoder`."""
         model = self._model(params)
-        place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-        ids = (place < lengths[:, None]).astype(jnp.int32)
         x = model.encoder.embeddings(tokens)
+        ids = prompt_ids(tokens, lengths)
         streams, kept = self._layers(params, length).fill(x, ids)
         last = last_rows(streams, lengths)
         return self._logits(model, last), Cache(kept, lengths, length)

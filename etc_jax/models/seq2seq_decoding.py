@@ -17,7 +17,12 @@ from etc_jax.layers.block import Block
 from etc_jax.layers.cross_attention import MemoryProjections
 from etc_jax.layers.self_attention import Memory, SequenceInputs
 from etc_jax.layers.stack import stack_layers
-from etc_jax.models.causal_decoder import Cache, CausalDecoder, last_rows
+from etc_jax.models.causal_decoder import (
+    Cache,
+    CausalDecoder,
+    last_rows,
+    prompt_ids,
+)
 from etc_jax.models.encoder_decoder import (
     EncoderDecoder,
     attention_options,
@@ -185,11 +190,9 @@ class Seq2SeqDecoder(CausalDecoder):
         layers = self.layers(model, params, length)
         # [1, m]
         place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-        # int32 [b, m]: 0 after the end of each prompt.
-        ids = (place < lengths[:, None]).astype(jnp.int32)
         x = self._start(model, tokens, jnp.broadcast_to(place, tokens.shape))
         rows = layers.memory_rows(memory)
-        x, kept = layers.fill(x, ids, rows)
+        x, kept = layers.fill(x, prompt_ids(tokens, lengths), rows)
         # [b, m, e] -> [b, 1, e]
         logits = self._logits(model, last_rows(x, lengths))
         return logits, Cache(kept, lengths, length, rows)

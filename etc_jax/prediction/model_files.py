@@ -86,8 +86,7 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
     if native.exists(local_folder(folder, named="the model")):
         return _exported(pathlib.Path(folder).expanduser(), step)
     saved = read_params(folder, step)
-    # A checkpoint is two folders below the one of its run.
-    path = saved.folder.parent.parent / TOKENIZER
+    path = saved.run / TOKENIZER
     if not path.exists():
         raise UserError(
             f"{path} is missing: a fine-tuning run has its tokenizer there. Name the "

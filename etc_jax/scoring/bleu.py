@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax import extras
-from etc_jax.scoring.references import check_references, written
+from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
@@ -63,11 +63,7 @@ def corpus_bleu(
             "many of each, one or more"
         )
     for number, of_text in enumerate(references):
-        if isinstance(of_text, str) or not of_text:
-            raise ValueError(
-                f"references of text {number} are {of_text!r}; expected a list of one "
-                "text or more"
-            )
+        check_several(of_text, f"references of text {number}")
     if tokenize not in TOKENIZERS:
         raise ValueError(f"tokenize is {tokenize!r}; expected {', '.join(TOKENIZERS)}")
     metrics = extras.needed("sacrebleu.metrics", extra="metrics", to="work out BLEU")

@@ -56,6 +56,22 @@ def field(record: dict, name: str, kind: type, where: str) -> Any:
     return typed(record[name], kind, f"{where}, field {name!r}")
 
 
+def texts_by_id(value: Any, where: str, what: str) -> dict[str, str]:
+    """An object, if all that it holds are texts.
+
+    Args:
+      value: texts by id.
+      where: words for where they are from.
+      what: each text is, such as "answer".
+
+    Raises:
+      ValueError: naming `where` and the id, if one is no text.
+    """
+    for identity, text in typed(value, dict, where).items():
+        typed(text, str, f"{where}, {what} of {identity!r}")
+    return value
+
+
 _NAMES = {
     dict: "an object",
     list: "an array",

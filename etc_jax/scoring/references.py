@@ -27,6 +27,18 @@ def check_references(gold: Any, where: str) -> Iterator[tuple[str, list[str]]]:
         yield record["id"], [files.typed(text, str, at) for text in references]
 
 
+def check_several(references: Any, where: str) -> None:
+    """Refuses references of one text that are no list, or none.
+
+    Raises:
+      ValueError: naming `where`.
+    """
+    if isinstance(references, str) or not references:
+        raise ValueError(
+            f"{where} are {references!r}; expected a list of one text or more"
+        )
+
+
 def written(
     gold: Sequence[tuple[str, Any]], predictions: Mapping[str, str], where: str
 ) -> list[str]:
@@ -40,6 +52,5 @@ def written(
     Raises:
       ValueError: naming `where` and the id, if one is no text.
     """
-    for identity, text in files.typed(predictions, dict, where).items():
-        files.typed(text, str, f"{where}, text of {identity!r}")
+    files.texts_by_id(predictions, where, "text")
     return [predictions.get(identity, "") for identity, *_ in gold]

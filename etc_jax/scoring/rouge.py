@@ -8,7 +8,7 @@ from typing import Any
 
 from etc_jax import extras
 from etc_jax.scoring.answers import Overlap
-from etc_jax.scoring.references import check_references, written
+from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores
 
 TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -54,10 +54,7 @@ def best_f1(
     Raises:
       ValueError: if there is no reference.
     """
-    if isinstance(references, str) or not references:
-        raise ValueError(
-            f"references are {references!r}; expected a list of one text or more"
-        )
+    check_several(references, "references")
     found = [overlaps(text, reference, stemmer=stemmer) for reference in references]
     return {name: max(x[name].f1 for x in found) for name in TYPES}
 

@@ -99,6 +99,4 @@ def check_predictions(predictions: Any, where: str) -> dict[str, str]:
     Raises:
       ValueError: naming `where` and the id, if not.
     """
-    for identity, text in files.typed(predictions, dict, where).items():
-        files.typed(text, str, f"{where}, answer of {identity!r}")
-    return predictions
+    return files.texts_by_id(predictions, where, "answer")

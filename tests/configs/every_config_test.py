@@ -29,8 +29,6 @@ TOGETHER = {
 }
 # What is named for completeness: it is there without.
 DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led"}
-# A data set in whose place another one of the same format stands.
-STANDS_FOR = {"wmt14_en_de": "text_to_text"}
 
 
 @functools.cache
@@ -68,8 +66,6 @@ def load(name, arg):
         values.data.update(
             paths=("train",), held_back_paths=("dev",), tokenizer="vocabulary"
         )
-    name = values.objective.name
-    values.objective.name = STANDS_FOR.get(name, name)
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/before"
     return config_lib.from_config_dict(values)

@@ -37,6 +37,11 @@ class SavedParams(NamedTuple):
     folder: epath.Path
     inputs: Mapping[str, str]
 
+    @property
+    def run(self) -> epath.Path:
+        """The folder of the run, if the checkpoint lies where the run left it."""
+        return self.folder.parent.parent
+
 
 def read_params(folder: epath.PathLike, step: int | None = None) -> SavedParams:
     """The parameters of one checkpoint, whose files are verified first.
