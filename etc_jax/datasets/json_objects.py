@@ -31,3 +31,14 @@ def read_members(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
             stream.end()
     except BadRecordError as e:
         raise e.at(f"{name}, after value {number}") from e
+
+
+def has_member(path: str | os.PathLike, name: str) -> bool:
+    """Whether a file holds one JSON object with such a member.
+
+    False for a file that cannot be read so far: its reader says what is wrong.
+    """
+    try:
+        return any(found == name for found, _ in read_members(path))
+    except (BadRecordError, OSError):
+        return False

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.datasets.fields import LIST, STRING, WHOLE, Fields, objects
-from etc_jax.datasets.json_objects import read_members
+from etc_jax.datasets.json_objects import has_member, read_members
 from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
 
 
@@ -115,11 +115,7 @@ def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
 
     None for another file, such as one of questions that have their context in them.
     """
-    try:
-        is_official = any(name == "data" for name, _ in read_members(path))
-    except (BadRecordError, OSError):
-        return None  # the reader of such files says what is wrong
-    return _questions(path) if is_official else None
+    return _questions(path) if has_member(path, "data") else None
 
 
 def _questions(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import FLAG, OBJECT, STRING, Fields, anything, objects
-from etc_jax.datasets.json_objects import read_members
+from etc_jax.datasets.json_objects import has_member, read_members
 from etc_jax.datasets.records import (
     Note,
     PassedOverError,
@@ -86,11 +86,7 @@ def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
 
     None for another file, such as one of questions that have their texts in them.
     """
-    try:
-        is_official = any(name == "Data" for name, _ in read_members(path))
-    except (BadRecordError, OSError):
-        return None  # the reader of such files says what is wrong
-    return _values(path, None) if is_official else None
+    return _values(path, None) if has_member(path, "Data") else None
 
 
 def parse(value: Any, note: Note) -> Record:
