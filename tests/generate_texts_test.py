@@ -128,6 +128,21 @@ def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
     assert (code, lines) == (0, found[0]["outputs"])
 
 
+def test_a_long_input_lengthens_its_own_batch_alone(ask, model, monkeypatch):
+    shapes, encode = [], generation.encode
+
+    def noted(decoder, params, tokens, *args):
+        shapes.append(tokens.shape)
+        return encode(decoder, params, tokens, *args)
+
+    monkeypatch.setattr(generation, "encode", noted)
+    texts = [TEXTS[2], TEXTS[1], *[TEXTS[0]] * 4]
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{x}\n" for x in texts)))
+    code, lines, _ = ask(model, "--inputs=-", "--batch_size=2", "--num_tokens=1")
+    assert (code, len(lines)) == (0, 6)
+    assert shapes == [(2, 64), (2, 64), (2, 128)]
+
+
 def test_a_prompt_and_standard_input_give_the_same_text(ask, model, monkeypatch):
     how = ("--num_tokens=5", "--no_repeat_ngram=1", "--min_tokens=3")
     code, [plain], _ = ask(model, f"--prompt={TEXTS[0]}", *how)

@@ -73,6 +73,7 @@ def config_of(family, data, **model):
 
 
 # A Longformer learns bytes in `longformer_lm_job_test`.
+@pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize(
     "family", [pytest.param("longformer", marks=pytest.mark.slow), "reformer"]
 )

@@ -84,6 +84,7 @@ def test_a_model_that_is_not_causal_or_too_short_is_refused():
     assert problem.startswith("inputs of 5 tokens and targets of 4 stand in one")
 
 
+@pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize(
     "family",
     [

@@ -117,16 +117,18 @@ def cells():
 
 
 CELLS = sorted(cells())
-# The others are slow: each format of a data set with one family, all families in turn.
+# The others are slow: each data set with one family, all families in turn.
 TURNS = {name: i for i, name in enumerate(sorted(RAW))}
 
 
 def marked(name, family, format):
     families = [y for x, y, form in CELLS if (x, form) == (name, format)]
     chosen = families[TURNS[name] % len(families)]
-    # Both data sets of labelled texts have the same inputs: one format of each.
-    # Translations are run with a T5 in `written_runs_test.py`.
+    # One format of each data set, structured and in a row by turns; the other has tests
+    # of its own. Translations are run with a T5 in `written_runs_test.py`.
     twice = (("hyperpartisan", "sequence"), ("imdb", "structured"))
+    twice += (("hotpotqa", "sequence"), ("natural_questions", "structured"))
+    twice += tuple((name, "structured") for name in ("openkp", "triviaqa", "wikihop"))
     twice += (("wmt14_en_de", "text_to_text"),)
     quick = family == chosen and (name, format) not in twice
     marks = () if quick else (pytest.mark.slow,)
@@ -154,6 +156,7 @@ def config_of(name, family, lengths, vocab_size, cache):
     return config_lib.from_config_dict(values)
 
 
+@pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("name, family, format", [marked(*cell) for cell in CELLS])
 def test_from_the_raw_file_to_the_official_score(
     name, family, format, tmp_path, capsys

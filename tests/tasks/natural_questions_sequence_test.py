@@ -135,6 +135,7 @@ def articles():
     return values
 
 
+@pytest.mark.usefixtures("one_device")
 def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     path = write_lines(tmp_path / "nq.jsonl", articles())
     model = {"num_types": 2, "max_length": 48, "attention_window": (8,)}

@@ -244,6 +244,7 @@ def pages():
     return values
 
 
+@pytest.mark.usefixtures("one_device")
 def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     losses, scores, answers = losses_scores_and_answers(
         "openkp",

@@ -64,6 +64,7 @@ def evaluated(run, file):
     return scores, official
 
 
+@pytest.mark.usefixtures("one_device")
 def test_a_t5_translates_and_is_scored_by_bleu(tmp_path):
     sacrebleu = pytest.importorskip("sacrebleu")
     pytest.importorskip("sacremoses")
@@ -96,6 +97,7 @@ def test_a_t5_translates_and_is_scored_by_bleu(tmp_path):
         assert last[f"official_{key}"] == pytest.approx(value, abs=1e-6)
 
 
+@pytest.mark.usefixtures("one_device")
 # A causal Longformer does it in `matrix_test.py`.
 @pytest.mark.slow
 def test_a_bart_answers_squad_and_is_scored_over_all_answers(tmp_path):
