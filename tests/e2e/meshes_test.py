@@ -32,9 +32,10 @@ SIZES = PretrainingSizes(
 MODEL = dataclasses.replace(tiny_model.MODEL, attention_dropout_rate=0.0)
 TASK = Pretraining(MODEL, MlmCpcConfig())
 ONE = {"data": 1}
-# Steps on meshes of the other axes are those of one device in `conformance.model_test`.
-MESHES = [{"data": 2, "sequence": 4}]
-MORE_MESHES = [
+# Quick: one step, in `conformance.model_test` and, over a split sequence, in
+# `conformance.sequence_test`.
+MESHES = [
+    {"data": 2, "sequence": 4},
     {"data": 2, "fsdp": 2, "tensor": 2},
     {"data": 8},
     {"data": 2, "fsdp": 4},
@@ -61,8 +62,8 @@ def reader() -> PretrainingReader:
 
 
 @functools.cache
-def losses(axes: tuple[tuple[str, int], ...], sentences: bool) -> np.ndarray:
-    """`[steps, parts]`: the whole loss, that of words and that of `sentences`."""
+def losses(axes: tuple[tuple[str, int], ...]) -> np.ndarray:
+    """`[steps, 3]`: the whole loss, that of words and that of sentences."""
     count = int(np.prod([size for _, size in axes]))
     config = sharding.MeshConfig(**dict(axes))
     mesh = sharding.make_mesh(config, jax.devices()[:count])
@@ -76,13 +77,10 @@ def losses(axes: tuple[tuple[str, int], ...], sentences: bool) -> np.ndarray:
         step = jax.jit(make_train_step(TASK.loss, tx), donate_argnums=0)
         for i in range(STEPS):
             rows = reader().batch_at(i, batch_sharding.local_rows(BATCH_SIZE, mesh))
-            if not sentences:
-                rows = {k: v for k, v in rows.items() if not k.startswith("cpc_")}
             batch = batch_sharding.to_global(rows, mesh, BATCH_SIZE)
             state, metrics = step(state, batch, jax.random.key(1))
             sums = metrics["sums"]
-            names = ("mlm_loss", "cpc_loss") if sentences else ("mlm_loss",)
-            parts = [sums[name][0] / sums[name][1] for name in names]
+            parts = [sums[name][0] / sums[name][1] for name in ("mlm_loss", "cpc_loss")]
             found.append(jax.device_get([metrics["loss"], *parts]))
     return np.array(found)
 
@@ -91,23 +89,12 @@ def items(axes):
     return tuple(axes.items())
 
 
-def check_agreement(axes, sentences):
-    got, want = (losses(items(each), sentences) for each in (axes, ONE))
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", MESHES, ids=str)
+def test_meshes_agree_on_words_and_sentences(axes):
+    got, want = losses(items(axes)), losses(items(ONE))
     difference = np.abs(got / want - 1).max()
     print(f"{axes}: largest relative difference of {STEPS} losses {difference:.1e}")
     assert difference <= 1e-5
     # What was learnt is hundreds of times what meshes may differ by.
     assert want[-1, 0] < want[0, 0] - 0.01
-
-
-# The loss of sentences over a split sequence, and its gradient, are those of one device
-# in `conformance.sequence_test`.
-@pytest.mark.parametrize("axes", MESHES, ids=str)
-def test_meshes_agree(axes):
-    check_agreement(axes, sentences=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("axes", [*MESHES, *MORE_MESHES], ids=str)
-def test_meshes_agree_on_words_and_sentences(axes):
-    check_agreement(axes, sentences=True)

@@ -143,7 +143,9 @@ def losses(config, params, *args, **more):
     return jax.device_get((found, hits, grads))
 
 
-@pytest.mark.parametrize("name", ["bart", "long_t5", "reformer"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("bart", marks=pytest.mark.slow), "long_t5", "reformer"]
+)
 def test_losses_are_those_of_the_logits(name):
     config = CONFIGS[name]
     params = random_params(config)
@@ -186,9 +188,14 @@ def test_layers_one_by_one_are_the_scanned_ones():
     "name, axes",
     [
         ("bart", {"data": 2, "fsdp": 2, "tensor": 2}),
-        ("led", {"fsdp": 2, "tensor": 2, "sequence": 2}),
         ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
         ("reformer", {"data": 2, "fsdp": 2, "tensor": 2}),
+        # Its encoder's windows and global tokens: a Longformer's in `encoder_test`.
+        pytest.param(
+            "led",
+            {"fsdp": 2, "tensor": 2, "sequence": 2},
+            marks=pytest.mark.slow,
+        ),
         pytest.param("led", {"sequence": 8}, marks=pytest.mark.slow),
         pytest.param("long_t5", {"sequence": 8}, marks=pytest.mark.slow),
         pytest.param("long_t5", {"sequence": 4, "tensor": 2}, marks=pytest.mark.slow),

@@ -113,7 +113,10 @@ def job_of(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("task", ["fixed_blocks", "natural_questions"])
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param("fixed_blocks", marks=pytest.mark.slow), "natural_questions"],
+)
 def test_the_loss_falls(job_of, task):
     _, job = job_of(task)
     rows = np.arange(BATCH_SIZE)
