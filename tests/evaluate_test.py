@@ -300,10 +300,9 @@ def test_shards_together_are_the_whole(setup, tmp_path, capsys):
 
 
 @one_data_set("wiki")
-def test_one_device_gives_what_eight_give(setup, tmp_path, monkeypatch):
-    assert jax.local_device_count() == 8
-    first = jax.devices()[:1]
-    monkeypatch.setattr(jax, "local_devices", lambda: first)
+@pytest.mark.usefixtures("one_device")
+def test_one_device_gives_what_eight_give(setup, tmp_path):
+    assert (len(jax.local_devices()), jax.local_device_count()) == (1, 8)
     assert setup.evaluate(tmp_path / "out", "--batch_size=5") == 0
     assert same(tmp_path / "out", setup.whole)
 

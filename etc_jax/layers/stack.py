@@ -138,7 +138,8 @@ class Stack(nn.Module):
             # `shared` whole, `own` [layers, ...] a layer at a time.
             in_axes=(nn.broadcast, *(0 for _ in own)),
             length=self.num_layers,
-            # Else flax traces the layer once more, to look for what `shared` can't be.
+            # Else flax traces the layer once more, to check broadcast variables, of
+            # which there are none.
             check_constancy_invariants=False,
         )
         carry, _ = scanned(self.make_layer, name="layers")(carry, shared, *own)

@@ -32,8 +32,8 @@ SIZES = PretrainingSizes(
 MODEL = dataclasses.replace(tiny_model.MODEL, attention_dropout_rate=0.0)
 TASK = Pretraining(MODEL, MlmCpcConfig())
 ONE = {"data": 1}
-# Quick: one step, in `conformance.model_test` and, over a split sequence, in
-# `conformance.sequence_test`.
+# One step on a mesh is compared by quick tests: `conformance.model_test` and, over a
+# split sequence, `conformance.sequence_test`.
 MESHES = [
     {"data": 2, "sequence": 4},
     {"data": 2, "fsdp": 2, "tensor": 2},

@@ -221,7 +221,14 @@ def test_one_device_and_a_mesh_give_the_same(name, axes):
         np.testing.assert_allclose(a, b, atol=2e-4)
 
 
-@pytest.mark.parametrize("name", ["bart", "long_t5", "reformer"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bart", "long_t5", "reformer"),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("mbart", "led", "t5")),
+        pytest.param("long_t5 local", marks=pytest.mark.slow),
+    ],
+)
 def test_dropout_is_drawn_in_training_alone(name):
     config = CONFIGS[name]
     params = random_params(config)

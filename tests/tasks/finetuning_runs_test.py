@@ -240,7 +240,8 @@ def test_the_official_score_of_a_run_is_that_of_its_own_evaluation(whole_run, tm
     assert metrics["accuracy"] == pytest.approx(result.evaluation["accuracy"])
 
 
-# Quick of other jobs in `main_path_test`, `seq2seq_job_test` and `resume_test`.
+# Runs of other jobs are stopped and resumed in `main_path_test`, `seq2seq_job_test` and
+# `resume_test`, which are quick.
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_bit_by_bit(whole_run, tmp_path, monkeypatch):
     config, _, result, _ = whole_run

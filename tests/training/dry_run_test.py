@@ -133,9 +133,8 @@ def test_a_step_that_does_not_fit_is_refused(monkeypatch):
         dry_run(toy_job.config())
 
 
-def test_one_device_has_no_collectives(monkeypatch):
-    (first, *_) = jax.devices()
-    monkeypatch.setattr(jax, "devices", lambda: [first])
+@pytest.mark.usefixtures("one_device")
+def test_one_device_has_no_collectives():
     assert "Collectives" not in dry_run(toy_job.config())
 
 
