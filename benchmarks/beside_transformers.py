@@ -115,15 +115,18 @@ def times(
 
 
 def peaks(
-    what: str, builder: str, sizes: Any, *, smaller: float
-) -> tuple[dict[str, Mapping[str, Any]], Floor]:
+    what: str, builder: str, sizes: Any, *, smaller: float, faster: float | None = None
+) -> tuple[dict[str, Mapping[str, Any]], list[Floor]]:
     """Peak memory of each side in its own process, printed; (for JSON, the share).
+
+    Where a call takes minutes, its time in these processes stands for that of `times`.
 
     Args:
       what: is measured.
       builder: for `memory.measure`, of the arguments `name`, a side, and `sizes`.
       sizes: a dataclass of what JSON can hold.
       smaller: share of the other's memory, at most.
+      faster: how many times as fast, at least; None: no time is wanted.
     """
     given = dataclasses.asdict(sizes)
     found = {
@@ -132,7 +135,13 @@ def peaks(
     print(report.memory_table(found, REFERENCE), flush=True)
     share = found[REFERENCE]["peak_bytes"] / found["transformers"]["peak_bytes"]
     name = f"{what}: memory beside transformers"
-    return found, Floor(name, share, smaller, at_most=True)
+    floors = [Floor(name, share, smaller, at_most=True)]
+    if faster is not None:
+        own, other = (found[name]["call_seconds"] for name in SIDES)
+        print(f"one call each: {own:.1f} s here, {other:.1f} s in transformers")
+        name = f"{what}: times faster than transformers"
+        floors.append(Floor(name, other / own, faster, at_most=False))
+    return found, floors
 
 
 def run(

@@ -7,8 +7,10 @@ Loss and gradients of one pair of texts: the same weights and tokens, float32, n
 dropout, the same CPU and number of threads. Both sides compute the activations of
 layers again; this library keeps the output of attention (`remat_policy="attention"`).
 The first token is global for LED. Sides run in turn in one process; memory is measured
-in a process for each. Before anything is timed, losses and gradients are compared. A
-busy machine is refused (exit code 3); exit code 1 if a floor fails.
+in a process for each. Before anything is timed, losses and gradients are compared.
+Where a step takes minutes, --rounds=0 times one in the process that measures memory,
+and compares nothing. A busy machine is refused (exit code 3); exit code 1 if a floor
+fails.
 """
 
 import argparse
@@ -207,22 +209,25 @@ def measure(
 ) -> tuple[dict[str, Any], list[Floor]]:
     """Times and memory of one model at one length, printed; (for JSON, floors)."""
     what = f"{sizes.model}, {sizes.length} tokens in, {sizes.target_length} out"
-    sides, error = make_sides(sizes)
-    rows, speed = beside_transformers.times(
-        what, sides, rounds=args.rounds, tolerance=LOSS_TOLERANCE, faster=FASTER
+    metrics: dict[str, Any] = {"sizes": dataclasses.asdict(sizes)}
+    floors = []
+    if args.rounds:
+        sides, error = make_sides(sizes)
+        rows, speed = beside_transformers.times(
+            what, sides, rounds=args.rounds, tolerance=LOSS_TOLERANCE, faster=FASTER
+        )
+        print(f"gradients apart by {error:.1e} of their norm")
+        del sides
+        metrics |= {"rows": rows, "gradient_error": error}
+        floors.append(speed)
+    metrics["memory"], more = beside_transformers.peaks(
+        what,
+        "benchmarks.seq2seq_step:build_run",
+        sizes,
+        smaller=SMALLER,
+        faster=None if args.rounds else FASTER,
     )
-    print(f"gradients apart by {error:.1e} of their norm")
-    del sides
-    peaks, space = beside_transformers.peaks(
-        what, "benchmarks.seq2seq_step:build_run", sizes, smaller=SMALLER
-    )
-    metrics = {
-        "sizes": dataclasses.asdict(sizes),
-        "rows": rows,
-        "gradient_error": error,
-        "memory": peaks,
-    }
-    return metrics, [speed, space]
+    return metrics, [*floors, *more]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -153,7 +153,8 @@ def _positions_suffice(config: Any) -> Iterator[Problem]:
 
 
 def _sequence_fits(config: Any) -> Iterator[Problem]:
-    longest, read = getattr(config.model, "max_length", None), None
+    model, read = config.model, None
+    longest = getattr(model, "longest_input", getattr(model, "max_length", None))
     if longest is not None:
         read = config_kinds.read_at_once(config)
     if read is not None and read[1] > longest:

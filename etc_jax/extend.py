@@ -1,5 +1,5 @@
 """Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC, BART
-as a LED, T5 as a LongT5.
+as a LED or a BART-LS, T5 as a LongT5.
 
     python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
@@ -8,8 +8,8 @@ as a LED, T5 as a LongT5.
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
 that etc_jax.convert wrote, or a run, a model of the same kind. --format=native makes
-such a model of a folder of Hugging Face too; an ETC, and a BigBird with --num_globals,
-which transformers does not know, are always one.
+such a model of a folder of Hugging Face too; an ETC, a BART-LS, and a BigBird with
+--num_globals, which transformers does not know, are always one.
 
 Positions go on with copies of those of the source, block by block; global projections
 begin as copies of the local ones. The result is compared with the source on short
@@ -42,7 +42,7 @@ from etc_jax.model_commands import (
     tokenizer_note,
 )
 
-_NAMES = {"bigbird": "big_bird", "longt5": "long_t5"}
+_NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--block_size",
         type=int,
-        help="of big_bird, default: 64; tokens of a sum of long_t5, default: 16",
+        help="of big_bird, default: 64; tokens of a sum of long_t5, default: 16; of "
+        "bart_ls, default: 1024",
     )
     add(
         "--num_globals",
@@ -105,7 +106,7 @@ def _is_hf(args: argparse.Namespace, source: EncoderSource) -> bool:
             f"--format=hf, but {args.source} is a model of etc_jax; leave it out, and "
             "write the result for transformers with --to_hf"
         )
-    ours = "ETC" if args.to == "etc" else None
+    ours = {"etc": "ETC", "bart_ls": "BART-LS"}.get(args.to)
     if args.num_globals:
         ours = "BigBird with global tokens in front"
     if args.format == "hf" and ours:

@@ -27,9 +27,12 @@ it is written:
     {"id": "dev.jsonl:1", "output": "...", "score": -0.31}
 
 With --num_texts=2 there are "outputs" and "scores", the best first. --prompt is one
-input, and its texts are written plainly. Without --num_beams the likeliest token is
-taken each time, or one is drawn if a --temperature is given. A run on a data set of
-texts writes as its objective.generation says, where no option says otherwise.
+input, and its texts are written plainly. --prefix is read before every input that has
+no `prefix` of its own, such as a question about it. With --sled.window=256 a converted
+model of short texts reads long ones by overlapping windows (SLED). Without --num_beams
+the likeliest token is taken each time, or one is drawn if a --temperature is given. A
+run on a data set of texts writes as its objective.generation says, where no option says
+otherwise.
 
 The same seed gives the same text on one kind of machine. --temperature=0 takes the
 likeliest token each time.
@@ -45,7 +48,8 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -59,6 +63,7 @@ from etc_jax.datasets import options, pairs
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.generation_config import GenerationConfig
 from etc_jax.local_paths import ArgumentParser
+from etc_jax.models.sled_config import SledConfig
 from etc_jax.terminal import say
 from etc_jax.text_codecs import (
     ByteCodec,
@@ -71,10 +76,12 @@ from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 from etc_jax.training.errors import RunError, UserError
 
+_SLED = "sled."
 # Of encoder-decoders alone, beside how texts are written, with what they are where
 # they are not given.
 _OF_WRITERS: dict[str, Any] = {
     "inputs": None,
+    "prefix": None,
     "num_texts": 1,
     "batch_size": 8,
     "begin_token": None,
@@ -84,7 +91,7 @@ _OF_WRITERS: dict[str, Any] = {
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ArgumentParser(
-        texts=("prompt",),
+        texts=("prompt", "prefix"),
         prog="python -m etc_jax.generate",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -121,6 +128,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _add_options_of_writers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("encoder-decoders")
     options.add_flags(group, GenerationConfig())
+    options.add_flags(group, SledConfig(), _SLED)
+    group.add_argument("--prefix", metavar="TEXT", help="read before each input")
     texts = {
         "num_texts": "of each input, the best of the beams",
         "batch_size": "inputs at once",
@@ -160,6 +169,7 @@ def open_model(
     first_id: int | None = None,
     begin_token: bool | None = None,
     global_tokens: int | None = None,
+    sled: Mapping[str, Any] = MappingProxyType({}),
 ) -> LanguageModel | TextWriter:
     """Reads a language model, or an encoder-decoder.
 
@@ -169,6 +179,7 @@ def open_model(
       first_id: of a converted model of bytes; None: 0, if it has no other ids.
       begin_token: of an encoder-decoder, see `text_writer.TextWriter`.
       global_tokens: see there.
+      sled: fields of `SledConfig` that are otherwise, of a converted model.
 
     Raises:
       UserError, ValueError: if there is no such model.
@@ -180,12 +191,20 @@ def open_model(
         if step is not None:
             raise UserError(f"{folder} is a converted model: leave --step out")
         config = native.read_config(path)
+        if sled:
+            config = _with_sled(folder, config, sled)
         decoder = decoding.decoder_of(native.family_of(config), config)
         decoder.check(1)
         if text_writer.writes(decoder):
             return text_writer.of_converted(path, decoder, **more)
         codec = _converted_codec(path, config.vocab_size, first_id)
         return LanguageModel(native.load(path).params, decoder, codec)
+    if sled:
+        listed = ", ".join(f"--{_SLED}{name}" for name in sled)
+        raise UserError(
+            f"{folder} is a run, which reads inputs as it was trained: leave {listed} "
+            "out"
+        )
     saved = read_params(folder, step)
     if first_id is not None:
         raise UserError(f"{folder} is a run, whose ids are known: leave --first_id out")
@@ -194,6 +213,24 @@ def open_model(
     if text_writer.writes(decoder):
         return text_writer.of_run(saved, decoder, **more)
     return LanguageModel(saved.params, decoder, _codec_of_run(folder, saved))
+
+
+def _with_sled(folder: str, config: Any, changes: Mapping[str, Any]) -> Any:
+    """The config of a converted model that reads by windows.
+
+    Raises:
+      UserError: if that model cannot, or not so.
+    """
+    if not hasattr(config, "sled"):
+        raise UserError(
+            f"{folder} is a {type(config).__name__}, no encoder-decoder, whose encoder "
+            f"--{_SLED}window is for; leave it out"
+        )
+    sled = dataclasses.replace(config.sled, **changes)
+    config = dataclasses.replace(config, sled=sled)
+    if found := list(config.problems()):
+        raise UserError("; ".join(f"--{field} {text}" for field, text in found))
+    return config
 
 
 def _codec_of_run(folder: str, saved: SavedParams) -> Codec:
@@ -232,6 +269,7 @@ def _converted_codec(path: pathlib.Path, size: int, first_id: int | None) -> Cod
 def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
     """What follows the prompt."""
     given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
+    given += [f"{_SLED}{name}" for name in options.given(args, SledConfig(), _SLED)]
     if given := given + list(options.given(args, GenerationConfig())):
         listed = ", ".join(f"--{name}" for name in given)
         raise UserError(
@@ -295,13 +333,15 @@ def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
         text = args.prompt
         if args.prompt_file is not None:
             text = args.prompt_file.read_text(encoding="utf-8")
-        [found] = writer.write([text], how, batch_size=1, rng=rng)
+        one = pairs.Pair("", text, None, args.prefix)
+        [found] = writer.write([one], how, batch_size=1, rng=rng)
         yield from (f"{one.text}\n".encode() for one in found)
         return
-    given, texts = itertools.tee(_lines(args.inputs))
-    written = writer.write(
-        (one.input for one in texts), how, batch_size=args.batch_size, rng=rng
+    given, read = itertools.tee(
+        one if one.prefix else dataclasses.replace(one, prefix=args.prefix)
+        for one in _lines(args.inputs)
     )
+    written = writer.write(read, how, batch_size=args.batch_size, rng=rng)
     for one, found in zip(given, written, strict=False):
         yield f"{json.dumps(_result(one.id, found), ensure_ascii=False)}\n".encode()
 
@@ -320,7 +360,7 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
       RunError, ValueError, OSError: if something given is wrong; before compiling.
     """
     given = (args.model, args.step, args.first_id, args.begin_token, args.global_tokens)
-    model = open_model(*given)
+    model = open_model(*given, options.given(args, SledConfig(), _SLED))
     if isinstance(model, LanguageModel):
         yield _continued(model, args)
     else:

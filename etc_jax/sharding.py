@@ -62,14 +62,18 @@ PARAM_AXES: tuple[tuple[str, tuple[str | None, ...] | None], ...] = (
     (r"embedding_projection/kernel", ("embed", _OWN)),
     (r"(long|global)_query/kernel", ("embed", "heads", "head_dim")),
     (
-        r"(cross_)?attention(/flat)?/(query_key|(query|key|value)(_global)?)/kernel",
+        r"(cross_)?attention(/(flat|blocks|pool))?"
+        r"/(query_key|(query|key|value)(_global)?)/kernel",
         ("embed", "heads", "head_dim"),
     ),
     (r"attention/offset/kernel", ("embed", "heads", "head_dim")),
     (r"attention/(key|offset)_bias", ("heads", "head_dim")),
     (r"(l2l|l2g|g2g|g2l)_(key|value)/kernel", ("embed", "heads", "head_dim")),
     (r"(long|global)_out/kernel", ("heads", "head_dim", "embed")),
-    (r"(cross_)?attention(/flat)?/out/kernel", ("heads", "head_dim", "embed")),
+    (
+        r"(cross_)?attention(/(flat|blocks|pool))?/out/kernel",
+        ("heads", "head_dim", "embed"),
+    ),
     (r"(long|global)_labels/embedding", ("labels", "heads", "head_dim")),
     (r"(long_|global_|answer_)?mlp/wi(_gate)?/kernel", ("embed", "mlp")),
     (r"(long_|global_|answer_)?mlp/wo/kernel", ("mlp", "embed")),
@@ -339,6 +343,18 @@ def whole_sequences() -> Iterator[None]:
         yield
         return
     with logical_rules({**rules, "length": None}):
+        yield
+
+
+@contextlib.contextmanager
+def sequences_as_rows() -> Iterator[None]:
+    """Inside it the devices of a split sequence have rows of the batch of their own."""
+    rules = _RULES.get()
+    if rules is None or rules["length"] is None:
+        yield
+        return
+    rows = (*rules["batch"], rules["length"])
+    with logical_rules({**rules, "batch": rows, "length": None}):
         yield
 
 

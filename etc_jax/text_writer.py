@@ -53,7 +53,7 @@ class TextWriter:
       params: of the model.
       decoder: of the model.
       tokenizer: of the model.
-      begin_token: inputs begin with the first token of the vocabulary.
+      pairs: how inputs become tokens.
       global_tokens: so many first tokens of an input are global.
       usual: how it writes where nothing else is asked for.
     """
@@ -61,44 +61,45 @@ class TextWriter:
     params: Any
     decoder: Any
     tokenizer: Tokenizer
-    begin_token: bool
+    pairs: PairOptions
     global_tokens: int
     usual: GenerationConfig = GenerationConfig()
 
     def write(
         self,
-        texts: Iterable[str],
+        inputs: Iterable[Pair],
         options: Options,
         *,
         batch_size: int = 8,
         rng: jax.Array | None = None,
     ) -> Iterator[list[Text]]:
-        """What is written for each text, in their order.
+        """What is written for each input, in their order.
 
         Inputs of about one length are written together, of `batch_size` times 8 that
         are read ahead.
 
         Args:
-          texts: what the model reads; what is longer than it can read is cut.
+          inputs: what the model reads, as pairs whose targets are left aside; what is
+            longer than it can read is cut.
           options: what to write.
-          batch_size: texts at once.
+          batch_size: inputs at once.
           rng: key of the draws; None only with temperature 0.
 
         Raises:
-          BadRecordError: if a text has no token.
+          BadRecordError: if an input has no token.
           ValueError: see `generation.write`.
         """
-        texts = iter(texts)
+        inputs = iter(inputs)
         for number in itertools.count():
-            pool = list(itertools.islice(texts, _POOLED * batch_size))
+            pool = list(itertools.islice(inputs, _POOLED * batch_size))
             if not pool:
                 return
             key = None if rng is None else jax.random.fold_in(rng, number)
             yield from self._pool(pool, options, batch_size, key)
 
-    def _pool(self, texts: Sequence[str], options, batch_size: int, rng):
-        ids = [self.ids_of(text) for text in texts]
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+    def _pool(self, inputs: Sequence[Pair], options, batch_size: int, rng):
+        ids = [self.tokens_of(one) for one in inputs]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i][0]))
         found: list[list[Text]] = [[] for _ in ids]
         for start in range(0, len(ids), batch_size):
             mine = order[start : start + batch_size]
@@ -113,22 +114,28 @@ class TextWriter:
                 ]
         return found
 
-    def ids_of(self, text: str) -> np.ndarray:
-        """int `[n]`: what the model reads of a text, as in training."""
-        pair = PairOptions(begin_token=self.begin_token)
-        ids, _ = encoded(Pair("", text, None), self.tokenizer, pair)
-        return cut_to(np.asarray(ids, np.int32), self.decoder.config.max_length)
+    def tokens_of(self, one: Pair) -> tuple[np.ndarray, np.ndarray]:
+        """(ids, marks: 0 in padding) int `[n]` that the model reads, as in training."""
+        found, most = encoded(one, self.tokenizer, self.pairs), self.longest_input
+        ids, marks = (np.asarray(x, np.int32) for x in (found.ids, found.marks))
+        return cut_to(ids, most), cut_to(marks, most)
 
-    def _batch(self, rows: Sequence[np.ndarray], options: Options, rng):
-        config, longest = self.decoder.config, max(map(len, rows))
+    @property
+    def longest_input(self) -> int:
+        """Tokens that the model reads."""
+        return self.decoder.config.longest_input
+
+    def _batch(self, rows: Sequence[tuple], options: Options, rng):
+        config, longest = self.decoder.config, max(len(row) for row, _ in rows)
         n = SHORTEST
         while n < longest:
             n *= 2
-        n = min(n, config.max_length)
+        n = min(n, self.longest_input)
         tokens = np.full((len(rows), n), config.pad_id, np.int32)
         ids = np.zeros((len(rows), n), np.int32)
-        for i, row in enumerate(rows):
-            tokens[i, : len(row)], ids[i, : len(row)] = row, 1
+        for i, (row, marks) in enumerate(rows):
+            tokens[i, : len(row)] = np.where(marks > 0, row, config.pad_id)
+            ids[i, : len(row)] = marks
         index = None
         if self.global_tokens:
             places = np.arange(min(self.global_tokens, n), dtype=np.int32)[None]
@@ -173,7 +180,10 @@ def of_converted(
         _on_device(native.load(folder).params),
         decoder,
         tokenizer,
-        config.begin_token if begin_token is None else begin_token,
+        PairOptions(
+            config.begin_token if begin_token is None else begin_token,
+            config.sled.prefix_length,
+        ),
         int(config.has_globals) if global_tokens is None else global_tokens,
     )
 
@@ -197,19 +207,23 @@ def of_run(
       UserError: if the tokenizer is missing.
     """
     config = saved.config
-    begins = begin_token
-    if begins is None:
-        begins = getattr(config.data, "begin_token", None)
-    if begins is None:
+    if hasattr(config.data, "begin_token"):
+        data = config.data
+        pairs = PairOptions(data.begin_token, data.prefix_length, data.prefix_every)
+    else:
         task = task_lib.find(config.objective.name).in_format(config.data.format)
-        begins = task.with_texts(config.data.input_options).options.begin_token
+        options = task.with_texts(config.data.input_options).options
+        names = [field.name for field in dataclasses.fields(PairOptions)]
+        pairs = PairOptions(**{name: getattr(options, name) for name in names})
+    if begin_token is not None:
+        pairs = dataclasses.replace(pairs, begin_token=begin_token)
     if global_tokens is None:
         global_tokens = config.objective.global_tokens
     return TextWriter(
         _on_device(saved.params),
         decoder,
         tokenizer_of_run(saved),
-        begins,
+        pairs,
         global_tokens,
         getattr(config.objective, "generation", GenerationConfig()),
     )

@@ -1,5 +1,6 @@
 """Texts of an encoder-decoder on the command line."""
 
+import dataclasses
 import functools
 import io
 import json
@@ -15,12 +16,14 @@ from etc_jax.beam_search import Beams
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
+from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.generation import Options
 from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import LedConfig
+from etc_jax.models.encoder_decoder_config import BartConfig, LedConfig
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
+from etc_jax.models.sled_config import SledConfig
 
 CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")
 SIZES = {
@@ -46,10 +49,14 @@ REFORMER = ReformerSeq2SeqConfig(
     lsh_chunk_length=4,
     num_buckets=(2,),
 )
+# One that reads so little that its inputs are too long for it.
+SHORT = BartConfig(**{k: x for k, x in SIZES.items() if k != "max_target_length"})
+SHORT = dataclasses.replace(SHORT, max_length=16, forced_eos_id=None)
 # (module, global tokens of an input).
 FAMILIES = {
     "led": (EncoderDecoder(CONFIG), np.zeros((1, 1), int)),
     "reformer_seq2seq": (ReformerSeq2Seq(REFORMER), None),
+    "bart": (EncoderDecoder(SHORT), None),
 }
 WORDS = [x for x in PIECES if x.isalpha()]
 # Of different lengths, the longest in a bucket of its own.
@@ -93,7 +100,7 @@ def ids_of(text):
     return [CLS, *ids, SEP]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["led", "reformer_seq2seq"])
 def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
     model = saved(tmp_path / family, family)
     module, index = FAMILIES[family]
@@ -126,6 +133,52 @@ def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
     # One input, in plain.
     code, lines, _ = ask(model, f"--prompt={TEXTS[0]}", *how[:-1])
     assert (code, lines) == (0, found[0]["outputs"])
+
+
+WINDOWS = ("--sled.window=8", "--sled.prefix_length=4", "--sled.input_length=100")
+
+
+@pytest.mark.parametrize("prefix", [None, "red"])
+def test_a_model_of_short_texts_reads_long_ones_by_windows(ask, tmp_path, prefix):
+    model = saved(tmp_path / "bart", "bart")
+    config = dataclasses.replace(
+        SHORT, sled=SledConfig(window=8, prefix_length=4, input_length=100)
+    )
+    tokenizer = WordPieceTokenizer(PIECES)
+    options = PairOptions(SHORT.begin_token, 4)
+    found = encoded(Pair("", TEXTS[1], None, prefix), tokenizer, options)
+    assert len(found.ids) > 80
+    decoder = text_writer.decoding.decoder_of("bart", config)
+    rules = generation.rules_of(config, min_tokens=5)
+    memory = generation.encode(
+        decoder, params_of("bart"), *(np.array([x]) for x in found[:2])
+    )
+    want = generation.write(
+        decoder,
+        params_of("bart"),
+        np.array([[CLS]]),
+        Options(5, rules, Beams(2), pad_id=config.pad_id),
+        memory=memory,
+    )
+    how = ("--num_beams=2", "--num_tokens=5", "--min_tokens=5")
+    more = [] if prefix is None else [f"--prefix={prefix}"]
+    code, [line], err = ask(model, f"--prompt={TEXTS[1]}", *how, *WINDOWS, *more)
+    assert (code, err) == (0, "")
+    assert line == text_writer.written_text(np.asarray(want.tokens[0, 0]), tokenizer)
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--sled.window=8", "--sled.padding_share=1"], "--sled.padding_share is 1.0;"),
+        (["--sled.window=14", *WINDOWS[1:]], "--sled.window is 14, with prefix_length"),
+        (["--sled.prefix_length=4"], "--sled.window is 0, so that the input is read"),
+    ],
+)
+def test_windows_that_cannot_be_are_refused(ask, tmp_path, argv, message):
+    model = saved(tmp_path / "bart", "bart")
+    code, lines, err = ask(model, f"--prompt={TEXTS[0]}", *argv)
+    assert (code, lines) == (2, []) and message in err and err.count("\n") == 1
 
 
 def test_a_long_input_lengthens_its_own_batch_alone(ask, model, monkeypatch):

@@ -13,7 +13,7 @@ Everything here is numpy on the host; the caller puts the result on devices.
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -229,26 +229,38 @@ class LayerRuns:
     """Names of layers by their place in a run that is repeated, and back.
 
     `start.7.end` of runs of three layers is `start.run1.2.end`: a table has a row for
-    each layer of the run, whose `{layer}` is the number of the run.
+    each layer of the run, whose `{layer}` is the number of the run. Layers from `top`
+    on are of other kind: with `top` 6, `start.7.end` is `start.top.1.end`.
 
     Args:
       start: what stands before the number of a layer.
       length: layers of a run.
+      top: number of the first layer of another kind; None: there is none.
     """
 
-    def __init__(self, start: str, length: int):
-        self.start, self.length = start, length
+    TOP: ClassVar[str] = "top"
+
+    def __init__(self, start: str, length: int, top: int | None = None):
+        self.start, self.length, self.top = start, length, top
         start = re.escape(start)
         self._layer = re.compile(rf"{start}\.(\d+)\.(.*)")
         self._of_run = re.compile(rf"{start}\.run(\d+)\.(\d+)\.(.*)")
+        self._of_top = re.compile(rf"{start}\.{self.TOP}\.(\d+)\.(.*)")
 
     def source(self, i: int) -> str:
         """What the rows of a run's layer `i` start with."""
         return f"{self.start}.run{i}.{{{LAYER}}}."
 
+    def top_source(self) -> str:
+        """What the rows of the layers of another kind start with."""
+        return f"{self.start}.{self.TOP}.{{{LAYER}}}."
+
     def split(self, name: str) -> str:
         """A name of the checkpoint as rows know it."""
         if found := self._layer.fullmatch(name):
+            if self.top is not None and int(found[1]) >= self.top:
+                layer = int(found[1]) - self.top
+                return f"{self.start}.{self.TOP}.{layer}.{found[2]}"
             run, i = divmod(int(found[1]), self.length)
             return f"{self.start}.run{i}.{run}.{found[2]}"
         return name
@@ -258,6 +270,8 @@ class LayerRuns:
         if found := self._of_run.fullmatch(name):
             layer = int(found[2]) * self.length + int(found[1])
             return f"{self.start}.{layer}.{found[3]}"
+        if found := self._of_top.fullmatch(name):
+            return f"{self.start}.{int(found[1]) + self.top}.{found[2]}"
         return name
 
 

@@ -328,8 +328,11 @@ class PairsConfig(DataConfig):
       lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
       begin_token: texts begin with the first token of the vocabulary, such as <s>, as
         those of BART and LED do; T5 has none.
-      max_cut_targets: share of the targets that may be longer than `target_length` and
-        are cut; of inputs any.
+      prefix_length: places of the pairs' `prefix`, before those of the input; see
+        `datasets.pairs.PairOptions`.
+      prefix_every: the prefix is repeated at the start of each so many places; see
+      there. max_cut_targets: share of the targets that may be longer than
+        `target_length` and are cut; of inputs any.
       cache_dir: folder of the texts in tokens; None puts it into the workdir.
       export_workers: processes that tokenise; 0: this one.
     """
@@ -343,6 +346,8 @@ class PairsConfig(DataConfig):
     tokenizer: str | None = None
     lower_case: bool | None = None
     begin_token: bool = False
+    prefix_length: int = 0
+    prefix_every: int = 0
     max_cut_targets: float = 0.1
     cache_dir: str | None = None
     export_workers: int = 0
@@ -352,7 +357,14 @@ class PairsConfig(DataConfig):
         yield from _check_paths(self)
         yield from _check_held_back(self)
         yield from at_least(self, 0, "export_workers")
+        yield from at_least(self, 0, "prefix_length", "prefix_every")
         yield from between(self, 0, 1, "max_cut_targets")
+        if self.prefix_length >= self.input_length:
+            yield (
+                "prefix_length",
+                f"is {self.prefix_length}, of the {self.input_length} places of "
+                "input_length, which the input needs too; make it less",
+            )
         if self.tokenizer is None:
             yield "tokenizer", "is None; name the vocabulary of the model"
 

@@ -52,26 +52,38 @@ class InputOptions:
         return length
 
 
-def add_flags(parser: argparse._ActionsContainer, options: Any) -> None:
-    """Adds the fields of a dataclass, such as the options of a data set, as flags."""
+def add_flags(
+    parser: argparse._ActionsContainer, options: Any, section: str = ""
+) -> None:
+    """Adds the fields of a dataclass, such as the options of a data set, as flags.
+
+    Args:
+      parser: of the command line, or a group of it.
+      options: the dataclass, with defaults.
+      section: what stands before the names, such as "sled.".
+    """
     hints, texts = typing.get_type_hints(type(options)), _texts(type(options))
     for field in dataclasses.fields(options):
         kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
         text = f"{texts.get(field.name, '')} (default: {field.default})".strip()
-        flag, text = f"--{field.name}", text.replace("%", "%%")
+        flag, text = f"--{section}{field.name}", text.replace("%", "%%")
         if typing.get_origin(hints[field.name]) is typing.Literal:
             parser.add_argument(flag, choices=kinds, help=text)
             continue
         kind = next(k for k in kinds if k is not type(None))
-        if kind is bool:
+        if kind is bool and field.default:
+            action = argparse.BooleanOptionalAction
+            parser.add_argument(flag, action=action, default=None, help=text)
+        elif kind is bool:
             parser.add_argument(flag, action="store_true", default=None, help=text)
         else:
             parser.add_argument(flag, type=kind, help=text)
 
 
-def given(args: argparse.Namespace, options: Any) -> dict[str, Any]:
+def given(args: argparse.Namespace, options: Any, section: str = "") -> dict[str, Any]:
     """Those that a command line of `add_flags` has, by name."""
-    values = {f.name: getattr(args, f.name) for f in dataclasses.fields(options)}
+    names = [field.name for field in dataclasses.fields(options)]
+    values = {name: getattr(args, f"{section}{name}") for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 

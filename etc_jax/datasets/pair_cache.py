@@ -76,10 +76,10 @@ def _encoder(tokenizer: Tokenizer, options: PairOptions) -> parts.MakeFn:
         windows = []
         for pair in pairs:
             try:
-                ids = encoded(pair, tokenizer, options)
+                found = encoded(pair, tokenizer, options)
             except BadRecordError as e:
                 raise e.at(pair.id) from e
-            windows.append(whole_window(pair, *ids))
+            windows.append(whole_window(pair, *found))
         return part_of(windows, tokenizer.vocab_size, len(pairs), LeftOut())
 
     return make

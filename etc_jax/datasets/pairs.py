@@ -1,7 +1,8 @@
 """Pairs of texts in JSON lines: what a model reads, and what it learns to write.
 
-A file has a JSON object a line, with `input` and `target`, both text, and `id` if there
-is one; without, pairs are named by the beginning of their SHA-256.
+A file has a JSON object a line, with `input` and `target`, both text, `prefix` if there
+is one, such as a question about the input, and `id`; without, pairs are named by the
+beginning of their SHA-256.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_line_records, read_lines
@@ -33,11 +37,13 @@ class Pair:
       id: of the pair.
       input: text to be read.
       target: text to be written; None without one.
+      prefix: text that is read before the input; None without one.
     """
 
     id: str
     input: str
     target: str | None
+    prefix: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +53,31 @@ class PairOptions(InputOptions):
     Attributes:
       begin_token: texts begin with the first token of the vocabulary, such as <s>, as
         those of BART and LED do; T5 has none.
+      prefix_length: places of the prefix, before those of the input, as
+        model.sled.prefix_length has them; a longer one is cut, a shorter one padded.
+        0: the prefix is the beginning of the input, with a space between them.
+      prefix_every: the prefix is repeated at the start of each so many places, as in
+        the blocks of a BART-LS, cut to prefix_length but not padded. 0: it is there
+        once.
     """
 
     begin_token: bool = False
+    prefix_length: int = 0
+    prefix_every: int = 0
+
+
+class EncodedPair(NamedTuple):
+    """A pair in tokens.
+
+    Attributes:
+      ids: of what is read, each text with its end token; 0 in padding.
+      marks: 1 for a token, 0 for padding, which only a prefix has.
+      target: ids, with the end token; None without a target.
+    """
+
+    ids: list[int]
+    marks: list[int]
+    target: list[int] | None
 
 
 PLAIN = PairOptions()
@@ -72,12 +100,14 @@ def parse(value: Any, note: Note) -> Pair:
     fields = Fields(value)
     text = fields.get("input", STRING)
     target = fields.get("target", STRING, None)
+    prefix = fields.get("prefix", STRING, None)
     if not text.strip():
         raise BadRecordError("no text", "the input is blank, expected text")
     if "id" in value:
-        return Pair(fields.text("id"), text, target)
-    digest = hashlib.sha256(json.dumps([text, target]).encode()).hexdigest()
-    return Pair(digest[:_ID_DIGITS], text, target)
+        return Pair(fields.text("id"), text, target, prefix)
+    named = [text, target] if prefix is None else [text, target, prefix]
+    digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
+    return Pair(digest[:_ID_DIGITS], text, target, prefix)
 
 
 def read_complete(paths: Sequence[str | os.PathLike]) -> Iterator[Pair]:
@@ -107,8 +137,8 @@ def _complete(value: Any) -> Pair:
 
 def encoded(
     pair: Pair, tokenizer: Tokenizer, options: PairOptions = PLAIN
-) -> tuple[list[int], list[int] | None]:
-    """(ids of the input, of the target or None), each with its end token.
+) -> EncodedPair:
+    """A pair in tokens.
 
     Raises:
       BadRecordError: if the input has no token.
@@ -116,8 +146,40 @@ def encoded(
     """
     first = [tokenizer.special_id("cls")] if options.begin_token else []
     end = end_id(tokenizer)
-    source, target = encode(tokenizer, [pair.input, pair.target or ""])
+    apart = bool(options.prefix_length or options.prefix_every)
+    joined = pair.input if not pair.prefix else f"{pair.prefix} {pair.input}"
+    texts = [pair.input if apart else joined, pair.target or "", pair.prefix or ""]
+    source, target, prefix = encode(tokenizer, texts)
     if not len(source):
         raise BadRecordError("no text", "the input has no token in this vocabulary")
-    ids = [*first, *source.ids, end]
-    return ids, None if pair.target is None else [*first, *target.ids, end]
+    written = None if pair.target is None else [*first, *target.ids, end]
+    before: list[int] = []
+    if apart and len(prefix):
+        tokens = np.array([*first, *prefix.ids, end])
+        most = options.prefix_length or len(tokens)
+        before = cut_to(tokens, most).tolist()
+    if options.prefix_every:
+        ids = _in_blocks(before or first, source.ids, end, options.prefix_every)
+        return EncodedPair(ids, [1] * len(ids), written)
+    empty = options.prefix_length - len(before)
+    text = [*first, *source.ids, end]
+    marks = [*[1] * len(before), *[0] * empty, *[1] * len(text)]
+    return EncodedPair([*before, *[0] * empty, *text], marks, written)
+
+
+def _in_blocks(
+    before: Sequence[int], text: Sequence[int], end: int, size: int
+) -> list[int]:
+    """Blocks of the prefix, a piece of the text and an end token (Xiong et al. 2022).
+
+    Raises:
+      ValueError: if a block has no room for text.
+    """
+    room = size - len(before) - 1
+    if room < 1:
+        raise ValueError(
+            f"prefix_every is {size}, but a prefix has {len(before)} tokens and a "
+            "block an end token too; cut prefixes (prefix_length), or make it more"
+        )
+    pieces = [text[i : i + room] for i in range(0, len(text), room)]
+    return [token for piece in pieces for token in (*before, *piece, end)]

@@ -10,7 +10,6 @@ import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
-from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
 from etc_jax.datasets.task import Form
 from etc_jax.formats.sequence import refuse_quirks
@@ -99,13 +98,13 @@ class _Texts:
         """
         refuse_quirks(self.name, official_quirks)
         options = self.options if options is None else options
-        ids, target = encoded(self.pair_of(record), tokenizer, options)
+        found = encoded(self.pair_of(record), tokenizer, options)
         return [
             TextToTextWindow(
                 record=record,
                 labels={},
-                unusable="no target" if target is None else None,
-                **parts_of(sizes or self.sizes, ids, target),
+                unusable="no target" if found.target is None else None,
+                **parts_of(sizes or self.sizes, *found),
             )
         ]
 
@@ -155,5 +154,4 @@ class _Texts:
 
     def whole_length(self, record: Any, tokenizer: Tokenizer) -> int:
         """Tokens of an input if nothing of it is cut off, with its end token."""
-        [pieces] = encode(tokenizer, [self.pair_of(record).input])
-        return len(pieces) + 1
+        return len(encoded(self.pair_of(record), tokenizer, self.options).ids)

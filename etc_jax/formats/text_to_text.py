@@ -84,33 +84,39 @@ def end_id(tokenizer: Tokenizer) -> int:
 
 
 def parts_of(
-    sizes: TextToTextSizes, ids: Sequence[int], target: Sequence[int] | None
+    sizes: TextToTextSizes,
+    ids: Sequence[int],
+    marks: Sequence[int],
+    target: Sequence[int] | None,
 ) -> dict[str, np.ndarray]:
     """The arrays of a window; of texts that do not fit, the beginnings are kept.
 
     Args:
       sizes: of the window.
       ids: of the text to read, with its end token.
+      marks: 1 for each of its tokens, 0 for padding among them.
       target: of the text to write, with its end token; None: there is none to learn.
     """
-    tokens, used = _padded(sizes.input_length, ids)
+    tokens, _ = _padded(sizes.input_length, ids)
+    marks, _ = _padded(sizes.input_length, marks)
     wanted, length = _padded(sizes.target_length, target or ())
     return {
         "input_tokens": tokens,
-        "input_example_ids": np.int32(np.arange(sizes.input_length) < used),
+        "input_example_ids": marks,
         "target_tokens": wanted,
         "target_weights": np.float32(np.arange(sizes.target_length) < length),
     }
 
 
 def whole_window(
-    record: Any, ids: Sequence[int], target: Sequence[int]
+    record: Any, ids: Sequence[int], marks: Sequence[int], target: Sequence[int]
 ) -> TextToTextWindow:
-    """A window as long as its texts, without padding.
+    """A window as long as its texts.
 
     Args:
       record: with an `id`.
       ids: of the text to read, with its end token.
+      marks: 1 for each of its tokens, 0 for padding among them.
       target: of the text to write, with its end token.
     """
     return TextToTextWindow(
@@ -118,7 +124,7 @@ def whole_window(
         labels={},
         unusable=None,
         input_tokens=np.int32(ids),
-        input_example_ids=np.ones(len(ids), np.int32),
+        input_example_ids=np.int32(marks),
         target_tokens=np.int32(target),
         target_weights=np.ones(len(target), np.float32),
     )

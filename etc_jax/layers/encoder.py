@@ -11,6 +11,8 @@ from etc_jax.ops import chunked_loss
 def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
     """The position of each token in its example, from 0.
 
+    Padding inside an example does not end it.
+
     Args:
       example_ids: int `[b, n]`; 0 is padding.
       real_only: padding is not counted, and has position -1 (RoBERTa); otherwise the
@@ -22,15 +24,19 @@ def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
     """
     n = example_ids.shape[1]
     real = example_ids > 0
-    # [b, n]: the example of the token before, 0 before the first one.
-    before = jnp.pad(example_ids[:, :-1], ((0, 0), (1, 0)))
-    starts = real & (example_ids != before)
     # The number of each real token among those of its row, from 0.
     seen = jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
+    # [b, n]: the example of the token before, or of the last one before padding; 0
+    # before the first one.
+    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), example_ids.shape)
+    last = jax.lax.cummax(jnp.where(real, place, 0), axis=1)
+    last = jnp.take_along_axis(example_ids, last, axis=1)
+    before = jnp.pad(last[:, :-1], ((0, 0), (1, 0)))
+    starts = real & (example_ids != before)
     if real_only:
         count = seen
     else:
-        count = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), example_ids.shape)
+        count = place
         # The first example counts from place 0, not from its own first token.
         starts &= seen > 0
     # [b, n]: the count at which the example of each token starts.

@@ -14,12 +14,14 @@ from etc_jax.ops import sequence
 from etc_jax.ops.attention import (
     block_sparse,
     full,
+    pooled_block,
     row_cache,
     sliding_window,
     transient_blocks,
 )
 from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.memory_rows import MemoryRows
+from etc_jax.ops.attention.pooled_block import Blocks, Pool
 from etc_jax.ops.attention.row_cache import Newest, RowCache
 from etc_jax.ops.attention.sliding_window import Beside, Globals
 from etc_jax.types import LabelTable
@@ -95,7 +97,19 @@ class Local(NamedTuple):
     epsilon: float = 1e-6
 
 
-Pattern = AttentionWindow | Sparse | Causal | Local | None
+class Pooled(NamedTuple):
+    """Blocks, and behind them attention to averages of their rows (Xiong et al. 2022).
+
+    Attributes:
+      blocks: see `pooled_block.attend`.
+      pool: see `pooled_block.attend_pooled`.
+    """
+
+    blocks: Blocks
+    pool: Pool
+
+
+Pattern = AttentionWindow | Sparse | Causal | Local | Blocks | Pooled | None
 
 
 class Memory(NamedTuple):
@@ -137,8 +151,8 @@ class SelfAttention(HeadProjections):
     """Multi-head attention inside a sequence.
 
     Of everything (Devlin et al. 2018), of windows and global tokens (Beltagy et al.
-    2020), of blocks (Zaheer et al. 2020), or of windows and sums of blocks (Guo et al.
-    2022).
+    2020), of blocks (Zaheer et al. 2020; Xiong et al. 2022), or of windows and sums of
+    blocks (Guo et al. 2022).
 
     Attributes:
       pattern: what tokens see; None: each other, and none is global.
@@ -344,6 +358,13 @@ class SelfAttention(HeadProjections):
                 radius=self.pattern.radius,
                 beside=beside,
                 bias=inputs.bias,
+                sequence_axis=sharding.sequence_axis(),
+                **options,
+            )
+        if isinstance(self.pattern, Blocks):
+            return pooled_block.attend(
+                *rows,
+                blocks=self.pattern,
                 sequence_axis=sharding.sequence_axis(),
                 **options,
             )

@@ -1,4 +1,4 @@
-"""BART, T5, LED, LongT5: an encoder, a decoder that reads it, and logits.
+"""BART, T5, LED, LongT5, BART-LS: an encoder, a decoder that reads it, and logits.
 
 One assembly of shared blocks: families differ by the choices of their configs and by
 what the tokens of the encoder see.
@@ -17,15 +17,18 @@ from etc_jax.layers.block import Block, one_stream
 from etc_jax.layers.common import Dense, LayerNorm, Mlp, RmsNorm, truncated_normal
 from etc_jax.layers.cross_attention import CrossAttention
 from etc_jax.layers.encoder import positions_of
+from etc_jax.layers.pooled_attention import PoolAttention, PooledAttention
 from etc_jax.layers.relative_bias import RelativeBias
 from etc_jax.layers.self_attention import (
     Local,
     Memory,
     Pattern,
+    Pooled,
     SelfAttention,
     SequenceInputs,
 )
 from etc_jax.layers.stack import Period, Stack
+from etc_jax.models import sled
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
 from etc_jax.ops import chunked_loss
@@ -90,12 +93,18 @@ def make_layer(
         deterministic=deterministic,
     )
     cross = functools.partial(CrossAttention, **attention)
-    own = functools.partial(
-        SelfAttention, pattern=pattern, cache_length=cache_length, **attention
-    )
+
+    def own(name: str, pattern: Pattern = pattern) -> nn.Module:
+        if isinstance(pattern, Pooled):
+            pool = functools.partial(PoolAttention, pool=pattern.pool, **attention)
+            blocks = functools.partial(own, pattern=pattern.blocks)
+            return PooledAttention(blocks, lambda name: pool(name=name), name=name)
+        options = attention | {"pattern": pattern, "cache_length": cache_length}
+        return SelfAttention(**options, name=name)
+
     return functools.partial(
         Block,
-        lambda name: own(name=name),
+        own,
         lambda name: mlp(name=name),
         functools.partial(_norm, c),
         c.dropout_rate,
@@ -135,20 +144,26 @@ class OneSide(nn.Module):
         if c.embed_norm:
             self.embed_norm = _norm(c)
         self.dropout = nn.Dropout(c.dropout_rate)
-        layers = [
-            make_layer(c, side, self.deterministic, i, pattern)
-            for i, pattern in enumerate(side.patterns)
-        ]
-        # One scan over runs of `patterns`, as in `models.encoder`.
-        self.stack = Stack(
-            functools.partial(Period, tuple(layers), name="period"),
-            side.num_layers // len(layers),
+        self.stack = self._stack(side.patterns, side.num_layers - side.top_layers)
+        if side.top_layers:
+            self.top_stack = self._stack((side.top_pattern,), side.top_layers)
+        if c.final_norm:
+            self.final_norm = _norm(c)
+
+    def _stack(self, patterns: tuple[Pattern, ...], num_layers: int) -> Stack:
+        """One scan over runs of `patterns`, as in `models.encoder`."""
+        c = self.config
+        layers = tuple(
+            make_layer(c, self.side, self.deterministic, i, pattern)
+            for i, pattern in enumerate(patterns)
+        )
+        return Stack(
+            functools.partial(Period, layers, name="period"),
+            num_layers // len(layers),
             c.scan_layers,
             c.remat_policy,
             c.compute_dtype,
         )
-        if c.final_norm:
-            self.final_norm = _norm(c)
 
     def _relative_bias(self) -> RelativeBias:
         c, side = self.config, self.side
@@ -167,9 +182,14 @@ class OneSide(nn.Module):
           x: of the tokens, scaled.
           inputs: of the batch, without the biases that are made here.
         """
-        x = self.start(x, positions_of(inputs.example_ids, False))
+        positions = positions_of(inputs.example_ids, self.side.real_positions)
+        x = self.start(x, positions)
         self.sow("intermediates", "embedded", x)
-        return self.finish(self.stack(x, self.with_biases(inputs)))
+        inputs = self.with_biases(inputs)
+        x = self.stack(x, inputs)
+        if self.side.top_layers:
+            x = self.top_stack(x, inputs)
+        return self.finish(x)
 
     def start(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Rows of tokens -> what the first layer reads, `[b, n, e]`.
@@ -209,6 +229,7 @@ class OneSide(nn.Module):
 @registry.register("seq2seq_model", "t5")
 @registry.register("seq2seq_model", "led")
 @registry.register("seq2seq_model", "long_t5")
+@registry.register("seq2seq_model", "bart_ls")
 class EncoderDecoder(nn.Module):
     """Text to text: logits of each token of a target after those before it.
 
@@ -273,7 +294,6 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, input_tokens, input_example_ids=None, global_index=None):
         """What the decoder reads; arguments as of `__call__`."""
-        side = self.config.encoder_side
         if global_index is not None and not self.config.has_globals:
             raise ValueError(
                 f"global_index is given, which the encoder of a "
@@ -281,9 +301,15 @@ class EncoderDecoder(nn.Module):
             )
         if input_example_ids is None:
             input_example_ids = jnp.ones_like(input_tokens, jnp.int32)
-        x = self._embedded("input_tokens", input_tokens, side)
-        inputs = SequenceInputs(input_example_ids, global_index)
-        return Memory(self.encoder(x, inputs), input_example_ids)
+        if self.config.sled.window and not self.is_initializing():
+            return sled.encode(self, input_tokens, input_example_ids)
+        rows = self.read(input_tokens, input_example_ids, global_index)
+        return Memory(rows, input_example_ids)
+
+    def read(self, tokens, example_ids, global_index=None) -> jax.Array:
+        """Rows `[b, n, e]` of the encoder, which is given `[b, n]` whole."""
+        x = self._embedded("input_tokens", tokens, self.config.encoder_side)
+        return self.encoder(x, SequenceInputs(example_ids, global_index))
 
     def embedded_targets(self, tokens: jax.Array) -> jax.Array:
         """int `[b, m]` that the decoder reads -> `[b, m, e]` of the token table."""

@@ -9,7 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 
 from etc_jax import registry
-from etc_jax.layers.self_attention import AttentionWindow, Causal, Local, Pattern
+from etc_jax.layers.self_attention import (
+    AttentionWindow,
+    Causal,
+    Local,
+    Pattern,
+    Pooled,
+)
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
@@ -18,7 +24,9 @@ from etc_jax.models.config_problems import (
     transformer_problems,
     window_problems,
 )
+from etc_jax.models.sled_config import SledConfig
 from etc_jax.ops.attention.parts.checks import dropout_rate_problem
+from etc_jax.ops.attention.pooled_block import Blocks, Pool
 
 
 class Side(NamedTuple):
@@ -29,6 +37,9 @@ class Side(NamedTuple):
       max_length: longest sequence.
       patterns: what tokens see in each layer of a run that is repeated.
       causal: no key after the query.
+      top_layers: of the layers, those at the end whose tokens see something else.
+      top_pattern: what they see.
+      real_positions: padding has no position, see `layers.encoder.positions_of`.
     """
 
     num_layers: int
@@ -37,6 +48,9 @@ class Side(NamedTuple):
     max_length: int
     patterns: tuple[Pattern, ...]
     causal: bool
+    top_layers: int = 0
+    top_pattern: Pattern = None
+    real_positions: bool = False
 
 
 class Spreads(NamedTuple):
@@ -83,6 +97,7 @@ class EncoderDecoderConfig:
       remat_policy: what a layer keeps for its backward pass, of `stack.REMAT_POLICIES`.
       dtype: of the computation; parameters are float32.
       attention: "auto", "xla" or "dense".
+      sled: windows by which the encoder reads inputs longer than `max_length`.
     """
 
     formats: ClassVar[tuple[str, ...]] = ("text_to_text",)
@@ -138,11 +153,17 @@ class EncoderDecoderConfig:
     remat_policy: str = free("none")
     dtype: str = free("float32")
     attention: str = free("auto")
+    sled: SledConfig = free(SledConfig())
 
     @property
     def max_target_length(self) -> int:
         """Longest target."""
         return self.max_length
+
+    @property
+    def longest_input(self) -> int:
+        """Longest input."""
+        return self.sled.input_length if self.sled.window else self.max_length
 
     @property
     def attention_head_dim(self) -> int:
@@ -211,6 +232,26 @@ class EncoderDecoderConfig:
                     f"is {value}; expected a row of the token table, 0 to "
                     f"{self.vocab_size - 1}",
                 )
+        for field, message in self.sled.field_problems():
+            yield f"sled.{field}", message
+        if self.sled.window:
+            yield from self._sled_problems()
+
+    def _sled_problems(self) -> Iterator[tuple[str, str]]:
+        """What windows ask of the rest."""
+        if self.has_globals:
+            yield (
+                "sled.window",
+                f"is {self.sled.window}, but this encoder has global tokens, which see "
+                "the whole input; take an encoder of short texts",
+            )
+        if self.sled.encoded_length > self.max_length:
+            yield (
+                "sled.window",
+                f"is {self.sled.window}, with prefix_length {self.sled.prefix_length} "
+                f"more than the {self.max_length} tokens (max_length) that the encoder "
+                "reads; lower one of them",
+            )
 
     def problems_with(self, objective: Any, data: Any) -> Iterator[tuple[str, str]]:
         """(path, message) for what asks more of the model than it has."""
@@ -220,6 +261,23 @@ class EncoderDecoderConfig:
                 f"is {data.target_length}, more than the {self.max_target_length} "
                 "tokens that the decoder writes at most; lower it, or take a model of "
                 "longer targets",
+            )
+        places = getattr(data, "prefix_length", self.sled.prefix_length)
+        if getattr(data, "prefix_every", 0):
+            # Each block has it among its tokens.
+            places = 0
+        if places != self.sled.prefix_length:
+            yield (
+                "data.prefix_length",
+                f"is {places}, but model.sled.prefix_length is "
+                f"{self.sled.prefix_length}; the model expects the prefix in the first "
+                "places of an input: set both to one number",
+            )
+        if self.sled.window and getattr(objective, "packed", False):
+            yield (
+                "objective.packed",
+                "is True, but the windows of model.sled are of one pair a row; set it "
+                "to False",
             )
         if getattr(objective, "global_tokens", 0) and not self.has_globals:
             yield (
@@ -308,6 +366,82 @@ class LedConfig(BartConfig):
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
         yield from window_problems(self)
+
+
+@registry.register("model_config", "bart_ls")
+@dataclasses.dataclass(frozen=True)
+class BartLsConfig(BartConfig):
+    """A BART whose encoder attends in blocks and to averages (Xiong et al. 2022).
+
+    The mechanisms of table 1 of the paper are `overlap`, `num_globals` and
+    `pooling_layers`.
+
+    Attributes:
+      max_target_length: longest target.
+      block_size: tokens of a block.
+      overlap: tokens see half of each neighbour of their block.
+      num_globals: first tokens of each block that are global.
+      pooling_layers: layers of the encoder, the last ones, that attend to averages.
+      pool_kernel, pool_stride, pool_padding: places of an average, from one to the
+        next, and before the first token.
+    """
+
+    max_length: int = 16384
+    max_target_length: int = sized(1024)
+    block_size: int = 1024
+    overlap: bool = False
+    num_globals: int = 0
+    pooling_layers: int = sized(4)
+    pool_kernel: int = 18
+    pool_stride: int = 12
+    pool_padding: int = 9
+
+    @property
+    def patterns(self) -> tuple[Blocks]:
+        return (Blocks(self.block_size, self.overlap, self.num_globals),)
+
+    @property
+    def encoder_side(self) -> Side:
+        sizes = self.pool_kernel, self.pool_stride, self.pool_padding
+        # As in the authors' code, which pads texts to whole blocks.
+        pool = Pool(*sizes, multiple=self.block_size)
+        return super().encoder_side._replace(
+            top_layers=self.pooling_layers,
+            top_pattern=Pooled(*self.patterns, pool),
+            real_positions=True,
+        )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        yield from too_small(self, ("block_size", "pool_kernel", "pool_stride"), 1)
+        yield from too_small(self, ("num_globals", "pool_padding"), 0)
+        if not 0 <= self.pooling_layers < self.num_layers:
+            yield (
+                "pooling_layers",
+                f"is {self.pooling_layers}; expected 0 to {self.num_layers - 1}, of "
+                f"the {self.num_layers} layers of the encoder",
+            )
+        if self.num_globals > self.block_size:
+            yield (
+                "num_globals",
+                f"is {self.num_globals}, of blocks of {self.block_size} tokens; "
+                "expected 0 to so many",
+            )
+        if self.pool_padding > self.pool_kernel // 2:
+            yield (
+                "pool_padding",
+                f"is {self.pool_padding}; expected half of pool_kernel "
+                f"{self.pool_kernel} at most",
+            )
+
+    def problems_with(self, objective: Any, data: Any) -> Iterator[tuple[str, str]]:
+        yield from super().problems_with(objective, data)
+        if getattr(objective, "packed", False):
+            yield (
+                "objective.packed",
+                "is True, but the blocks and averages of this encoder are those of a "
+                "row, whatever lies in it; set it to False",
+            )
 
 
 @registry.register("model_config", "t5")

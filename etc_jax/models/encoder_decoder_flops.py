@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from etc_jax import registry
 from etc_jax.layers.self_attention import Local, Pattern, SequenceInputs
-from etc_jax.models import encoder_flops
+from etc_jax.models import encoder_flops, sled
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
 from etc_jax.models.useful_flops import (
     attention,
@@ -14,18 +15,39 @@ from etc_jax.models.useful_flops import (
     pairs_within,
     projection,
 )
+from etc_jax.ops.attention.pooled_block import Blocks, Pool
 
 
 def _own_pairs(
     pattern: Pattern, config: EncoderDecoderConfig, inputs: SequenceInputs
 ) -> float:
     """Pairs of query and key, or sum of a block, in one layer of the encoder."""
-    if not isinstance(pattern, Local):
+    if not isinstance(pattern, Local | Blocks):
         return encoder_flops.visible_pairs(pattern, config, inputs)
     ids = np.asarray(inputs.example_ids)
     index = np.arange(ids.shape[1])
+    if isinstance(pattern, Blocks):
+        return _block_pairs(pattern, ids, index)
     near = pairs_within(ids, index - pattern.radius, index + pattern.radius)
     return near + pairs_between(ids, _block_ids(pattern, ids))
+
+
+def _block_pairs(pattern: Blocks, ids: np.ndarray, index: np.ndarray) -> float:
+    is_global = index % pattern.size < pattern.num_globals
+    others, globals_ = (np.where(keep, ids, 0) for keep in (~is_global, is_global))
+    first = index // pattern.size * pattern.size
+    last = first + pattern.size - 1
+    near = pairs_within(others, first - pattern.reach, last + pattern.reach)
+    return near + pairs_between(others, globals_) + pairs_between(globals_, ids)
+
+
+def _averages(config: EncoderDecoderConfig, pool: Pool, ids: np.ndarray) -> float:
+    """Attention to averages, with its maps, of one layer."""
+    c, tokens = config, int(np.sum(ids > 0))
+    lengths = np.sum(ids > 0, axis=1)
+    pairs = sum(int(n) * pool.count(int(n)) for n in lengths)
+    maps = projection(4 * tokens, c.embed_dim, c.num_heads * c.attention_head_dim)
+    return maps + attention(pairs, c)
 
 
 def _block_ids(pattern: Local, ids: np.ndarray) -> np.ndarray:
@@ -63,7 +85,13 @@ def _encoder(config: EncoderDecoderConfig, inputs: SequenceInputs) -> float:
             sums = int(np.sum(_block_ids(pattern, ids) > 0))
             products += projection(2 * sums, c.embed_dim, inner)
         layers.append(dense + products)
-    return side.num_layers // len(layers) * sum(layers)
+    below = side.num_layers - side.top_layers
+    total = below // len(layers) * sum(layers)
+    if side.top_layers:
+        blocks, pool = side.top_pattern
+        one = dense + attention(_own_pairs(blocks, c, inputs), c)
+        total += side.top_layers * (one + _averages(c, pool, ids))
+    return total
 
 
 def cross_attention(config: Any, memory: np.ndarray, ids: np.ndarray) -> float:
@@ -92,6 +120,11 @@ def body(
     source, target = inputs
     ids = np.asarray(target.example_ids)
     memory = np.asarray(source.example_ids)
+    if config.sled.window:
+        marks = sled.marks_of_windows(config.sled, jnp.asarray(memory))
+        source = SequenceInputs(np.asarray(marks))
+        if not config.sled.prefix_in_memory:
+            memory = memory[:, config.sled.prefix_length :]
     return _encoder(config, source) + _decoder(config, memory, ids)
 
 
@@ -99,6 +132,7 @@ def body(
 @registry.register("useful_flops", "led")
 @registry.register("useful_flops", "t5")
 @registry.register("useful_flops", "long_t5")
+@registry.register("useful_flops", "bart_ls")
 class EncoderDecoderFlops:
     """See `useful_flops.Flops`; inputs are a pair, of the encoder and the decoder."""
 

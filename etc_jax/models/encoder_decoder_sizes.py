@@ -4,6 +4,7 @@ from typing import Any
 
 from etc_jax.models.encoder_decoder_config import (
     BartConfig,
+    BartLsConfig,
     EncoderDecoderConfig,
     LedConfig,
     LongT5Config,
@@ -48,6 +49,8 @@ _V11 = {
 SIZES: dict[str, EncoderDecoderConfig] = {
     **{f"bart_{name}": BartConfig(**sizes) for name, sizes in _BART.items()},
     **{f"led_{name}": LedConfig(**sizes) for name, sizes in _BART.items()},
+    # Xiong et al. 2022, section 2.1: the last layers of the encoder have averages.
+    **{f"bart_ls_{name}": BartLsConfig(**sizes) for name, sizes in _BART.items()},
     **{f"t5_{name}": T5Config(**sizes) for name, sizes in _T5.items()},
     **{f"t5_v11_{name}": T5Config(**sizes, **_V11) for name, sizes in _T5_V11.items()},
     **{

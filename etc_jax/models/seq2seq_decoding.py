@@ -146,6 +146,7 @@ class CachedBlocks(NamedTuple):
 @registry.register("decoder", "led")
 @registry.register("decoder", "t5")
 @registry.register("decoder", "long_t5")
+@registry.register("decoder", "bart_ls")
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqDecoder(CausalDecoder):
     """An encoder-decoder token by token; see `decoding.Decoder`.

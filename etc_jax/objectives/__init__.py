@@ -3,6 +3,7 @@
 from etc_jax.objectives import sections  # noqa: F401  (they register)
 from etc_jax.objectives.jobs import (  # noqa: F401
     causal_lm,
+    denoising,
     finetuning,
     masked_lm,
     pretraining,

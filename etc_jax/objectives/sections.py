@@ -122,6 +122,58 @@ class Seq2SeqConfig(WrittenConfig):
     packed: bool = True
 
 
+@registry.register("objective_config", "denoising")
+@dataclasses.dataclass(frozen=True)
+class DenoisingConfig(WrittenConfig):
+    """Text with something missing, and what was there, with an encoder-decoder.
+
+    Attributes:
+      kind: "spans" (T5, BART-LS), "infilling" (BART) or "gap_sentences" (Pegasus).
+      share: of the tokens, or of the sentences, that are missing: 1,024 of 16,384 in
+        BART-LS, 0.15 in T5, 0.3 in BART, and of sentences 0.3 in Pegasus.
+      span_lengths: "fixed": of one mean; "mixed": each text has one of several means;
+        "poisson": each span is drawn alone.
+      mean_span_length: tokens; 3 in T5 and BART, 5 in table 3 of BART-LS.
+      mixed_span_lengths: the means of "mixed": those of BART-LS' code.
+      permute_sentences: of infilling: sentences are read in a random order.
+      gap_choice: which sentences are missing: "independent", "sequential", "random" or
+        "lead"; see `data.pretraining.denoising.choose_sentences`.
+      unique_tokens: ROUGE counts a token once in a sentence.
+      begin_token: texts begin with the first token of the vocabulary, such as <s>.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("text",)
+    lengths: ClassVar[tuple[str, ...]] = ("input_length", "target_length")
+
+    name: str = "denoising"
+    kind: Literal["spans", "infilling", "gap_sentences"] = "spans"
+    share: float = 0.0625
+    span_lengths: Literal["fixed", "poisson", "mixed"] = "fixed"
+    mean_span_length: float = 3.0
+    mixed_span_lengths: tuple[float, ...] = (4.0, 8.0, 12.0)
+    permute_sentences: bool = True
+    gap_choice: Literal["independent", "sequential", "random", "lead"] = "independent"
+    unique_tokens: bool = True
+    begin_token: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if not 0 < self.share < 1:
+            yield "share", f"is {self.share}; expected more than 0, less than 1"
+        yield from at_least(self, 1, "mean_span_length")
+        if not self.mixed_span_lengths or min(self.mixed_span_lengths) < 1:
+            yield (
+                "mixed_span_lengths",
+                f"are {self.mixed_span_lengths}; expected one or more, each 1 or more",
+            )
+        if self.global_tokens:
+            yield (
+                "global_tokens",
+                f"is {self.global_tokens}, but rows of this objective have none; leave "
+                "it out",
+            )
+
+
 @registry.register("objective_config", "causal_lm")
 @dataclasses.dataclass(frozen=True)
 class CausalLmConfig(ObjectiveConfig):

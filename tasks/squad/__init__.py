@@ -30,8 +30,9 @@ SIZES = TextToTextSizes(input_length=512, target_length=64)
 
 def pair_of(record: Record) -> Pair:
     """What is read of a record, and what is to be written."""
-    text = f"question: {record.question} context: {record.context}"
-    return Pair(record.id, text, record.answers and record.answers[0].text)
+    target = record.answers and record.answers[0].text
+    question = f"question: {record.question}"
+    return Pair(record.id, f"context: {record.context}", target, question)
 
 
 def gold(record: Record) -> dict[str, Any] | None:

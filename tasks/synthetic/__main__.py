@@ -6,6 +6,7 @@
     python -m tasks.synthetic --task=teachers --count=1000 --out=teachers.json
     python -m tasks.synthetic --task=text_to_text --count=1000 --out=pairs.jsonl
     python -m tasks.synthetic --task=backwards --count=1000 --out=words.jsonl
+    python -m tasks.synthetic --task=squad --count=1000 --facts=4 --out=squad.json
 
 Records are written as they are made, so that any number fits in memory: in one array,
 or one a line where the data set has them so; gzipped if --out ends in .gz. The same
@@ -43,6 +44,7 @@ from tasks.synthetic import (
     hotpotqa,
     natural_questions,
     openkp,
+    squad,
     teachers,
     text_to_text,
     wikihop,
@@ -51,11 +53,19 @@ from tasks.synthetic.schema import KINDS
 
 
 class SyntheticTask(NamedTuple):
-    """Records of a task, the sizes that they have, and the form of its files."""
+    """Records of a task, the sizes that they have, and the form of its files.
+
+    Attributes:
+      module: with `records`.
+      sizes: of a record.
+      lines: one record a line.
+      around: else, what stands before the first record and after the last.
+    """
 
     module: Any
     sizes: type
     lines: bool = False
+    around: tuple[str, str] = ("[", "]")
 
 
 TASKS = {
@@ -65,6 +75,9 @@ TASKS = {
         natural_questions, natural_questions.NaturalQuestionsSizes, lines=True
     ),
     "openkp": SyntheticTask(openkp, openkp.OpenkpSizes, lines=True),
+    "squad": SyntheticTask(
+        squad, squad.SquadSizes, around=('{"version": "1.1", "data": [', "]}")
+    ),
     "teachers": SyntheticTask(teachers, teachers.TeachersSizes),
     "text_to_text": SyntheticTask(text_to_text, hotpotqa.HotpotQaSizes, lines=True),
     "wikihop": SyntheticTask(wikihop, wikihop.WikiHopSizes),
@@ -72,7 +85,11 @@ TASKS = {
 
 
 def write_records(
-    path: str | os.PathLike, records: Iterable[dict[str, Any]], *, lines: bool = False
+    path: str | os.PathLike,
+    records: Iterable[dict[str, Any]],
+    *,
+    lines: bool = False,
+    around: tuple[str, str] = ("[", "]"),
 ) -> None:
     """Writes a file of records, which appears whole or not at all.
 
@@ -80,6 +97,7 @@ def write_records(
       path: of the file; gzipped if it is named `.gz`.
       records: JSON objects.
       lines: one object a line, and nothing else; otherwise one JSON array.
+      around: what stands before and after the records of an array.
 
     Raises:
       OSError: if it cannot be written.
@@ -89,7 +107,7 @@ def write_records(
         whole(path) as part,
         _text_file(part, is_gzip=path.suffix == ".gz") as handle,
     ):
-        for text in _pieces(records, lines):
+        for text in _pieces(records, lines, around):
             handle.write(text)
 
 
@@ -104,15 +122,18 @@ def _text_file(path: pathlib.Path, *, is_gzip: bool) -> Iterator[TextIO]:
         yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8"))
 
 
-def _pieces(records: Iterable[dict[str, Any]], lines: bool) -> Iterator[str]:
+def _pieces(
+    records: Iterable[dict[str, Any]], lines: bool, around: tuple[str, str]
+) -> Iterator[str]:
     """The text of a file, a record at a time."""
-    between = "[\n"
+    first, last = around
+    between = f"{first}\n"
     for record in records:
         text = json.dumps(record, ensure_ascii=False)
         yield f"{text}\n" if lines else between + text
         between = ",\n"
     if not lines:
-        yield "\n]\n" if between == ",\n" else "[]\n"
+        yield f"\n{last}\n" if between == ",\n" else f"{first}{last}\n"
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -222,7 +243,7 @@ def _write(args: argparse.Namespace) -> None:
         args.count, seed=args.seed, sizes=_sizes(args), start=args.start
     )
     bar = tqdm.tqdm(records, total=args.count, unit=" records", disable=None)
-    write_records(out, bar, lines=task.lines)
+    write_records(out, bar, lines=task.lines, around=task.around)
     say(f"wrote {args.count} records, {out.stat().st_size / 2**20:.1f} MiB, to {out}")
 
 

@@ -47,8 +47,20 @@ def test_the_floor_of_memory_is_a_share_of_the_other_s(share, holds, monkeypatch
         return {"peak_bytes": 1000 * (share if given["name"] == "etc_jax" else 1)}
 
     monkeypatch.setattr(beside_transformers.memory, "measure", measure)
-    found, floor = beside_transformers.peaks(
+    found, [floor] = beside_transformers.peaks(
         "a step", "a:builder", Sizes(7), smaller=0.7
     )
     assert list(found) == list(beside_transformers.SIDES)
     assert floor.got == share and floor.holds == holds
+
+
+def test_the_call_whose_memory_is_measured_may_be_timed(monkeypatch):
+    def measure(builder, given):
+        own = given["name"] == "etc_jax"
+        return {"peak_bytes": 1000, "call_seconds": 2.0 if own else 3.0}
+
+    monkeypatch.setattr(beside_transformers.memory, "measure", measure)
+    _, floors = beside_transformers.peaks(
+        "a step", "a:builder", Sizes(7), smaller=1.0, faster=1.6
+    )
+    assert [(floor.got, floor.holds) for floor in floors] == [(1.0, True), (1.5, False)]

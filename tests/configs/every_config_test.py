@@ -11,6 +11,7 @@ import pytest
 from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.conversion.engine import flatten
+from etc_jax.models.sled_config import SledConfig
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.masked_lm import MaskedLm
@@ -76,10 +77,16 @@ def init_of(config):
     name = config.objective.name
     if name == "mlm_cpc":
         return Pretraining(config.model, config.objective).init
-    languages = {"causal_lm": CausalLm, "masked_lm": MaskedLm, "seq2seq": Seq2Seq}
+    languages = {
+        "causal_lm": (CausalLm, "causal_lm_model"),
+        "masked_lm": (MaskedLm, "masked_lm_model"),
+        "seq2seq": (Seq2Seq, "seq2seq_model"),
+        "denoising": (Seq2Seq, "seq2seq_model"),
+    }
     if name in languages:
-        found = registry.lookup(f"{name}_model", config.family)
-        return languages[name](config.model, found).init
+        task, kind = languages[name]
+        found = registry.lookup(kind, config.family)
+        return task(config.model, found).init
     return finetuning.find(config.model, config.objective).init
 
 
@@ -91,6 +98,9 @@ def shapes_of(family, model, objective):
 
 # What makes no parameter another one, as it is traced soonest.
 SAME_SHAPES = {
+    "sled": SledConfig(),
+    "overlap": False,
+    "num_globals": 0,
     "hard_g2l": True,
     "radius": 8,
     "attention": "dense",

@@ -29,7 +29,7 @@ BART = BartConfig(**SIZES, activation="relu", dropout_rate=0.2)
 def as_allenai(params, config: LedConfig) -> dict[str, np.ndarray]:
     """Weights by the names of allenai's code, with rows that nothing reads."""
     found = {}
-    for name, array in encoder_decoder.export_hf(params, config).items():
+    for name, array in encoder_decoder.export_named(params, config).items():
         if name.endswith("embed_positions.weight"):
             unread = np.full((2, array.shape[1]), np.nan, array.dtype)
             array = np.concatenate([unread, array])
@@ -60,16 +60,13 @@ def values_of_allenai(config: LedConfig) -> dict:
 
 
 # What fairseq calls the parts of transformers' BART.
-_OF_FAIRSEQ = (
-    (r"^model\.", ""),
-    (r"^shared\.", "decoder.embed_tokens."),
-)
+_OF_FAIRSEQ = ((r"^shared\.", "decoder.embed_tokens."),)
 
 
 def as_fairseq(params, config: BartConfig) -> dict[str, np.ndarray]:
     """Weights by the names of fairseq."""
     found = {}
-    for name, array in encoder_decoder.export_hf(params, config).items():
+    for name, array in encoder_decoder.export_named(params, config).items():
         for theirs, ours in _OF_FAIRSEQ:
             name = re.sub(theirs, ours, name)
         found[name] = array

@@ -11,7 +11,7 @@ from etc_jax import convert, registry
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.surgery.extend import Extension, extend
 from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import LedConfig, LongT5Config
+from etc_jax.models.encoder_decoder_config import BartLsConfig, LedConfig, LongT5Config
 
 
 def logits(config, params, *args):
@@ -22,6 +22,11 @@ def logits(config, params, *args):
         return jax.jit(run)(params)
 
 
+def fields_of(config):
+    names = (field.name for field in dataclasses.fields(config))
+    return {name: getattr(config, name) for name in names}
+
+
 def tokens(*shape, seed=0):
     return np.random.default_rng(seed).integers(3, 19, shape).astype(np.int32)
 
@@ -30,7 +35,7 @@ def test_a_bart_becomes_a_led_that_computes_the_same_on_short_inputs():
     config = CONFIGS["bart"]
     params = random_params(config)
     made = extend(params, config, Extension("led", max_length=150, window=40))
-    want = {**dataclasses.asdict(config), "max_length": 150, "max_target_length": 48}
+    want = {**fields_of(config), "max_length": 150, "max_target_length": 48}
     assert made.config == LedConfig(**want, attention_window=(40,))
     assert made.difference < 1e-4 and not made.left_behind
     # Position p has the row of p % 48, and none comes before the first.
@@ -44,6 +49,32 @@ def test_a_bart_becomes_a_led_that_computes_the_same_on_short_inputs():
     x, y, first = tokens(2, 20), tokens(2, 6, seed=1), np.zeros((2, 1), np.int32)
     got = logits(made.config, made.params, x, y, None, None, first)
     np.testing.assert_allclose(got, logits(config, params, x, y), atol=1e-4)
+
+
+def test_a_bart_becomes_a_bart_ls_that_is_the_same_but_for_its_averages():
+    config = dataclasses.replace(CONFIGS["bart"], num_layers=3)
+    params = random_params(config)
+    made = extend(params, config, Extension("bart_ls", max_length=150, block_size=40))
+    want = {**fields_of(config), "max_length": 150, "max_target_length": 48}
+    assert made.config == BartLsConfig(**want, block_size=40, pooling_layers=2)
+    assert made.difference < 1e-4 and not made.left_behind
+    old = params["encoder"]["position_embedder"]["embedding"]
+    new = made.params["encoder"]["position_embedder"]["embedding"]
+    # The rows of padding, then those of position p % 48.
+    np.testing.assert_array_equal(new[:2], old[:2])
+    np.testing.assert_array_equal(new[2:], old[2:][np.arange(150) % 48])
+    layers = params["encoder"]["stack"]["layers"]["period"]["layer_0"]
+    top = made.params["encoder"]["top_stack"]["layers"]["period"]["layer_0"]
+    kernel = top["attention"]["pool"]["query"]["kernel"]
+    np.testing.assert_array_equal(
+        top["attention"]["blocks"]["query"]["kernel"],
+        layers["attention"]["query"]["kernel"][1:],
+    )
+    # Xavier's bound with a gain of 1 / sqrt(2), and biases of 0.
+    most = (6 / (2 * config.embed_dim) / 2) ** 0.5
+    assert 0.9 * most < np.abs(kernel).max() <= most
+    assert not top["attention"]["pool"]["query"]["bias"].any()
+    assert not top["attention"]["pool"]["out"]["bias"].any()
 
 
 def test_a_led_becomes_longer_and_its_global_projections_copies_again():
@@ -69,7 +100,7 @@ def test_a_t5_becomes_a_long_t5_that_computes_the_same_on_short_inputs(name):
     params = random_params(config)
     asked = Extension("long_t5", max_length=150, window=30, block_size=12)
     made = extend(params, config, asked)
-    want = {**dataclasses.asdict(config), "max_length": 150}
+    want = {**fields_of(config), "max_length": 150}
     assert made.config == LongT5Config(**want, radius=15, block_size=12)
     assert made.difference < 1e-4
     encoder = made.params["encoder"]

@@ -14,6 +14,7 @@ from etc_jax import convert
 from etc_jax.conversion.engine import ConversionError, Renamed
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.formats import native
+from etc_jax.models.encoder_decoder_config import BartLsConfig
 
 HEADS = {
     "classification_heads.mnli.dense.weight": np.ones((12, 12), np.float32),
@@ -22,6 +23,11 @@ HEADS = {
 # mBART: other norms, and the tables scaled.
 MBART = dataclasses.replace(
     BART, pre_norm=True, final_norm=True, scale_embedding=True, activation="gelu"
+)
+# Averages in the last layer of the encoder, which reads more than the decoder writes.
+BART_LS = BartLsConfig(
+    **{field.name: getattr(BART, field.name) for field in dataclasses.fields(BART)}
+    | {"max_length": 40, "max_target_length": 24, "pooling_layers": 1}
 )
 
 
@@ -53,7 +59,9 @@ def equal(got, want):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("config", [BART, MBART], ids=["bart", "mbart"])
+@pytest.mark.parametrize(
+    "config", [BART, MBART, BART_LS], ids=["bart", "mbart", "bart_ls"]
+)
 @pytest.mark.parametrize("key", ["args", "cfg", "a dict"])
 def test_every_weight_and_setting_is_read(tmp_path, config, key):
     params, settings = params_of(config), settings_of_fairseq(config)

@@ -18,7 +18,7 @@ from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import pair_cache
-from etc_jax.datasets.pairs import Pair, PairOptions, read_complete
+from etc_jax.datasets.pairs import Pair, PairOptions, encoded, read_complete
 from etc_jax.formats.text_to_text import whole_window
 
 TOKENIZER = WordPieceTokenizer(PIECES)
@@ -103,7 +103,9 @@ def test_rows_are_filled_and_padding_is_counted(made):
 
 def cache_of(folder, sizes):
     windows = [
-        whole_window(Pair(f"p{i}", "", ""), [7] * n + [SEP], [8] * m + [SEP])
+        whole_window(
+            Pair(f"p{i}", "", ""), [7] * n + [SEP], [1] * (n + 1), [8] * m + [SEP]
+        )
         for i, (n, m) in enumerate(sizes)
     ]
     source = WindowSource(
@@ -242,6 +244,59 @@ def test_another_process_makes_the_same_part(made, tmp_path):
     assert here.facts == there.facts and equal(here.arrays, there.arrays)
 
 
+# --- prefixes -------------------------------------------------------------------------
+
+
+def ids_of(text):
+    [(ids, _)] = TOKENIZER.encode_batch([text])
+    return ids.tolist()
+
+
+def test_a_prefix_has_places_of_its_own():
+    pair = Pair("a", "red green blue", "blue", "red blue")
+    options = PairOptions(prefix_length=5)
+    found = encoded(pair, TOKENIZER, options)
+    text = [*ids_of(pair.input), SEP]
+    assert found.ids == [*ids_of(pair.prefix), SEP, 0, 0, *text]
+    assert found.marks == [1, 1, 1, 0, 0, *[1] * len(text)]
+    assert found.target == [*ids_of("blue"), SEP]
+    # A longer one is cut, and keeps its end; none at all is padding.
+    short = encoded(pair, TOKENIZER, PairOptions(prefix_length=2))
+    assert short.ids == [*ids_of("red"), SEP, *text] and min(short.marks) == 1
+    none = encoded(Pair("a", pair.input, None), TOKENIZER, options)
+    assert none.ids == [*[0] * 5, *text] and none.marks[:5] == [0] * 5
+    # Without places it is the beginning of the text.
+    joined = encoded(pair, TOKENIZER)
+    assert joined.ids == [*ids_of("red blue red green blue"), SEP]
+
+
+def test_a_prefix_is_repeated_in_each_block():
+    pair = Pair("a", "red green blue red green blue red", "blue", "red blue")
+    first = [TOKENIZER.special_id("cls"), *ids_of(pair.prefix), SEP]
+    text = ids_of(pair.input)
+    options = PairOptions(True, prefix_every=len(first) + 4)
+    found = encoded(pair, TOKENIZER, options)
+    blocks = [text[:3], text[3:6], text[6:]]
+    assert found.ids == [t for piece in blocks for t in (*first, *piece, SEP)]
+    assert set(found.marks) == {1}
+    cut = encoded(pair, TOKENIZER, PairOptions(True, 2, prefix_every=9))
+    assert cut.ids[:2] == [first[0], SEP] and cut.ids[9:11] == cut.ids[:2]
+    with pytest.raises(ValueError, match="prefix_every is 4, but a prefix has 4 tok"):
+        encoded(pair, TOKENIZER, PairOptions(True, prefix_every=4))
+
+
+def test_padding_of_a_prefix_is_padding_of_the_row(tmp_path):
+    values = [{"prefix": "red", "input": "green blue", "target": "blue"}]
+    file = write(tmp_path / "a.jsonl", values)
+    options = PairOptions(prefix_length=4)
+    cache = pair_cache.prepared([file], TOKENIZER, tmp_path / "cache", options)
+    batch = reader(cache, rows=1, packed=False).batch_at(0)
+    want = [*ids_of("red"), SEP, 0, 0, *ids_of("green blue"), SEP]
+    assert batch["input_tokens"][0, : len(want)].tolist() == want
+    ids = batch["input_example_ids"][0]
+    assert ids[: len(want)].tolist() == [1, 1, 0, 0, 1, 1, 1] and not ids[7:].any()
+
+
 GOOD = {"input": "red", "target": "blue"}
 
 
@@ -256,6 +311,7 @@ GOOD = {"input": "red", "target": "blue"}
         ({**GOOD, "target": None}, r"record 2: 'target' is NoneType .* a string"),
         (["red", "blue"], r"record 2: list .*, expected an object"),
         ('{"input": "red', r"record 2: .* expected one JSON object a line"),
+        ({**GOOD, "prefix": 7}, r"record 2: 'prefix' is int '7', expected a string"),
         ({**GOOD, "input": "\ud800"}, r"a.jsonl:2: half a character in"),
         ({**GOOD, "input": "\u200b"}, r"a.jsonl:2: the input has no token in this voc"),
     ],

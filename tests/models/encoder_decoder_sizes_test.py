@@ -16,6 +16,9 @@ COUNTS = {
     "bart_large": 406_291_456,
     "led_base": 161_844_480,
     "led_large": 459_801_600,
+    # BART's, with 15,360 positions more and the attention of four layers to averages.
+    "bart_ls_base": 139_420_416 + 15_360 * 768 + 4 * 4 * (768 + 1) * 768,
+    "bart_ls_large": 406_291_456 + 15_360 * 1024 + 4 * 4 * (1024 + 1) * 1024,
     "t5_small": 60_506_624,
     "t5_base": 222_903_552,
     "t5_large": 737_668_096,
@@ -44,7 +47,7 @@ def test_the_number_of_parameters_is_that_of_the_released_model(name):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [x for x in SIZES if not x.startswith("bart_ls")])
 def test_transformers_has_as_many(name):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -6,6 +6,7 @@ import pytest
 from golden_data import golden_folder
 
 from parity import (
+    bart_ls,
     encoder_decoders,
     encoders,
     etc_layer,
@@ -41,6 +42,9 @@ RUNNERS = {
         f"{family}ForConditionalGeneration": encoder_decoders.run
         for family in ("Bart", "LED", "LongT5", "T5")
     },
+    "BartForConditionalGeneration of bart_ls": bart_ls.run,
+    "Enc of bart_ls": bart_ls.run,
+    "SledForConditionalGeneration": encoder_decoders.run,
     "FusedGlobalLocalAttention": etc_layer.run,
     "EtcModel": etc_model.run,
     "NQ and HotpotQA heads": multihop_heads.run_answers,
@@ -62,14 +66,7 @@ RUNNERS = {
 
 # Kinds of golden cases whose subject does not exist here yet. A kind leaves this list
 # when it gets a runner.
-NOT_BUILT = frozenset(
-    {
-        # Peers, by model class.
-        "BartForConditionalGeneration of bart_ls",
-        "Enc of bart_ls",
-        "SledForConditionalGeneration",
-    }
-)
+NOT_BUILT = frozenset({})
 
 
 def pytest_generate_tests(metafunc):
@@ -100,6 +97,9 @@ def _run(case: Case) -> float:
 def _tolerance(case: Case) -> float:
     """More where a peer's own float32 is off: two roundings may lie on both sides."""
     rounding = case.description.get("float32_vs_float64_max_abs_diff") or {}
+    if not rounding and case.kind == "SledForConditionalGeneration":
+        # Of a T5 or of another backbone: the case does not say how far it is off.
+        return LARGEST_TOLERANCE
     twice = 2 * max(rounding.values(), default=0.0)
     return min(max(TOLERANCE, twice), LARGEST_TOLERANCE)
 

@@ -23,7 +23,7 @@ def record(**changes):
 
 def test_the_input_is_that_of_t5_and_the_target_the_first_answer():
     pair = squad.pair_of(record())
-    assert pair.input == (
+    assert f"{pair.prefix} {pair.input}" == (
         "question: who owned the old mill? "
         "context: The old mill stands in Ton. Ann Lee owned it."
     )

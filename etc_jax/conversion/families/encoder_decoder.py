@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -59,8 +60,13 @@ def _projections(config: EncoderDecoderConfig, side) -> tuple[Any, Any, Any]:
     return compose(TRANSPOSE, split), split, out
 
 
-def _layer(side: str, i: int = 0) -> str:
-    return f"{side}/stack/layers/period/layer_{i}/"
+def _layer(side: str, i: int = 0, stack: str = "stack") -> str:
+    return f"{side}/{stack}/layers/period/layer_{i}/"
+
+
+# Attentions of a layer, by what comes before their weights -> paths here.
+_ATTENTIONS = {"self_attn.": "attention", "encoder_attn.": "cross_attention"}
+_POOLED = {"self_attn.": "attention/blocks", "pool_attn.": "attention/pool"}
 
 
 def _bart_names(config: BartConfig) -> tuple[Row, ...]:
@@ -74,14 +80,23 @@ def _bart_names(config: BartConfig) -> tuple[Row, ...]:
         rows.append(Row(theirs, f"{side}/position_embedder/embedding"))
         rows += norm(f"{side}.layernorm_embedding", f"{side}/embed_norm")
         rows += norm(f"{side}.layer_norm", f"{side}/final_norm")
-    runs = _runs(config)
+    runs = runs_of(config)
     for i in range(len(config.patterns)):
         rows += _bart_layer(config, runs.source(i), _layer("encoder", i), "encoder")
+    if config.encoder_side.top_layers:
+        ours = _layer("encoder", stack="top_stack")
+        rows += _bart_layer(config, runs.top_source(), ours, "encoder", _POOLED)
     rows += _bart_layer(config, "decoder.layers.{layer}.", _layer("decoder"), "decoder")
     return tuple(rows)
 
 
-def _bart_layer(config: BartConfig, theirs: str, ours: str, side: str) -> list[Row]:
+def _bart_layer(
+    config: BartConfig,
+    theirs: str,
+    ours: str,
+    side: str,
+    attentions: Mapping[str, str] = MappingProxyType(_ATTENTIONS),
+) -> list[Row]:
     sizes = config.encoder_side if side == "encoder" else config.decoder_side
     kernel, bias, out = _projections(config, sizes)
     rows = []
@@ -93,13 +108,11 @@ def _bart_layer(config: BartConfig, theirs: str, ours: str, side: str) -> list[R
                 rows += linear(source, f"{ours}attention/{name}", kernel, bias)
         rows += linear(f"{own}output", f"{ours}attention/out", out)
         attentions = {}
-    else:
-        attentions = {own: "attention", f"{theirs}encoder_attn.": "cross_attention"}
     for start, name in attentions.items():
         for kind in ("query", "key", "value"):
-            source = f"{start}{kind[0]}_proj"
+            source = f"{theirs}{start}{kind[0]}_proj"
             rows += linear(source, f"{ours}{name}/{kind}", kernel, bias)
-        rows += linear(f"{start}out_proj", f"{ours}{name}/out", out)
+        rows += linear(f"{theirs}{start}out_proj", f"{ours}{name}/out", out)
     rows += norm(f"{theirs}self_attn_layer_norm", f"{ours}attention_norm")
     rows += norm(f"{theirs}encoder_attn_layer_norm", f"{ours}cross_attention_norm")
     rows += linear(f"{theirs}fc1", f"{ours}mlp/wi", TRANSPOSE)
@@ -173,8 +186,11 @@ _T5_MLP = {
 }
 
 
-def _runs(config: EncoderDecoderConfig) -> LayerRuns:
-    return LayerRuns("encoder.layers", len(config.patterns))
+def runs_of(config: EncoderDecoderConfig) -> LayerRuns:
+    """By which rows name the layers of the encoder."""
+    side = config.encoder_side
+    top = side.num_layers - side.top_layers if side.top_layers else None
+    return LayerRuns("encoder.layers", len(config.patterns), top)
 
 
 def names(config: EncoderDecoderConfig) -> tuple[Row, ...]:
@@ -190,8 +206,8 @@ def _prefix(config: EncoderDecoderConfig) -> str:
 
 def _common(source: Mapping[str, np.ndarray], config) -> Renamed:
     """Weights without the prefix, which those of a body alone do not have."""
-    prefix, runs = _prefix(config), _runs(config)
-    return Renamed(source, lambda name: runs.split(name.removeprefix(prefix)))
+    prefix, split = _prefix(config), runs_of(config).split
+    return Renamed(source, lambda name: split(name.removeprefix(prefix)))
 
 
 def refined(
@@ -239,7 +255,13 @@ def import_hf(
     Raises:
       ConversionError, ValueError: naming everything that does not fit.
     """
-    weights = _common(source, config)
+    return import_named(_common(source, config), config, abstract)
+
+
+def import_named(
+    weights: Renamed, config: EncoderDecoderConfig, abstract: Any
+) -> tuple[dict[str, Any], Report]:
+    """The same of weights by the names of `names`."""
     unused = [*map(re.escape, _repeated(weights, config)), _UNREAD]
     # Checkpoints of a body alone have no bias of logits, which is zeros then.
     allowed = ("logits_bias",) if _LOGITS_BIAS not in weights else ()
@@ -301,12 +323,19 @@ def export_hf(
     params: Mapping[str, Any], config: EncoderDecoderConfig
 ) -> dict[str, Any]:
     """The inverse of `import_hf`."""
-    join, prefix = _runs(config).join, _prefix(config)
-    exported = export_params(names(config), params)
+    prefix, exported = _prefix(config), export_named(params, config)
     return {
-        name if name == _LOGITS_BIAS else f"{prefix}{join(name)}": array
+        name if name == _LOGITS_BIAS else f"{prefix}{name}": array
         for name, array in exported.items()
     }
+
+
+def export_named(
+    params: Mapping[str, Any], config: EncoderDecoderConfig
+) -> dict[str, Any]:
+    """Weights by the names of transformers, without what stands before the body's."""
+    join, exported = runs_of(config).join, export_params(names(config), params)
+    return {join(name): array for name, array in exported.items()}
 
 
 def values_to_hf(

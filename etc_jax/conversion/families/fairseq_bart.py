@@ -1,4 +1,4 @@
-"""BART as fairseq saves it.
+"""BART and BART-LS as fairseq saves them.
 
 Sizes come from the shapes, so that a table with or without a row for `<mask>` is read
 as it is; what shapes do not show comes from the settings in the file.
@@ -24,7 +24,7 @@ from etc_jax.conversion.config_rules import (
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file
-from etc_jax.models.encoder_decoder_config import BartConfig
+from etc_jax.models.encoder_decoder_config import BartConfig, BartLsConfig
 
 # fairseq's name -> the one here.
 _ACTIVATIONS = {
@@ -59,6 +59,7 @@ _NAMES = {
 # Numbers of versions, and heads of classification, which have no counterpart.
 _BESIDE = re.compile(r"(en|de)coder\.version|.*\._float_tensor")
 _HEAD = re.compile(r"classification_heads\..*")
+_POOLING = ".pool_attn.q_proj.weight"
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], BartConfig, Report]:
@@ -75,17 +76,30 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], BartConfig, Report]:
       ConversionError, ValueError: naming everything that does not fit.
     """
     settings, found = fairseq_file.read(path)
-    heads = tuple(name for name in found if _HEAD.fullmatch(name))
-    dropped = {*heads, *filter(_BESIDE.fullmatch, found)}
-    kept = {name: found[name] for name in found if name not in dropped}
-    weights = Renamed(kept, lambda name: _NAMES.get(name, name))
+    weights, heads = renamed(found)
     try:
         config = config_from(settings, weights)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    abstract = encoder_decoder.shapes(config)
-    params, report = encoder_decoder.import_hf(weights, config, abstract)
+    params, report = import_weights(weights, config)
     return params, config, dataclasses.replace(report, unused=heads)
+
+
+def import_weights(
+    weights: Renamed, config: BartConfig
+) -> tuple[dict[str, Any], Report]:
+    """Parameters of weights by the names of `renamed`."""
+    split = encoder_decoder.runs_of(config).split
+    abstract = encoder_decoder.shapes(config)
+    return encoder_decoder.import_named(Renamed(weights, split), config, abstract)
+
+
+def renamed(found: Mapping[str, Any]) -> tuple[Renamed, tuple[str, ...]]:
+    """(weights by the names of transformers, names of classification heads)."""
+    heads = tuple(name for name in found if _HEAD.fullmatch(name))
+    dropped = {*heads, *filter(_BESIDE.fullmatch, found)}
+    kept = {name: found[name] for name in found if name not in dropped}
+    return Renamed(kept, lambda name: _NAMES.get(name, name)), heads
 
 
 def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
@@ -101,12 +115,19 @@ def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
     found = [*_setting_problems(settings), *_shape_problems(weights)]
     if found:
         raise ValueError("BART of fairseq:\n  " + "\n  ".join(found))
-    rates = {field: settings[key] for key, field in _RATES.items() if key in settings}
-    config = BartConfig(
+    more = {field: settings[key] for key, field in _RATES.items() if key in settings}
+    # Layers with averages make it a BART-LS.
+    pooling = sum(name.endswith(_POOLING) for name in weights)
+    lengths = {side: _positions(weights, side) for side in ("encoder", "decoder")}
+    kind = BartConfig
+    if pooling:
+        kind = BartLsConfig
+        more |= {"pooling_layers": pooling, "max_target_length": lengths["decoder"]}
+    config = kind(
         **{field: weights.size(*place) for field, place in _SIZES.items()},
         num_layers=layers_in(weights, "encoder.layers"),
         num_decoder_layers=layers_in(weights, "decoder.layers"),
-        max_length=_positions(weights, "encoder"),
+        max_length=lengths["encoder"],
         num_heads=settings["encoder_attention_heads"],
         num_decoder_heads=settings["decoder_attention_heads"],
         activation=_ACTIVATIONS[settings["activation_fn"]],
@@ -114,7 +135,7 @@ def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
         pre_norm=settings["encoder_normalize_before"],
         embed_norm="encoder.layernorm_embedding.weight" in weights,
         final_norm="encoder.layer_norm.weight" in weights,
-        **rates,
+        **more,
     )
     if found := [f"{field} {message}" for field, message in config.problems()]:
         raise ValueError("BART of fairseq:\n  " + "\n  ".join(found))
@@ -157,6 +178,13 @@ def _shape_problems(weights: Renamed) -> Iterator[str]:
             name = _TOKENS if name == _NAMES[_TOKENS] else name
             yield f"there is no weight {name} of {axis + 1} axes or more"
     rows = {side: _positions(weights, side) for side in ("encoder", "decoder")}
+    apart = rows["encoder"] != rows["decoder"] and None not in rows.values()
+    if apart and not any(name.endswith(_POOLING) for name in weights):
+        yield (
+            f"the encoder has {rows['encoder']} positions and the decoder "
+            f"{rows['decoder']}; only as many in both have a counterpart, but for a "
+            "BART-LS, some of whose layers have a pool_attn"
+        )
     for side, length in rows.items():
         if (layers := layers_in(weights, f"{side}.layers")) > MOST:
             yield f"there are {layers} layers of the {side}; expected {MOST} at most"
@@ -165,8 +193,3 @@ def _shape_problems(weights: Renamed) -> Iterator[str]:
                 f"there is no table {side}.embed_positions.weight; only learnt "
                 "positions have a counterpart"
             )
-    if rows["encoder"] != rows["decoder"] and None not in rows.values():
-        yield (
-            f"the encoder has {rows['encoder']} positions and the decoder "
-            f"{rows['decoder']}; only as many in both have a counterpart"
-        )

@@ -61,6 +61,7 @@ _TARGETS = {
         (*_SHORT, BigBirdConfig), extend_encoder, ("block_size", "num_globals")
     ),
     "etc": Target(_SHORT, extend_etc, ("window",)),
+    "bart_ls": Target((BartConfig,), extend_pairs, ("block_size",)),
     "led": Target((BartConfig, LedConfig), extend_pairs, ("window", "copy_global")),
     "long_t5": Target((T5Config,), extend_pairs, ("window", "block_size")),
 }

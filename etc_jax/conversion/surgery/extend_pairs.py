@@ -1,7 +1,8 @@
-"""BART as a LED, or a LED made longer; T5 as a LongT5."""
+"""BART as a LED or a BART-LS, or a LED made longer; T5 as a LongT5."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from etc_jax.conversion.engine import Renamed, flatten, import_params, unflatten
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.surgery.extend_parts import (
     Extended,
@@ -22,6 +24,8 @@ from etc_jax.conversion.surgery.extend_parts import (
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import (
+    BartConfig,
+    BartLsConfig,
     EncoderDecoderConfig,
     LedConfig,
     LongT5Config,
@@ -39,17 +43,22 @@ _TO_LED = {
     "out_proj": "output",
 }
 _OF_GLOBALS = re.compile(r"(.*longformer_self_attn\.(?:query|key|value))(\..*)")
+# Layers of the released BART-LS that attend to averages, and what is new in them.
+POOLING_LAYERS = 4
+_POOL = r".*/attention/pool/.*"
 _T5 = re.compile(r"(encoder\.block\.\d+\.layer\.0\.)SelfAttention\.(.*)")
 
 
 def extend(
     params: Mapping[str, Any], config: EncoderDecoderConfig, asked: Extension
 ) -> Extended:
-    """A LED or a LongT5; see `extend.extend`.
+    """A LED, a LongT5 or a BART-LS; see `extend.extend`.
 
     Raises:
       ValueError: if the result does not fit what is asked for.
     """
+    if asked.to == "bart_ls":
+        return _to_bart_ls(params, config, asked)
     make = _to_led if asked.to == "led" else _to_long_t5
     target, weights = make(encoder_decoder.export_hf(params, config), config, asked)
     refuse(target)
@@ -112,6 +121,50 @@ def _to_long_t5(weights, config, asked: Extension):
 
 def _long_t5_name(found: re.Match) -> str:
     return f"{found[1]}TransientGlobalSelfAttention.{found[2]}"
+
+
+def _to_bart_ls(params, config: BartConfig, asked: Extension) -> Extended:
+    """Of the released model: four layers with averages, which begin at random."""
+    fields = common_fields(config, BartConfig)
+    fields |= {
+        "max_length": length_of(config, asked),
+        "max_target_length": config.max_target_length,
+        "pooling_layers": min(POOLING_LAYERS, config.num_layers - 1),
+    }
+    if asked.block_size is not None:
+        fields["block_size"] = asked.block_size
+    target = BartLsConfig(**fields)
+    refuse(target)
+    weights = encoder_decoder.export_named(params, config)
+    table = "encoder.embed_positions.weight"
+    offset = target.position_offset
+    weights[table] = positions_of(weights[table], config, offset, asked)
+    split = encoder_decoder.runs_of(target).split
+    shapes = encoder_decoder.shapes(target)
+    made, report = import_params(
+        encoder_decoder.names(target),
+        Renamed(weights, split),
+        shapes,
+        allow_missing=(_POOL,),
+    )
+    abstract, found = flatten(shapes), flatten(made)
+    rng = np.random.default_rng(asked.seed)
+    for name in report.missing:
+        found[name] = _xavier(rng, abstract[name].shape, target.embed_dim)
+    # Without the averages it is the source, in one block.
+    none = {n: 0 * x if re.fullmatch(_POOL, n) else x for n, x in found.items()}
+    before, after = _rows_fn(config, params), _rows_fn(target, unflatten(none))
+    difference = largest_difference(before, after, config, target.block_size - 1)
+    return Extended(unflatten(found), target, difference, ())
+
+
+def _xavier(rng: np.random.Generator, shape: tuple[int, ...], width: int) -> np.ndarray:
+    """Of kernels, all `width` to `width`, with a gain of 1 / sqrt(2); biases are 0."""
+    # [layers, ...] of stacked layers: a bias has less than a matrix of them.
+    if math.prod(shape[1:]) < width * width:
+        return np.zeros(shape, np.float32)
+    most = (3 / width / 2) ** 0.5
+    return rng.uniform(-most, most, shape).astype(np.float32)
 
 
 def _rows_fn(config: EncoderDecoderConfig, params: Mapping[str, Any]) -> RowsFn:

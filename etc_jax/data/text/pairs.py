@@ -24,7 +24,7 @@ import numpy as np
 from etc_jax.data.epochs import BatchRows, Epochs
 from etc_jax.data.schema import Field, Schema
 from etc_jax.data.text.packing import best_fit_decreasing
-from etc_jax.data.windows.arrays import offsets_of
+from etc_jax.data.windows.arrays import offsets_of, run_axis
 from etc_jax.data.windows.cache import WindowCache
 
 SCHEMA = Schema(
@@ -243,12 +243,21 @@ class PairReader:
                 tokens = cut_to(whole, self._lengths[axis])
                 place = slice(ends[axis], ends[axis] + len(tokens))
                 batch[f"{axis}_tokens"][row, place] = tokens
-                batch[f"{axis}_example_ids"][row, place] = number
+                marks = cut_to(_marks(window, axis), self._lengths[axis])
+                batch[f"{axis}_example_ids"][row, place] = number * marks
                 batch["cut_tokens"][row] += len(whole) - len(tokens)
                 ends[axis] = place.stop
         if self._globals:
             first = _first_places([*starts, ends["input"]], self._globals)
             batch["global_index"][row, : len(first)] = first
+
+
+def _marks(window: Mapping[str, np.ndarray], axis: str) -> np.ndarray:
+    """int `[tokens]` of a text: 1, and 0 for the padding of a prefix."""
+    name = f"{axis}_example_ids"
+    if name not in window:
+        return np.ones(len(window[f"{axis}_tokens"]), np.int32)
+    return np.repeat(window[name], window[f"{run_axis(axis)}_lengths"])
 
 
 def _first_places(bounds: list[int], count: int) -> list[int]:

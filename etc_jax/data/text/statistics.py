@@ -55,9 +55,11 @@ def log_frequencies(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
 def unmasked_tokens(batch: Batch, schema: Schema) -> np.ndarray:
     """The tokens of a text's batch before masking, without padding: int32 `[tokens]`.
 
-    The sentences masked for CPC come last, out of their places.
+    Of corrupted text they are what is read. The sentences masked for CPC come last, out
+    of their places.
     """
-    [axis] = schema.text
+    # Of a pair of texts the one that is read.
+    axis, *_ = schema.text
     name = next(k for k in schema.tables if schema.fields[k].axis == axis)
     tokens, shown = batch[name].copy(), at(batch, schema.marks[axis]) > 0
     if "mlm_weights" in batch:
@@ -142,7 +144,7 @@ def _of_the_batches(batches: list[Batch], schema: Schema) -> dict[str, Any]:
         mark = schema.marks[axis]
         return np.stack([at(batch, mark) == 0 for batch in batches])
 
-    [text] = schema.text
+    text, *_ = schema.text
     metrics = {"examples": int((~is_padding(text)[..., 0]).sum())}
     for axis in schema.marks:
         metrics[f"{axis}_padded_share"] = float(np.mean(is_padding(axis)))

@@ -72,7 +72,9 @@ def _of_bytes(config: Config, folder: epath.Path) -> Readers:
 def _of_text(config: Config, folder: epath.Path) -> Readers:
     length = config.data.input_length
     return reader_job.of_text(
-        config, folder, lambda ids: CausalRows(ids, length=length)
+        config,
+        folder,
+        lambda tokenizer: CausalRows(tokenizer.token_ids, length=length),
     )
 
 

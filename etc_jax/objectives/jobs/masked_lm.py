@@ -15,7 +15,7 @@ from etc_jax.config import Config
 from etc_jax.data.bytes import masked as masked_bytes
 from etc_jax.data.pretraining.masking import MaskingShares, mlm_capacity
 from etc_jax.data.text.packed import MASKED, MaskedRows
-from etc_jax.data.tokenizers.tokenizer import TokenIds
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.objectives.jobs import readers as reader_job
@@ -69,10 +69,10 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
     data = config.data
     capacity = data.mlm_capacity or mlm_capacity(data.input_length, data.mlm_share)
 
-    def rows(ids: TokenIds) -> MaskedRows:
+    def rows(tokenizer: Tokenizer) -> MaskedRows:
         shares = MaskingShares(mlm=data.mlm_share)
         sizes = {"length": data.input_length, "capacity": capacity}
-        return MaskedRows(ids, **sizes, shares=shares)
+        return MaskedRows(tokenizer.token_ids, **sizes, shares=shares)
 
     return reader_job.of_text(config, folder, rows)
 

@@ -16,7 +16,7 @@ from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.schema import Schema
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.reader import RowBuilder, TextReader
-from etc_jax.data.tokenizers.tokenizer import TokenIds
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.workers import ahead
 from etc_jax.objectives.jobs import pretraining_data, run_tokenizer
 from etc_jax.training.job import Batch, Job
@@ -90,14 +90,18 @@ def tokens_per_step(config: Config, schema: Schema) -> int:
 
 
 def of_text(
-    config: Config, folder: epath.Path, rows_fn: Callable[[TokenIds], RowBuilder]
+    config: Config,
+    folder: epath.Path,
+    rows_fn: Callable[[Tokenizer], RowBuilder],
+    length: int | None = None,
 ) -> Readers:
     """Documents packed side by side into rows of one sequence.
 
     Args:
       config: of the run.
       folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
-      rows_fn: special ids -> how windows become rows.
+      rows_fn: of the text -> how windows become rows.
+      length: tokens of a window; None: `data.input_length`.
 
     Raises:
       ImportError: if a package of the extra `data` is missing.
@@ -108,11 +112,12 @@ def of_text(
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
     run_tokenizer.save(corpora.tokenizer, folder)
-    rows = rows_fn(corpora.tokenizer.token_ids)
+    rows = rows_fn(corpora.tokenizer)
+    length = data.input_length if length is None else length
 
     def reader(caches: Sequence[TokenCache], **options: Any) -> TextReader:
         texts = [
-            pretraining_data.packed(data, cache, data.input_length, global_length=None)
+            pretraining_data.packed(data, cache, length, global_length=None)
             for cache in caches
         ]
         sizes = {"batch_size": config.train.batch_size, "seed": seed}

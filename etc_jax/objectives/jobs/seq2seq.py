@@ -41,7 +41,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
     data = config.data
     tokenizer = open_tokenizer(data.tokenizer, lower_case=data.lower_case)
     check_size(data, tokenizer)
-    _check_end(config, tokenizer)
+    check_end(config, tokenizer)
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, tokenizer)
     caches = {
@@ -49,7 +49,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
             data.files(field),
             tokenizer,
             data.cache_dir or epath.Path(folder) / "data",
-            PairOptions(data.begin_token),
+            PairOptions(data.begin_token, data.prefix_length, data.prefix_every),
             workers=data.export_workers,
         )
         for side, field in _SIDES.items()
@@ -82,7 +82,8 @@ def _reader(config: Config, side: str, cache: WindowCache) -> PairReader:
     return made
 
 
-def _check_end(config: Config, tokenizer: Tokenizer) -> None:
+def check_end(config: Config, tokenizer: Tokenizer) -> None:
+    """Raises ValueError unless the model ends texts as the vocabulary does."""
     end, known = text_to_text.end_id(tokenizer), config.model.eos_id
     if end != known:
         [piece] = tokenizer.pieces([end])
@@ -147,8 +148,12 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       ValueError: if the model or the data is not for this.
       OSError: if a file cannot be read.
     """
+    return job_of(config, reader_job.readers_of(OBJECTIVE, config, folder))
+
+
+def job_of(config: Config, readers: Readers) -> Job:
+    """The job of an encoder-decoder whose batches are of `data.text.pairs`."""
     task = _task(config)
-    readers = reader_job.readers_of(OBJECTIVE, config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:
         ids = batch["target_example_ids"]

@@ -1,0 +1,178 @@
+"""Rows of corrupted text and of what is missing in it, for encoder-decoders.
+
+A batch is one of `data.text.pairs`, with one example a row: the documents of a window
+follow each other, and see each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from etc_jax.data.pretraining import denoising
+from etc_jax.data.pretraining.denoising import Corrupted, GapChoice, Spans
+from etc_jax.data.text.packing import PackedWindow
+from etc_jax.data.text.pairs import SCHEMA, cut_to
+from etc_jax.data.text.reader import Overflow
+from etc_jax.data.tokenizers.base import Tokenizer
+
+Kind = Literal["spans", "infilling", "gap_sentences"]
+_SENTINEL = re.compile(r"<extra_id_(\d+)>")
+
+
+@dataclasses.dataclass(frozen=True)
+class Denoising:
+    """What is missing, and how it is marked.
+
+    Attributes:
+      kind: "spans": see `denoising.span_corruption`; "infilling": the whole text is to
+        be written; "gap_sentences": whole sentences are.
+      spans: of the first; the other kinds read its share and its mean length.
+      permute_sentences: of infilling: sentences are read in a random order.
+      gap_choice: see `denoising.choose_sentences`.
+      unique_tokens: see there.
+    """
+
+    kind: Kind = "spans"
+    spans: Spans = Spans()
+    permute_sentences: bool = True
+    gap_choice: GapChoice = "independent"
+    unique_tokens: bool = True
+
+
+class Marks(NamedTuple):
+    """Ids that are no text.
+
+    Attributes:
+      begin: of the first token of a text; None: there is none.
+      end: of the last one.
+      mask: of what is missing, where it is not told apart; None: there is none.
+      sentinels: of missing spans, in order.
+    """
+
+    begin: int | None
+    end: int
+    mask: int | None
+    sentinels: tuple[int, ...]
+
+
+def sentinels_of(tokenizer: Tokenizer, rows: int) -> tuple[int, ...]:
+    """The sentinels of a vocabulary, in order.
+
+    They are `<extra_id_0>` and on, as T5 has them. A vocabulary without these has the
+    rows of the model's table that come after it, as those of BART-LS.
+
+    Args:
+      tokenizer: of the text.
+      rows: of the model's token table.
+    """
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    found = {
+        int(match[1]): i
+        for i, piece in enumerate(pieces)
+        if (match := _SENTINEL.fullmatch(piece))
+    }
+    if found:
+        return tuple(found[i] for i in sorted(found))
+    return tuple(range(tokenizer.vocab_size, rows))
+
+
+class DenoisedRows:
+    """Rows of corrupted text; see `reader.RowBuilder`.
+
+    Args:
+      marks: ids that are no text.
+      task: what is missing.
+      input_length: n, places of what is read.
+      target_length: m, places of what is to be written; more of it is cut off.
+
+    Raises:
+      ValueError: if a text may have more spans than there are sentinels, or the
+        vocabulary has no mask.
+    """
+
+    schema = SCHEMA
+
+    def __init__(
+        self, marks: Marks, task: Denoising, *, input_length: int, target_length: int
+    ):
+        self._marks, self._task = marks, task
+        self._lengths = {"input": input_length, "target": target_length}
+        if task.kind == "spans":
+            need, there = task.spans.most(self.text_length), len(marks.sentinels)
+            if need > there:
+                raise ValueError(
+                    f"a text of {self.text_length} tokens may have {need} spans, but "
+                    f"there are {there} sentinels; add {need - there} tokens "
+                    "<extra_id_...> to the vocabulary (etc_jax.convert grow), or rows "
+                    "to the model (model.vocab_size)"
+                )
+        elif marks.mask is None:
+            raise ValueError(
+                f"objective.kind={task.kind!r} puts a mask where text is missing, but "
+                "the vocabulary has none; give one with a mask, or learn spans"
+            )
+
+    @property
+    def text_length(self) -> int:
+        """Tokens of a text, so that what is read of it has room."""
+        return self._lengths["input"] - 1 - (self._marks.begin is not None)
+
+    def empty(self, rows: int) -> dict[str, Any]:
+        """See `reader.RowBuilder`."""
+        batch = SCHEMA.empty(rows, {"global": 0, **self._lengths})
+        del batch["global_index"]
+        return batch
+
+    def fill(
+        self,
+        batch: dict[str, Any],
+        row: int,
+        window: PackedWindow,
+        rng: np.random.Generator,
+    ) -> Overflow:
+        """See `reader.RowBuilder`."""
+        found = self._corrupted(window, rng)
+        for side, ids in zip(("input", "target"), found, strict=True):
+            whole = self._marked(ids)
+            kept = cut_to(whole, self._lengths[side])
+            batch[f"{side}_tokens"][row, : len(kept)] = kept
+            batch[f"{side}_example_ids"][row, : len(kept)] = 1
+            batch["cut_tokens"][row] += len(whole) - len(kept)
+        return Overflow()
+
+    def _corrupted(self, window: PackedWindow, rng) -> Corrupted:
+        task, tokens, spans = self._task, window.tokens, self._task.spans
+        if task.kind == "spans":
+            missing = spans.draw(rng, len(tokens))
+            return denoising.span_corruption(tokens, missing, self._marks.sentinels)
+        if task.kind == "infilling":
+            read = tokens
+            if task.permute_sentences:
+                read = denoising.in_another_order(rng, tokens, window.lengths)
+            read = denoising.infilling(
+                rng,
+                read,
+                share=spans.density,
+                mean_length=spans.mean_length,
+                mask=self._marks.mask,
+            )
+            return Corrupted(read, tokens)
+        chosen = denoising.choose_sentences(
+            rng,
+            tokens,
+            window.lengths,
+            # At least one is to be written.
+            count=max(1, round(spans.density * len(window.lengths))),
+            how=task.gap_choice,
+            unique=task.unique_tokens,
+        )
+        return denoising.gap_sentences(tokens, window.lengths, chosen, self._marks.mask)
+
+    def _marked(self, ids: np.ndarray) -> np.ndarray:
+        """A text between its first and its last token."""
+        first = [] if self._marks.begin is None else [self._marks.begin]
+        return np.concatenate([first, ids, [self._marks.end]]).astype(np.int32)

@@ -1,0 +1,69 @@
+"""Attention in blocks with a second one, to averages of what the first one gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+from etc_jax import sharding
+from etc_jax.layers.projections import HeadProjections
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.ops.attention import pooled_block
+from etc_jax.ops.attention.pooled_block import Pool
+
+
+class PoolAttention(HeadProjections):
+    """Multi-head attention of tokens to averages of their keys and values.
+
+    Attributes:
+      pool: the averages.
+      scale: of the products; None: 1 / sqrt(head_dim).
+      dropout_rate: of attention probabilities.
+      implementation: see `pooled_block.attend_pooled`.
+    """
+
+    pool: Pool = Pool(18, 12, 9)
+    scale: float | None = None
+    dropout_rate: float = 0.0
+    implementation: str = "auto"
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
+        """`[b, n, e]` -> the same shape; rows hold one example each."""
+        # [b, n, e] -> [b, n, h, d].
+        rows = (self.project(name, x) for name in ("query", "key", "value"))
+        drop = self.dropout_rate > 0 and not self.deterministic
+        heads = pooled_block.attend_pooled(
+            *rows,
+            pool=self.pool,
+            example_ids=inputs.example_ids,
+            scale=self.scale,
+            implementation=self.implementation,
+            dropout_rate=self.dropout_rate,
+            dropout_rng=self.make_rng("dropout") if drop else None,
+            sequence_axis=sharding.sequence_axis(),
+            shards=sharding.ways("batch", "heads"),
+        )
+        return self.joined(heads, x.shape[-1])
+
+
+class PooledAttention(nn.Module):
+    """a + pool(a) of a = blocks(x) (Xiong et al. 2022, section 2.1 and figure 1).
+
+    Attributes:
+      blocks: makes the attention in blocks, given its name.
+      pool: makes the attention to averages, given its name.
+    """
+
+    blocks: Callable[[str], nn.Module]
+    pool: Callable[[str], nn.Module]
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, inputs: SequenceInputs, own=None, kept=None
+    ) -> Any:
+        """`[b, n, e]` -> (the same shape, what the attention in blocks keeps)."""
+        x, kept = self.blocks("blocks")(x, inputs, own, kept)
+        return x + self.pool("pool")(x, inputs), kept

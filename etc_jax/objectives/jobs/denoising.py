@@ -1,0 +1,70 @@
+"""Pre-training of an encoder-decoder on text with something missing, as a job."""
+
+from __future__ import annotations
+
+from etils import epath
+
+from etc_jax import registry
+from etc_jax.config import Config
+from etc_jax.data.pretraining.denoising import Spans
+from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks, sentinels_of
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.formats.text_to_text import end_id
+from etc_jax.objectives.jobs import readers as reader_job
+from etc_jax.objectives.jobs import seq2seq as pairs_job
+from etc_jax.objectives.jobs.readers import Readers
+from etc_jax.training.job import Job
+
+OBJECTIVE = "denoising"
+
+
+@registry.register("reader", f"{OBJECTIVE}/text")
+def _of_text(config: Config, folder: epath.Path) -> Readers:
+    data, asked = config.data, config.objective
+    task = Denoising(
+        asked.kind,
+        Spans(
+            asked.share,
+            asked.span_lengths,
+            asked.mean_span_length,
+            asked.mixed_span_lengths,
+        ),
+        asked.permute_sentences,
+        asked.gap_choice,
+        asked.unique_tokens,
+    )
+
+    def rows(tokenizer: Tokenizer) -> DenoisedRows:
+        pairs_job.check_end(config, tokenizer)
+        has_mask = tokenizer.special.mask is not None
+        marks = Marks(
+            tokenizer.special_id("cls") if asked.begin_token else None,
+            end_id(tokenizer),
+            tokenizer.special_id("mask") if has_mask else None,
+            sentinels_of(tokenizer, config.model.vocab_size),
+        )
+        sizes = {
+            "input_length": data.input_length,
+            "target_length": data.target_length,
+        }
+        return DenoisedRows(marks, task, **sizes)
+
+    # Room for the first and the last token.
+    length = data.input_length - 1 - asked.begin_token
+    return reader_job.of_text(config, folder, rows, length)
+
+
+@registry.register("objective", OBJECTIVE)
+def make_job(config: Config, folder: epath.Path) -> Job:
+    """An encoder-decoder on text with something missing.
+
+    Args:
+      config: of the run.
+      folder: the workdir, where the token cache of a text is made unless
+        `data.cache_dir` is set.
+
+    Raises:
+      ValueError: if the model or the data is not for this.
+      OSError: if a file cannot be read.
+    """
+    return pairs_job.job_of(config, reader_job.readers_of(OBJECTIVE, config, folder))

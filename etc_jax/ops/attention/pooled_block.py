@@ -1,0 +1,466 @@
+"""Attention of blocks, and to the averages of keys and values (Xiong et al. 2022).
+
+    blocks = Blocks(1024)
+    output = attend(query, key, value, blocks=blocks, example_ids=example_ids)
+    pool = Pool(kernel=18, stride=12, padding=9)
+    output = attend_pooled(query, key, value, pool=pool, example_ids=example_ids)
+
+Section 2.1 of the paper: a token sees the tokens of its block. Three ways lead out of
+it: blocks that overlap, global tokens at the start of each block, and a second
+attention of every token to averages over the whole sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.ops import blocking, sequence
+from etc_jax.ops.attention import dense, full
+from etc_jax.ops.attention.parts.checks import (
+    check_implementation,
+    check_one_length,
+    check_rows,
+)
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.inline_pairs import Tokens
+from etc_jax.ops.attention.parts.pairs import SequenceShard
+
+Array = jax.Array
+
+
+class Blocks(NamedTuple):
+    """What a token sees.
+
+    Attributes:
+      size: tokens of a block.
+      overlap: a token also sees the nearer half of the block before its own, and of the
+        one after it.
+      num_globals: first tokens of each block that see everything and are seen by all.
+    """
+
+    size: int
+    overlap: bool = False
+    num_globals: int = 0
+
+    @property
+    def reach(self) -> int:
+        """Tokens of each neighbour that a block sees."""
+        return self.size // 2 if self.overlap else 0
+
+
+class Pool(NamedTuple):
+    """Averages over a sequence; places outside of it count as zeros.
+
+    Attributes:
+      kernel: places of an average.
+      stride: places from one to the next.
+      padding: places before the first token that the first one begins.
+      multiple: a text has as many averages as one that ends with the next multiple of
+        so many places: what a batch is padded to beyond that changes nothing.
+    """
+
+    kernel: int
+    stride: int
+    padding: int
+    multiple: int = 1
+
+    def count(self, length: int | Array) -> int | Array:
+        """Averages of texts that are so long."""
+        length = -(-length // self.multiple) * self.multiple
+        return (length + 2 * self.padding - self.kernel) // self.stride + 1
+
+
+def attend(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    blocks: Blocks,
+    example_ids: Array | None = None,
+    scale: float | None = None,
+    implementation: str = "auto",
+    dropout_rate: float = 0.0,
+    dropout_rng: Array | None = None,
+    sequence_axis: str | None = None,
+    shards: int = 1,
+) -> Array:
+    """Attention of each token to its block, and to what `blocks` adds to it.
+
+    Args:
+      query: `[b, n, h, d]`, any n.
+      key: `[b, n, h, d]`, any n.
+      value: `[b, n, h, d]`, any n.
+      blocks: who sees whom.
+      example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
+        do not see each other; None: one example.
+      scale: of the products; None: 1 / sqrt(d).
+      implementation: "xla" (linear in n, but for global tokens), "dense" (quadratic,
+        the oracle), "auto".
+      dropout_rate: of attention probabilities; needs `dropout_rng`.
+      dropout_rng: key, or None to leave dropout out.
+      sequence_axis: mesh axis (of the mesh in `jax.set_mesh`) that the sequence is
+        split over; None: it is not.
+      shards: devices that batch and heads are split over.
+
+    Returns:
+      `[b, n, h, d]`.
+
+    Raises:
+      ValueError: if shapes or options do not fit together.
+    """
+    check_implementation(implementation)
+    check_rows(query, key, value, example_ids)
+    check_one_length(query, key)
+    _check_blocks(blocks)
+    dropout = Dropout.make(dropout_rate, dropout_rng)
+    b, n, _, d = query.shape
+    if not n:
+        return query
+    scale = d**-0.5 if scale is None else scale
+    if example_ids is None:
+        example_ids = jnp.ones((b, n), jnp.int32)
+    ids = jnp.asarray(example_ids)
+    if implementation == "dense":
+        mask = seen(blocks, ids)[:, None]
+        rows = (query, key, value, mask)
+        return dense.attend(*rows, scale=scale, dropout=dropout.dense())
+
+    def of_shard(query, key, value, ids, rng, place=_WHOLE):
+        drop = dropout._replace(rng=rng)
+        rows = (query, key, value, ids)
+        return _block_rows(*rows, blocks, scale, drop, shards, place)
+
+    rows, split = (query, key, value, ids), (True,) * 4
+    return _padded(of_shard, rows, split, dropout.rng, blocks.size, sequence_axis)[
+        :, :n
+    ]
+
+
+def attend_pooled(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    pool: Pool,
+    example_ids: Array | None = None,
+    scale: float | None = None,
+    implementation: str = "auto",
+    dropout_rate: float = 0.0,
+    dropout_rng: Array | None = None,
+    sequence_axis: str | None = None,
+    shards: int = 1,
+) -> Array:
+    """Attention of each token to averages of keys and values of the whole sequence.
+
+    An average is of all its places; those of padding count as zeros in it. Of an
+    average whose places are all padding nothing is seen. Rows hold one example each,
+    which ends with its last token.
+
+    Args:
+      query: `[b, n, h, d]`, any n.
+      key: `[b, n, h, d]`, any n.
+      value: `[b, n, h, d]`, any n.
+      pool: the averages.
+      example_ids: int `[b, n]`; 0 is padding, whose rows are zero; None: there is none.
+      scale: see `attend`.
+      implementation: see `attend`; "dense" averages by a matrix.
+      dropout_rate: see `attend`.
+      dropout_rng: see `attend`.
+      sequence_axis: see `attend`.
+      shards: see `attend`.
+
+    Returns:
+      `[b, n, h, d]`.
+
+    Raises:
+      ValueError: if shapes or options do not fit together.
+    """
+    check_implementation(implementation)
+    check_rows(query, key, value, example_ids)
+    check_one_length(query, key)
+    _check_pool(pool, query.shape[1])
+    dropout = Dropout.make(dropout_rate, dropout_rng)
+    b, n, _, d = query.shape
+    if not n:
+        return query
+    scale = d**-0.5 if scale is None else scale
+    if example_ids is None:
+        example_ids = jnp.ones((b, n), jnp.int32)
+    real = jnp.asarray(example_ids) > 0
+    place = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
+    # int [b, 1] averages of each text.
+    count = pool.count(jnp.max(jnp.where(real, place, 0), axis=1, keepdims=True))
+    # Zeros in padding: [b, n, h, d], twice, up to a multiple.
+    key, value, marks = (
+        sequence.pad_to_multiple(x, 1, pool.multiple)
+        for x in (
+            *(jnp.where(real[..., None, None], x, 0) for x in (key, value)),
+            real,
+        )
+    )
+    if implementation == "dense":
+        matrix = averages(pool, key.shape[1], key.dtype)
+        key, value = (jnp.einsum("sn,bnhd->bshd", matrix, x) for x in (key, value))
+        # bool [b, s] of averages that hold a token, [b, 1, n, s] of pairs.
+        there = jnp.any(marks[:, None] & (matrix > 0)[None], axis=-1)
+        there &= jnp.arange(len(matrix))[None] < count
+        mask = (real[:, :, None] & there[:, None])[:, None]
+        rows = (query, key, value, mask)
+        return dense.attend(*rows, scale=scale, dropout=dropout.dense())
+    # [b, n, ...] -> [b, averages, ...].
+    key, value = (pooled(pool, x) for x in (key, value))
+    there = pooled(pool, marks.astype(jnp.float32)) > 0
+    there &= jnp.arange(there.shape[1])[None] < count
+    size = min(_QUERIES, n)
+
+    def of_shard(query, ids, key, value, there, rng, place=_WHOLE):
+        def of_block(query, ids, rng):
+            return full.attend(
+                query,
+                key,
+                value,
+                example_ids=there.astype(jnp.int32),
+                query_ids=ids,
+                scale=scale,
+                dropout_rate=dropout.rate,
+                dropout_rng=rng,
+                shards=shards,
+            )
+
+        arrays = [_blocks_first(x, size) for x in (query, ids)]
+        at_once = _at_once(query, size, key.shape[1], shards)
+        return _each_block(of_block, arrays, at_once, rng, place)
+
+    rows = (query, real.astype(jnp.int32), key, value, there)
+    split = (True, True, False, False, False)
+    return _padded(of_shard, rows, split, dropout.rng, size, sequence_axis)[:, :n]
+
+
+def seen(blocks: Blocks, example_ids: Array) -> Array:
+    """Who sees whom, from the definition: bool `[b, n, n]`, queries and then keys."""
+    n = example_ids.shape[1]
+    place = jnp.arange(n)
+    # [n, 1] of queries, [1, n] of keys.
+    first = (place // blocks.size * blocks.size)[:, None]
+    key = place[None]
+    pairs = (key >= first - blocks.reach) & (key < first + blocks.size + blocks.reach)
+    is_global = place % blocks.size < blocks.num_globals
+    pairs |= is_global[:, None] | is_global[None]
+    same = example_ids[:, :, None] == example_ids[:, None]
+    return pairs[None] & same & (example_ids > 0)[:, None]
+
+
+def averages(pool: Pool, length: int, dtype: jnp.dtype = jnp.float32) -> Array:
+    """The matrix of the averages, from the definition: `[averages, n]`."""
+    first = jnp.arange(pool.count(length))[:, None] * pool.stride - pool.padding
+    place = jnp.arange(length)[None]
+    inside = (place >= first) & (place < first + pool.kernel)
+    return inside.astype(dtype) / pool.kernel
+
+
+def pooled(pool: Pool, x: Array) -> Array:
+    """Averages along a sequence, `[b, n, ...]` -> `[b, averages, ...]`.
+
+    Of short pieces each place is read once; an average is a sum of whole pieces.
+    """
+    count = pool.count(x.shape[1])
+    piece = math.gcd(pool.kernel, pool.stride)
+    step, width = pool.stride // piece, pool.kernel // piece
+    # As many pieces as all averages have places.
+    pieces = (count - 1) * step + width
+    x = blocking.pad_axis(x, 1, pool.padding, max(0, pieces * piece - x.shape[1]))
+    x = blocking.blocks(x[:, : pieces * piece], pieces, 1)
+    wide = jnp.sum(x, axis=2, dtype=jnp.promote_types(x.dtype, jnp.float32))
+    total = sum(wide[:, i : i + (count - 1) * step + 1 : step] for i in range(width))
+    return (total / pool.kernel).astype(x.dtype)
+
+
+# Queries whose logits with all averages are computed at once.
+_QUERIES = 512
+_WHOLE = SequenceShard()
+
+
+def _padded(
+    fn: Callable[..., Array],
+    arrays: tuple[Array, ...],
+    split: tuple[bool, ...],
+    rng: Array | None,
+    size: int,
+    axis_name: str | None,
+) -> Array:
+    """`fn` of arrays, some of which have a sequence of whole blocks, on each device.
+
+    Args:
+      fn: of the arrays and `rng`, and with it `place`, where the sequence is split.
+      arrays: `[b, n, ...]`.
+      split: which of them have the sequence; others are the same on each device.
+      rng: key of dropout, or None.
+      size: of a block, of which each device has whole ones.
+      axis_name: mesh axis of the sequence; None: it is whole.
+    """
+    ways = 1 if axis_name is None else sequence.size(axis_name)
+    arrays = [
+        sequence.pad_to_multiple(x, 1, size * ways) if parts else x
+        for x, parts in zip(arrays, split, strict=True)
+    ]
+    if axis_name is None:
+        return fn(*arrays, rng)
+    place = SequenceShard(axis_name, arrays[0].shape[1])
+    long, everywhere = jax.P(None, axis_name), jax.P()
+    specs = tuple(long if parts else everywhere for parts in split)
+    fn = functools.partial(fn, place=place)
+    return sequence.split(fn, axis_name, (*specs, everywhere), long)(*arrays, rng)
+
+
+def _block_rows(
+    query, key, value, ids, blocks: Blocks, scale, dropout, shards, place
+) -> Array:
+    """Attention of whole blocks here, of a device or of all."""
+    size, reach, count = blocks.size, blocks.reach, query.shape[1] // blocks.size
+    # What a block sees of itself and its neighbours: [C, b, size + 2 * reach, ...].
+    around = [*place.around((key, value), reach, 1), *place.around((ids,), reach, 1)]
+    around = [jnp.moveaxis(blocking.windows(x, count, size, 1), 1, 0) for x in around]
+    side = None
+    if blocks.num_globals:
+        # They stand beside the windows: in them too they would count twice.
+        offset = (jnp.arange(size + 2 * reach) - reach) % size
+        around[2] = jnp.where(offset < blocks.num_globals, 0, around[2])
+        fronts = [_fronts(x, blocks, place) for x in (query, key, value, ids)]
+        side = fronts[1:]
+
+    def of_block(query, query_ids, *window, rng):
+        if side is not None:
+            window = [
+                jnp.concatenate([a, w], axis=1)
+                for a, w in zip(side, window, strict=True)
+            ]
+        return full.attend(
+            query,
+            *window[:2],
+            example_ids=window[2],
+            query_ids=query_ids,
+            scale=scale,
+            dropout_rate=dropout.rate,
+            dropout_rng=rng,
+            shards=shards,
+        )
+
+    keys = around[0].shape[2] + (0 if side is None else side[0].shape[1])
+    at_once = _at_once(query, size, keys, shards)
+    own = [_blocks_first(x, size) for x in (query, ids)]
+    out = _each_block(
+        lambda *x: of_block(*x[:-1], rng=x[-1]),
+        [*own, *around],
+        at_once,
+        dropout.rng,
+        place,
+    )
+    if side is None:
+        return out
+    found = _global_rows(fronts, key, value, ids, scale, dropout, shards, place)
+    if place.axis_name is not None:
+        mine = count * blocks.num_globals
+        first = jax.lax.axis_index(place.axis_name) * mine
+        found = blocking.slice_axis(found, first, mine, 1)
+    # [b, C, globals, h, d] in place of the first ones of [b, C, size, h, d].
+    found, out = (blocking.blocks(x, count, 1) for x in (found, out))
+    out = jnp.concatenate([found, out[:, :, blocks.num_globals :]], axis=2)
+    return blocking.unblock(out, 1)
+
+
+def _fronts(x: Array, blocks: Blocks, place: SequenceShard) -> Array:
+    """The global tokens: `[b, n, ...]` -> `[b, blocks * globals, ...]`."""
+    own = blocking.blocks(x, x.shape[1] // blocks.size, 1)[:, :, : blocks.num_globals]
+    own = blocking.unblock(own, 1)
+    if place.axis_name is None:
+        return own
+    return jax.lax.all_gather(own, place.axis_name, axis=1, tiled=True)
+
+
+def _global_rows(fronts, key, value, ids, scale, dropout, shards, place) -> Array:
+    """Attention of all global tokens to everything."""
+    query, _, _, query_ids = fronts
+
+    def tokens(ids):
+        # Only examples are read: nothing is causal, and there are no windows.
+        nothing = jnp.zeros_like(ids)
+        return Tokens(ids, nothing, nothing > 0)
+
+    return full.some_rows(
+        query,
+        key,
+        value,
+        tokens(query_ids),
+        tokens(ids),
+        causal=False,
+        scale=scale,
+        dropout=dropout.stream(1),
+        shards=shards,
+        place=place,
+    )
+
+
+def _blocks_first(x: Array, size: int) -> Array:
+    """`[b, C * size, ...]` -> `[C, b, size, ...]`."""
+    return jnp.moveaxis(blocking.blocks(x, x.shape[1] // size, 1), 1, 0)
+
+
+def _at_once(query: Array, size: int, keys: int, shards: int) -> int:
+    """Blocks of queries whose logits have as many bytes as a step should; 1 or more."""
+    b, n, h, _ = query.shape
+    logits = 4 * -(-b * h // shards) * size * keys
+    most = max(1, blocking.step_bytes() // logits)
+    count = n // size
+    return max(k for k in range(1, count + 1) if count % k == 0 and k <= most)
+
+
+def _each_block(fn, arrays, at_once: int, rng, place: SequenceShard) -> Array:
+    """`fn(*blocks, rng)` of each block, `[C, b, ...]` -> `[b, C * size, ...]`.
+
+    Each has a key by its place in the whole sequence, so that neither devices nor how
+    many blocks are computed at once change what dropout draws.
+    """
+    count = len(arrays[0])
+    keys = None
+    if rng is not None:
+        number = place.first(count) + jnp.arange(count, dtype=jnp.int32)
+        keys = jax.vmap(functools.partial(jax.random.fold_in, rng))(number)
+    # Mapped, not merged with the batch, which may be split over devices.
+    some = jax.vmap(fn)
+    steps = jax.tree.map(
+        lambda x: x.reshape(count // at_once, at_once, *x.shape[1:]), (*arrays, keys)
+    )
+    if at_once == count:
+        out = some(*arrays, keys)
+    else:
+        out = blocking.unblock(jax.lax.map(lambda x: some(*x), steps), 0)
+    # [C, b, size, ...] -> [b, C * size, ...].
+    return blocking.unblock(jnp.moveaxis(out, 0, 1), 1)
+
+
+def _check_blocks(blocks: Blocks) -> None:
+    if blocks.size < 1 or not 0 <= blocks.num_globals <= blocks.size:
+        raise ValueError(
+            f"{blocks}; expected a size of 1 or more, and 0 to that many global tokens"
+        )
+
+
+def _check_pool(pool: Pool, length: int) -> None:
+    fits = pool.kernel >= 1 and pool.stride >= 1
+    if not fits or not 0 <= pool.padding <= pool.kernel // 2:
+        raise ValueError(
+            f"{pool}; expected kernel and stride of 1 or more, and a padding of half "
+            "the kernel at most"
+        )
+    if length and pool.count(length) < 1:
+        raise ValueError(
+            f"there are {length} tokens, with padding {length + 2 * pool.padding} and "
+            f"fewer than the {pool.kernel} places of one average; pad the sequence, or "
+            "take a smaller kernel"
+        )

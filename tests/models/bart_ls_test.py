@@ -1,0 +1,149 @@
+"""BART-LS: what its encoder sees, padding, meshes, errors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from encoder_decoder_test import SIZES, apply, losses, random_params, tokens
+
+from etc_jax import sharding
+from etc_jax.layers.self_attention import SequenceInputs
+from etc_jax.models import encoder_decoder_flops as flops
+from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder_config import BartLsConfig
+
+CONFIG = BartLsConfig(
+    **SIZES | {"num_layers": 3},
+    max_target_length=16,
+    block_size=8,
+    pooling_layers=2,
+    pool_kernel=6,
+    pool_stride=4,
+    pool_padding=3,
+)
+# The rows of table 1.
+ROWS = {
+    "blocks": {"pooling_layers": 0},
+    "overlap": {"pooling_layers": 0, "overlap": True},
+    "globals": {"pooling_layers": 0, "num_globals": 2},
+    "pooling": {},
+}
+
+
+def config_of(row):
+    return dataclasses.replace(CONFIG, **ROWS[row])
+
+
+def reads_of(config, place, n=32):
+    """Which tokens the row of one place depends on, bool `[n]`."""
+    places = np.arange(n, dtype=np.int32)[None]
+    config = dataclasses.replace(
+        config, vocab_size=n, pad_id=0, eos_id=0, decoder_start_id=0
+    )
+    params = random_params(config)
+    model = EncoderDecoder(config)
+
+    def out(table):
+        variables = {"params": params | {"token_embedder": {"embedding": table}}}
+        rows = model.apply(variables, places, method="encode").rows
+        return jnp.sum(jnp.sin(rows[0, place]))
+
+    table = params["token_embedder"]["embedding"]
+    return np.abs(jax.jit(jax.grad(out))(table)).max(axis=1) > 0
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_how_far_a_row_of_table_1_looks(row):
+    """One layer, whose token 18 is in the block 16 to 23; with averages, one more."""
+    layers = 2 if row == "pooling" else 1
+    changes = {"num_layers": layers, "pooling_layers": layers - 1}
+    found = reads_of(dataclasses.replace(config_of(row), **changes), 18)
+    place = np.arange(32)
+    want = {
+        "blocks": place // 8 == 2,
+        "overlap": (place >= 12) & (place < 28),
+        "globals": (place // 8 == 2) | (place % 8 < 2),
+        "pooling": place >= 0,
+    }
+    np.testing.assert_array_equal(found, want[row])
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_padding_changes_nothing(row):
+    config = config_of(row)
+    params, read, written = random_params(config), tokens(2, 19), tokens(2, 5)
+    want = apply(config, params, read, written)
+    longer = np.concatenate([read, tokens(2, 14, seed=1)], axis=1)
+    ids = np.int32(np.arange(33)[None] < 19) * np.ones((2, 1), np.int32)
+    got = apply(config, params, longer, written, ids)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_positions_count_tokens_alone():
+    """Padding inside a text has none, as in fairseq."""
+    config = dataclasses.replace(
+        config_of("blocks"), block_size=64, num_layers=1, pooling_layers=0
+    )
+    params, read = random_params(config), tokens(1, 9)
+    holes = np.insert(read, [3, 3, 6], config.pad_id, axis=1)
+    ids = np.insert(np.ones_like(read), [3, 3, 6], 0, axis=1)
+    got = apply(config, params, holes, None, ids, method=_rows)
+    want = apply(config, params, read, None, None, method=_rows)
+    np.testing.assert_allclose(got[0, ids[0] > 0], want[0], atol=2e-5)
+
+
+def _rows(model, read, written, ids):
+    del written
+    return model.encode(read, ids).rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ["globals", "pooling"])
+@pytest.mark.parametrize(
+    "axes",
+    [{"data": 1, "sequence": 8}, {"data": 2, "sequence": 2, "tensor": 2}],
+    ids=str,
+)
+def test_a_split_input_gives_what_a_whole_one_gives(row, axes):
+    config = config_of(row)
+    params = random_params(config)
+    args = (params, tokens(2, 64), tokens(2, 8), tokens(2, 8, seed=3))
+    want = losses(config, *args)
+    mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        got = losses(config, *args)
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_useful_flops_count_pairs_one_by_one():
+    ids = np.int32(np.arange(19)[None] < 17)
+    place = np.arange(17)
+    same = place[:, None] // 8 == place[None] // 8
+    is_global = place % 8 < 2
+    seen = same | is_global[:, None] | is_global[None]
+    for row, pairs in (("blocks", same.sum()), ("globals", seen.sum())):
+        [pattern] = config_of(row).patterns
+        got = flops._own_pairs(pattern, config_of(row), SequenceInputs(ids))
+        assert got == pairs
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"block_size": 0}, "block_size is 0; expected 1 or more"),
+        (
+            {"pooling_layers": 3},
+            "pooling_layers is 3; expected 0 to 2, of the 3 layers",
+        ),
+        ({"num_globals": 9}, "num_globals is 9, of blocks of 8 tokens"),
+        ({"pool_padding": 4}, "pool_padding is 4; expected half of pool_kernel 6"),
+        ({"pool_stride": 0}, "pool_stride is 0; expected 1 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, message):
+    config = dataclasses.replace(CONFIG, **changes)
+    with pytest.raises(ValueError, match=message):
+        EncoderDecoder(config).init(jax.random.key(0), tokens(1, 4), tokens(1, 4))
