@@ -23,12 +23,9 @@ from etc_jax.models.causal_decoder import (
     last_rows,
     prompt_ids,
 )
-from etc_jax.models.encoder_decoder import (
-    EncoderDecoder,
-    attention_options,
-    make_layer,
-)
+from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
+from etc_jax.models.encoder_decoder_layers import attention_options, make_layer
 from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.row_cache import Newest
 

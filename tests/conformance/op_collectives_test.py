@@ -15,9 +15,17 @@ import pytest
 
 from etc_jax import sharding
 from etc_jax.ops import sequence
-from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
+from etc_jax.ops.attention import (
+    block_sparse,
+    full,
+    global_local,
+    lsh,
+    pooled_block,
+    sliding_window,
+)
 from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
+from etc_jax.ops.attention.pooled_block import Blocks, Pool
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
 from etc_jax.training.preflight.collectives import count
@@ -197,6 +205,15 @@ CASES = {
     "blocks": sparse,
     "blocks, drawn by heads": functools.partial(sparse, per_head=True),
     "blocks after globals": functools.partial(sparse, G, True),
+    "blocks that overlap, with globals": functools.partial(
+        of_rows,
+        pooled_block.attend,
+        blocks=Blocks(BLOCK, overlap=True, num_globals=1),
+        shards=SHARDS,
+    ),
+    "averages": functools.partial(
+        of_rows, pooled_block.attend_pooled, pool=Pool(6, 4, 3), shards=SHARDS
+    ),
     "lsh": lsh_case,
     "lsh, once": functools.partial(lsh_case, duplicates="once", causal=True),
     "local chunks": functools.partial(

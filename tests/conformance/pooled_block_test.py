@@ -73,7 +73,7 @@ def padded_ids(n):
     return np.int32(np.arange(n)[None] < np.array([[n], [max(1, n // 3)]]))
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 23])
+@pytest.mark.parametrize("n", [1, 5, 23])
 @pytest.mark.parametrize("name", KINDS)
 def test_blocks_equal_the_oracle(name, n):
     kind, ids = KINDS[name], packed(n)
@@ -81,13 +81,14 @@ def test_blocks_equal_the_oracle(name, n):
     check_equal(gradients(of_blocks("xla", kind, ids, scale=0.7), *rows(n, n)), want)
 
 
-@pytest.mark.parametrize("n", [1, 11, 12, 13, 37])
-@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize(
+    "name, n",
+    # No text is shorter than an average.
+    [(x, n) for x in POOLS for n in (1, 12, 37) if POOLS[x].count(n) > 0],
+)
 def test_averages_equal_the_oracle(name, n, monkeypatch):
     monkeypatch.setattr(pooled_block, "_QUERIES", 8)
     pool, ids = POOLS[name], padded_ids(n)
-    if pool.count(n) < 1:
-        pytest.skip("shorter than one average")
     want = gradients(of_averages("dense", pool, ids), *rows(n, n))
     check_equal(gradients(of_averages("xla", pool, ids), *rows(n, n)), want)
 
@@ -109,9 +110,13 @@ def test_padding_after_a_text_changes_nothing():
     arrays, n = rows(9, 9), 9
     longer = [np.concatenate([x, normal(B, 17, H, D, seed=3)], axis=1) for x in arrays]
     ids = np.int32(np.arange(n + 17) < n) * np.ones((B, 1), np.int32)
-    for make, kind in ((of_blocks, KINDS["all three"]), (of_averages, Pool(6, 4, 3))):
-        want = make("xla", kind, None)(*arrays)
-        got = np.asarray(make("xla", kind, ids)(*longer))
+    for make, kind in (
+        (of_blocks, KINDS["all three"]),
+        # A text ends with its own block, whatever follows.
+        (of_averages, Pool(6, 4, 3, multiple=5)),
+    ):
+        want = jax.jit(make("xla", kind, None))(*arrays)
+        got = np.asarray(jax.jit(make("xla", kind, ids))(*longer))
         np.testing.assert_allclose(got[:, :n], want, atol=1e-12)
         assert not got[:, n:].any()
 
@@ -141,9 +146,10 @@ def test_dropout_does_not_depend_on_how_many_blocks_are_computed_at_once(monkeyp
             pooled_block.blocking, "step_bytes", lambda size=step_bytes: size
         )
         more = {"dropout_rate": 0.5, "dropout_rng": rng}
-        found.append(of_blocks("xla", Blocks(4), None, **more)(*rows(n, n)))
+        attend = of_blocks("xla", Blocks(4), None, **more)
+        found.append(jax.jit(attend)(*rows(n, n)))
     np.testing.assert_allclose(*found, atol=1e-12)
-    none = of_blocks("xla", Blocks(4), None)(*rows(n, n))
+    none = jax.jit(of_blocks("xla", Blocks(4), None))(*rows(n, n))
     assert np.abs(found[0] - none).max() > 0.1
 
 

@@ -29,7 +29,7 @@ BART = BartConfig(**SIZES, activation="relu", dropout_rate=0.2)
 def as_allenai(params, config: LedConfig) -> dict[str, np.ndarray]:
     """Weights by the names of allenai's code, with rows that nothing reads."""
     found = {}
-    for name, array in encoder_decoder.export_named(params, config).items():
+    for name, array in encoder_decoder.export_hf(params, config).items():
         if name.endswith("embed_positions.weight"):
             unread = np.full((2, array.shape[1]), np.nan, array.dtype)
             array = np.concatenate([unread, array])

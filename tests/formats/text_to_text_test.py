@@ -1,6 +1,5 @@
 """Texts to be read and written: where they end, and what is cut."""
 
-import functools
 import types
 
 import numpy as np
@@ -28,7 +27,9 @@ def test_texts_end_with_the_token_of_their_models(special, pieces, end):
 
 
 def test_the_end_of_a_text_is_kept_where_it_is_cut():
-    made = functools.partial(parts_of, TextToTextSizes(4, 3))
+    def made(ids, target):
+        return parts_of(TextToTextSizes(4, 3), ids, [1] * len(ids), target)
+
     short, long = made([5, 2], [6, 2]), made([5, 6, 7, 8, 9, 2], [3, 4, 5, 2])
     assert short["input_tokens"].tolist() == [5, 2, 0, 0]
     assert short["target_weights"].tolist() == [1, 1, 0]

@@ -1,6 +1,7 @@
 """SLED over encoder-decoders: windows encoded by themselves, memory, meshes, errors."""
 
 import dataclasses
+import functools
 import re
 
 import jax
@@ -25,8 +26,19 @@ def with_sled(name, **changes):
     return dataclasses.replace(CONFIGS[name], sled=sled)
 
 
+@functools.cache
+def encoder_of(config):
+    model = model_of(config)
+
+    def rows(params, *args):
+        return model.apply({"params": params}, *args, method="encode").rows
+
+    return jax.jit(rows)
+
+
 def rows_of(config, params, *args):
-    return np.asarray(apply(config, params, *args, method="encode").rows)
+    with jax.default_matmul_precision("highest"):
+        return np.asarray(encoder_of(config)(params, *args))
 
 
 def by_hand(config, params, prefix, document):

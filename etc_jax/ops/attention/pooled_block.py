@@ -12,9 +12,7 @@ attention of every token to averages over the whole sequence.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -22,6 +20,12 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense, full
+from etc_jax.ops.attention.parts.block_maps import (
+    blocks_at_once,
+    blocks_first,
+    each_block,
+    on_each_device,
+)
 from etc_jax.ops.attention.parts.checks import (
     check_implementation,
     check_one_length,
@@ -137,9 +141,8 @@ def attend(
         return _block_rows(*rows, blocks, scale, drop, shards, place)
 
     rows, split = (query, key, value, ids), (True,) * 4
-    return _padded(of_shard, rows, split, dropout.rng, blocks.size, sequence_axis)[
-        :, :n
-    ]
+    where = dropout.rng, blocks.size, sequence_axis
+    return on_each_device(of_shard, rows, split, *where)[:, :n]
 
 
 def attend_pooled(
@@ -233,13 +236,14 @@ def attend_pooled(
                 shards=shards,
             )
 
-        arrays = [_blocks_first(x, size) for x in (query, ids)]
-        at_once = _at_once(query, size, key.shape[1], shards)
-        return _each_block(of_block, arrays, at_once, rng, place)
+        arrays = [blocks_first(x, size) for x in (query, ids)]
+        at_once = blocks_at_once(query, size, key.shape[1], shards)
+        return each_block(of_block, arrays, at_once, rng, place)
 
     rows = (query, real.astype(jnp.int32), key, value, there)
     split = (True, True, False, False, False)
-    return _padded(of_shard, rows, split, dropout.rng, size, sequence_axis)[:, :n]
+    where = dropout.rng, size, sequence_axis
+    return on_each_device(of_shard, rows, split, *where)[:, :n]
 
 
 def seen(blocks: Blocks, example_ids: Array) -> Array:
@@ -286,38 +290,6 @@ _QUERIES = 512
 _WHOLE = SequenceShard()
 
 
-def _padded(
-    fn: Callable[..., Array],
-    arrays: tuple[Array, ...],
-    split: tuple[bool, ...],
-    rng: Array | None,
-    size: int,
-    axis_name: str | None,
-) -> Array:
-    """`fn` of arrays, some of which have a sequence of whole blocks, on each device.
-
-    Args:
-      fn: of the arrays and `rng`, and with it `place`, where the sequence is split.
-      arrays: `[b, n, ...]`.
-      split: which of them have the sequence; others are the same on each device.
-      rng: key of dropout, or None.
-      size: of a block, of which each device has whole ones.
-      axis_name: mesh axis of the sequence; None: it is whole.
-    """
-    ways = 1 if axis_name is None else sequence.size(axis_name)
-    arrays = [
-        sequence.pad_to_multiple(x, 1, size * ways) if parts else x
-        for x, parts in zip(arrays, split, strict=True)
-    ]
-    if axis_name is None:
-        return fn(*arrays, rng)
-    place = SequenceShard(axis_name, arrays[0].shape[1])
-    long, everywhere = jax.P(None, axis_name), jax.P()
-    specs = tuple(long if parts else everywhere for parts in split)
-    fn = functools.partial(fn, place=place)
-    return sequence.split(fn, axis_name, (*specs, everywhere), long)(*arrays, rng)
-
-
 def _block_rows(
     query, key, value, ids, blocks: Blocks, scale, dropout, shards, place
 ) -> Array:
@@ -352,9 +324,9 @@ def _block_rows(
         )
 
     keys = around[0].shape[2] + (0 if side is None else side[0].shape[1])
-    at_once = _at_once(query, size, keys, shards)
-    own = [_blocks_first(x, size) for x in (query, ids)]
-    out = _each_block(
+    at_once = blocks_at_once(query, size, keys, shards)
+    own = [blocks_first(x, size) for x in (query, ids)]
+    out = each_block(
         lambda *x: of_block(*x[:-1], rng=x[-1]),
         [*own, *around],
         at_once,
@@ -404,44 +376,6 @@ def _global_rows(fronts, key, value, ids, scale, dropout, shards, place) -> Arra
         shards=shards,
         place=place,
     )
-
-
-def _blocks_first(x: Array, size: int) -> Array:
-    """`[b, C * size, ...]` -> `[C, b, size, ...]`."""
-    return jnp.moveaxis(blocking.blocks(x, x.shape[1] // size, 1), 1, 0)
-
-
-def _at_once(query: Array, size: int, keys: int, shards: int) -> int:
-    """Blocks of queries whose logits have as many bytes as a step should; 1 or more."""
-    b, n, h, _ = query.shape
-    logits = 4 * -(-b * h // shards) * size * keys
-    most = max(1, blocking.step_bytes() // logits)
-    count = n // size
-    return max(k for k in range(1, count + 1) if count % k == 0 and k <= most)
-
-
-def _each_block(fn, arrays, at_once: int, rng, place: SequenceShard) -> Array:
-    """`fn(*blocks, rng)` of each block, `[C, b, ...]` -> `[b, C * size, ...]`.
-
-    Each has a key by its place in the whole sequence, so that neither devices nor how
-    many blocks are computed at once change what dropout draws.
-    """
-    count = len(arrays[0])
-    keys = None
-    if rng is not None:
-        number = place.first(count) + jnp.arange(count, dtype=jnp.int32)
-        keys = jax.vmap(functools.partial(jax.random.fold_in, rng))(number)
-    # Mapped, not merged with the batch, which may be split over devices.
-    some = jax.vmap(fn)
-    steps = jax.tree.map(
-        lambda x: x.reshape(count // at_once, at_once, *x.shape[1:]), (*arrays, keys)
-    )
-    if at_once == count:
-        out = some(*arrays, keys)
-    else:
-        out = blocking.unblock(jax.lax.map(lambda x: some(*x), steps), 0)
-    # [C, b, size, ...] -> [b, C * size, ...].
-    return blocking.unblock(jnp.moveaxis(out, 0, 1), 1)
 
 
 def _check_blocks(blocks: Blocks) -> None:
