@@ -70,7 +70,6 @@ def encoder(sizes: SledSizes, length: int) -> tuple[Compiled, int]:
         return model.apply({"params": params}, tokens, method="encode").rows
 
     params = random_params(config, sizes.seed)
-    params = {k: x for k, x in params.items() if k in ("token_embedder", "encoder")}
     return Compiled.make(encode, params, tokens), 4 * config.embed_dim
 
 

@@ -138,15 +138,14 @@ def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
 WINDOWS = ("--sled.window=8", "--sled.prefix_length=4", "--sled.input_length=100")
 
 
-@pytest.mark.parametrize("prefix", [None, "red"])
-def test_a_model_of_short_texts_reads_long_ones_by_windows(ask, tmp_path, prefix):
+def test_a_model_of_short_texts_reads_long_ones_by_windows(ask, tmp_path):
     model = saved(tmp_path / "bart", "bart")
     config = dataclasses.replace(
         SHORT, sled=SledConfig(window=8, prefix_length=4, input_length=100)
     )
     tokenizer = WordPieceTokenizer(PIECES)
     options = PairOptions(SHORT.begin_token, 4)
-    found = encoded(Pair("", TEXTS[1], None, prefix), tokenizer, options)
+    found = encoded(Pair("", TEXTS[1], None, "red"), tokenizer, options)
     assert len(found.ids) > 80
     decoder = text_writer.decoding.decoder_of("bart", config)
     rules = generation.rules_of(config, min_tokens=5)
@@ -161,8 +160,8 @@ def test_a_model_of_short_texts_reads_long_ones_by_windows(ask, tmp_path, prefix
         memory=memory,
     )
     how = ("--num_beams=2", "--num_tokens=5", "--min_tokens=5")
-    more = [] if prefix is None else [f"--prefix={prefix}"]
-    code, [line], err = ask(model, f"--prompt={TEXTS[1]}", *how, *WINDOWS, *more)
+    given = (f"--prompt={TEXTS[1]}", "--prefix=red")
+    code, [line], err = ask(model, *given, *how, *WINDOWS)
     assert (code, err) == (0, "")
     assert line == text_writer.written_text(np.asarray(want.tokens[0, 0]), tokenizer)
 

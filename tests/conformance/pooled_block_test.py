@@ -8,6 +8,7 @@ from pair_options_test import B, D, H, check_equal, gradients, normal, packed, r
 
 from etc_jax import sharding
 from etc_jax.ops.attention import pooled_block
+from etc_jax.ops.attention.parts import block_maps
 from etc_jax.ops.attention.pooled_block import Blocks, Pool
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -87,7 +88,8 @@ def test_blocks_equal_the_oracle(name, n):
     [(x, n) for x in POOLS for n in (1, 12, 37) if POOLS[x].count(n) > 0],
 )
 def test_averages_equal_the_oracle(name, n, monkeypatch):
-    monkeypatch.setattr(pooled_block, "_QUERIES", 8)
+    monkeypatch.setattr(block_maps, "QUERIES", 8)
+    monkeypatch.setattr(pooled_block, "QUERIES", 8)
     pool, ids = POOLS[name], padded_ids(n)
     want = gradients(of_averages("dense", pool, ids), *rows(n, n))
     check_equal(gradients(of_averages("xla", pool, ids), *rows(n, n)), want)
@@ -143,7 +145,7 @@ def test_dropout_does_not_depend_on_how_many_blocks_are_computed_at_once(monkeyp
     found = []
     for step_bytes in (1, 10**9):
         monkeypatch.setattr(
-            pooled_block.blocking, "step_bytes", lambda size=step_bytes: size
+            block_maps.blocking, "step_bytes", lambda size=step_bytes: size
         )
         more = {"dropout_rate": 0.5, "dropout_rng": rng}
         attend = of_blocks("xla", Blocks(4), None, **more)

@@ -70,7 +70,13 @@ def test_how_far_a_row_of_table_1_looks(row):
     np.testing.assert_array_equal(found, want[row])
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    "row",
+    [
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("blocks", "overlap")),
+        *("globals", "pooling"),
+    ],
+)
 def test_padding_changes_nothing(row):
     config = config_of(row)
     params, read, written = random_params(config), tokens(2, 19), tokens(2, 5)

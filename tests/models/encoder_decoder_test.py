@@ -144,7 +144,11 @@ def losses(config, params, *args, **more):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("bart", marks=pytest.mark.slow), "long_t5", "reformer"]
+    "name",
+    [
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("bart", "reformer")),
+        "long_t5",
+    ],
 )
 def test_losses_are_those_of_the_logits(name):
     config = CONFIGS[name]
@@ -189,7 +193,11 @@ def test_layers_one_by_one_are_the_scanned_ones():
     [
         ("bart", {"data": 2, "fsdp": 2, "tensor": 2}),
         ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
-        ("reformer", {"data": 2, "fsdp": 2, "tensor": 2}),
+        pytest.param(
+            "reformer",
+            {"data": 2, "fsdp": 2, "tensor": 2},
+            marks=pytest.mark.slow,
+        ),
         # Its encoder's windows and global tokens: a Longformer's in `encoder_test`.
         pytest.param(
             "led",

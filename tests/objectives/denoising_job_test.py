@@ -123,6 +123,8 @@ def test_texts_come_back_from_both_sides(home, tmp_path):
         np.testing.assert_array_equal(back, text[1:-1])
 
 
+# Other runs of encoder-decoders are in `seq2seq_job_test`.
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_device")
 def test_a_run_learns(home, tmp_path):
     config = config_of(home)

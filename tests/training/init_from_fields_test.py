@@ -20,7 +20,17 @@ from etc_jax.training.run import train_and_evaluate
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 FAMILIES = (
-    *("bart", "bert", "big_bird", "etc", "led", "long_t5", "longformer", "reformer"),
+    *(
+        "bart",
+        "bart_ls",
+        "bert",
+        "big_bird",
+        "etc",
+        "led",
+        "long_t5",
+        "longformer",
+        "reformer",
+    ),
     *("reformer_seq2seq", "roberta", "t5"),
 )
 # Of every encoder-decoder.
@@ -55,6 +65,10 @@ UNSEEN = {
             for what in ("chunk_length", "chunks_before", "chunks_after")
         ),
     },
+}
+UNSEEN["bart_ls"] = UNSEEN["bart"] | {
+    *("block_size", "overlap", "num_globals"),
+    *("pool_kernel", "pool_stride", "pool_padding"),
 }
 UNSEEN["reformer_seq2seq"] = PAIRS | UNSEEN["reformer"] - {"causal"}
 UNSEEN["reformer_seq2seq"].add("decoder_pattern")

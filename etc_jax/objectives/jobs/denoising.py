@@ -67,4 +67,4 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       ValueError: if the model or the data is not for this.
       OSError: if a file cannot be read.
     """
-    return pairs_job.job_of(config, reader_job.readers_of(OBJECTIVE, config, folder))
+    return pairs_job.job_of(OBJECTIVE, config, folder)

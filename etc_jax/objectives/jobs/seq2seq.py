@@ -148,12 +148,13 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       ValueError: if the model or the data is not for this.
       OSError: if a file cannot be read.
     """
-    return job_of(config, reader_job.readers_of(OBJECTIVE, config, folder))
+    return job_of(OBJECTIVE, config, folder)
 
 
-def job_of(config: Config, readers: Readers) -> Job:
-    """The job of an encoder-decoder whose batches are of `data.text.pairs`."""
+def job_of(objective: str, config: Config, folder: epath.Path) -> Job:
+    """An encoder-decoder on batches of `data.text.pairs`; see `make_job`."""
     task = _task(config)
+    readers = reader_job.readers_of(objective, config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:
         ids = batch["target_example_ids"]

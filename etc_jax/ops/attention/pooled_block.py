@@ -21,6 +21,9 @@ import jax.numpy as jnp
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense, full
 from etc_jax.ops.attention.parts.block_maps import (
+    QUERIES,
+    WHOLE,
+    attend_in_parts,
     blocks_at_once,
     blocks_first,
     each_block,
@@ -135,7 +138,7 @@ def attend(
         rows = (query, key, value, mask)
         return dense.attend(*rows, scale=scale, dropout=dropout.dense())
 
-    def of_shard(query, key, value, ids, rng, place=_WHOLE):
+    def of_shard(query, key, value, ids, rng, place=WHOLE):
         drop = dropout._replace(rng=rng)
         rows = (query, key, value, ids)
         return _block_rows(*rows, blocks, scale, drop, shards, place)
@@ -220,29 +223,14 @@ def attend_pooled(
     key, value = (pooled(pool, x) for x in (key, value))
     there = pooled(pool, marks.astype(jnp.float32)) > 0
     there &= jnp.arange(there.shape[1])[None] < count
-    size = min(_QUERIES, n)
 
-    def of_shard(query, ids, key, value, there, rng, place=_WHOLE):
-        def of_block(query, ids, rng):
-            return full.attend(
-                query,
-                key,
-                value,
-                example_ids=there.astype(jnp.int32),
-                query_ids=ids,
-                scale=scale,
-                dropout_rate=dropout.rate,
-                dropout_rng=rng,
-                shards=shards,
-            )
-
-        arrays = [blocks_first(x, size) for x in (query, ids)]
-        at_once = blocks_at_once(query, size, key.shape[1], shards)
-        return each_block(of_block, arrays, at_once, rng, place)
+    def of_shard(query, ids, key, value, there, rng, place=WHOLE):
+        rest = scale, dropout.rate, rng, shards, place
+        return attend_in_parts(query, ids, key, value, there.astype(jnp.int32), *rest)
 
     rows = (query, real.astype(jnp.int32), key, value, there)
     split = (True, True, False, False, False)
-    where = dropout.rng, size, sequence_axis
+    where = dropout.rng, min(QUERIES, n), sequence_axis
     return on_each_device(of_shard, rows, split, *where)[:, :n]
 
 
@@ -285,11 +273,6 @@ def pooled(pool: Pool, x: Array) -> Array:
     return (total / pool.kernel).astype(x.dtype)
 
 
-# Queries whose logits with all averages are computed at once.
-_QUERIES = 512
-_WHOLE = SequenceShard()
-
-
 def _block_rows(
     query, key, value, ids, blocks: Blocks, scale, dropout, shards, place
 ) -> Array:
@@ -306,33 +289,21 @@ def _block_rows(
         fronts = [_fronts(x, blocks, place) for x in (query, key, value, ids)]
         side = fronts[1:]
 
-    def of_block(query, query_ids, *window, rng):
+    def of_block(query, query_ids, *rest):
+        *window, rng = rest
         if side is not None:
             window = [
                 jnp.concatenate([a, w], axis=1)
                 for a, w in zip(side, window, strict=True)
             ]
-        return full.attend(
-            query,
-            *window[:2],
-            example_ids=window[2],
-            query_ids=query_ids,
-            scale=scale,
-            dropout_rate=dropout.rate,
-            dropout_rng=rng,
-            shards=shards,
+        return attend_in_parts(
+            query, query_ids, *window, scale, dropout.rate, rng, shards
         )
 
     keys = around[0].shape[2] + (0 if side is None else side[0].shape[1])
     at_once = blocks_at_once(query, size, keys, shards)
     own = [blocks_first(x, size) for x in (query, ids)]
-    out = each_block(
-        lambda *x: of_block(*x[:-1], rng=x[-1]),
-        [*own, *around],
-        at_once,
-        dropout.rng,
-        place,
-    )
+    out = each_block(of_block, [*own, *around], at_once, dropout.rng, place)
     if side is None:
         return out
     found = _global_rows(fronts, key, value, ids, scale, dropout, shards, place)
