@@ -29,6 +29,7 @@ and
 
 import dataclasses
 
+from configs import pairs
 from etc_jax import config as config_lib
 from etc_jax.models.encoder_decoder_sizes import SIZES
 
@@ -37,12 +38,7 @@ _ROWS = {
     "overlap": {"pooling_layers": 0, "overlap": True},
     "globals": {"pooling_layers": 0, "num_globals": 64},
 }
-_SHORT = {
-    "embed_dim": 128,
-    "num_heads": 4,
-    "mlp_dim": 256,
-    "num_layers": 4,
-    "num_decoder_layers": 4,
+_SHORT = pairs.SHORT | {
     "max_length": 1024,
     "max_target_length": 128,
     "block_size": 128,
@@ -79,8 +75,5 @@ def get_config(arg: str = ""):
     config.schedule.update(name="linear", warmup_steps=200)
     config.train.update(num_steps=10_000, batch_size=64, eval_every_steps=1000)
     if "tiny" in chosen:
-        config.train.update(num_steps=20, batch_size=4, eval_every_steps=10)
-        config.train.log_every_steps = 5
-        config.schedule.warmup_steps = 5
-        config.checkpoint.every_steps = 10
+        pairs.make_tiny(config)
     return config

@@ -38,19 +38,12 @@ and other tasks of the papers they are from:
 
 import dataclasses
 
+from configs import pairs
 from etc_jax import config as config_lib
 from etc_jax.models.encoder_decoder_sizes import SIZES
 
 # As many spans of 3 as 1,024 tokens make.
 SENTINELS = 341
-_SHORT = {
-    "embed_dim": 128,
-    "num_heads": 4,
-    "mlp_dim": 256,
-    "num_layers": 4,
-    "num_decoder_layers": 4,
-    "max_length": 512,
-}
 _SHORT_TOO = {
     "bart_ls": {"block_size": 128, "pooling_layers": 2, "max_target_length": 256},
     "t5": {"head_dim": 32},
@@ -74,7 +67,7 @@ def _model(chosen: set[str], short: bool):
     model = SIZES[f"{'t5_v11' if family == 't5' else family}_{size}"]
     changes = {"dtype": "bfloat16", "remat_policy": "full"}
     if short:
-        changes = _SHORT | _SHORT_TOO[family]
+        changes = pairs.SHORT | _SHORT_TOO[family]
     elif family == "bart_ls":
         changes["vocab_size"] = model.vocab_size + SENTINELS
     model = dataclasses.replace(model, **changes, logits_chunk_length=512)
@@ -125,9 +118,7 @@ def _shorten(config, *, tiny: bool) -> None:
         vocab_size=words, target_length=min(256, config.data.target_length)
     )
     config.optimizer.update(learning_rate=1e-3, clip_norm=1.0)
-    config.schedule.warmup_steps = 5 if tiny else 100
+    config.schedule.warmup_steps = 100
     config.train.update(num_steps=1000, batch_size=16, eval_every_steps=250)
     if tiny:
-        config.train.update(num_steps=20, batch_size=4, eval_every_steps=10)
-        config.train.log_every_steps = 5
-        config.checkpoint.every_steps = 10
+        pairs.make_tiny(config)

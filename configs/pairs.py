@@ -38,7 +38,8 @@ from etc_jax.models.reformer_seq2seq import ReformerSeq2SeqConfig
 FAMILIES = ("bart", "led", "t5", "long_t5", "reformer")
 # Names of sizes, without the size.
 _SIZED = {"t5": "t5_v11", "long_t5": "long_t5_tglobal"}
-_SHORT = {
+# Sizes of a model for a laptop.
+SHORT = {
     "embed_dim": 128,
     "num_heads": 4,
     "mlp_dim": 256,
@@ -55,6 +56,15 @@ _SHORT_TOO = {
 }
 
 
+def make_tiny(config) -> None:
+    """Twenty steps, to see that everything works."""
+    config.train.update(
+        num_steps=20, batch_size=4, eval_every_steps=10, log_every_steps=5
+    )
+    config.schedule.warmup_steps = 5
+    config.checkpoint.every_steps = 10
+
+
 def _model(family: str, chosen: set[str]):
     """(its family's name in the library, the config)."""
     size = "large" if "large" in chosen else "base"
@@ -65,7 +75,7 @@ def _model(family: str, chosen: set[str]):
     changes = {"logits_chunk_length": 512}
     if "short" in chosen:
         return name, dataclasses.replace(
-            model, **changes, **_SHORT, **_SHORT_TOO.get(family, {})
+            model, **changes, **SHORT, **_SHORT_TOO.get(family, {})
         )
     if family != "reformer":
         changes["remat_policy"] = "full"

@@ -64,8 +64,5 @@ def get_config(arg: str = ""):
         config.optimizer.learning_rate = 1e-3
         config.schedule.warmup_steps = 100
     if "tiny" in chosen:
-        config.train.update(num_steps=20, batch_size=4, eval_every_steps=10)
-        config.train.log_every_steps = 5
-        config.schedule.warmup_steps = 5
-        config.checkpoint.every_steps = 10
+        pairs.make_tiny(config)
     return config

@@ -331,8 +331,9 @@ class PairsConfig(DataConfig):
       prefix_length: places of the pairs' `prefix`, before those of the input; see
         `datasets.pairs.PairOptions`.
       prefix_every: the prefix is repeated at the start of each so many places; see
-      there. max_cut_targets: share of the targets that may be longer than
-        `target_length` and are cut; of inputs any.
+        there.
+      max_cut_targets: share of the targets that may be longer than `target_length` and
+        are cut; of inputs any.
       cache_dir: folder of the texts in tokens; None puts it into the workdir.
       export_workers: processes that tokenise; 0: this one.
     """
@@ -356,8 +357,8 @@ class PairsConfig(DataConfig):
         yield from super().problems()
         yield from _check_paths(self)
         yield from _check_held_back(self)
-        yield from at_least(self, 0, "export_workers")
-        yield from at_least(self, 0, "prefix_length", "prefix_every")
+        counts = ("export_workers", "prefix_length", "prefix_every")
+        yield from at_least(self, 0, *counts)
         yield from between(self, 0, 1, "max_cut_targets")
         if self.prefix_length >= self.input_length:
             yield (

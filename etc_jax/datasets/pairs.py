@@ -135,6 +135,11 @@ def _complete(value: Any) -> Pair:
     return parse(value, lambda kind, message: None)
 
 
+def joined(pair: Pair) -> str:
+    """What is read of a pair as one text: the prefix, if any, and the input."""
+    return f"{pair.prefix} {pair.input}" if pair.prefix else pair.input
+
+
 def encoded(
     pair: Pair, tokenizer: Tokenizer, options: PairOptions = PLAIN
 ) -> EncodedPair:
@@ -147,8 +152,8 @@ def encoded(
     first = [tokenizer.special_id("cls")] if options.begin_token else []
     end = end_id(tokenizer)
     apart = bool(options.prefix_length or options.prefix_every)
-    joined = pair.input if not pair.prefix else f"{pair.prefix} {pair.input}"
-    texts = [pair.input if apart else joined, pair.target or "", pair.prefix or ""]
+    text = pair.input if apart else joined(pair)
+    texts = [text, pair.target or "", pair.prefix or ""]
     source, target, prefix = encode(tokenizer, texts)
     if not len(source):
         raise BadRecordError("no text", "the input has no token in this vocabulary")

@@ -10,7 +10,8 @@ import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
-from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded, joined
 from etc_jax.datasets.task import Form
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
@@ -154,4 +155,5 @@ class _Texts:
 
     def whole_length(self, record: Any, tokenizer: Tokenizer) -> int:
         """Tokens of an input if nothing of it is cut off, with its end token."""
-        return len(encoded(self.pair_of(record), tokenizer, self.options).ids)
+        [pieces] = encode(tokenizer, [joined(self.pair_of(record))])
+        return len(pieces) + 1

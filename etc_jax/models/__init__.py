@@ -2,6 +2,7 @@
 
 # They register families.
 from etc_jax.models import (  # noqa: F401
+    bart_ls_config,
     encoder,
     encoder_decoder,
     encoder_decoder_flops,

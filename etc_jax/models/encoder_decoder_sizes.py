@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.encoder_decoder_config import (
     BartConfig,
-    BartLsConfig,
     EncoderDecoderConfig,
     LedConfig,
     LongT5Config,

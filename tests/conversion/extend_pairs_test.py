@@ -10,8 +10,9 @@ from encoder_decoder_hf_test import CONFIGS, random_params
 from etc_jax import convert, registry
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.surgery.extend import Extension, extend
+from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import BartLsConfig, LedConfig, LongT5Config
+from etc_jax.models.encoder_decoder_config import LedConfig, LongT5Config
 
 
 def logits(config, params, *args):

@@ -14,7 +14,7 @@ from etc_jax import convert
 from etc_jax.conversion.engine import ConversionError, Renamed
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder_decoder_config import BartLsConfig
+from etc_jax.models.bart_ls_config import BartLsConfig
 
 HEADS = {
     "classification_heads.mnli.dense.weight": np.ones((12, 12), np.float32),

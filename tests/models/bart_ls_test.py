@@ -6,13 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from encoder_decoder_test import SIZES, apply, losses, random_params, tokens
+from encoder_decoder_test import (
+    SIZES,
+    apply,
+    check_on_a_mesh,
+    random_params,
+    tokens,
+)
 
-from etc_jax import sharding
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import encoder_decoder_flops as flops
+from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import BartLsConfig
 
 CONFIG = BartLsConfig(
     **SIZES | {"num_layers": 3},
@@ -114,14 +119,8 @@ def _rows(model, read, written, ids):
 )
 def test_a_split_input_gives_what_a_whole_one_gives(row, axes):
     config = config_of(row)
-    params = random_params(config)
-    args = (params, tokens(2, 64), tokens(2, 8), tokens(2, 8, seed=3))
-    want = losses(config, *args)
-    mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
-    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
-        got = losses(config, *args)
-    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-5)
+    args = (tokens(2, 64), tokens(2, 8), tokens(2, 8, seed=3))
+    check_on_a_mesh(config, axes, args, 2e-5)
 
 
 def test_useful_flops_count_pairs_one_by_one():

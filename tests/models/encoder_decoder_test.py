@@ -188,6 +188,19 @@ def test_layers_one_by_one_are_the_scanned_ones():
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+def check_on_a_mesh(config, axes, args, atol):
+    """Losses, hits and gradients are those of one device."""
+    params = random_params(config)
+    want = losses(config, params, *args)
+    mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
+    rules = sharding.DEFAULT_RULES
+    placed = jax.device_put(params, sharding.tree_shardings(params, mesh, rules))
+    with jax.set_mesh(mesh), sharding.logical_rules(rules):
+        got = losses(config, placed, *args)
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+        np.testing.assert_allclose(a, b, atol=atol)
+
+
 @pytest.mark.parametrize(
     "name, axes",
     [
@@ -211,7 +224,6 @@ def test_layers_one_by_one_are_the_scanned_ones():
 )
 def test_one_device_and_a_mesh_give_the_same(name, axes):
     config = CONFIGS[name]
-    params = random_params(config)
     n = 7 * max(2, axes.get("sequence", 1))
     x, y, targets = tokens(4, n), tokens(4, 5, seed=1), tokens(4, 5, seed=2)
     ids = np.ones_like(x)
@@ -219,14 +231,7 @@ def test_one_device_and_a_mesh_give_the_same(name, axes):
     args = x, y, targets, ids
     if isinstance(config, LedConfig):
         args = *args, None, np.array([[0, -1], [3, 9], [-1, 13], [0, 1]], np.int32)
-    want = losses(config, params, *args)
-    mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
-    rules = sharding.DEFAULT_RULES
-    placed = jax.device_put(params, sharding.tree_shardings(params, mesh, rules))
-    with jax.set_mesh(mesh), sharding.logical_rules(rules):
-        got = losses(config, placed, *args)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-4)
+    check_on_a_mesh(config, axes, args, 2e-4)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ import pytest
 import tiny_model
 from random_params import random_params
 
-from etc_jax.models import reformer
+from etc_jax.models import config_problems, reformer, reformer_config
 from etc_jax.models.reformer_embeddings import AxialPositions
 
-# Of numbers up to 4 in float32, whose sums one kind of CPU adds up in another order.
-ROUNDING = 4e-6
 TINY = dataclasses.replace(tiny_model.REFORMER, num_buckets=None, initializer_range=0.3)
 
 
@@ -55,15 +53,24 @@ def test_what_is_after_does_not_change_what_was_said_before():
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
-def test_padding_changes_nothing_in_one_chunk():
-    config = dataclasses.replace(TINY, lsh_chunk_length=32, local_chunk_length=32)
+@pytest.fixture
+def wide(monkeypatch, float64):
+    """Makes a config compute in float64: kinds of CPUs round float32 differently."""
+    for module in (config_problems, reformer_config):
+        monkeypatch.setattr(module, "DTYPES", ("float32", "float64"))
+    dtypes = {"dtype": "float64", "residual_dtype": "float64"}
+    return lambda config: dataclasses.replace(config, **dtypes)
+
+
+def test_padding_changes_nothing_in_one_chunk(wide):
+    config = wide(dataclasses.replace(TINY, lsh_chunk_length=32, local_chunk_length=32))
     config = dataclasses.replace(config, causal=False)
     tokens = tokens_of(12)
     mask = np.ones((2, 12), np.int32)
     mask[:, 9:] = 0
     padded = logits_of(config, tokens, example_ids=mask)[:, :9]
     got = logits_of(config, tokens[:, :9])
-    np.testing.assert_allclose(got, padded, atol=ROUNDING)
+    np.testing.assert_allclose(got, padded, atol=1e-6)
 
 
 # In the default run: `etc_stacks_test` with dropout, golden cases for this model.
@@ -90,11 +97,11 @@ def test_the_stacks_give_the_same_gradients_with_dropout():
         assert np.linalg.norm(x - y) <= 1e-5 * np.linalg.norm(y) + 1e-9
 
 
-def test_pieces_of_feed_forward_and_logits_change_nothing():
-    tokens = tokens_of(21)
-    pieces = dataclasses.replace(TINY, mlp_chunk_length=5, logits_chunk_length=6)
+def test_pieces_of_feed_forward_and_logits_change_nothing(wide):
+    tokens, whole = tokens_of(21), wide(TINY)
+    pieces = dataclasses.replace(whole, mlp_chunk_length=5, logits_chunk_length=6)
     found = []
-    for config in (TINY, pieces):
+    for config in (whole, pieces):
         model = reformer.ReformerLm(config)
 
         def loss(params, model=model):
@@ -103,11 +110,11 @@ def test_pieces_of_feed_forward_and_logits_change_nothing():
             return losses.mean()
 
         found.append(jax.jit(jax.value_and_grad(loss))(params_of(TINY)))
-    chances = jax.nn.log_softmax(logits_of(TINY, tokens))
+    chances = jax.nn.log_softmax(logits_of(whole, tokens))
     want = -np.take_along_axis(np.asarray(chances), tokens[..., None], -1).mean()
     np.testing.assert_allclose(found[0][0], want, rtol=1e-6)
     for x, y in zip(*map(jax.tree.leaves, found), strict=True):
-        np.testing.assert_allclose(x, y, atol=ROUNDING)
+        np.testing.assert_allclose(x, y, atol=1e-6)
 
 
 def test_rotations_come_from_the_seed_the_key_or_the_caller():

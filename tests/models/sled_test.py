@@ -8,9 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from encoder_decoder_test import CONFIGS, apply, losses, model_of, random_params, tokens
+from encoder_decoder_test import (
+    CONFIGS,
+    apply,
+    check_on_a_mesh,
+    losses,
+    model_of,
+    random_params,
+    tokens,
+)
 
-from etc_jax import sharding
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import encoder_decoder_flops as flops
 from etc_jax.models.encoder_decoder import EncoderDecoder
@@ -153,14 +160,8 @@ def test_memory_is_that_of_the_windows_at_once():
 )
 def test_windows_split_over_devices(axes):
     config = with_sled("bart", windows_at_once=4)
-    params = random_params(config)
-    args = (params, tokens(2, 3 + 45), tokens(2, 4), tokens(2, 4, seed=3))
-    want = losses(config, *args)
-    mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
-    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
-        got = losses(config, *args)
-    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-5)
+    args = (tokens(2, 3 + 45), tokens(2, 4), tokens(2, 4, seed=3))
+    check_on_a_mesh(config, axes, args, 2e-5)
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,8 @@ def test_an_empty_sentence_is_translated_by_nothing_and_counts(tmp_path):
     [first, _] = task.read([tmp_path / "dev.en"], None)
     with pytest.raises(BadRecordError, match="no text"):
         task.features(first, multihop_samples.tokenizer())
+    # It can be counted all the same: its end token.
+    assert task.whole_length(first, multihop_samples.tokenizer()) == 1
     given = {"dev:1": task.no_answer, "dev:2": "drei vier eins acht"}
     assert task.score(found.gold, given).metrics["bleu"] < 0.7
 

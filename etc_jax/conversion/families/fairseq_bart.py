@@ -24,7 +24,8 @@ from etc_jax.conversion.config_rules import (
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file
-from etc_jax.models.encoder_decoder_config import BartConfig, BartLsConfig
+from etc_jax.models.bart_ls_config import BartLsConfig
+from etc_jax.models.encoder_decoder_config import BartConfig
 
 # fairseq's name -> the one here.
 _ACTIVATIONS = {

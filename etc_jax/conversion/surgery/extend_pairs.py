@@ -21,11 +21,11 @@ from etc_jax.conversion.surgery.extend_parts import (
     length_of,
     positions_of,
 )
+from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder_decoder import EncoderDecoder
 from etc_jax.models.encoder_decoder_config import (
     BartConfig,
-    BartLsConfig,
     EncoderDecoderConfig,
     LedConfig,
     LongT5Config,

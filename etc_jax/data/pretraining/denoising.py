@@ -49,17 +49,6 @@ class Spans:
     mean_length: float = 3.0
     mixed_means: tuple[float, ...] = (4.0, 8.0, 12.0)
 
-    def problems(self):
-        """(field, message) for everything that is wrong."""
-        if not 0 < self.density < 1:
-            yield "density", f"is {self.density}; expected more than 0, less than 1"
-        if self.lengths not in (known := get_args(SpanLengths)):
-            yield "lengths", f"is {self.lengths!r}; expected one of {', '.join(known)}"
-        if not self.mean_length >= 1:
-            yield "mean_length", f"is {self.mean_length}; expected 1 or more"
-        if not self.mixed_means or not all(mean >= 1 for mean in self.mixed_means):
-            yield "mixed_means", f"are {self.mixed_means}; expected 1 or more each"
-
     def count_noise(self, length: int) -> int:
         """Missing tokens of a text of two or more."""
         return min(max(round(length * self.density), 1), length - 1)

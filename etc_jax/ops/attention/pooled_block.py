@@ -121,18 +121,13 @@ def attend(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    check_implementation(implementation)
-    check_rows(query, key, value, example_ids)
-    check_one_length(query, key)
+    ids = _checked_ids(query, key, value, example_ids, implementation)
     _check_blocks(blocks)
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    b, n, _, d = query.shape
+    n, d = query.shape[1], query.shape[3]
     if not n:
         return query
     scale = d**-0.5 if scale is None else scale
-    if example_ids is None:
-        example_ids = jnp.ones((b, n), jnp.int32)
-    ids = jnp.asarray(example_ids)
     if implementation == "dense":
         mask = seen(blocks, ids)[:, None]
         rows = (query, key, value, mask)
@@ -187,18 +182,14 @@ def attend_pooled(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    check_implementation(implementation)
-    check_rows(query, key, value, example_ids)
-    check_one_length(query, key)
+    ids = _checked_ids(query, key, value, example_ids, implementation)
     _check_pool(pool, query.shape[1])
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    b, n, _, d = query.shape
+    n, d = query.shape[1], query.shape[3]
     if not n:
         return query
     scale = d**-0.5 if scale is None else scale
-    if example_ids is None:
-        example_ids = jnp.ones((b, n), jnp.int32)
-    real = jnp.asarray(example_ids) > 0
+    real = ids > 0
     place = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
     # int [b, 1] averages of each text.
     count = pool.count(jnp.max(jnp.where(real, place, 0), axis=1, keepdims=True))
@@ -347,6 +338,20 @@ def _global_rows(fronts, key, value, ids, scale, dropout, shards, place) -> Arra
         shards=shards,
         place=place,
     )
+
+
+def _checked_ids(query, key, value, example_ids, implementation: str) -> Array:
+    """int `[b, n]` of the tokens.
+
+    Raises:
+      ValueError: if arrays do not fit together, or there is no such implementation.
+    """
+    check_implementation(implementation)
+    check_rows(query, key, value, example_ids)
+    check_one_length(query, key)
+    if example_ids is None:
+        return jnp.ones(query.shape[:2], jnp.int32)
+    return jnp.asarray(example_ids)
 
 
 def _check_blocks(blocks: Blocks) -> None:

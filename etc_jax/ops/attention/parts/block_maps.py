@@ -115,7 +115,6 @@ def attend_in_parts(
       shards: devices that batch and heads are split over.
       place: of the queries in the whole sequence.
     """
-
     options = WholeOptions(scale, dropout_rate)
 
     def of_part(query, query_ids, rng):
