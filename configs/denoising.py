@@ -11,10 +11,10 @@ Xiong et al. 2022, sections 2.3 and 3.4 and appendix A: the large BART-LS, 256 t
 16,384 tokens at once, of which 1,024 are missing, learning rate 1e-4 after 500 steps,
 then linearly down, weight decay 0.01; the released model took 100,000 steps. Spans have
 one of several mean lengths in each text: 4, 8 or 12 tokens, as in the authors' code.
-Documents that share a text follow each other at random. Sentinels are the 341 rows of the table
-after BART's vocabulary, unless the vocabulary has <extra_id_0> and so on. Variants, of
-which the paper's table 3 has base models (ROUGE-1 on QMSum, F1 on Qasper after
-fine-tuning):
+Documents that share a text follow each other at random. Sentinels are the 341 rows of
+the table after BART's vocabulary, unless the vocabulary has <extra_id_0> and so on.
+Variants, of which the paper's table 3 has base models (ROUGE-1 on QMSum, F1 on Qasper
+after fine-tuning):
 
     base       the base model: 37.0 and 35.4 (35.9 and 30.6 without pre-training)
     average5   spans of 5 tokens on average: 37.0 and 34.6
@@ -35,8 +35,8 @@ and 20.4), are files for
         python -m etc_jax.corpora long --min_length=8192 --tokenizer=models/bart \
             --out=long.jsonl.gz FILES
     C4: 36.3, 32.8, 32.8 and 21.6; its files as they are
-    C4 with similar documents linked: 35.7, 32.1, 32.8 and 21.3; here by TF-IDF, there by
-        dense retrieval;
+    C4 with similar documents linked: 35.7, 32.1, 32.8 and 21.3; by TF-IDF here, in the
+        paper by a dense retrieval model;
         python -m etc_jax.corpora link --length=16382 --tokenizer=models/bart \
             --format=jsonl --out=linked.jsonl.gz FILES
 

@@ -25,8 +25,10 @@ name of each document and the number of its paragraphs. Train on it with
 
     --config.data.source=jsonl --config.data.paths="('linked.jsonl.gz',)"
 
-link reads the files twice, and has a folder with all text beside --out while it works.
-The same command gives the same file. Exit codes: 0 done; 2 something given is wrong.
+link reads the files twice, and has a hidden folder with all text beside --out while it
+works. The same command gives the same file.
+
+Exit codes: 0 done; 2 something given is wrong.
 """
 
 from __future__ import annotations

@@ -166,6 +166,12 @@ def test_frequencies_come_from_a_sample_and_clusters_hold_all(tmp_path, monkeypa
     assert purity(texts) > 0.9
 
 
+def test_documents_that_change_between_the_passes_are_an_error(tmp_path):
+    linker = Linker(iter(topic_documents()), Linking(320), in_words)
+    with pytest.raises(ValueError, match="first read, 0 the second time"):
+        list(linker.texts(tmp_path))
+
+
 @pytest.mark.parametrize(
     "field, value", [("length", 0), ("neighbours", 0), ("clusters", -1), ("seed", -1)]
 )

@@ -22,7 +22,7 @@ import itertools
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -73,12 +73,6 @@ class Linking:
             raise ValueError(f"seed is {self.seed}, expected 0 to {2**32 - 1}")
 
 
-class _Documents(Protocol):
-    """Documents that can be read again."""
-
-    def __iter__(self) -> Iterator[Document]: ...
-
-
 class Linker:
     """Links the documents of a source.
 
@@ -87,11 +81,13 @@ class Linker:
         of neighbours with; None: there is only one document.
     """
 
-    def __init__(self, source: _Documents, linking: Linking, length_fn: LengthFn):
+    def __init__(
+        self, source: Iterable[Document], linking: Linking, length_fn: LengthFn
+    ):
         """Reads the source once, to learn frequencies of words and clusters.
 
         Args:
-          source: the documents, which are read again by `texts`.
+          source: the documents, which `texts` reads again.
           linking: how they are linked.
           length_fn: what `Linking.length` counts.
 
@@ -100,17 +96,10 @@ class Linker:
           ValueError, OSError: if the source cannot be read.
         """
         self._source, self._linking, self._length_fn = source, linking, length_fn
-        self._vectors = _Vectors()
-        chars = 0
-
-        def counted() -> Iterator[Document]:
-            nonlocal chars
-            for document in source:
-                chars += document.num_chars
-                yield document
-
-        drawn = self._vectors.fit(sample(counted(), SAMPLE_CHARS))
-        blocks = -(-chars // linking.block_chars)
+        self._vectors, self._chars = _Vectors(), 0
+        drawn = self._vectors.fit(sample(self._read(), SAMPLE_CHARS))
+        self._total_chars = self._chars
+        blocks = -(-self._chars // linking.block_chars)
         count = min(linking.clusters, blocks, drawn.shape[0])
         self._clusters = _clusters(drawn, count, linking.seed) if count > 1 else None
         self.random_similarity = _random_similarity(drawn, linking.seed)
@@ -124,23 +113,32 @@ class Linker:
           folder: an empty one, for as much text as the source has.
 
         Raises:
-          ValueError, OSError: if the source cannot be read, or the folder not written.
+          ValueError, OSError: if the source cannot be read or has changed, or the
+            folder cannot be written.
         """
-        texts = measured(self._source, self._length_fn)
-        for batch in cut(texts, _BATCH_CHARS):
-            short = []
-            for text in batch:
-                if text.length < self._linking.length:
-                    short.append(text)
-                else:
-                    yield text
-            if short:
+        most = self._linking.length
+        for batch in cut(measured(self._read(), self._length_fn), _BATCH_CHARS):
+            yield from (text for text in batch if text.length >= most)
+            if short := [text for text in batch if text.length < most]:
                 self._put(short, folder)
+        if self._chars != self._total_chars:
+            raise ValueError(
+                f"the documents had {self._total_chars:,} characters when they were "
+                f"first read, {self._chars:,} the second time; link them again when "
+                "nothing writes to their files"
+            )
         rng = np.random.default_rng(self._linking.seed)
         for path in sorted(folder.iterdir()):
-            blocks = cut(_read(path), self._linking.block_chars, _BLOCK_DOCUMENTS)
+            blocks = cut(_texts_in(path), self._linking.block_chars, _BLOCK_DOCUMENTS)
             for block in blocks:
                 yield from self._linked(block, rng)
+
+    def _read(self) -> Iterator[Document]:
+        """The documents of the source, with a count of their characters."""
+        self._chars = 0
+        for document in self._source:
+            self._chars += document.num_chars
+            yield document
 
     def _put(self, texts: Sequence[LongText], folder: pathlib.Path) -> None:
         """Adds texts to the files of their clusters."""
@@ -257,7 +255,7 @@ def _random_similarity(vectors: csr_array, seed: int) -> float | None:
     return float(first.multiply(second).sum() / half)
 
 
-def _read(path: pathlib.Path) -> Iterator[LongText]:
+def _texts_in(path: pathlib.Path) -> Iterator[LongText]:
     """The texts of a cluster's file."""
     with open(path, encoding="ascii") as file:
         for line in file:
