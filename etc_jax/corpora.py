@@ -12,7 +12,8 @@
         length; see `data.text.linking`. A longer document is a text of its own. Needs
         scikit-learn: pip install "etc_jax[corpora]".
 
-(Documents that follow each other at random need no command: training packs them so.)
+Short documents that have nothing to do with each other need no command: training packs
+them into texts, in another order in each epoch.
 
 Files are text or JSON lines, gzipped or not, as for `data.source=text` and `jsonl`.
 Lengths are in tokens of the vocabulary, as training counts them, or in words without
