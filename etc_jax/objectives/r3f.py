@@ -1,0 +1,91 @@
+"""R3F: predictions that small changes of the input leave alone.
+
+Aghajanyan et al. 2021 ("Better fine-tuning by reducing representational collapse"),
+section 3.1: a batch is read twice, the second time with noise on its rows of tokens
+(`layers.token_noise`), and the loss gains
+
+    weight * (KL(p || q) + KL(q || p))
+
+with p and q the distributions that the two passes give. Dropout and hashing are drawn
+anew for the second pass, as in the code of the paper, where both passes are those of
+training: with dropout, most of the difference is its. Both passes have gradients.
+
+Here a divergence counts as the cross entropy of the same distribution does in the loss:
+the term is a mean over the same examples, or over the same target tokens. The paper's
+code adds, to a mean over target tokens, the divergences of all tokens of a row: for
+targets of m tokens, its weight of 0.01 is one of 0.01 * m here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.config_sections import R3fConfig
+from etc_jax.layers import token_noise
+from etc_jax.ops import divergence
+from etc_jax.training.job import Sums
+
+# What the key of the second pass is folded with; any number but those of `split`.
+_SECOND = 3
+
+
+class Choice(NamedTuple):
+    """Distributions that outputs are the logits of, `[b, ...]` of them.
+
+    Attributes:
+      logits: `[b, ..., c]` of one among c; `[b, ...]` of yes, if `binary`.
+      weights: `[b, ...]`, or one number for all: what the cross entropy of each is
+        multiplied with in the loss of its example.
+      binary: each is between yes and no.
+    """
+
+    logits: jax.Array
+    weights: jax.Array | float = 1.0
+    binary: bool = False
+
+    def divergence(self, other: Choice) -> jax.Array:
+        """Of each example, float32 `[b]`, in nats; the weights are those of `self`."""
+        of = divergence.of_sigmoid if self.binary else divergence.of_softmax
+        found = of(self.logits, other.logits) * self.weights
+        return jnp.sum(found, axis=range(1, found.ndim))
+
+
+def second_pass(
+    options: R3fConfig, rng: jax.Array
+) -> tuple[jax.Array, Callable[[], AbstractContextManager[None]]]:
+    """(key of the second pass, what makes the context in which it reads its input)."""
+    noise = functools.partial(token_noise.added, options.noise, options.kind)
+    return jax.random.fold_in(rng, _SECOND), noise
+
+
+def divergences(clean: Iterable[Choice], noisy: Iterable[Choice]) -> jax.Array:
+    """Of each example, float32 `[b]`: all its distributions together."""
+    return sum(p.divergence(q) for p, q in zip(clean, noisy, strict=True))
+
+
+def with_term(
+    options: R3fConfig,
+    found: tuple[jax.Array, Sums],
+    apart: jax.Array,
+    weights: jax.Array,
+) -> tuple[jax.Array, Sums]:
+    """A loss with the term of R3F, and its metrics with "r3f", the divergence in nats.
+
+    The metric "loss" stays what it was: that of the clean pass.
+
+    Args:
+      options: of the term.
+      found: (loss, metrics) of the clean pass.
+      apart: divergences, of examples or of tokens.
+      weights: of the same shape, what they count in the mean: as in the loss.
+    """
+    loss, sums = found
+    total, count = jnp.sum(apart * weights), jnp.sum(weights)
+    term = options.weight * total / jnp.maximum(count, 1)
+    return loss + term, {**sums, "r3f": (total, count)}
