@@ -119,11 +119,11 @@ def attended(params, x, keys, mask):
     return x + weights @ keys @ v @ out
 
 
-def log_probabilities(params, inputs, target):
-    """float64 [targets, vocabulary] of one pair, in numpy."""
+def log_probabilities(params, inputs, target, noise=0.0):
+    """float64 [targets, vocabulary] of one pair, in numpy; rows of inputs + noise."""
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     table, n, m = p["token_embedder"]["embedding"], len(inputs), len(target)
-    x, y = table[inputs], table[[2, *target[:-1]]]
+    x, y = table[inputs] + noise, table[[2, *target[:-1]]]
     memory = attended(p["encoder"]["attention"], x, x, np.ones((n, n), bool))
     y = attended(p["decoder"]["attention"], y, y, np.tri(m, dtype=bool))
     y = attended(p["decoder"]["cross_attention"], y, memory, np.ones((m, n), bool))
