@@ -48,7 +48,7 @@ class R3fConfig:
     """Predictions that small changes of the input leave alone (`objectives.r3f`).
 
     Attributes:
-      weight: of the term in the training loss; 0: none. The paper has 0.01 to 1.
+      weight: of the term in the training loss; 0: none.
       noise: size of what is added to the rows of input tokens.
       kind: "uniform", of which `noise` is the bound, or "normal", of which it is the
         standard deviation.

@@ -1,19 +1,22 @@
 """R3F: predictions that small changes of the input leave alone.
 
-Aghajanyan et al. 2021 ("Better fine-tuning by reducing representational collapse"),
-section 3.1: a batch is read twice, the second time with noise on its rows of tokens
+Aghajanyan et al. 2021, "Better fine-tuning by reducing representational collapse": a
+batch is read twice, the second time with noise on its rows of tokens
 (`layers.token_noise`), and the loss gains
 
     weight * (KL(p || q) + KL(q || p))
 
-with p and q the distributions that the two passes give. Dropout and hashing are drawn
-anew for the second pass, as in the code of the paper, where both passes are those of
-training: with dropout, most of the difference is its. Both passes have gradients.
+with p and q the distributions that the two passes give. Both passes are those of
+training and both have gradients, as in the paper's code; dropout and hashing are drawn
+anew for the second one. With dropout, most of the divergence is due to that.
+An evaluation has no second pass.
 
 Here a divergence counts as the cross entropy of the same distribution does in the loss:
-the term is a mean over the same examples, or over the same target tokens. The paper's
-code adds, to a mean over target tokens, the divergences of all tokens of a row: for
-targets of m tokens, its weight of 0.01 is one of 0.01 * m here.
+the term is a mean over the same examples, or over the same target tokens. For texts the
+paper's code differs: to a mean over target tokens it adds the divergences of all tokens
+of a row, as a mean over rows. Of targets of m tokens its weight of
+0.01 is 0.01 * m here. Answers of several parts, such as a type and a span, are no part
+of the paper.
 """
 
 from __future__ import annotations
