@@ -1,4 +1,4 @@
-"""Noise on the rows of tokens, without a model's knowing of it."""
+"""Noise on the rows of tokens, of which models know nothing."""
 
 import contextlib
 from collections.abc import Iterator
@@ -25,9 +25,10 @@ def added(size: float, kind: str) -> Iterator[None]:
     "dropout". Logits by the same table have none.
 
     It is added in float32, before rows are rounded to the model's dtype. In bfloat16,
-    where numbers near 0.02 are 1.2e-4 apart, noise of 1e-5 then moves one number in
-    twenty by a whole step and the others not at all: its mean is kept, its bound is
-    not. Added after the rounding all of it would be lost.
+    where numbers near 0.02 are 1.2e-4 apart, noise of 1e-5 then moves about one number
+    in twenty, by a whole step, and the others not at all: on average as much as without
+    the rounding, but with the mean square of noise of 4e-5. Added after the rounding,
+    all of it would be lost.
 
     Args:
       size: the bound of uniform noise, the standard deviation of normal noise.

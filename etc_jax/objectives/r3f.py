@@ -34,8 +34,9 @@ from etc_jax.layers import token_noise
 from etc_jax.ops import divergence
 from etc_jax.training.job import Sums
 
-# What the key of the second pass is folded with; any number but those of `split`.
-_SECOND = 3
+# What the key of the second pass is folded with. With 0 or 1 it would be one of those
+# that the first pass splits it into.
+_SECOND = 2
 
 
 class Choice(NamedTuple):

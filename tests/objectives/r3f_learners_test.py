@@ -89,8 +89,7 @@ def traced(learner, batch, deterministic):
 
 
 # The others share the code of these: see the test after it.
-QUICK = ("labels/structured", "hotpotqa/sequence", "hotpotqa/structured")
-QUICK += ("wikihop/sequence", "openkp/sequence", "coreference/sequence")
+QUICK = ("hotpotqa/sequence", "coreference/sequence")
 WALK = [
     pytest.param(x, marks=() if x in QUICK or "text" in x else pytest.mark.slow)
     for x in NAMES
