@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least, suggestion
@@ -16,6 +16,28 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
     except KeyError:
         known = list(registry.names(kind))
         yield "name", f"no {kind} named {name!r}; {suggestion(name, known)}"
+
+
+class Helper(NamedTuple):
+    """A model that only helps to train the one of the section `model`.
+
+    Its config is the field of its name in the section `objective`, and the fields
+    NAME_family and NAME_init_from are beside it. Its parameters are no part of what is
+    read from a run later; see `training.job.HELPERS`.
+
+    Attributes:
+      name: of the field.
+      family: of the model.
+      model: its config.
+      init_from: the folder that its parameters start from; None: they are drawn.
+      frozen: it is not trained.
+    """
+
+    name: str
+    family: str
+    model: Any
+    init_from: str | None
+    frozen: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +58,11 @@ class ObjectiveConfig:
     lengths: ClassVar[tuple[str, ...]] = ()
 
     name: str = ""
+
+    @property
+    def helpers(self) -> tuple[Helper, ...]:
+        """The models that only help to train."""
+        return ()
 
     def problems_with(self, data: "DataConfig") -> Iterator[Problem]:
         """(dotted path, message) of what this objective cannot learn from."""
