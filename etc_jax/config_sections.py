@@ -31,6 +31,8 @@ class Helper(NamedTuple):
       model: its config.
       init_from: the folder that its parameters start from; None: they are drawn.
       frozen: it is not trained.
+      unread: parameters, or the beginnings of their paths, that the folder may have and
+        the model has not, such as a pooler.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Helper(NamedTuple):
     model: Any
     init_from: str | None
     frozen: bool
+    unread: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,8 @@ from etc_jax.models.encoder_config import LongformerConfig
 from etc_jax.objectives.sections import MissingSpansConfig
 
 MODELS = "masked_lm_model"
+# What BERT and its kin have beside their masked language models.
+_UNREAD = ("encoder/pooler", "next_sentence")
 
 
 @registry.register("objective_config", "model_denoising")
@@ -63,6 +65,7 @@ class ModelDenoisingConfig(MissingSpansConfig):
                 self.generator,
                 self.generator_init_from,
                 frozen=self.mlm_weight == 0,
+                unread=_UNREAD,
             ),
         )
 
@@ -89,7 +92,7 @@ class ModelDenoisingConfig(MissingSpansConfig):
         family = self.generator_family
         if wrong := [message for _, message in registered(MODELS, family)]:
             yield "generator_family", wrong[0]
-        elif not isinstance(self.generator, registry.lookup("model_config", family)):
+        elif type(self.generator) is not registry.lookup("model_config", family):
             yield (
                 "generator",
                 f"is a {type(self.generator).__name__}, but generator_family is "

@@ -45,6 +45,7 @@ class _Start(NamedTuple):
       model: its config.
       below: what the paths of its parameters begin with in the run.
       only, partial, changes: see `checkpoint.init_from_only` and so on.
+      unread: see `config_sections.Helper`.
     """
 
     field: str
@@ -56,6 +57,7 @@ class _Start(NamedTuple):
     only: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     def recorded(self) -> dict[str, Any]:
         """The model as the section of a record shows it."""
@@ -93,6 +95,7 @@ def _starts(config: Config) -> Iterator[_Start]:
                 helper.family,
                 helper.model,
                 below=f"{HELPERS}/{helper.name}/",
+                unread=helper.unread,
             )
 
 
@@ -204,7 +207,11 @@ def _loaded(start: _Start, plan: Plan) -> dict[str, jax.Array]:
 
     def load() -> Mapping[str, Any]:
         saved, wanted = source.leaves(), leaves_of(abstract)
+        surplus = saved.keys() - wanted.keys()
+        beginnings = tuple(f"{name}/" for name in start.unread)
+        unread = {path for path in surplus if path.startswith(beginnings)}
         fresh = _left_out(saved.keys() | wanted.keys(), start.only, start.partial)
+        fresh |= unread
         _check(start, source, saved, wanted, fresh)
         taken = {k: v for k, v in abstract.items() if k not in fresh}
         return source.read(unflatten(taken))
