@@ -82,12 +82,11 @@ def config_of(home, *, name="model_denoising", family=toy_seq2seq.NAME, **change
     values.train.update(
         batch_size=ROWS,
         num_steps=2,
-        log_every_steps=1,
-        eval_every_steps=1,
+        log_every_steps=6,
+        eval_every_steps=2,
         eval_steps=2,
     )
     values.train.compile_cache_dir = str(home / "compiled")
-    values.checkpoint.every_steps = 1
     for path, value in changes.items():
         *sections, field = path.split("__")
         place = values
@@ -145,7 +144,8 @@ def test_useful_flops_are_those_of_both_models(home, trained, tmp_path):
 @pytest.mark.usefixtures("one_device")
 def test_a_joint_run_trains_both_models(home, tmp_path):
     run = tmp_path / "run"
-    assert train_and_evaluate(config_of(home), run).exit_code == errors.DONE
+    config = config_of(home, train__num_steps=12, train__eval_every_steps=6)
+    assert train_and_evaluate(config, run).exit_code == errors.DONE
     lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
     first, last = (x for x in lines if x["kind"] == "eval")
     assert last["loss"] == pytest.approx(last["seq2seq_loss"] + last["mlm_loss"])
