@@ -71,8 +71,8 @@ _TASKS = {
     "fixed3": {"span_lengths": "fixed", "mean_span_length": 3.0},
     "8k": {"share": 0.125},
     "gaps": {"kind": "gap_sentences"},
-    "model_based": {"mlm_weight": 1.0},
-    "frozen_generator": {"mlm_weight": 0.0},
+    "model_based": {"generator_weight": 1.0},
+    "frozen_generator": {"generator_weight": 0.0},
     "t5": {"share": 0.15, "span_lengths": "fixed", "mean_span_length": 3.0},
     "bart": {"kind": "infilling", "share": 0.3, "mean_span_length": 3.0},
 }

@@ -30,21 +30,21 @@ class ModelDenoising:
     Attributes:
       written: of the encoder-decoder.
       generator: the model that chooses.
-      mlm_weight: of the generator's loss; 0: it is frozen.
+      generator_weight: of the generator's loss; 0: it is frozen.
       rows: of the batches: their ids and bounds.
       target_length: m, tokens of a target; more of it is cut off.
     """
 
     written: Seq2Seq
     generator: MaskedLm
-    mlm_weight: float
+    generator_weight: float
     rows: CandidateRows
     target_length: int
 
     @property
     def loss_weights(self) -> dict[str, float]:
         """See `Job.loss_weights`."""
-        return {"seq2seq_loss": 1.0, "mlm_loss": self.mlm_weight}
+        return {"seq2seq_loss": 1.0, "mlm_loss": self.generator_weight}
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters: those of the encoder-decoder, and below `HELPERS` the others."""
@@ -90,14 +90,14 @@ class ModelDenoising:
             "candidate_loss": _mean_of(means, means > -jnp.inf),
             "kept_loss": _mean_of(means, missing),
         }
-        return loss + self.mlm_weight * mlm_loss, sums
+        return loss + self.generator_weight * mlm_loss, sums
 
     def _predicted(self, params, batch, rng, deterministic):
         """(loss, whether it is the likeliest, number of its span) of each candidate.
 
         Each is `[b, p]`.
         """
-        if not self.mlm_weight:
+        if not self.generator_weight:
             params, deterministic = jax.lax.stop_gradient(params), True
         places, spans = span_choice.places_of(batch["span_ids"], self.rows.num_places)
         tokens = batch["tokens"]

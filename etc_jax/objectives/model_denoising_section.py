@@ -28,7 +28,7 @@ class ModelDenoisingConfig(MissingSpansConfig):
 
     Attributes:
       kept_share: of the candidate spans of each text, that are missing.
-      mlm_weight: of the generator's own loss. 0: the generator is frozen.
+      generator_weight: of the generator's own loss. 0: the generator is frozen.
       generator_family: a family that registers a "masked_lm_model".
       generator: config of the generator, of the dataclass of its family.
       generator_init_from: the folder that the generator's parameters start from; see
@@ -38,7 +38,7 @@ class ModelDenoisingConfig(MissingSpansConfig):
 
     name: str = "model_denoising"
     kept_share: float = 0.2
-    mlm_weight: float = 1.0
+    generator_weight: float = 1.0
     generator_family: str = "longformer"
     generator: Any = LongformerConfig()
     generator_init_from: str | None = None
@@ -64,14 +64,14 @@ class ModelDenoisingConfig(MissingSpansConfig):
                 self.generator_family,
                 self.generator,
                 self.generator_init_from,
-                frozen=self.mlm_weight == 0,
+                frozen=self.generator_weight == 0,
                 unread=_UNREAD,
             ),
         )
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        yield from at_least(self, 0, "mlm_weight")
+        yield from at_least(self, 0, "generator_weight")
         yield from between(self, 0, 1, "kept_share", open_ends=True)
         if 0 < self.kept_share <= self.share:
             yield (
@@ -80,11 +80,12 @@ class ModelDenoisingConfig(MissingSpansConfig):
                 f"{self.share / self.kept_share:g} of the tokens; make it more than "
                 f"share = {self.share}",
             )
-        if self.mlm_weight == 0 and self.generator_init_from is None:
+        if self.generator_weight == 0 and self.generator_init_from is None:
             yield (
                 "generator_init_from",
-                "is not given, but with objective.mlm_weight = 0 the generator is not "
-                "trained; name the folder of a trained one, or raise mlm_weight",
+                "is not given, but with objective.generator_weight = 0 the generator "
+                "is not trained; name the folder of a trained one, or raise "
+                "generator_weight",
             )
         yield from self._generator_problems()
 

@@ -98,7 +98,7 @@ def config_of(home, *, name="model_denoising", family=toy_seq2seq.NAME, **change
 
 def frozen(home, trained, **changes):
     given = {
-        "objective__mlm_weight": 0.0,
+        "objective__generator_weight": 0.0,
         "objective__generator_init_from": str(trained[0]),
     }
     return config_of(home, **{**given, **changes})
@@ -206,8 +206,14 @@ def test_the_fields_of_a_family_go_with_it(home):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"objective__mlm_weight": 0.0}, "generator_init_from: is not given, but"),
-        ({"objective__mlm_weight": -1.0}, "mlm_weight: is -1.0; expected at least 0"),
+        (
+            {"objective__generator_weight": 0.0},
+            "generator_init_from: is not given, but",
+        ),
+        (
+            {"objective__generator_weight": -1.0},
+            "generator_weight: is -1.0; expected at least 0",
+        ),
         ({"objective__kept_share": 1.0}, "kept_share: is 1.0; expected 0 < kept_share"),
         (
             {"objective__share": 0.4},

@@ -73,7 +73,7 @@ def task_of(config: Config, rows: CandidateRows) -> ModelDenoising:
     return ModelDenoising(
         pairs_job.task_of(config),
         MaskedLm(asked.generator, module),
-        asked.mlm_weight,
+        asked.generator_weight,
         rows,
         config.data.target_length,
     )
@@ -106,4 +106,4 @@ def _flops_of(config: Config, batch: dict[str, Any]) -> float | None:
     )
     if written is None or generator is None:
         return None
-    return written + generator / (1 if asked.mlm_weight else useful_flops.PASSES)
+    return written + generator / (1 if asked.generator_weight else useful_flops.PASSES)
