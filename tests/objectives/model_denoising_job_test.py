@@ -10,13 +10,13 @@ import tiny_text
 import toy_seq2seq
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax import registry, text_writer
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.models.encoder import EncoderForMaskedLm
-from etc_jax.models.encoder_config import RobertaConfig
+from etc_jax.models.encoder_config import BertConfig, RobertaConfig
 from etc_jax.training import errors
 from etc_jax.training import run as run_lib
 from etc_jax.training.checkpoints.saved_params import read_params
@@ -31,14 +31,15 @@ SENTINELS = 24
 FIRST = tiny_text.VOCAB_SIZE
 # [SEP] of a vocabulary that is learnt.
 END = 102
-GENERATOR = RobertaConfig(
-    vocab_size=FIRST,
-    embed_dim=8,
-    num_layers=1,
-    num_heads=2,
-    mlp_dim=8,
-    max_length=INPUT,
-)
+SIZES = {
+    "vocab_size": FIRST,
+    "embed_dim": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "mlp_dim": 8,
+    "max_length": INPUT,
+}
+GENERATOR = RobertaConfig(**SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_batches_fit_their_model_and_are_functions_of_the_step(home, tmp_path):
 def test_useful_flops_are_those_of_both_models(home, trained, tmp_path):
     make = registry.lookup("objective", "model_denoising")
     # A family whose own are known.
-    sizes = {"embed_dim": 8, "num_heads": 2, "mlp_dim": 8, "max_length": INPUT}
+    sizes = {k: x for k, x in SIZES.items() if k != "vocab_size"}
     bart = {f"model__{k}": x for k, x in sizes.items()} | {"family": "bart"}
     job = make(config_of(home, **bart), tmp_path)
     batch = job.train_batch(0, np.arange(ROWS))
@@ -141,6 +142,7 @@ def test_useful_flops_are_those_of_both_models(home, trained, tmp_path):
     assert once > own / 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_device")
 def test_a_joint_run_trains_both_models(home, tmp_path):
     run = tmp_path / "run"
@@ -158,7 +160,8 @@ def test_a_joint_run_trains_both_models(home, tmp_path):
 def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     home, trained, tmp_path, monkeypatch
 ):
-    state = train_and_evaluate(frozen(home, trained), tmp_path / "run").state
+    config = frozen(home, trained, objective__begin_token=True)
+    state = train_and_evaluate(config, tmp_path / "run").state
     params = flatten(jax.device_get(state.params))
     below = f"{HELPERS}/generator/"
     generator = {k.removeprefix(below): x for k, x in params.items() if below in k}
@@ -174,7 +177,11 @@ def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     moments = [x for x in jax.tree.leaves(state.opt_state) if x.shape]
     assert len(moments) == 2 * len(written)
     # What is read of the run is the encoder-decoder.
-    assert flatten(read_params(tmp_path / "run").params).keys() == written.keys()
+    saved = read_params(tmp_path / "run")
+    assert flatten(saved.params).keys() == written.keys()
+    asked = {"begin_token": None, "global_tokens": None}
+    writer = text_writer.of_run(saved, None, **asked)
+    assert flatten(writer.params).keys() == written.keys() and writer.pairs.begin_token
     # Another objective begins with it, and nothing need be left out by hand.
     seen = []
 
@@ -244,12 +251,25 @@ def test_a_config_that_cannot_be_is_refused(home, changes, message):
     [
         ({"activation": "relu"}, "objective.generator.activation: 'gelu_exact' there"),
         ({"embed_dim": 10}, "objective.generator.embed_dim: 8 there, 10 here"),
+        (
+            {"family": "bert"},
+            "objective.generator_family: 'roberta' there, 'bert' here",
+        ),
     ],
 )
 @pytest.mark.usefixtures("one_device")
 def test_a_folder_of_another_generator_is_refused(
     home, trained, tmp_path, changes, message
 ):
-    changes = {f"objective__generator__{k}": x for k, x in changes.items()}
+    family = changes.get("family", "roberta")
+    made = {"bert": BertConfig, "roberta": RobertaConfig}[family](
+        **SIZES | {k: x for k, x in changes.items() if k != "family"}
+    )
+    config = frozen(
+        home,
+        trained,
+        objective__generator_family=family,
+        objective__generator=dataclasses.asdict(made),
+    )
     with pytest.raises(UserError, match=message):
-        train_and_evaluate(frozen(home, trained, **changes), tmp_path / "run")
+        train_and_evaluate(config, tmp_path / "run")

@@ -63,6 +63,11 @@ class _Start(NamedTuple):
         """The model as the section of a record shows it."""
         return {"family": self.family, **dataclasses.asdict(self.model)}
 
+    def named(self, field: str) -> str:
+        """The path in the config of a field of the model, or of its "family"."""
+        is_beside = self.below and field == "family"
+        return f"{self.section}{'_' if is_beside else '.'}{field}"
+
     def part_of(self, flat: Mapping[str, Any]) -> dict[str, Any]:
         """What is of this model among {path in the run: value}, by paths in it."""
         if self.below:
@@ -129,7 +134,7 @@ def _check_model(start: _Start, source: ParameterSource) -> None:
             f"{suggestion(unknown[0], here)}"
         )
     wrong = [
-        f"{start.section}.{name}: {then!r} there, {now!r} here"
+        f"{start.named(name)}: {then!r} there, {now!r} here"
         for name, then, now in _unseen(type(start.model), there, here)
         if then != now and name not in start.changes
     ]
@@ -282,12 +287,15 @@ def _check(
 
 def _decided_by(start: _Start, source: ParameterSource) -> str:
     """The fields of the model that differ from those the checkpoint was made with."""
-    there = flat_items({start.section: source.model()})
-    here = flat_items({start.section: start.recorded()})
+    there, here = flat_items(source.model()), flat_items(start.recorded())
+    both = {
+        name: (there.get(name, _ABSENT), here.get(name, _ABSENT))
+        for name in sorted(there.keys() | here.keys())
+    }
     fields = [
-        f"{path}: {there.get(path, _ABSENT)!r} there, {here.get(path, _ABSENT)!r} here"
-        for path in sorted(there.keys() | here.keys())
-        if there.get(path, _ABSENT) != here.get(path, _ABSENT)
+        f"{start.named(name)}: {then!r} there, {now!r} here"
+        for name, (then, now) in both.items()
+        if then != now
     ]
     if not fields:
         return (
