@@ -21,9 +21,9 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
 class Helper(NamedTuple):
     """A model that only helps to train the one of the section `model`.
 
-    Its config is the field of its name in the section `objective`, and the fields
-    NAME_family and NAME_init_from are beside it. Its parameters are no part of what is
-    read from a run later; see `training.job.HELPERS`.
+    The section `objective` has its config in the field NAME, with NAME_family and
+    NAME_init_from beside it. Its parameters are left out when the run's model is read;
+    see `training.job.HELPERS`.
 
     Attributes:
       name: of the field.

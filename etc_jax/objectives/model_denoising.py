@@ -1,8 +1,8 @@
-"""Model-based denoising: what is missing is what a generator finds hard to predict.
+"""Model-based denoising: the missing spans are those that a generator predicts worst.
 
-Of a text, many spans are masked, and an encoder-only model, the generator, predicts
-them. The encoder-decoder learns span corruption with the spans of the highest mean loss
-alone; the others are restored (Xiong et al. 2022, section 2.3).
+Many spans of a text are masked, and an encoder-only model, the generator, predicts
+them. The spans with the highest mean loss stay missing, and the others are restored.
+The encoder-decoder then learns span corruption (Xiong et al. 2022, section 2.3).
 """
 
 from __future__ import annotations

@@ -11,24 +11,25 @@ from etc_jax.config_fields import Problem, at_least, between
 from etc_jax.config_sections import DataConfig, Helper, registered
 from etc_jax.data.pretraining.denoising import Spans
 from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.objectives.sections import MissingSpansConfig
+from etc_jax.objectives.masked_lm import MODELS
+from etc_jax.objectives.sections import MissingTextConfig
 
-MODELS = "masked_lm_model"
 # What BERT and its kin have beside their masked language models.
 _UNREAD = ("encoder/pooler", "next_sentence")
 
 
 @registry.register("objective_config", "model_denoising")
 @dataclasses.dataclass(frozen=True)
-class ModelDenoisingConfig(MissingSpansConfig):
-    """What is missing is what a masked language model finds hard to predict.
+class ModelDenoisingConfig(MissingTextConfig):
+    """Text whose missing spans are those that a masked language model predicts worst.
 
-    Of candidate spans, `share / kept_share` of the tokens, those with the highest loss
-    are missing (Xiong et al. 2022, section 2.3).
+    Candidate spans have `share / kept_share` of the tokens. Of each text's candidates,
+    those with the highest mean loss of the model, the generator, are missing (Xiong et
+    al. 2022, section 2.3).
 
     Attributes:
-      kept_share: of the candidate spans of each text, that are missing.
-      generator_weight: of the generator's own loss. 0: the generator is frozen.
+      kept_share: share of a text's candidate spans that is missing.
+      generator_weight: weight of the generator's own loss. 0: the generator is frozen.
       generator_family: a family that registers a "masked_lm_model".
       generator: config of the generator, of the dataclass of its family.
       generator_init_from: the folder that the generator's parameters start from; see

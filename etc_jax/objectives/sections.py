@@ -124,7 +124,7 @@ class Seq2SeqConfig(WrittenConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class MissingSpansConfig(WrittenConfig):
+class MissingTextConfig(WrittenConfig):
     """Text with something missing, and what was there, with an encoder-decoder.
 
     Attributes:
@@ -176,8 +176,8 @@ class MissingSpansConfig(WrittenConfig):
 
 @registry.register("objective_config", "denoising")
 @dataclasses.dataclass(frozen=True)
-class DenoisingConfig(MissingSpansConfig):
-    """What is missing is drawn, or chosen by counts of words.
+class DenoisingConfig(MissingTextConfig):
+    """Text whose missing parts are drawn at random, or chosen by ROUGE.
 
     Attributes:
       kind: "spans" (T5, BART-LS), "infilling" (BART) or "gap_sentences" (Pegasus).

@@ -11,9 +11,9 @@ Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
 Params = Any
 Sums = dict[str, tuple[jax.Array, jax.Array]]
 
-# Where parameters begin that are of models which only help to train another one, by
-# their names (`config_sections.Helper`). What reads a run for its model, to start
-# another run or to write with it, leaves them out.
+# Top level of the parameters of helper models, by name (`config_sections.Helper`).
+# What reads a run to start another one, to convert it or to write with it leaves these
+# out.
 HELPERS = "helpers"
 
 

@@ -47,7 +47,7 @@ def of_marked_text(
     """Windows of text that are put between a first and a last token.
 
     Args:
-      config: of the run, with a section that is a `MissingSpansConfig`.
+      config: of the run, with a section that is a `MissingTextConfig`.
       folder: see `readers.of_text`.
       rows_fn: of the ids that are no text -> how windows become rows.
 

@@ -1,4 +1,4 @@
-"""Pre-training of an encoder-decoder on what a generator finds hard, as a job."""
+"""Pre-training of an encoder-decoder on the spans that a generator predicts worst."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from etc_jax.objectives.jobs import denoising as denoising_job
 from etc_jax.objectives.jobs import readers as reader_job
 from etc_jax.objectives.jobs import seq2seq as pairs_job
 from etc_jax.objectives.jobs.readers import Readers
-from etc_jax.objectives.masked_lm import MaskedLm
+from etc_jax.objectives.masked_lm import MODELS, MaskedLm
 from etc_jax.objectives.model_denoising import ModelDenoising
-from etc_jax.objectives.model_denoising_section import MODELS
 from etc_jax.training.job import Job
 
 OBJECTIVE = "model_denoising"

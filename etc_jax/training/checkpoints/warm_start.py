@@ -1,6 +1,6 @@
 """A run that begins with the parameters of another: `checkpoint.init_from`.
 
-So do the models that only help to train (`config_sections.Helper`), each with its own.
+So do helper models (`config_sections.Helper`), each with a folder of its own.
 """
 
 import dataclasses
@@ -173,9 +173,7 @@ def _json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start_from(plan: Plan, state: TrainState) -> TrainState:
-    """A fresh state with the parameters that `checkpoint.init_from` names.
-
-    And with those that its helpers start from.
+    """A fresh state with the parameters of `checkpoint.init_from` and of helpers.
 
     Args:
       plan: of the run, with its config.
@@ -212,11 +210,9 @@ def _loaded(start: _Start, plan: Plan) -> dict[str, jax.Array]:
 
     def load() -> Mapping[str, Any]:
         saved, wanted = source.leaves(), leaves_of(abstract)
-        surplus = saved.keys() - wanted.keys()
-        beginnings = tuple(f"{name}/" for name in start.unread)
-        unread = {path for path in surplus if path.startswith(beginnings)}
         fresh = _left_out(saved.keys() | wanted.keys(), start.only, start.partial)
-        fresh |= unread
+        unread = tuple(f"{name}/" for name in start.unread)
+        fresh |= {x for x in saved.keys() - wanted.keys() if x.startswith(unread)}
         _check(start, source, saved, wanted, fresh)
         taken = {k: v for k, v in abstract.items() if k not in fresh}
         return source.read(unflatten(taken))
@@ -298,8 +294,6 @@ def _decided_by(start: _Start, source: ParameterSource) -> str:
         if then != now
     ]
     if not fields:
-        return (
-            f"The section {start.section} of the config is the same: the code has "
-            "changed."
-        )
+        same = f"The section {start.section} of the config is the same"
+        return f"{same}: the code has changed."
     return "\n  ".join(["Fields of the config that decide this:", *fields])
