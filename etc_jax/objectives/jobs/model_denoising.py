@@ -20,6 +20,7 @@ from etc_jax.objectives.jobs import seq2seq as pairs_job
 from etc_jax.objectives.jobs.readers import Readers
 from etc_jax.objectives.masked_lm import MODELS, MaskedLm
 from etc_jax.objectives.model_denoising import ModelDenoising
+from etc_jax.objectives.seq2seq import MODELS as SEQ2SEQ_MODELS
 from etc_jax.training.job import Job
 
 OBJECTIVE = "model_denoising"
@@ -50,6 +51,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
       ValueError: if a model or the data is not for this.
       OSError: if a file cannot be read.
     """
+    # A model that is not for this is refused before the text is read.
+    reader_job.module_of(SEQ2SEQ_MODELS, config)
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
     task = task_of(config, readers.train.rows)
     flops = functools.partial(_flops_of, config)
