@@ -91,7 +91,9 @@ def _union_members(hint: Any) -> tuple[Any, ...]:
 def build(cls: type, values: Any, path: str, problems: list[Problem]) -> Any:
     """An instance of a section from a mapping; errors are appended to `problems`.
 
-    A field in error keeps its default, so that the others can still be checked.
+    A field in error keeps its default, so that the others can still be checked. Where
+    the dataclass of a field goes by a name beside it, the class method
+    `sections_by_name` says which one it is: values -> {field: dataclass}.
 
     Returns:
       The instance, or None where a required field is missing or the class refuses.
@@ -100,6 +102,8 @@ def build(cls: type, values: Any, path: str, problems: list[Problem]) -> Any:
         problems.append((path, f"is {values!r}; expected a section with fields"))
         return None
     hints = typing.get_type_hints(cls)
+    if hasattr(cls, "sections_by_name"):
+        hints |= cls.sections_by_name(values)
     known = [f.name for f in dataclasses.fields(cls) if f.init]
     bad: set[str] = set()
     arguments: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least, suggestion
@@ -16,6 +16,31 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
     except KeyError:
         known = list(registry.names(kind))
         yield "name", f"no {kind} named {name!r}; {suggestion(name, known)}"
+
+
+class Helper(NamedTuple):
+    """A model that only helps to train the one of the section `model`.
+
+    The section `objective` has its config in the field NAME, with NAME_family and
+    NAME_init_from beside it. Its parameters are left out when the run's model is read;
+    see `training.job.HELPERS`.
+
+    Attributes:
+      name: of the field.
+      family: of the model.
+      model: its config.
+      init_from: the folder that its parameters start from; None: they are drawn.
+      frozen: it is not trained.
+      unread: parameters, or the beginnings of their paths, that the folder may have and
+        the model has not, such as a pooler.
+    """
+
+    name: str
+    family: str
+    model: Any
+    init_from: str | None
+    frozen: bool
+    unread: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +61,11 @@ class ObjectiveConfig:
     lengths: ClassVar[tuple[str, ...]] = ()
 
     name: str = ""
+
+    @property
+    def helpers(self) -> tuple[Helper, ...]:
+        """The models that only help to train."""
+        return ()
 
     def problems_with(self, data: "DataConfig") -> Iterator[Problem]:
         """(dotted path, message) of what this objective cannot learn from."""

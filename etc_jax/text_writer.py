@@ -207,7 +207,9 @@ def of_run(
       UserError: if the tokenizer is missing.
     """
     config = saved.config
-    if hasattr(config.data, "begin_token"):
+    if hasattr(config.objective, "begin_token"):  # it learns texts, not pairs
+        pairs = PairOptions(config.objective.begin_token)
+    elif hasattr(config.data, "begin_token"):
         data = config.data
         pairs = PairOptions(data.begin_token, data.prefix_length, data.prefix_every)
     else:

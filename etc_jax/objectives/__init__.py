@@ -1,11 +1,15 @@
 """What a model learns: losses on arrays, and the jobs that the training loop runs."""
 
-from etc_jax.objectives import sections  # noqa: F401  (they register)
+from etc_jax.objectives import (  # noqa: F401  (they register)
+    model_denoising_section,
+    sections,
+)
 from etc_jax.objectives.jobs import (  # noqa: F401
     causal_lm,
     denoising,
     finetuning,
     masked_lm,
+    model_denoising,
     pretraining,
     seq2seq,
 )

@@ -15,6 +15,9 @@ import jax.numpy as jnp
 from etc_jax.objectives.losses.tokens import mean_and_sums, streams
 from etc_jax.training.job import Sums
 
+# The kind under which families register their modules.
+MODELS = "masked_lm_model"
+
 
 class MaskedModel(Protocol):
     """A module of a family of encoders that this objective trains.

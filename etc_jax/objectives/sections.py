@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least
 from etc_jax.config_sections import DataConfig, ObjectiveConfig, RegularisedConfig
+from etc_jax.data.pretraining.denoising import SpanLengths, Spans
 from etc_jax.generation_config import GenerationConfig
 
 
@@ -122,39 +123,38 @@ class Seq2SeqConfig(WrittenConfig):
     packed: bool = True
 
 
-@registry.register("objective_config", "denoising")
 @dataclasses.dataclass(frozen=True)
-class DenoisingConfig(WrittenConfig):
+class MissingTextConfig(WrittenConfig):
     """Text with something missing, and what was there, with an encoder-decoder.
 
     Attributes:
-      kind: "spans" (T5, BART-LS), "infilling" (BART) or "gap_sentences" (Pegasus).
       share: of the tokens, or of the sentences, that are missing: 1,024 of 16,384 in
         BART-LS, 0.15 in T5, 0.3 in BART, and of sentences 0.3 in Pegasus.
       span_lengths: "fixed": of one mean; "mixed": each text has one of several means;
         "poisson": each span is drawn alone.
       mean_span_length: tokens; 3 in T5 and BART, 5 in table 3 of BART-LS.
       mixed_span_lengths: the means of "mixed": those of BART-LS' code.
-      permute_sentences: of infilling: sentences are read in a random order.
-      gap_choice: which sentences are missing: "independent", "sequential", "random" or
-        "lead"; see `data.pretraining.denoising.choose_sentences`.
-      unique_tokens: ROUGE counts a token once in a sentence.
       begin_token: texts begin with the first token of the vocabulary, such as <s>.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("text",)
     lengths: ClassVar[tuple[str, ...]] = ("input_length", "target_length")
 
-    name: str = "denoising"
-    kind: Literal["spans", "infilling", "gap_sentences"] = "spans"
     share: float = 0.0625
-    span_lengths: Literal["fixed", "poisson", "mixed"] = "fixed"
+    span_lengths: SpanLengths = "fixed"
     mean_span_length: float = 3.0
     mixed_span_lengths: tuple[float, ...] = (4.0, 8.0, 12.0)
-    permute_sentences: bool = True
-    gap_choice: Literal["independent", "sequential", "random", "lead"] = "independent"
-    unique_tokens: bool = True
     begin_token: bool = False
+
+    @property
+    def spans(self) -> Spans:
+        """Which spans are missing."""
+        return Spans(
+            self.share,
+            self.span_lengths,
+            self.mean_span_length,
+            self.mixed_span_lengths,
+        )
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -172,6 +172,26 @@ class DenoisingConfig(WrittenConfig):
                 f"is {self.global_tokens}, but rows of this objective have none; leave "
                 "it out",
             )
+
+
+@registry.register("objective_config", "denoising")
+@dataclasses.dataclass(frozen=True)
+class DenoisingConfig(MissingTextConfig):
+    """Text whose missing parts are drawn at random, or chosen by ROUGE.
+
+    Attributes:
+      kind: "spans" (T5, BART-LS), "infilling" (BART) or "gap_sentences" (Pegasus).
+      permute_sentences: of infilling: sentences are read in a random order.
+      gap_choice: which sentences are missing: "independent", "sequential", "random" or
+        "lead"; see `data.pretraining.denoising.choose_sentences`.
+      unique_tokens: ROUGE counts a token once in a sentence.
+    """
+
+    name: str = "denoising"
+    kind: Literal["spans", "infilling", "gap_sentences"] = "spans"
+    permute_sentences: bool = True
+    gap_choice: Literal["independent", "sequential", "random", "lead"] = "independent"
+    unique_tokens: bool = True
 
 
 @registry.register("objective_config", "causal_lm")

@@ -11,6 +11,11 @@ Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
 Params = Any
 Sums = dict[str, tuple[jax.Array, jax.Array]]
 
+# Top level of the parameters of helper models, by name (`config_sections.Helper`).
+# What reads a run to start another one, to convert it or to write with it leaves these
+# out.
+HELPERS = "helpers"
+
 
 class HeldBackScore(Protocol):
     """Metrics that are no means over batches, such as an official one."""

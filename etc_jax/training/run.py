@@ -213,8 +213,7 @@ def _restore_or_init(
     if restored is None:
         rng, _ = _rngs(plan.config)
         state = init_state(plan.job.init_params, plan.tx, plan.state, rng)
-        if plan.config.checkpoint.init_from is not None:
-            state = warm_start.start_from(plan, state)
+        state = warm_start.start_from(plan, state)
         data = {"step": 0, "skipped_steps": 0, "skipped_in_row": 0}
         return Restored(state, data, evaluation={})
     if (inner := int(restored.state.step)) != restored.data["step"]:

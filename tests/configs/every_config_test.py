@@ -13,6 +13,7 @@ from etc_jax import registry
 from etc_jax.conversion.engine import flatten
 from etc_jax.models.sled_config import SledConfig
 from etc_jax.objectives.causal_lm import CausalLm
+from etc_jax.objectives.jobs import model_denoising
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.pretraining import Pretraining
@@ -69,6 +70,8 @@ def load(name, arg):
         )
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/before"
+    if values.objective.name == "model_denoising":
+        values.objective.generator_init_from = "models/generator"
     return config_lib.from_config_dict(values)
 
 
@@ -83,6 +86,8 @@ def init_of(config):
         "seq2seq": (Seq2Seq, "seq2seq_model"),
         "denoising": (Seq2Seq, "seq2seq_model"),
     }
+    if name == "model_denoising":
+        return model_denoising.task_of(config, rows=None).init
     if name in languages:
         task, kind = languages[name]
         found = registry.lookup(kind, config.family)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from etc_jax import sharding
-from etc_jax.ops import sequence
+from etc_jax.ops import sequence, span_choice
 from etc_jax.ops.attention import (
     block_sparse,
     full,
@@ -324,3 +324,28 @@ def test_a_scatter_with_indices_into_the_batch_gathers_it():
         ]
     assert found[0]["all-gather"].result_bytes >= B * N * 4
     assert found[1] == {}
+
+
+def test_the_choice_of_spans_leaves_the_batch_split():
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=8))
+    layout = jax.NamedSharding(mesh, jax.P("data"))
+
+    def choose(losses, tokens, ids, spans, counts):
+        places, numbers = span_choice.places_of(spans, 2 * G)
+        taken = jnp.take_along_axis(losses, places, axis=1)
+        means = span_choice.span_means(taken, numbers, G)
+        missing = span_choice.hardest(means, counts)
+        sentinels = jnp.arange(G)
+        return span_choice.corrupt(
+            tokens, ids, spans, missing, sentinels, spans < 0, BLOCK
+        )
+
+    def rows(dtype, *shape):
+        return jax.ShapeDtypeStruct((B, *shape), dtype, sharding=layout)
+
+    ints = rows(jnp.int32, N)
+    with jax.set_mesh(mesh):
+        made = jax.jit(choose, out_shardings=layout).lower(
+            rows(jnp.float32, N), ints, ints, ints, rows(jnp.int32)
+        )
+        assert count(made.compile().as_text()) == {}

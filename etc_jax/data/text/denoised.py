@@ -58,6 +58,26 @@ class Marks(NamedTuple):
     mask: int | None
     sentinels: tuple[int, ...]
 
+    @property
+    def around_text(self) -> int:
+        """Tokens that a text is put between."""
+        return 1 + (self.begin is not None)
+
+    def around(self, ids: np.ndarray) -> np.ndarray:
+        """A text between its first and its last token."""
+        first = [] if self.begin is None else [self.begin]
+        return np.concatenate([first, ids, [self.end]]).astype(np.int32)
+
+    def check_room(self, need: int, length: int) -> None:
+        """Raises ValueError if a text of `length` tokens needs more sentinels."""
+        if need > len(self.sentinels):
+            raise ValueError(
+                f"a text of {length} tokens may have {need} spans, but there are "
+                f"{len(self.sentinels)} sentinels; add {need - len(self.sentinels)} "
+                "tokens <extra_id_...> to the vocabulary (etc_jax.convert grow), or "
+                "rows to the model (model.vocab_size)"
+            )
+
 
 def sentinels_of(tokenizer: Tokenizer, rows: int) -> tuple[int, ...]:
     """The sentinels of a vocabulary, in order.
@@ -102,14 +122,7 @@ class DenoisedRows:
         self._marks, self._task = marks, task
         self._lengths = {"input": input_length, "target": target_length}
         if task.kind == "spans":
-            need, there = task.spans.most(self.text_length), len(marks.sentinels)
-            if need > there:
-                raise ValueError(
-                    f"a text of {self.text_length} tokens may have {need} spans, but "
-                    f"there are {there} sentinels; add {need - there} tokens "
-                    "<extra_id_...> to the vocabulary (etc_jax.convert grow), or rows "
-                    "to the model (model.vocab_size)"
-                )
+            marks.check_room(task.spans.most(self.text_length), self.text_length)
         elif marks.mask is None:
             raise ValueError(
                 f"objective.kind={task.kind!r} puts a mask where text is missing, but "
@@ -119,7 +132,7 @@ class DenoisedRows:
     @property
     def text_length(self) -> int:
         """Tokens of a text, so that what is read of it has room."""
-        return self._lengths["input"] - 1 - (self._marks.begin is not None)
+        return self._lengths["input"] - self._marks.around_text
 
     def empty(self, rows: int) -> dict[str, Any]:
         """See `reader.RowBuilder`."""
@@ -137,7 +150,7 @@ class DenoisedRows:
         """See `reader.RowBuilder`."""
         found = self._corrupted(in_random_order(window, rng), rng)
         for side, ids in zip(("input", "target"), found, strict=True):
-            whole = self._marked(ids)
+            whole = self._marks.around(ids)
             kept = cut_to(whole, self._lengths[side])
             batch[f"{side}_tokens"][row, : len(kept)] = kept
             batch[f"{side}_example_ids"][row, : len(kept)] = 1
@@ -171,8 +184,3 @@ class DenoisedRows:
             unique=task.unique_tokens,
         )
         return denoising.gap_sentences(tokens, window.lengths, chosen, self._marks.mask)
-
-    def _marked(self, ids: np.ndarray) -> np.ndarray:
-        """A text between its first and its last token."""
-        first = [] if self._marks.begin is None else [self._marks.begin]
-        return np.concatenate([first, ids, [self._marks.end]]).astype(np.int32)

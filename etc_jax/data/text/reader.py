@@ -136,6 +136,9 @@ class TextReader:
     Of several texts, position p of the data is example i of text t, with (t, i) =
     `mixture.locate(p)`, and the examples of a text are its epochs, one after the other.
     So a text of small weight is not finished when another one begins its second epoch.
+
+    Attributes:
+      rows: how windows become rows.
     """
 
     def __init__(
@@ -170,7 +173,7 @@ class TextReader:
                 f"the mixture has {number} weights, but there are {len(texts)} texts; "
                 "give one weight for each"
             )
-        self._rows, self._batch_size = rows, batch_size
+        self.rows, self._batch_size = rows, batch_size
         self._mixture, self._evaluation = mixture, evaluation
         first = np.cumsum([0] + [cache.num_documents for cache, _ in texts])
         self._sources = [
@@ -181,7 +184,7 @@ class TextReader:
     @property
     def schema(self) -> Schema:
         """Of the batches."""
-        return self._rows.schema
+        return self.rows.schema
 
     @property
     def num_examples(self) -> int:
@@ -211,12 +214,12 @@ class TextReader:
         if self._evaluation:
             check_step(step, self.steps_per_epoch)
         places = positions(step, self._batch_size, rows)
-        batch = self._rows.empty(len(places))
+        batch = self.rows.empty(len(places))
         for row, position in enumerate(places):
             if (place := self._place(position)) is not None:
                 source = self._sources[place.source]
                 window, rng = source.read(place)
-                source.count(self._rows.fill(batch, row, window, rng))
+                source.count(self.rows.fill(batch, row, window, rng))
         return batch
 
     def _place(self, position: int) -> _Place | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from etils import epath
 
 from etc_jax import registry
 from etc_jax.config import Config
-from etc_jax.data.pretraining.denoising import Spans
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks, sentinels_of
+from etc_jax.data.text.reader import RowBuilder
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.text_to_text import end_id
 from etc_jax.objectives.jobs import readers as reader_job
@@ -23,34 +25,50 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
     data, asked = config.data, config.objective
     task = Denoising(
         asked.kind,
-        Spans(
-            asked.share,
-            asked.span_lengths,
-            asked.mean_span_length,
-            asked.mixed_span_lengths,
-        ),
+        asked.spans,
         asked.permute_sentences,
         asked.gap_choice,
         asked.unique_tokens,
     )
 
-    def rows(tokenizer: Tokenizer) -> DenoisedRows:
-        pairs_job.check_end(config, tokenizer)
-        has_mask = tokenizer.special.mask is not None
-        marks = Marks(
-            tokenizer.special_id("cls") if asked.begin_token else None,
-            end_id(tokenizer),
-            tokenizer.special_id("mask") if has_mask else None,
-            sentinels_of(tokenizer, config.model.vocab_size),
-        )
+    def rows(marks: Marks) -> DenoisedRows:
         sizes = {
             "input_length": data.input_length,
             "target_length": data.target_length,
         }
         return DenoisedRows(marks, task, **sizes)
 
+    return of_marked_text(config, folder, rows)
+
+
+def of_marked_text(
+    config: Config, folder: epath.Path, rows_fn: Callable[[Marks], RowBuilder]
+) -> Readers:
+    """Windows of text that are put between a first and a last token.
+
+    Args:
+      config: of the run, with a section that is a `MissingTextConfig`.
+      folder: see `readers.of_text`.
+      rows_fn: of the ids that are no text -> how windows become rows.
+
+    Raises:
+      ImportError, OSError, ValueError: see `readers.of_text`.
+    """
+    begin_token = config.objective.begin_token
+
+    def rows(tokenizer: Tokenizer) -> RowBuilder:
+        pairs_job.check_end(config, tokenizer)
+        has_mask = tokenizer.special.mask is not None
+        marks = Marks(
+            tokenizer.special_id("cls") if begin_token else None,
+            end_id(tokenizer),
+            tokenizer.special_id("mask") if has_mask else None,
+            sentinels_of(tokenizer, config.model.vocab_size),
+        )
+        return rows_fn(marks)
+
     # Room for the first and the last token.
-    length = data.input_length - 1 - asked.begin_token
+    length = config.data.input_length - 1 - begin_token
     return reader_job.of_text(config, folder, rows, length)
 
 

@@ -20,11 +20,10 @@ from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.objectives.jobs import readers as reader_job
 from etc_jax.objectives.jobs.readers import Readers
-from etc_jax.objectives.masked_lm import MaskedLm
+from etc_jax.objectives.masked_lm import MODELS, MaskedLm
 from etc_jax.training.job import Job
 
 OBJECTIVE = "masked_lm"
-MODELS = "masked_lm_model"
 
 
 @registry.register("reader", f"{OBJECTIVE}/bytes")

@@ -111,6 +111,10 @@ def of_text(
     corpora = pretraining_data.prepare(data, folder)
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
+    for helper in config.objective.helpers:
+        if helper.init_from is not None:
+            named = f"objective.{helper.name}_init_from"
+            run_tokenizer.check_same(helper.init_from, corpora.tokenizer, named)
     run_tokenizer.save(corpora.tokenizer, folder)
     rows = rows_fn(corpora.tokenizer)
     length = data.input_length if length is None else length

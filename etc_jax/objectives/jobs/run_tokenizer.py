@@ -23,17 +23,22 @@ def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
     part.replace(path)
 
 
-def check_same(init_from: epath.PathLike, tokenizer: Tokenizer) -> None:
+def check_same(
+    init_from: epath.PathLike,
+    tokenizer: Tokenizer,
+    named: str = "checkpoint.init_from",
+) -> None:
     """Refuses to go on from a model of another vocabulary, where that is known.
 
     Args:
       init_from: a run's folder, one of its checkpoints, or a converted model.
       tokenizer: of the data.
+      named: what gave the folder, for the message.
 
     Raises:
       ValueError: if a tokenizer lies there and is another one.
     """
-    place = local_folder(init_from, named="checkpoint.init_from")
+    place = local_folder(init_from, named=named)
     # A checkpoint is two folders below the one of its run.
     for path in (folder / TOKENIZER for folder in (place, *list(place.parents)[:2])):
         if not path.exists():
@@ -41,7 +46,7 @@ def check_same(init_from: epath.PathLike, tokenizer: Tokenizer) -> None:
         known, given = open_tokenizer(path).fingerprint(), tokenizer.fingerprint()
         if known != given:
             raise ValueError(
-                f"checkpoint.init_from is a model of vocabulary {known[:12]}, but the "
+                f"{named} is a model of vocabulary {known[:12]}, but the "
                 f"data is in {given[:12]}; prepare it with the tokenizer {path}"
             )
         return

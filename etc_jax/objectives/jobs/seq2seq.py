@@ -5,6 +5,7 @@ The model is of any family that registers a "seq2seq_model" (`seq2seq.Seq2SeqMod
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -153,24 +154,31 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 def job_of(objective: str, config: Config, folder: epath.Path) -> Job:
     """An encoder-decoder on batches of `data.text.pairs`; see `make_job`."""
-    task = _task(config)
+    task = task_of(config)
     readers = reader_job.readers_of(objective, config, folder)
-
-    def flops(batch: dict[str, Any]) -> float | None:
-        ids = batch["target_example_ids"]
-        inputs = SequenceInputs(batch["input_example_ids"], batch.get("global_index"))
-        return useful_flops.of_step(
-            config.model,
-            config.family,
-            (inputs, SequenceInputs(ids)),
-            reads=config.objective.r3f.reads,
-            causal_logits=float(np.sum(ids > 0)),
-        )
-
+    flops = functools.partial(flops_of, config)
     return reader_job.make(config, task, readers, SCHEMA, flops)
 
 
-def _task(config: Config) -> Seq2Seq:
+def flops_of(config: Config, batch: dict[str, Any]) -> float | None:
+    """Useful FLOPs of a training step on a batch of `data.text.pairs`."""
+    ids = batch["target_example_ids"]
+    inputs = SequenceInputs(batch["input_example_ids"], batch.get("global_index"))
+    return useful_flops.of_step(
+        config.model,
+        config.family,
+        (inputs, SequenceInputs(ids)),
+        reads=config.objective.r3f.reads,
+        causal_logits=float(np.sum(ids > 0)),
+    )
+
+
+def task_of(config: Config) -> Seq2Seq:
+    """Parameters and loss of the model that the config names.
+
+    Raises:
+      ValueError: if its family is none of encoder-decoders.
+    """
     module, options = reader_job.module_of(MODELS, config), config.objective
     regularisers = options.label_smoothing, options.z_loss, options.r3f
     return Seq2Seq(config.model, module, *regularisers)

@@ -19,14 +19,16 @@ from etc_jax.training.checkpoints.folder import FOLDER, CheckpointFolder, read_d
 from etc_jax.training.checkpoints.layout import Leaves, leaves_of
 from etc_jax.training.checkpoints.orbax_io import read_state, saved_leaves
 from etc_jax.training.errors import CorruptCheckpointError, UserError
+from etc_jax.training.job import HELPERS
 from etc_jax.training.local_folder import local_folder
 
 _PARAMS = "params/"
+_OF_HELPERS = f"{_PARAMS}{HELPERS}/"
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterSource(abc.ABC):
-    """Parameters that can be read in part.
+    """Parameters of a model, which can be read in part.
 
     Attributes:
       folder: where they lie.
@@ -68,7 +70,7 @@ class RunCheckpoint(ParameterSource):
         return {
             path.removeprefix(_PARAMS): leaf
             for path, leaf in saved_leaves(self.folder).items()
-            if path.startswith(_PARAMS)
+            if path.startswith(_PARAMS) and not path.startswith(_OF_HELPERS)
         }
 
     def model(self) -> Mapping[str, Any]:

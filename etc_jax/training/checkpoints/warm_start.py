@@ -1,15 +1,18 @@
-"""A run that begins with the parameters of another: `checkpoint.init_from`."""
+"""A run that begins with the parameters of another: `checkpoint.init_from`.
+
+So do helper models (`config_sections.Helper`), each with a folder of its own.
+"""
 
 import dataclasses
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from etils import epath
 
-from etc_jax.config import Config, flat_items, to_dict
+from etc_jax.config import Config, flat_items
 from etc_jax.config_fields import suggestion
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.model_fields import must_agree
@@ -21,18 +24,88 @@ from etc_jax.training.checkpoints.layout import Leaves, differences, leaves_of
 from etc_jax.training.checkpoints.parameter_source import ParameterSource
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
+from etc_jax.training.job import HELPERS
 from etc_jax.training.local_folder import local_folder
 from etc_jax.training.preflight.plan import Plan
 from etc_jax.training.state import TrainState
 
 _LOG = logging.getLogger(__name__)
 
-_FIELD = "checkpoint.init_from"
 _ABSENT = "(absent)"
 
 
+class _Start(NamedTuple):
+    """A model whose parameters are read from a folder.
+
+    Attributes:
+      field: of the config, that names the folder.
+      folder: of a run, a checkpoint or a converted model.
+      section: of the config, that the model is.
+      family: of the model.
+      model: its config.
+      below: what the paths of its parameters begin with in the run.
+      only, partial, changes: see `checkpoint.init_from_only` and so on.
+      unread: see `config_sections.Helper`.
+    """
+
+    field: str
+    folder: str
+    section: str
+    family: str
+    model: Any
+    below: str = ""
+    only: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def recorded(self) -> dict[str, Any]:
+        """The model as the section of a record shows it."""
+        return {"family": self.family, **dataclasses.asdict(self.model)}
+
+    def named(self, field: str) -> str:
+        """The path in the config of a field of the model, or of its "family"."""
+        is_beside = self.below and field == "family"
+        return f"{self.section}{'_' if is_beside else '.'}{field}"
+
+    def part_of(self, flat: Mapping[str, Any]) -> dict[str, Any]:
+        """What is of this model among {path in the run: value}, by paths in it."""
+        if self.below:
+            mine = [path for path in flat if path.startswith(self.below)]
+        else:
+            mine = [path for path in flat if not path.startswith(f"{HELPERS}/")]
+        return {path.removeprefix(self.below): flat[path] for path in mine}
+
+
+def _starts(config: Config) -> Iterator[_Start]:
+    asked = config.checkpoint
+    if asked.init_from is not None:
+        yield _Start(
+            "checkpoint.init_from",
+            asked.init_from,
+            "model",
+            config.family,
+            config.model,
+            only=asked.init_from_only,
+            partial=asked.init_from_partial,
+            changes=asked.init_from_changes,
+        )
+    for helper in config.objective.helpers:
+        if helper.init_from is not None:
+            section = f"objective.{helper.name}"
+            yield _Start(
+                f"{section}_init_from",
+                helper.init_from,
+                section,
+                helper.family,
+                helper.model,
+                below=f"{HELPERS}/{helper.name}/",
+                unread=helper.unread,
+            )
+
+
 def check(config: Config, workdir: epath.PathLike) -> None:
-    """Refuses an `init_from` that is not there, unless the run has already begun.
+    """Refuses a folder that is not there, unless the run has already begun.
 
     And one of a model that computes something else with parameters of equal shapes:
     these are compared later (`start_from`).
@@ -40,38 +113,43 @@ def check(config: Config, workdir: epath.PathLike) -> None:
     Raises:
       UserError: if there is no finished checkpoint, or a field of the model differs.
     """
-    init_from = config.checkpoint.init_from
-    if init_from is None:
+    if not (starts := list(_starts(config))):
         return
     own = CheckpointFolder(local_folder(workdir, named="--workdir"))
     if own.last_step is None:
-        _check_model(config, parameter_source.find(init_from, named=_FIELD))
+        for start in starts:
+            source = parameter_source.find(start.folder, named=start.field)
+            _check_model(start, source)
 
 
-def _check_model(config: Config, source: ParameterSource) -> None:
+def _check_model(start: _Start, source: ParameterSource) -> None:
     """Raises UserError if the models differ in a field that no shape shows."""
-    there, here = _json(source.model()), _json(to_dict(config)["model"])
+    there, here = _json(source.model()), _json(start.recorded())
     if not there:
         _LOG.warning("%s does not say of which model it is", source.folder)
         return
-    allowed = config.checkpoint.init_from_changes
-    if unknown := sorted(set(allowed) - {*here, *there}):
+    if unknown := sorted(set(start.changes) - {*here, *there}):
         raise UserError(
             f"checkpoint.init_from_changes has {unknown[0]!r}, no field of the model; "
             f"{suggestion(unknown[0], here)}"
         )
     wrong = [
-        f"model.{name}: {then!r} there, {now!r} here"
-        for name, then, now in _unseen(type(config.model), there, here)
-        if then != now and name not in allowed
+        f"{start.named(name)}: {then!r} there, {now!r} here"
+        for name, then, now in _unseen(type(start.model), there, here)
+        if then != now and name not in start.changes
     ]
     if wrong:
         names = ", ".join(line.partition(":")[0] for line in wrong)
-        raise UserError(
-            f"{_FIELD}: the parameters in {source.folder} are of a model that computes "
-            "something else with them:\n  " + "\n  ".join(wrong) + f"\nSet {names} as "
-            "there; or, where the change is meant, name the fields in "
+        meant = (
+            "; or, where the change is meant, name the fields in "
             "checkpoint.init_from_changes"
+        )
+        raise UserError(
+            f"{start.field}: the parameters in {source.folder} are of a model that "
+            "computes something else with them:\n  "
+            + "\n  ".join(wrong)
+            + f"\nSet {names} as there"
+            + ("" if start.below else meant)
         )
 
 
@@ -95,54 +173,63 @@ def _json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start_from(plan: Plan, state: TrainState) -> TrainState:
-    """A fresh state with the parameters that `checkpoint.init_from` names.
+    """A fresh state with the parameters of `checkpoint.init_from` and of helpers.
 
     Args:
       plan: of the run, with its config.
-      state: fresh; what `init_from_only` and `init_from_partial` do not take from
-        there stays as it is here.
+      state: fresh; what is not taken from a folder stays as it is here.
 
     Returns:
-      The state at step 0, with an optimizer that was started from these parameters.
+      The state at step 0, with an optimizer that was started from these parameters; the
+      state itself if no folder is named.
 
     Raises:
       UserError: if there is no checkpoint, or not exactly the parameters in it.
       CorruptCheckpointError: if it is damaged. It is left where it is, and no other
         one is used: which one decides what the run computes.
     """
-    section = plan.config.checkpoint
-    # Process 0 decides: a run that goes on may save another one meanwhile.
-    place = from_first(lambda: str(_verified(section.init_from)))
-    source = parameter_source.find(place, named=_FIELD)
-
-    def load() -> Mapping[str, Any]:
-        saved, wanted = source.leaves(), leaves_of(state.params)
-        fresh = _left_out(
-            saved.keys() | wanted.keys(),
-            section.init_from_only,
-            section.init_from_partial,
-        )
-        _check(plan.config, source, saved, wanted, fresh)
-        taken = {k: v for k, v in flatten(plan.state.params).items() if k not in fresh}
-        return source.read(unflatten(taken))
-
-    loaded = distributed.together(load)
+    if not (starts := list(_starts(plan.config))):
+        return state
+    loaded: dict[str, jax.Array] = {}
+    for start in starts:
+        loaded |= _loaded(start, plan)
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: loaded.get(path_of(path), leaf), state.params
-    )
-    _LOG.info(
-        "%d of %d parameter arrays are those of %s",
-        len(loaded),
-        len(jax.tree.leaves(params)),
-        source.folder,
     )
     layout = jax.tree.map(lambda a: a.sharding, plan.state.opt_state)
     opt_state = jax.jit(plan.tx.init, out_shardings=layout)(params)
     return TrainState(step=state.step, params=params, opt_state=opt_state)
 
 
-def _verified(init_from: str) -> epath.Path:
-    source = parameter_source.find(init_from, named=_FIELD)
+def _loaded(start: _Start, plan: Plan) -> dict[str, jax.Array]:
+    """{path in the run: array} of what is taken from a folder."""
+    # Process 0 decides: a run that goes on may save another one meanwhile.
+    place = from_first(lambda: str(_verified(start)))
+    source = parameter_source.find(place, named=start.field)
+    abstract = start.part_of(flatten(plan.state.params))
+
+    def load() -> Mapping[str, Any]:
+        saved, wanted = source.leaves(), leaves_of(abstract)
+        fresh = _left_out(saved.keys() | wanted.keys(), start.only, start.partial)
+        unread = tuple(f"{name}/" for name in start.unread)
+        fresh |= {x for x in saved.keys() - wanted.keys() if x.startswith(unread)}
+        _check(start, source, saved, wanted, fresh)
+        taken = {k: v for k, v in abstract.items() if k not in fresh}
+        return source.read(unflatten(taken))
+
+    loaded = distributed.together(load)
+    _LOG.info(
+        "%d of %d parameter arrays of %s are those of %s",
+        len(loaded),
+        len(abstract),
+        start.section,
+        source.folder,
+    )
+    return {f"{start.below}{path}": array for path, array in loaded.items()}
+
+
+def _verified(start: _Start) -> epath.Path:
+    source = parameter_source.find(start.folder, named=start.field)
     source.verify()
     return source.folder
 
@@ -171,7 +258,7 @@ def _below(paths: Set[str], names: Iterable[str], field: str) -> set[str]:
 
 
 def _check(
-    config: Config,
+    start: _Start,
     source: ParameterSource,
     saved: Leaves,
     wanted: Leaves,
@@ -186,22 +273,27 @@ def _check(
     if not wrong:
         return
     listed = "\n  ".join(wrong)
+    partial = ", or name what shall start fresh in checkpoint.init_from_partial"
     raise UserError(
-        f"{_FIELD}: {source.folder} has not exactly the parameters of this "
-        f"model; {len(wrong)} differences:\n  {listed}\n{_decided_by(config, source)}\n"
-        "Change these, or name what shall start fresh in checkpoint.init_from_partial"
+        f"{start.field}: {source.folder} has not exactly the parameters of this "
+        f"model; {len(wrong)} differences:\n  {listed}\n{_decided_by(start, source)}\n"
+        f"Change these{'' if start.below else partial}"
     )
 
 
-def _decided_by(config: Config, source: ParameterSource) -> str:
+def _decided_by(start: _Start, source: ParameterSource) -> str:
     """The fields of the model that differ from those the checkpoint was made with."""
-    there = flat_items({"model": source.model()})
-    here = flat_items({"model": to_dict(config)["model"]})
+    there, here = flat_items(source.model()), flat_items(start.recorded())
+    both = {
+        name: (there.get(name, _ABSENT), here.get(name, _ABSENT))
+        for name in sorted(there.keys() | here.keys())
+    }
     fields = [
-        f"{path}: {there.get(path, _ABSENT)!r} there, {here.get(path, _ABSENT)!r} here"
-        for path in sorted(there.keys() | here.keys())
-        if there.get(path, _ABSENT) != here.get(path, _ABSENT)
+        f"{start.named(name)}: {then!r} there, {now!r} here"
+        for name, (then, now) in both.items()
+        if then != now
     ]
     if not fields:
-        return "The section model of the config is the same: the code has changed."
+        same = f"The section {start.section} of the config is the same"
+        return f"{same}: the code has changed."
     return "\n  ".join(["Fields of the config that decide this:", *fields])

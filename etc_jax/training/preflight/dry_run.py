@@ -22,6 +22,7 @@ from etc_jax.training.preflight.plan import (
     StepFlops,
     all_of,
     check_extras,
+    groups_of,
     make_job,
     make_plan,
     mesh_for,
@@ -202,12 +203,12 @@ def _sizes(plan: Plan) -> str:
 
 def _learnt(plan: Plan) -> str:
     """How many parameters are learnt, where some are not."""
-    groups = plan.config.optimizer.groups
+    groups = groups_of(plan.config)
     if not groups:
         return ""
     learnt = jax.eval_shape(trained_only(groups), plan.state.params)
     count = sum(x.size for x in jax.tree.leaves(learnt))
-    return f", {count:,} of which are learnt (optimizer.groups)"
+    return f", {count:,} of which are learnt"
 
 
 def _layout(params: Any) -> str:

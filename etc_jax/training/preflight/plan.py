@@ -27,8 +27,8 @@ from etc_jax.sharding import (
 )
 from etc_jax.training import tensorboard
 from etc_jax.training.errors import UserError
-from etc_jax.training.job import Job
-from etc_jax.training.optimizers.groups import trained_only
+from etc_jax.training.job import HELPERS, Job
+from etc_jax.training.optimizers.groups import Groups, trained_only
 from etc_jax.training.optimizers.optimizer import decay_mask, make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
 from etc_jax.training.preflight import hardware
@@ -233,7 +233,15 @@ def optimizer_for(config: Config) -> optax.GradientTransformation:
         learning_rate=config.optimizer.learning_rate,
         num_steps=config.train.num_steps,
     )
-    return make_optimizer(config.optimizer, schedule)
+    section = dataclasses.replace(config.optimizer, groups=groups_of(config))
+    return make_optimizer(section, schedule)
+
+
+def groups_of(config: Config) -> Groups:
+    """`optimizer.groups`, after rows for the helpers that are frozen."""
+    frozen = (helper.name for helper in config.objective.helpers if helper.frozen)
+    rows = ((f"{HELPERS}/{name}/.*", 0.0) for name in frozen)
+    return (*rows, *config.optimizer.groups)
 
 
 def rules_for(config: Config) -> Rules:
@@ -338,7 +346,7 @@ def trace_step(plan: Plan) -> jax.stages.Traced:
             plan.tx,
             accumulation_steps=plan.config.train.accumulation_steps,
             dtype=plan.config.model.dtype,
-            trained_only=trained_only(plan.config.optimizer.groups),
+            trained_only=trained_only(groups_of(plan.config)),
         ),
         in_shardings=(*layout, whole),
         out_shardings=(layout[0], whole),
