@@ -16,6 +16,7 @@ from etc_jax.data.pretraining.readers import MixtureReader, PretrainingReader
 from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.text import prepare as prepare_lib
 from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import Text, TextReader
 from etc_jax.data.text.statistics import describe_batches
@@ -125,19 +126,15 @@ def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def packed(
-    data: TextConfig, cache: TokenCache, length: int, global_length: int | None
-) -> Text:
-    """A cache with its windows; a global length of None: without global tokens."""
-    return cache, pack(
-        cache,
-        long_length=length,
-        global_length=global_length,
-        max_sentence_tokens=data.max_sentence_tokens,
-        min_sentences=data.min_sentences,
-        global_tokens=data.global_tokens,
-        tokens_per_block=data.tokens_per_block,
-    )
+def in_windows(data: TextConfig, cache: TokenCache, length: int) -> Text:
+    """A cache with its windows of so many tokens, without global ones."""
+    options = {
+        "max_sentence_tokens": data.max_sentence_tokens,
+        "min_sentences": data.min_sentences,
+    }
+    if data.packing == "concatenated":
+        return cache, Concatenation(cache, length=length, **options)
+    return cache, pack(cache, long_length=length, global_length=None, **options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +188,15 @@ class Examples:
     def pack(self, cache: TokenCache) -> Text:
         """The cache with its windows."""
         data = self.data
-        return packed(data, cache, data.long_length, data.global_length)
+        return cache, pack(
+            cache,
+            long_length=data.long_length,
+            global_length=data.global_length,
+            max_sentence_tokens=data.max_sentence_tokens,
+            min_sentences=data.min_sentences,
+            global_tokens=data.global_tokens,
+            tokens_per_block=data.tokens_per_block,
+        )
 
     def training_reader(
         self, corpora: Corpora, *, batch_size: int, seed: int
