@@ -37,7 +37,7 @@ def cache_of(documents, seed=0, vocab_size=None, first=FIRST_ID):
 
 def concatenated(cache, length=LENGTH, **options):
     options = {"min_sentences": 1, "max_sentence_tokens": length} | options
-    return Concatenation(cache, length=length, **options)
+    return Concatenation(cache, long_length=length, **options)
 
 
 def windows_of(plan, cache, seed=3, epoch=0):

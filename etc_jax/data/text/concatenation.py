@@ -4,7 +4,7 @@ As the corpus "C4" of Xiong et al. 2022 (section 2.2 and table 2): in each epoch
 documents come in another order, follow each other, and are cut every so many tokens.
 So which documents share a window is left to chance; best-fit packing (`packing`) puts
 together those whose lengths fit, always the same. A document of n tokens is in at most
-`ceil(n / length) + 1` windows.
+`ceil(n / long_length) + 1` windows. An evaluation reads the order of epoch 0.
 
 The last window of an epoch has what is left, and is shorter. So every token is read
 exactly once in an epoch, an evaluation counts all of them, and a text that is shorter
@@ -53,7 +53,7 @@ class Concatenation:
         self,
         cache: TokenCache,
         *,
-        length: int,
+        long_length: int,
         max_sentence_tokens: int = MAX_SENTENCE_TOKENS,
         min_sentences: int = MIN_SENTENCES,
     ):
@@ -61,7 +61,7 @@ class Concatenation:
 
         Args:
           cache: the text.
-          length: tokens of a window.
+          long_length: tokens of a window.
           max_sentence_tokens: longer sentences are cut, where possible between words.
           min_sentences: documents with fewer (before cutting) are dropped.
 
@@ -70,21 +70,22 @@ class Concatenation:
         """
         check_lengths(
             {
-                "long_length": length,
+                "long_length": long_length,
                 "max_sentence_tokens": max_sentence_tokens,
                 "min_sentences": min_sentences,
             }
         )
-        self._length, self._max_sentence_tokens = length, max_sentence_tokens
+        self._long_length = long_length
+        self._max_sentence_tokens = max_sentence_tokens
         self._documents = kept_documents(cache, min_sentences)
         self._tokens = cache.tokens_per_document()[self._documents]
-        self.num_windows = -(-int(self._tokens.sum()) // length)
+        self.num_windows = -(-int(self._tokens.sum()) // long_length)
         self.counts = Counts.of_text(
             cache,
             self._documents,
             max_sentence_tokens=max_sentence_tokens,
             windows=self.num_windows,
-            long_length=length,
+            long_length=long_length,
         )
         self._cached = functools.lru_cache(_EPOCHS_AT_HAND)(self._in_epoch)
 
@@ -98,7 +99,7 @@ class Concatenation:
         return Concatenated(
             documents=self._documents[order],
             ends=np.cumsum(self._tokens[order]),
-            length=self._length,
+            long_length=self._long_length,
             max_sentence_tokens=self._max_sentence_tokens,
         )
 
@@ -110,18 +111,18 @@ class Concatenated:
     Attributes:
       documents: int64 `[documents]`, in this order.
       ends: int64 `[documents]`: tokens up to the end of each.
-      length, max_sentence_tokens: see `Concatenation`.
+      long_length, max_sentence_tokens: see `Concatenation`.
     """
 
     documents: np.ndarray
     ends: np.ndarray
-    length: int
+    long_length: int
     max_sentence_tokens: int
 
     def read(self, cache: TokenCache, index: int) -> PackedWindow:
         """Gathers the text of one window; a sentence is cut at its borders."""
-        start = index * self.length
-        stop = min(start + self.length, int(self.ends[-1]))
+        start = index * self.long_length
+        stop = min(start + self.long_length, int(self.ends[-1]))
         first = np.searchsorted(self.ends, start, "right")
         last = np.searchsorted(self.ends, stop, "left")
         places = range(first, last + 1)

@@ -129,12 +129,13 @@ def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
 def in_windows(data: TextConfig, cache: TokenCache, length: int) -> Text:
     """A cache with its windows of so many tokens, without global ones."""
     options = {
+        "long_length": length,
         "max_sentence_tokens": data.max_sentence_tokens,
         "min_sentences": data.min_sentences,
     }
     if data.packing == "concatenated":
-        return cache, Concatenation(cache, length=length, **options)
-    return cache, pack(cache, long_length=length, global_length=None, **options)
+        return cache, Concatenation(cache, **options)
+    return cache, pack(cache, global_length=None, **options)
 
 
 @dataclasses.dataclass(frozen=True)
