@@ -172,7 +172,7 @@ def test_a_window_has_as_many_documents_as_chance_gives_it():
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 60, 400)
     cache = cache_of([[n] for n in sizes])
-    plan, epochs = concatenated(cache, 64), 60
+    plan, epochs = concatenated(cache, 64), 25
     found = [
         sum(w.piece_ids[-1] for w in windows_of(plan, cache, epoch=epoch))
         for epoch in range(epochs)

@@ -4,12 +4,12 @@ As the corpus "C4" of Xiong et al. 2022 (section 2.2 and table 2): in each epoch
 documents come in another order, follow each other, and are cut every so many tokens.
 So which documents share a window is left to chance; best-fit packing (`packing`) puts
 together those whose lengths fit, always the same. A document of n tokens is in at most
-`ceil(n / long_length) + 1` windows. An evaluation reads the order of epoch 0.
+`ceil(n / long_length) + 1` windows.
 
 The last window of an epoch has what is left, and is shorter. So every token is read
-exactly once in an epoch, an evaluation counts all of them, and a text that is shorter
-than a window has one. Without it each epoch would leave out other tokens; filled from
-the next epoch, it would have tokens of two.
+exactly once in an epoch, an evaluation counts all of them, and a text shorter than a
+window has one. If it were dropped, each epoch would leave out other tokens; if the next
+epoch filled it, a window would no longer be a function of one epoch.
 
 A reader takes the windows of an epoch in a random order (`reader`), so that the parts
 of a long document are in different batches.

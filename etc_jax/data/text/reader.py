@@ -67,7 +67,7 @@ class RowBuilder(Protocol):
         """
 
 
-class Windows(Protocol):
+class EpochWindows(Protocol):
     """The windows of one epoch."""
 
     def read(self, cache: TokenCache, index: int) -> PackedWindow:
@@ -85,7 +85,7 @@ class Plan(Protocol):
     num_windows: int
     counts: Counts
 
-    def in_epoch(self, seed: int, epoch: int, source: int = 0) -> Windows:
+    def in_epoch(self, seed: int, epoch: int, source: int = 0) -> EpochWindows:
         """The windows of an epoch, a function of the arguments.
 
         Args:
@@ -160,8 +160,9 @@ class TextReader:
 
     In training, the batch of step s holds the positions `s * batch_size` and on of
     the endless row of epochs, each a new permutation of the windows with new masks.
-    In evaluation there is one epoch, in order, always with the same masks, and the
-    rows that are left in the last batch are padding with zero weights.
+    In evaluation there is the first epoch alone, its windows in order, always with the
+    same masks, and the rows that are left in the last batch are padding with zero
+    weights.
 
     Of several texts, position p of the data is example i of text t, with (t, i) =
     `mixture.locate(p)`, and the examples of a text are its epochs, one after the other.

@@ -12,7 +12,11 @@ from etc_jax.data.digests import shortened
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
-from etc_jax.data.pretraining.readers import MixtureReader, PretrainingReader
+from etc_jax.data.pretraining.readers import (
+    MixtureReader,
+    PackedText,
+    PretrainingReader,
+)
 from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.text import prepare as prepare_lib
 from etc_jax.data.text.cache import TokenCache
@@ -186,7 +190,7 @@ class Examples:
             **{name: value for name, value in given.items() if value is not None},
         )
 
-    def pack(self, cache: TokenCache) -> Text:
+    def pack(self, cache: TokenCache) -> PackedText:
         """The cache with its windows."""
         data = self.data
         return cache, pack(
@@ -211,7 +215,7 @@ class Examples:
         return MixtureReader(texts, mixture, ids, self.sizes, **options)
 
     def held_back_reader(
-        self, text: Text, ids: TokenIds, *, batch_size: int, seed: int
+        self, text: PackedText, ids: TokenIds, *, batch_size: int, seed: int
     ) -> PretrainingReader:
         """One fixed epoch of the held-back text, as `pack` gave it."""
         return PretrainingReader(
