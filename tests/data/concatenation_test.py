@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_text import assert_equal, ids_of, take
+from toy_text import assert_equal, ids_of, restored, take
 
 from etc_jax.data.mixture import Mixture
+from etc_jax.data.pretraining import masking
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.concatenation import Concatenation
-from etc_jax.data.text.packed import CausalRows
+from etc_jax.data.text.packed import CausalRows, MaskedRows
 from etc_jax.data.text.reader import TextReader
 from etc_jax.data.workers import WorkerReader, dumps
 
@@ -189,10 +190,10 @@ def test_a_window_has_as_many_documents_as_chance_gives_it():
 # --- readers --------------------------------------------------------------------------
 
 
-def reader_of(caches, length=LENGTH, batch_size=8, seed=5, **options):
-    rows = CausalRows(ids_of(caches[0]), length=length)
-    texts = [(cache, concatenated(cache, length)) for cache in caches]
-    return TextReader(texts, rows, batch_size=batch_size, seed=seed, **options)
+def reader_of(caches, rows=None, **options):
+    rows = rows or CausalRows(ids_of(caches[0]), length=LENGTH)
+    texts = [(cache, concatenated(cache)) for cache in caches]
+    return TextReader(texts, rows, batch_size=8, seed=5, **options)
 
 
 def tokens_of(batch, row):
@@ -241,6 +242,16 @@ def test_no_token_predicts_the_first_one_of_the_next_document(cache):
         ):
             assert target == token + 1
             assert int(token) + 1 - FIRST_ID not in ends
+
+
+def test_rows_of_masked_words_have_the_same_text(cache):
+    shares = masking.MaskingShares(mlm=0.3)
+    sizes = {"length": LENGTH, "capacity": LENGTH}
+    masked = MaskedRows(ids_of(cache), **sizes, shares=shares)
+    batch, plain = (reader_of([cache], rows).batch_at(2) for rows in (masked, None))
+    assert (batch["tokens"] != plain["tokens"]).any()
+    np.testing.assert_array_equal(restored(batch), plain["tokens"])
+    np.testing.assert_array_equal(batch["example_ids"], plain["example_ids"])
 
 
 def test_an_evaluation_reads_each_token_once_in_one_order(cache):
