@@ -190,7 +190,7 @@ class BatchStream(Iterator[Batch]):
 
     def _fill(self, batch: Batch, row: int) -> None:
         index = int(self._order[self.position.row])
-        window = packing.read_window(self._cache, self._plan, index)
+        window = self._plan.read(self._cache, index)
         window = window._replace(documents=self._numbers(window.documents))
         build_row(
             batch,

@@ -270,6 +270,8 @@ WINDOWS = {**CACHES, "source": "windows"}
         ),
         ({"source": "jason"}, "data.source", "did you mean 'jsonl'"),
         ({"global_tokens": "fixed_blocks"}, "data.global_tokens", "CPC masks sent"),
+        ({"packing": "concatenated"}, "data.packing", "token for each sentence; set"),
+        ({"packing": "random"}, "data.packing", "is 'random'"),
         ({"long_length": 64}, "data.max_sentence_tokens", "fits into no window"),
         ({"cpc_share": 1.5}, "data.cpc_share", "expected 0 < cpc_share < 1"),
     ],

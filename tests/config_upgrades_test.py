@@ -32,7 +32,12 @@ def test_values_are_those_that_were_recorded():
         ):
             now = config_lib.to_dict(config)[section]
             # Fields that came later, as they were before.
-            later = {"format": None, "pre_norm": False, "positions": "learnt"}
+            later = {
+                "format": None,
+                "packing": "best_fit",
+                "pre_norm": False,
+                "positions": "learnt",
+            }
             was = {**later, **_tuples(recorded[section])}
             if section == "data":
                 was |= lengths_of(config, recorded["data"])

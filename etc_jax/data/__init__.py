@@ -12,7 +12,7 @@
     )
     batch = reader.batch_at(step)
 
-The stations, one file each: corpus -> sentences -> tokenizer -> cache -> packing ->
-text_reader, with rows of examples (ETC) or packed_text (one sequence). Inputs of a
-task, with labels: window_writing -> windows. What a batch holds says a schema.
+The stations, one file each: corpus -> sentences -> tokenizer -> cache -> packing or
+concatenation -> reader, with rows of examples (ETC) or packed (one sequence). Inputs of
+a task, with labels: window_writing -> windows. What a batch holds says a schema.
 """

@@ -46,6 +46,10 @@ class TextConfig(MaskedConfig):
       global_tokens: "sentences": one a sentence; "fixed_blocks": one every
         `tokens_per_block` tokens, without CPC.
       tokens_per_block: 97 in the paper's ablation on Natural Questions.
+      packing: which documents share a row. "best_fit": those whose lengths fill it, the
+        longest first, the same in each epoch; a document that fits into a row is whole.
+        "concatenated": documents come in another order in each epoch and are cut where
+        a row is full; not for ETC.
       min_sentences: documents with fewer are left out (paper, appendix C).
       max_sentence_tokens: longer sentences are cut.
       cpc_share: of the sentences, masked for CPC.
@@ -59,6 +63,7 @@ class TextConfig(MaskedConfig):
     lower_case: bool | None = None
     global_tokens: Literal["sentences", "fixed_blocks"] = "sentences"
     tokens_per_block: int = 97
+    packing: Literal["best_fit", "concatenated"] = "best_fit"
     min_sentences: int = 7
     max_sentence_tokens: int = 128
     cpc_share: float = 0.1

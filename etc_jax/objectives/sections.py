@@ -47,6 +47,13 @@ class MlmCpcConfig(ObjectiveConfig):
                 "is 'fixed_blocks', but CPC masks sentences; set "
                 "objective.cpc_weight=0 or data.global_tokens='sentences'",
             )
+        if getattr(data, "packing", None) == "concatenated":
+            yield (
+                "data.packing",
+                "is 'concatenated', which cuts sentences and documents anywhere, but "
+                "mlm_cpc has a global token for each sentence; set "
+                "data.packing='best_fit'",
+            )
 
 
 @registry.register("objective_config", "masked_lm")

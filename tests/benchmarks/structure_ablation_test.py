@@ -129,7 +129,8 @@ def test_texts_are_whole_examples_in_the_vocabulary_of_the_items(ablation):
     tokenizer, reader = text_of(ablation, "pretrained")
     [counts] = reader.source_counts
     # An item is one document, in one piece.
-    assert counts.documents == counts.pieces == 40
+    [plan] = [source.plan for source in reader._sources]
+    assert counts.documents == len(plan.pieces) == 40
     assert counts.sentences_split == counts.tokens_dropped == 0
     records = json.loads((ablation.items / "train.json").read_text())
     texts = [t for record in records for t in ablation.item_set.documents(record)]

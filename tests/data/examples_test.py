@@ -14,7 +14,6 @@ from etc_jax.data.pretraining.examples import (
 )
 from etc_jax.data.text import packing
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import read_window
 
 NO_CPC = masking.MaskingShares(cpc=0.0)
 
@@ -34,7 +33,7 @@ def _build(cache, plan, sizes, shares, epoch=0):
     ids = ids_of(cache)
     batch = empty_batch(plan.num_windows, sizes, ids)
     for i in range(plan.num_windows):
-        window = read_window(cache, plan, i)
+        window = plan.read(cache, i)
         rng = masking.generator(0, epoch, i)
         build_row(batch, i, window, rng, ids=ids, shares=shares, sizes=sizes)
     return batch
@@ -164,7 +163,7 @@ def test_a_word_that_a_cut_sentence_ends_in_stays_whole_within_a_block():
     )
     for i in range(plan.num_windows):
         start = plan.segment_offsets[plan.window(i)[0, 1]]
-        window = read_window(cache, plan, i)
+        window = plan.read(cache, i)
         expected = words[start : start + len(window.tokens)].copy()
         expected[0] = True  # where a window begins, a word begins
         np.testing.assert_array_equal(window.word_starts, expected)

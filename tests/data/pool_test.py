@@ -11,6 +11,7 @@ from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.pretraining.pool import cpc_pool
 from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import PackingPlan
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +92,12 @@ def test_of_much_text_some_windows_are_looked_at(cache, plan, monkeypatch):
     monkeypatch.setattr(pool, "_WINDOWS_PER_SENTENCE", 2)
     read = []
 
-    def read_window(cache, plan, index):
+    def read_window(plan, cache, index):
         read.append(index)
-        return window(cache, plan, index)
+        return window(plan, cache, index)
 
-    window = pool.read_window
-    monkeypatch.setattr(pool, "read_window", read_window)
+    window = PackingPlan.read
+    monkeypatch.setattr(PackingPlan, "read", read_window)
     batches = cpc_pool(cache, plan, ids_of(cache), AMPLE, batch_size=8, count=5)
     assert sum(b["cpc_weights"].sum() for b in batches) == 5
     assert len(set(read)) == len(read) == 10 < plan.num_windows

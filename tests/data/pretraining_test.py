@@ -24,7 +24,6 @@ from etc_jax.data.pretraining import masking
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import MixtureReader, PretrainingReader
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import read_window
 from etc_jax.structure import Rules, validate
 
 
@@ -180,7 +179,7 @@ def test_a_sentence_starts_a_word_even_where_a_word_was_cut():
     )
     plan = make_plan(cache)
     starts = [
-        (read_window(cache, plan, i).word_starts, read_window(cache, plan, i).lengths)
+        (plan.read(cache, i).word_starts, plan.read(cache, i).lengths)
         for i in range(plan.num_windows)
     ]
     assert plan.num_windows > 1 and sum(len(lengths) for _, lengths in starts) == 21

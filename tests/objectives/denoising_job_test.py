@@ -49,6 +49,8 @@ def config_of(home, **changes):
         held_back_fraction=0.4,
         cache_dir=str(home / "cache"),
         vocab_size=FIRST,
+        packing="concatenated",
+        min_sentences=1,
         max_sentence_tokens=48,
         input_length=INPUT,
         target_length=TARGET,

@@ -55,7 +55,7 @@ def mlm_capacity(length: int, share: float) -> int:
     return capacity(1.25 * share * length, length)
 
 
-EXAMPLE, PERMUTATION, POOL = range(3)
+EXAMPLE, PERMUTATION, POOL, DOCUMENTS = range(4)
 
 
 def generator(
@@ -70,7 +70,7 @@ def generator(
       seed: 0 .. 2**64 - 1, and so the next two.
       epoch: pass over the data.
       index: of the example.
-      stream: what is drawn: EXAMPLE, PERMUTATION or POOL.
+      stream: what is drawn: EXAMPLE, PERMUTATION, POOL or DOCUMENTS.
       source: which text of a mixture.
     """
     key = np.array([seed, stream], np.uint64)

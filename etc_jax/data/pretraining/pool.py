@@ -14,7 +14,7 @@ from etc_jax.data.pretraining.examples import (
     fitting_sentences,
 )
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import PackedWindow, PackingPlan, read_window
+from etc_jax.data.text.packing import PackedWindow, PackingPlan
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 # Windows of a large text that are looked at for each sentence of the pool.
@@ -61,7 +61,7 @@ def cpc_pool(
     if not sizes.has_cpc:
         raise ValueError("a CPC pool needs CPC: shares.cpc and the cpc_ lengths are 0")
     places = _some_windows(plan.num_windows, _WINDOWS_PER_SENTENCE * count, seed)
-    windows = {i: read_window(cache, plan, i) for i in places}
+    windows = {i: plan.read(cache, i) for i in places}
     pool = _choose_pool(windows, sizes, count, seed, min_sentence_tokens)
     examples = _pool_examples(pool, windows, sizes, shares.cpc)
     batches = []

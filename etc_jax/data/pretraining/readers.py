@@ -13,8 +13,11 @@ from etc_jax.data.pretraining.examples import (
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import Counts, PackingPlan
-from etc_jax.data.text.reader import Text, TextReader
+from etc_jax.data.text.reader import TextReader
 from etc_jax.data.tokenizers.tokenizer import TokenIds
+
+# Global tokens stand for whole sentences, as only best-fit packing has them.
+PackedText = tuple[TokenCache, PackingPlan]
 
 
 class PretrainingReader(TextReader):
@@ -67,7 +70,7 @@ class MixtureReader(TextReader):
 
     def __init__(
         self,
-        texts: Sequence[Text],
+        texts: Sequence[PackedText],
         mixture: Mixture,
         ids: TokenIds,
         sizes: PretrainingSizes,
@@ -100,7 +103,7 @@ class MixtureReader(TextReader):
 
 
 def _rows(
-    texts: Sequence[Text],
+    texts: Sequence[PackedText],
     ids: TokenIds,
     sizes: PretrainingSizes,
     shares: MaskingShares | None,

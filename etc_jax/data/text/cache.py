@@ -83,6 +83,10 @@ class TokenCache:
     def num_documents(self) -> int:
         return len(self.document_offsets) - 1
 
+    def tokens_per_document(self) -> np.ndarray:
+        """Tokens of each document: int64 `[documents]`."""
+        return np.diff(self.sentence_offsets[self.document_offsets])
+
     def word_starts(self, start: int, stop: int) -> np.ndarray:
         """Bool `[stop - start]`: whether each token is the first piece of a word."""
         first = start // 8

@@ -1,7 +1,7 @@
 """Rows of corrupted text and of what is missing in it, for encoder-decoders.
 
 A batch is one of `data.text.pairs`, with one example a row: the documents of a window
-follow each other, in another order in each epoch, and see each other.
+follow each other, and see each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from etc_jax.data.pretraining import denoising
 from etc_jax.data.pretraining.denoising import Corrupted, GapChoice, Spans
-from etc_jax.data.text.packing import PackedWindow, in_random_order
+from etc_jax.data.text.packing import PackedWindow
 from etc_jax.data.text.pairs import SCHEMA, cut_to
 from etc_jax.data.text.reader import Overflow
 from etc_jax.data.tokenizers.base import Tokenizer
@@ -148,7 +148,7 @@ class DenoisedRows:
         rng: np.random.Generator,
     ) -> Overflow:
         """See `reader.RowBuilder`."""
-        found = self._corrupted(in_random_order(window, rng), rng)
+        found = self._corrupted(window, rng)
         for side, ids in zip(("input", "target"), found, strict=True):
             whole = self._marks.around(ids)
             kept = cut_to(whole, self._lengths[side])

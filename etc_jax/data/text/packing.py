@@ -13,7 +13,7 @@ a window may be shorter.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -37,11 +37,8 @@ class Counts:
     Attributes:
       documents, documents_dropped: packed, and left out for too few sentences.
       tokens, tokens_dropped: those of these documents; together all of the cache.
-      sentences: packed, after cutting.
       sentences_of_text, sentences_split: all of the cache, and those that were cut
         because they were too long.
-      segments: global tokens that the text takes: sentences, or fixed blocks.
-      pieces: runs of sentences of one document in one window.
       windows, long_length: windows and their length in tokens.
       examples: examples that masking has built so far in this process.
       mlm_overflow_tokens: tokens chosen for MLM that had no room in the targets.
@@ -52,16 +49,45 @@ class Counts:
     documents_dropped: int
     tokens: int
     tokens_dropped: int
-    sentences: int
     sentences_of_text: int
     sentences_split: int
-    segments: int
-    pieces: int
     windows: int
     long_length: int
     examples: int = 0
     mlm_overflow_tokens: int = 0
     cpc_overflow_sentences: int = 0
+
+    @classmethod
+    def of_text(
+        cls,
+        cache: TokenCache,
+        kept: np.ndarray,
+        *,
+        max_sentence_tokens: int,
+        windows: int,
+        long_length: int,
+    ) -> Counts:
+        """Counts of a text of which some documents are packed.
+
+        Args:
+          cache: the text.
+          kept: int `[documents]`, those that are packed.
+          max_sentence_tokens: longer sentences are cut.
+          windows: how many there are.
+          long_length: tokens that a window holds.
+        """
+        tokens = int(cache.tokens_per_document()[kept].sum())
+        too_long = np.diff(cache.sentence_offsets) > max_sentence_tokens
+        return cls(
+            documents=len(kept),
+            documents_dropped=cache.num_documents - len(kept),
+            tokens=tokens,
+            tokens_dropped=cache.num_tokens - tokens,
+            sentences_of_text=cache.num_sentences,
+            sentences_split=int(too_long.sum()),
+            windows=windows,
+            long_length=long_length,
+        )
 
     @property
     def fill(self) -> float:
@@ -103,6 +129,20 @@ class PackingPlan:
         start, stop = self.window_offsets[index : index + 2]
         return self.pieces[start:stop]
 
+    def in_epoch(self, seed: int, epoch: int, source: int = 0) -> PackingPlan:
+        """See `reader.Plan`: windows are the same in each epoch."""
+        del seed, epoch, source
+        return self
+
+    def read(self, cache: TokenCache, index: int) -> PackedWindow:
+        """Gathers the text of one window from the cache."""
+        pieces = (
+            (document, self.segment_offsets[first : stop + 1])
+            for document, first, stop in self.window(index).tolist()
+        )
+        starts = self.global_tokens == "sentences"
+        return gather(cache, pieces, sentences_start_words=starts)
+
 
 def pack(
     cache: TokenCache,
@@ -138,18 +178,12 @@ def pack(
         _check_global_tokens(
             global_tokens, tokens_per_block, long_length, global_length
         )
-    _check_lengths(lengths)
-    kept = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
-    if not len(kept):
-        raise ValueError(
-            f"{cache.path}: none of {cache.num_documents} documents has "
-            f"{min_sentences} sentences; give longer documents or lower min_sentences"
-        )
-    offsets, num_cut = _cut_sentences(cache, max_sentence_tokens)
+    check_lengths(lengths)
+    kept = kept_documents(cache, min_sentences)
+    offsets = cut_sentences(cache, cache.sentence_offsets, max_sentence_tokens)
     borders = np.searchsorted(offsets, cache.sentence_offsets[cache.document_offsets])
     most = global_length if global_tokens == "sentences" else len(offsets)
     pieces = _split_documents(offsets, borders, kept, long_length, most)
-    num_sentences = int((pieces[:, 2] - pieces[:, 1]).sum())
     if global_tokens == "fixed_blocks":
         offsets, pieces = _cut_into_blocks(offsets, pieces, tokens_per_block)
     tokens = offsets[pieces[:, 2]] - offsets[pieces[:, 1]]
@@ -160,19 +194,6 @@ def pack(
     else:
         taken, room = segments, global_length
     windows = best_fit_decreasing(tokens, taken, long_length, room)
-    counts = Counts(
-        documents=len(kept),
-        documents_dropped=cache.num_documents - len(kept),
-        tokens=int(tokens.sum()),
-        tokens_dropped=cache.num_tokens - int(tokens.sum()),
-        sentences=num_sentences,
-        sentences_of_text=cache.num_sentences,
-        sentences_split=num_cut,
-        segments=int(segments.sum()),
-        pieces=len(pieces),
-        windows=len(windows),
-        long_length=long_length,
-    )
     return PackingPlan(
         segment_offsets=offsets,
         pieces=pieces[np.concatenate(windows)],
@@ -180,11 +201,18 @@ def pack(
         long_length=long_length,
         global_length=global_length,
         global_tokens=global_tokens,
-        counts=counts,
+        counts=Counts.of_text(
+            cache,
+            kept,
+            max_sentence_tokens=max_sentence_tokens,
+            windows=len(windows),
+            long_length=long_length,
+        ),
     )
 
 
-def _check_lengths(lengths: Mapping[str, int]) -> None:
+def check_lengths(lengths: Mapping[str, int]) -> None:
+    """Raises ValueError unless all are positive and a window holds each sentence."""
     for name, value in lengths.items():
         if value < 1:
             raise ValueError(f"{name} is {value}, expected 1 or more")
@@ -215,15 +243,34 @@ def _check_global_tokens(kind, tokens_per_block, long_length, global_length):
         )
 
 
-def _cut_sentences(cache: TokenCache, limit: int) -> tuple[np.ndarray, int]:
-    """(sentence offsets with no sentence over `limit` tokens, sentences cut)."""
-    offsets = np.asarray(cache.sentence_offsets)
-    too_long = np.flatnonzero(np.diff(offsets) > limit)
+def kept_documents(cache: TokenCache, min_sentences: int) -> np.ndarray:
+    """The documents that have as many sentences: int64 `[documents]`, ascending.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    kept = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
+    if not len(kept):
+        raise ValueError(
+            f"{cache.path}: none of {cache.num_documents} documents has "
+            f"{min_sentences} sentences; give longer documents or lower min_sentences"
+        )
+    return kept
+
+
+def cut_sentences(cache: TokenCache, offsets: np.ndarray, limit: int) -> np.ndarray:
+    """Offsets of sentences with none over `limit` tokens: longer ones are cut.
+
+    Args:
+      cache: the text.
+      offsets: int64 `[sentences + 1]`, in tokens: some of its sentences, or all.
+      limit: tokens of a sentence.
+    """
     cuts = [offsets]
-    for s in too_long:
+    for s in np.flatnonzero(np.diff(offsets) > limit):
         start, stop = int(offsets[s]), int(offsets[s + 1])
         cuts.append(start + _cuts(cache.word_starts(start, stop), limit))
-    return np.sort(np.concatenate(cuts)), len(too_long)
+    return np.sort(np.concatenate(cuts))
 
 
 def _cuts(word_starts: np.ndarray, limit: int) -> np.ndarray:
@@ -284,7 +331,8 @@ class PackedWindow(NamedTuple):
 
     Attributes:
       tokens: int32 `[t]`.
-      word_starts: bool `[t]`; every sentence starts a word, a fixed block need not.
+      word_starts: bool `[t]`; the first token of a piece starts a word, and so does
+        every sentence that has a global token.
       lengths: int64 `[segments]`, in tokens: of sentences, or of fixed blocks.
       piece_ids: int64 `[segments]`: 1, 2, ... by piece of a document.
       documents: int64 `[segments]`.
@@ -297,45 +345,37 @@ class PackedWindow(NamedTuple):
     documents: np.ndarray
 
 
-def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> PackedWindow:
-    """Gathers the text of one window from the cache."""
+def gather(
+    cache: TokenCache,
+    pieces: Iterable[tuple[int, np.ndarray]],
+    *,
+    sentences_start_words: bool = False,
+) -> PackedWindow:
+    """Gathers the text of a window from the cache.
+
+    Args:
+      cache: the text.
+      pieces: (document, int64 `[segments + 1]` offsets of its segments in tokens), in
+        the order of the window.
+      sentences_start_words: segments are sentences that each start a word, also where
+        one was cut within a word. The first segment of a piece does in any case.
+    """
+    documents, offsets = zip(*pieces, strict=True)
     tokens, word_starts, lengths = [], [], []
-    pieces = plan.window(index)
-    sentences = plan.global_tokens == "sentences"
-    for first, stop in pieces[:, 1:].tolist():
-        offsets = plan.segment_offsets[first : stop + 1]
-        start, end = int(offsets[0]), int(offsets[-1])
+    for borders in offsets:
+        start, end = int(borders[0]), int(borders[-1])
         words = cache.word_starts(start, end)
-        # Where a sentence was cut, it may have been within a word.
-        words[offsets[:-1] - start if sentences else 0] = True
+        words[borders[:-1] - start if sentences_start_words else 0] = True
         tokens.append(cache.tokens[start:end])
         word_starts.append(words)
-        lengths.append(np.diff(offsets))
-    counts = pieces[:, 2] - pieces[:, 1]
+        lengths.append(np.diff(borders))
+    counts = [len(x) for x in lengths]
     return PackedWindow(
         tokens=np.concatenate(tokens).astype(np.int32),
         word_starts=np.concatenate(word_starts),
         lengths=np.concatenate(lengths),
-        piece_ids=np.repeat(np.arange(1, len(pieces) + 1), counts),
-        documents=np.repeat(pieces[:, 0], counts),
-    )
-
-
-def in_random_order(window: PackedWindow, rng: np.random.Generator) -> PackedWindow:
-    """The pieces of a window in a random order: packing has the longest ones first.
-
-    Their ids stay what they are, so they do not ascend.
-    """
-    ranks = rng.permutation(window.piece_ids.max())
-    order = np.argsort(ranks[window.piece_ids - 1], kind="stable")
-    places = np.split(np.arange(len(window.tokens)), np.cumsum(window.lengths)[:-1])
-    moved = np.concatenate([places[segment] for segment in order])
-    return PackedWindow(
-        tokens=window.tokens[moved],
-        word_starts=window.word_starts[moved],
-        lengths=window.lengths[order],
-        piece_ids=window.piece_ids[order],
-        documents=window.documents[order],
+        piece_ids=np.repeat(np.arange(1, len(counts) + 1), counts),
+        documents=np.repeat(documents, counts),
     )
 
 

@@ -23,9 +23,7 @@ from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining import masking
 from etc_jax.data.schema import Schema
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import Counts, PackedWindow, PackingPlan, read_window
-
-Text = tuple[TokenCache, PackingPlan]
+from etc_jax.data.text.packing import Counts, PackedWindow
 
 
 class Overflow(NamedTuple):
@@ -69,6 +67,37 @@ class RowBuilder(Protocol):
         """
 
 
+class EpochWindows(Protocol):
+    """The windows of one epoch."""
+
+    def read(self, cache: TokenCache, index: int) -> PackedWindow:
+        """Gathers the text of one window from the cache."""
+
+
+class Plan(Protocol):
+    """Which text shares a window, such as `packing.PackingPlan`.
+
+    Attributes:
+      num_windows: of an epoch.
+      counts: what is in them and what was left out.
+    """
+
+    num_windows: int
+    counts: Counts
+
+    def in_epoch(self, seed: int, epoch: int, source: int = 0) -> EpochWindows:
+        """The windows of an epoch, a function of the arguments.
+
+        Args:
+          seed: of the run.
+          epoch: 0, 1, ...
+          source: which text of a mixture.
+        """
+
+
+Text = tuple[TokenCache, Plan]
+
+
 class _Place(NamedTuple):
     """Where the text of an example stands."""
 
@@ -83,7 +112,7 @@ class _Source:
     def __init__(
         self,
         cache: TokenCache,
-        plan: PackingPlan,
+        plan: Plan,
         *,
         seed: int,
         number: int,
@@ -104,7 +133,8 @@ class _Source:
         rng = masking.generator(
             self._seed, place.epoch, place.window, source=self._number
         )
-        window = read_window(self.cache, self.plan, place.window)
+        windows = self.plan.in_epoch(self._seed, place.epoch, self._number)
+        window = windows.read(self.cache, place.window)
         # Documents of two texts must not share a number.
         documents = window.documents + self._first_document
         return window._replace(documents=documents), rng
@@ -130,8 +160,9 @@ class TextReader:
 
     In training, the batch of step s holds the positions `s * batch_size` and on of
     the endless row of epochs, each a new permutation of the windows with new masks.
-    In evaluation there is one epoch, in order, always with the same masks, and the
-    rows that are left in the last batch are padding with zero weights.
+    In evaluation there is the first epoch alone, its windows in order, always with the
+    same masks, and the rows that are left in the last batch are padding with zero
+    weights.
 
     Of several texts, position p of the data is example i of text t, with (t, i) =
     `mixture.locate(p)`, and the examples of a text are its epochs, one after the other.

@@ -10,6 +10,7 @@ from etc_jax import registry
 from etc_jax.config import Config
 from etc_jax.data.pretraining.examples import WITH_CPC, WITHOUT_CPC
 from etc_jax.data.pretraining.pool import cpc_pool
+from etc_jax.data.pretraining.readers import PackedText
 from etc_jax.data.text.statistics import log_frequencies, unigram_entropy
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
@@ -20,7 +21,6 @@ from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.objectives.jobs.pretraining_data import (
     Corpora,
     Examples,
-    Text,
     look_at,
     prepare,
 )
@@ -84,7 +84,9 @@ def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
     return log_frequencies(tokens, vocab_size)
 
 
-def _make_report(config, held_back: Text, ids: TokenIds, examples: Examples, task):
+def _make_report(
+    config, held_back: PackedText, ids: TokenIds, examples: Examples, task
+):
     """The metrics of a finished run. The pool is chosen here, so that held-back text
     that is too small for it is an error before training."""
     pool = None

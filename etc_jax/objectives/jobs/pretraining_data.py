@@ -12,10 +12,15 @@ from etc_jax.data.digests import shortened
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
-from etc_jax.data.pretraining.readers import MixtureReader, PretrainingReader
+from etc_jax.data.pretraining.readers import (
+    MixtureReader,
+    PackedText,
+    PretrainingReader,
+)
 from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.text import prepare as prepare_lib
 from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import Text, TextReader
 from etc_jax.data.text.statistics import describe_batches
@@ -125,19 +130,16 @@ def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def packed(
-    data: TextConfig, cache: TokenCache, length: int, global_length: int | None
-) -> Text:
-    """A cache with its windows; a global length of None: without global tokens."""
-    return cache, pack(
-        cache,
-        long_length=length,
-        global_length=global_length,
-        max_sentence_tokens=data.max_sentence_tokens,
-        min_sentences=data.min_sentences,
-        global_tokens=data.global_tokens,
-        tokens_per_block=data.tokens_per_block,
-    )
+def in_windows(data: TextConfig, cache: TokenCache, length: int) -> Text:
+    """A cache with its windows of so many tokens, without global ones."""
+    options = {
+        "long_length": length,
+        "max_sentence_tokens": data.max_sentence_tokens,
+        "min_sentences": data.min_sentences,
+    }
+    if data.packing == "concatenated":
+        return cache, Concatenation(cache, **options)
+    return cache, pack(cache, global_length=None, **options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,10 +190,18 @@ class Examples:
             **{name: value for name, value in given.items() if value is not None},
         )
 
-    def pack(self, cache: TokenCache) -> Text:
+    def pack(self, cache: TokenCache) -> PackedText:
         """The cache with its windows."""
         data = self.data
-        return packed(data, cache, data.long_length, data.global_length)
+        return cache, pack(
+            cache,
+            long_length=data.long_length,
+            global_length=data.global_length,
+            max_sentence_tokens=data.max_sentence_tokens,
+            min_sentences=data.min_sentences,
+            global_tokens=data.global_tokens,
+            tokens_per_block=data.tokens_per_block,
+        )
 
     def training_reader(
         self, corpora: Corpora, *, batch_size: int, seed: int
@@ -205,7 +215,7 @@ class Examples:
         return MixtureReader(texts, mixture, ids, self.sizes, **options)
 
     def held_back_reader(
-        self, text: Text, ids: TokenIds, *, batch_size: int, seed: int
+        self, text: PackedText, ids: TokenIds, *, batch_size: int, seed: int
     ) -> PretrainingReader:
         """One fixed epoch of the held-back text, as `pack` gave it."""
         return PretrainingReader(

@@ -95,7 +95,7 @@ def of_text(
     rows_fn: Callable[[Tokenizer], RowBuilder],
     length: int | None = None,
 ) -> Readers:
-    """Documents packed side by side into rows of one sequence.
+    """Documents in rows of one sequence, packed as `data.packing` says.
 
     Args:
       config: of the run.
@@ -120,10 +120,7 @@ def of_text(
     length = data.input_length if length is None else length
 
     def reader(caches: Sequence[TokenCache], **options: Any) -> TextReader:
-        texts = [
-            pretraining_data.packed(data, cache, length, global_length=None)
-            for cache in caches
-        ]
+        texts = [pretraining_data.in_windows(data, cache, length) for cache in caches]
         sizes = {"batch_size": config.train.batch_size, "seed": seed}
         return TextReader(texts, rows, **sizes, **options)
 
