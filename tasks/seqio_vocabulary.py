@@ -29,7 +29,7 @@ class TokenizerVocabulary(seqio.Vocabulary):
 
     @property
     def pad_id(self) -> int:
-        return self.tokenizer.token_ids.pad
+        return self.tokenizer.special_id("pad")
 
     @property
     def eos_id(self) -> None:

@@ -100,15 +100,16 @@ class DenoisedRows:
         self, marks: Marks, task: Denoising, *, input_length: int, target_length: int
     ):
         self._marks, self._task = marks, task
-        self._lengths = {"input": input_length, "target": target_length}
+        self.input_length, self.target_length = input_length, target_length
         if task.kind == "spans":
             need, there = task.spans.most(self.text_length), len(marks.sentinels)
             if need > there:
                 raise ValueError(
                     f"a text of {self.text_length} tokens may have {need} spans, but "
-                    f"there are {there} sentinels; add {need - there} tokens "
-                    "<extra_id_...> to the vocabulary (etc_jax.convert grow), or rows "
-                    "to the model (model.vocab_size)"
+                    f"there are {there} sentinels; add {need - there} to the "
+                    "vocabulary and the model (python -m etc_jax.convert grow "
+                    f"--sentinels={need - there}), or rows to a new model "
+                    "(model.vocab_size)"
                 )
         elif marks.mask is None:
             raise ValueError(
@@ -119,11 +120,12 @@ class DenoisedRows:
     @property
     def text_length(self) -> int:
         """Tokens of a text, so that what is read of it has room."""
-        return self._lengths["input"] - 1 - (self._marks.begin is not None)
+        return self.input_length - 1 - (self._marks.begin is not None)
 
     def empty(self, rows: int) -> dict[str, Any]:
         """See `reader.RowBuilder`."""
-        batch = SCHEMA.empty(rows, {"global": 0, **self._lengths})
+        lengths = {"input": self.input_length, "target": self.target_length}
+        batch = SCHEMA.empty(rows, {"global": 0, **lengths})
         del batch["global_index"]
         return batch
 
@@ -135,14 +137,27 @@ class DenoisedRows:
         rng: np.random.Generator,
     ) -> Overflow:
         """See `reader.RowBuilder`."""
-        found = self._corrupted(window, rng)
-        for side, ids in zip(("input", "target"), found, strict=True):
-            whole = self._marked(ids)
-            kept = cut_to(whole, self._lengths[side])
-            batch[f"{side}_tokens"][row, : len(kept)] = kept
-            batch[f"{side}_example_ids"][row, : len(kept)] = 1
-            batch["cut_tokens"][row] += len(whole) - len(kept)
+        found, batch["cut_tokens"][row] = self.example(window, rng)
+        for side, ids in found._asdict().items():
+            batch[f"{side}_tokens"][row, : len(ids)] = ids
+            batch[f"{side}_example_ids"][row, : len(ids)] = 1
         return Overflow()
+
+    def example(
+        self, window: PackedWindow, rng: np.random.Generator
+    ) -> tuple[Corrupted, int]:
+        """(what is read and what is to be written, tokens that had no room).
+
+        Both are int32, with their first and last tokens, and without padding.
+
+        Args:
+          window: the text.
+          rng: of the draws.
+        """
+        whole = [self._marked(ids) for ids in self._corrupted(window, rng)]
+        kept = map(cut_to, whole, (self.input_length, self.target_length))
+        found = Corrupted(*kept)
+        return found, sum(map(len, whole)) - sum(map(len, found))
 
     def _corrupted(self, window: PackedWindow, rng) -> Corrupted:
         task, tokens, spans = self._task, window.tokens, self._task.spans

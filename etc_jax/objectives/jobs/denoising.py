@@ -18,6 +18,26 @@ from etc_jax.training.job import Job
 OBJECTIVE = "denoising"
 
 
+def marks_of(tokenizer: Tokenizer, rows: int, *, begin_token: bool) -> Marks:
+    """Ids that are no text, in a vocabulary.
+
+    Args:
+      tokenizer: the vocabulary.
+      rows: of the model's token table, see `denoised.sentinels_of`.
+      begin_token: texts begin with the first token of the vocabulary.
+
+    Raises:
+      ValueError: if the vocabulary lacks the first or the last token.
+    """
+    has_mask = tokenizer.special.mask is not None
+    return Marks(
+        tokenizer.special_id("cls") if begin_token else None,
+        end_id(tokenizer),
+        tokenizer.special_id("mask") if has_mask else None,
+        sentinels_of(tokenizer, rows),
+    )
+
+
 @registry.register("reader", f"{OBJECTIVE}/text")
 def _of_text(config: Config, folder: epath.Path) -> Readers:
     data, asked = config.data, config.objective
@@ -36,12 +56,8 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
 
     def rows(tokenizer: Tokenizer) -> DenoisedRows:
         pairs_job.check_end(config, tokenizer)
-        has_mask = tokenizer.special.mask is not None
-        marks = Marks(
-            tokenizer.special_id("cls") if asked.begin_token else None,
-            end_id(tokenizer),
-            tokenizer.special_id("mask") if has_mask else None,
-            sentinels_of(tokenizer, config.model.vocab_size),
+        marks = marks_of(
+            tokenizer, config.model.vocab_size, begin_token=asked.begin_token
         )
         sizes = {
             "input_length": data.input_length,
