@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from seqio_samples import (
     data_dir_fixture,  # noqa: F401
+    forget_tasks,
     notes_fixture,  # noqa: F401
     read,
     registered_fixture,  # noqa: F401
@@ -230,6 +231,7 @@ def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
         **lengths,
     ) as stream:
         batches = list(stream)
+    forget_tasks(sio)
     assert len(batches) == reader.num_examples > 20
     for step, batch in enumerate(batches, start=reader.num_examples):
         expected = _flat(reader.batch_at(step))
