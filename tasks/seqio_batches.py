@@ -4,8 +4,8 @@ Documents are taken from the stream until they fill some dozens of windows; this
 of text is packed as a token cache is (`text.packing`), its windows are put in random
 order, and a `text.reader.RowBuilder` makes rows of them: masked, denoised, or whatever
 an objective reads. The batches are those of `text.reader.TextReader` in every respect
-but the order of the text. Block 1, 2, ... draws as epoch 1, 2, ... of that reader: where
-one block holds the text, it is the epoch, bit by bit.
+but the order of the text. Block 1, 2, ... draws as epoch 1, 2, ... of that reader does:
+where one block holds the text, it is that epoch, bit by bit.
 """
 
 from __future__ import annotations
@@ -234,8 +234,9 @@ def stream_rows(
       name: of the Task or Mixture.
       split: such as "train".
       rows: how windows become rows.
-      long_length, global_length: of a window, see `packing.pack`; `DenoisedRows` has
-        its `text_length`.
+      long_length: tokens of a window, see `packing.pack`; of denoised rows their
+        `text_length`.
+      global_length: segments of a window, see there.
       batch_size: rows of this shard's batch.
       seed: of order and masks.
       shard: (index, count) of this host.

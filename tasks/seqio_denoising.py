@@ -7,9 +7,10 @@
     register_mixture({"c4_spans": 2, "books_spans": 1}, name="spans")
 
 An example is a window of a token cache, as the objective `denoising` reads it: the same
-documents, packed in the same way, and corrupted by the same function. What is missing is
-drawn from the seed that seqio gives each example, so every epoch has other gaps, and
-equal seeds equal ones. Shards are windows, not files: any number of hosts shares a cache.
+documents, packed in the same way, and corrupted by the same function. What is missing
+is drawn from the seed that seqio gives each example: other tokens in each epoch, and
+the same ones with the same seed. Shards are of windows, not of files, so that any
+number of hosts can share a cache.
 """
 
 from __future__ import annotations

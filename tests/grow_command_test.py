@@ -53,7 +53,7 @@ def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys
     out = tmp_path / "more"
     assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={out}") == 0
     told = capsys.readouterr().out
-    assert "19 tokens became 21: [q] 19, [/q] 20" in told and "rows differ by" in told
+    assert "19 tokens became 21: [q] 19, [/q] 20" in told and "logits differ by" in told
     made = native.load(out)
     assert made.config.vocab_size == 21
     assert made.params["mlm_bias"].shape == (21,)

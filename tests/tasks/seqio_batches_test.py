@@ -216,9 +216,7 @@ def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
     rows, lengths = _rows_of(kind, tokenizer)
     lengths["max_sentence_tokens"] = 32
     cache = sio.export.export("grown", "train", tmp_path)["grown"]
-    reader = TextReader(
-        [(cache, pack(cache, **lengths))], rows, batch_size=1, seed=5
-    )
+    reader = TextReader([(cache, pack(cache, **lengths))], rows, batch_size=1, seed=5)
     with sio.batches.stream_rows(
         "grown",
         "train",

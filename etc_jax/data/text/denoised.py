@@ -80,6 +80,12 @@ def sentinels_of(tokenizer: Tokenizer, rows: int) -> tuple[int, ...]:
     return tuple(range(tokenizer.vocab_size, rows))
 
 
+def next_sentinels(tokenizer: Tokenizer, count: int) -> list[str]:
+    """Names of sentinels after those that a vocabulary has."""
+    there = len(sentinels_of(tokenizer, tokenizer.vocab_size))
+    return [f"<extra_id_{i}>" for i in range(there, there + count)]
+
+
 class DenoisedRows:
     """Rows of corrupted text; see `reader.RowBuilder`.
 
