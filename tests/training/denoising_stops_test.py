@@ -19,6 +19,7 @@ from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer, train
 from etc_jax.models.encoder_decoder_config import BartConfig
 from etc_jax.training import errors
+from etc_jax.training import run as run_lib
 from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate
 
@@ -84,7 +85,6 @@ def config(home, one_device):
         num_steps=STEPS,
         log_every_steps=1,
         eval_every_steps=STEPS,
-        compile_cache_dir=str(home / "compiled"),
     )
     values.checkpoint.update(every_steps=3, init_from=str(home / "grown"))
     return config_lib.from_config_dict(values)
@@ -108,7 +108,16 @@ def test_a_grown_vocabulary_has_the_sentinels_of_batches(home, config, tmp_path)
 def test_a_run_that_is_stopped_five_times_is_the_uninterrupted_one(
     config, tmp_path, monkeypatch
 ):
-    one_step = Run._one_step
+    one_step, compiled = Run._one_step, []
+    compile_steps = run_lib._compile
+
+    def compile_once(plan):
+        # The programs of all these runs are the same, and take most of their time.
+        if not compiled:
+            compiled.append(compile_steps(plan))
+        return compiled[0]
+
+    monkeypatch.setattr(run_lib, "_compile", compile_once)
 
     def run(folder, digests, stop=None):
         def step_and_note(self):

@@ -61,10 +61,9 @@ def grow(
     """
     target = dataclasses.replace(config, vocab_size=config.vocab_size + number)
     source = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
-    # A model with other heads lacks some of those of its module: any numbers do.
-    rest = _shapes(config).keys() - source.keys()
-    whole = source | _drawn(config, rest, seed)
     shapes = _shapes(target)
+    # A model with other heads lacks some of those of its module: any numbers do.
+    whole = source | _drawn(config, shapes.keys() - source.keys(), seed)
     longer = [p for p in whole if shapes.get(p, whole[p].shape) != whole[p].shape]
     new = _drawn(target, longer, seed)
     made = whole | {p: _joined(whole[p], new[p]) for p in longer}

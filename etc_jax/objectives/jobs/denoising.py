@@ -13,9 +13,26 @@ from etc_jax.formats.text_to_text import end_id
 from etc_jax.objectives.jobs import readers as reader_job
 from etc_jax.objectives.jobs import seq2seq as pairs_job
 from etc_jax.objectives.jobs.readers import Readers
+from etc_jax.objectives.sections import DenoisingConfig
 from etc_jax.training.job import Job
 
 OBJECTIVE = "denoising"
+
+
+def task_of(asked: DenoisingConfig) -> Denoising:
+    """What is missing, by the section of a config."""
+    return Denoising(
+        asked.kind,
+        Spans(
+            asked.share,
+            asked.span_lengths,
+            asked.mean_span_length,
+            asked.mixed_span_lengths,
+        ),
+        asked.permute_sentences,
+        asked.gap_choice,
+        asked.unique_tokens,
+    )
 
 
 def marks_of(tokenizer: Tokenizer, rows: int, *, begin_token: bool) -> Marks:
@@ -41,18 +58,7 @@ def marks_of(tokenizer: Tokenizer, rows: int, *, begin_token: bool) -> Marks:
 @registry.register("reader", f"{OBJECTIVE}/text")
 def _of_text(config: Config, folder: epath.Path) -> Readers:
     data, asked = config.data, config.objective
-    task = Denoising(
-        asked.kind,
-        Spans(
-            asked.share,
-            asked.span_lengths,
-            asked.mean_span_length,
-            asked.mixed_span_lengths,
-        ),
-        asked.permute_sentences,
-        asked.gap_choice,
-        asked.unique_tokens,
-    )
+    task = task_of(asked)
 
     def rows(tokenizer: Tokenizer) -> DenoisedRows:
         pairs_job.check_end(config, tokenizer)
