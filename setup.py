@@ -21,6 +21,9 @@ CORE = [
 # Official scores of written texts, and Moses's detokenizer.
 METRICS = ["rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1"]
 
+# Clusters of similar documents, for `etc_jax.corpora link`.
+CORPORA = ["scikit-learn>=1.5"]
+
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.
     "data": ["nupunkt>=0.6"],
@@ -32,6 +35,7 @@ EXTRAS = {
     ],
     "tensorboard": ["tensorboardX>=2.6"],
     "metrics": METRICS,
+    "corpora": CORPORA,
     "plot": ["matplotlib>=3.9"],
     "parity": ["torch>=2.6", "transformers>=5.0"],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
@@ -44,6 +48,7 @@ EXTRAS = {
         "matplotlib>=3.9",
         "selenium>=4.51",
         *METRICS,
+        *CORPORA,
     ],
     "dev": ["ruff>=0.14", "pre-commit>=4.0"],
 }

@@ -27,6 +27,7 @@ BLOCKED = (
     "rouge_score",
     "nltk",
     "sacremoses",
+    "sklearn",
 )
 
 IMPORT_ALL = """
@@ -153,6 +154,7 @@ ALLOWED = {
     "formats": BASE | {"structure", "data"},
     # What the data sets in `tasks`, and in packages of users, are to the library.
     "datasets": BASE | {"structure", "data", "formats", "scoring", "config"},
+    "corpora": BASE | {"data"},
     "prepare": BASE | {"data", "datasets", "formats"},
     "objectives": OBJECTIVES,
     "drawing": OPS | {"ops"},

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
 import os
 import pathlib
 import shutil
 import stat
 import uuid
 from collections.abc import Iterator
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -37,6 +40,37 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             shutil.rmtree(part)
         else:
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_text(path: str | os.PathLike) -> Iterator[TextIO]:
+    """A file of UTF-8 to write to, as of `whole`; gzipped if it is named `.gz`.
+
+    The same text gives the same bytes. Halves of characters are written as JSON spells
+    them, see `write_whole`.
+    """
+    with contextlib.ExitStack() as stack:
+        binary = stack.enter_context(open(stack.enter_context(whole(path)), "wb"))
+        if os.fspath(path).endswith(".gz"):
+            # Without a name and a time, which differ from run to run.
+            packed = gzip.GzipFile("", "wb", fileobj=binary, mtime=0)
+            binary = stack.enter_context(packed)
+        text = io.TextIOWrapper(binary, "utf-8", "backslashreplace", newline="\n")
+        yield stack.enter_context(text)
+
+
+def check_out(path: str | os.PathLike, *, overwrite: bool) -> None:
+    """Refuses an `--out` that cannot be written, or that another file has.
+
+    Raises:
+      ValueError: if it is no file in a folder that exists, or exists itself and
+        `overwrite` is not set.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"--out must be a file in a folder that exists, got {path}")
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} exists; give another --out or --overwrite")
 
 
 def write_whole(path: str | os.PathLike, text: str) -> None:

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from etc_jax.data.whole_files import whole
+from etc_jax.data.whole_files import check_out, whole_text
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
@@ -148,14 +148,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _write(args: argparse.Namespace) -> None:
     if args.count < 0:
         raise ValueError(f"--count is {args.count}; expected 0 or more")
-    if args.out.exists() and not args.overwrite:
-        raise ValueError(f"{args.out} exists; give another --out or --overwrite")
+    check_out(args.out, overwrite=args.overwrite)
     records = list(read(args.files))
     if not records:
         raise ValueError(f"{', '.join(args.files)}: no question")
     paragraphs = paragraphs_of(records)
     how = {"order": args.order, "count": args.count, "seed": args.seed}
-    with whole(args.out) as part, open(part, "w", encoding="utf-8") as file:
+    with whole_text(args.out) as file:
         for text in _pieces(with_distractors(r, paragraphs, **how) for r in records):
             file.write(text)
     say(f"wrote {len(records)} questions to {args.out}")

@@ -22,21 +22,18 @@ Little to learn but following names, with two relations, one wording each:
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import gzip
-import io
 import json
 import os
 import pathlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import tqdm
 
-from etc_jax.data.whole_files import whole
+from etc_jax.data.whole_files import check_out, whole_text
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
 from tasks.synthetic import (
@@ -102,24 +99,9 @@ def write_records(
     Raises:
       OSError: if it cannot be written.
     """
-    path = pathlib.Path(path)
-    with (
-        whole(path) as part,
-        _text_file(part, is_gzip=path.suffix == ".gz") as handle,
-    ):
+    with whole_text(path) as handle:
         for text in _pieces(records, lines, around):
             handle.write(text)
-
-
-@contextlib.contextmanager
-def _text_file(path: pathlib.Path, *, is_gzip: bool) -> Iterator[TextIO]:
-    with contextlib.ExitStack() as stack:
-        binary = stack.enter_context(open(path, "wb"))
-        if is_gzip:
-            # Without a name and a time: the same records are the same bytes.
-            packed = gzip.GzipFile("", "wb", fileobj=binary, mtime=0)
-            binary = stack.enter_context(packed)
-        yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8"))
 
 
 def _pieces(
@@ -234,10 +216,7 @@ def _write(args: argparse.Namespace) -> None:
                 f"--{name} must be at least {least}, got {getattr(args, name)}"
             )
     out = pathlib.Path(args.out)
-    if out.is_dir() or not out.parent.is_dir():
-        raise ValueError(f"--out must be a file in a folder that exists, got {out}")
-    if out.exists() and not args.overwrite:
-        raise ValueError(f"{out} exists; give another --out or --overwrite")
+    check_out(out, overwrite=args.overwrite)
     task = TASKS[args.task]
     records = task.module.records(
         args.count, seed=args.seed, sizes=_sizes(args), start=args.start

@@ -50,8 +50,9 @@ def window_of(length, seed):
     ends = np.minimum(np.cumsum(lengths), length)
     lengths = np.diff(ends[: np.searchsorted(ends, length) + 1], prepend=0)
     tokens = np.arange(length, dtype=np.int32) + FIRST_TOKEN
-    none = np.zeros(0, np.int64)
-    return PackedWindow(tokens, none, lengths, none, none)
+    one_document = np.ones_like(lengths)
+    starts = np.ones(length, bool)
+    return PackedWindow(tokens, starts, lengths, one_document, one_document)
 
 
 def examples(task, length, count):

@@ -221,7 +221,7 @@ def test_a_killed_export_goes_on_where_it_stopped(
         split_fn=noting,
         part_chars=PART_CHARS,
     )
-    cut = list(export._cut(documents, PART_CHARS))
+    cut = list(export.cut(documents, PART_CHARS))
     assert 3 <= len(finished) < len(cut)
     missing = [p for i, p in enumerate(cut) if f"{i:06d}.npz" not in finished]
     assert split == [document.paragraphs for part in missing for document in part]

@@ -1,3 +1,5 @@
+import collections
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -304,3 +306,29 @@ def test_lengths_out_of_range_are_errors(lengths, message):
         packing.pack(
             _cache([[5] * 7]), **({"long_length": 512, "global_length": 64} | lengths)
         )
+
+
+def test_pieces_of_a_window_come_in_every_order_each_as_it_was():
+    lengths = [[5, 2], [3, 1, 2], [4]]
+    flat = np.concatenate(lengths)
+    window = packing.PackedWindow(
+        tokens=np.arange(17),
+        word_starts=np.arange(17) % 3 == 0,
+        lengths=flat,
+        piece_ids=np.repeat([1, 2, 3], [2, 3, 1]),
+        documents=np.repeat([7, 5, 9], [2, 3, 1]),
+    )
+    pieces = {1: range(7), 2: range(7, 13), 3: range(13, 17)}
+    seen = collections.Counter()
+    for seed in range(1200):
+        found = packing.in_random_order(window, np.random.default_rng(seed))
+        order = tuple(dict.fromkeys(found.piece_ids.tolist()))
+        assert found.tokens.tolist() == [t for i in order for t in pieces[i]]
+        assert found.lengths.tolist() == [n for i in order for n in lengths[i - 1]]
+        np.testing.assert_array_equal(found.word_starts, found.tokens % 3 == 0)
+        assert [*dict.fromkeys(found.documents.tolist())] == [
+            {1: 7, 2: 5, 3: 9}[i] for i in order
+        ]
+        seen[order] += 1
+    # Each of six a sixth of the time, within four standard deviations.
+    assert len(seen) == 6 and all(abs(n - 200) < 52 for n in seen.values())

@@ -59,6 +59,10 @@ class Document:
     def source(self) -> str:
         return self.name.split("/", 1)[0]
 
+    @property
+    def num_chars(self) -> int:
+        return sum(map(len, self.paragraphs))
+
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
@@ -73,7 +77,7 @@ class Corpus:
         chars: collections.Counter[str] = collections.Counter()
         for document in self.documents:
             documents[document.source] += 1
-            chars[document.source] += sum(map(len, document.paragraphs))
+            chars[document.source] += document.num_chars
         lines = [f"{s}: {documents[s]} documents, {chars[s]} chars" for s in documents]
         lines.append(f"total: {documents.total()} documents, {chars.total()} chars")
         return "\n".join(lines + [f"not parsed: {u}" for u in self.unreadable])

@@ -1,7 +1,7 @@
 """Rows of corrupted text and of what is missing in it, for encoder-decoders.
 
 A batch is one of `data.text.pairs`, with one example a row: the documents of a window
-follow each other, and see each other.
+follow each other, in another order in each epoch, and see each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from etc_jax.data.pretraining import denoising
 from etc_jax.data.pretraining.denoising import Corrupted, GapChoice, Spans
-from etc_jax.data.text.packing import PackedWindow
+from etc_jax.data.text.packing import PackedWindow, in_random_order
 from etc_jax.data.text.pairs import SCHEMA, cut_to
 from etc_jax.data.text.reader import Overflow
 from etc_jax.data.tokenizers.base import Tokenizer
@@ -160,7 +160,8 @@ class DenoisedRows:
           window: the text.
           rng: of the draws.
         """
-        whole = [self._marked(ids) for ids in self._corrupted(window, rng)]
+        corrupted = self._corrupted(in_random_order(window, rng), rng)
+        whole = [self._marked(ids) for ids in corrupted]
         kept = map(cut_to, whole, (self.input_length, self.target_length))
         found = Corrupted(*kept)
         return found, sum(map(len, whole)) - sum(map(len, found))

@@ -13,6 +13,7 @@ import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,16 @@ _BATCH_SENTENCES = 1 << 11  # what a tokenizer gives for one batch is large
 SOURCE_COUNTS = ("documents", "sentences", "tokens", "chars", "replaced_chars")
 
 SplitFn = Callable[[Iterable[str]], list[str]]
+
+
+class HasText(Protocol):
+    """Whatever is cut into runs by its characters."""
+
+    @property
+    def num_chars(self) -> int: ...
+
+
+T = TypeVar("T", bound=HasText)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +72,7 @@ def encode(
     starts: list[np.ndarray] = []
     per_document: list[int] = []
     sources: dict[str, collections.Counter[str]] = {}
-    for batch in _cut(documents, _BATCH_CHARS):
+    for batch in cut(documents, _BATCH_CHARS):
         texts = [split_fn(document.paragraphs) for document in batch]
         pairs = _encode_sentences([s for text in texts for s in text], tokenizer)
         for document, text in zip(batch, texts, strict=True):
@@ -70,7 +81,7 @@ def encode(
             starts += [p[1] for p in found]
             per_document.append(len(found))
             counts = (1, len(found), sum(len(p[0]) for p in found))
-            counts += (_chars(document), document.replaced_chars)
+            counts += (document.num_chars, document.replaced_chars)
             own = sources.setdefault(document.source, collections.Counter())
             own.update(dict(zip(SOURCE_COUNTS, counts, strict=True)))
     flat = np.concatenate([np.zeros(0, tokenizer.id_dtype), *ids])
@@ -126,8 +137,8 @@ def encode_parts(
     """
     saved = (tokenizer_file, tokenizer.fingerprint(), split_fn)
     recipe = parts.Recipe(_encoder(tokenizer, split_fn), _open_encoder, saved)
-    cut = ((_digest(part), part) for part in _cut(documents, part_chars))
-    made = parts.make_parts(cut, recipe, folder, workers=workers)
+    runs = ((_digest(part), part) for part in cut(documents, part_chars))
+    made = parts.make_parts(runs, recipe, folder, workers=workers)
     with contextlib.closing(made):
         yield from map(_from_part, made)
 
@@ -168,22 +179,26 @@ def _from_part(part: parts.Part) -> EncodedDocuments:
     )
 
 
-def _cut(documents: Iterable[Document], most_chars: int) -> Iterator[list[Document]]:
-    """Runs of whole documents, each ended by the one that makes it long enough."""
-    part: list[Document] = []
+def cut(
+    documents: Iterable[T], most_chars: int, most_documents: int = _PART_DOCUMENTS
+) -> Iterator[list[T]]:
+    """Runs of whole documents, each ended by the one that makes it long enough.
+
+    Args:
+      documents: read once, in order.
+      most_chars: after which a run ends.
+      most_documents: of a run; bounds the memory that documents without text take.
+    """
+    part: list[T] = []
     chars = 0
     for document in documents:
         part.append(document)
-        chars += _chars(document)
-        if chars >= most_chars or len(part) >= _PART_DOCUMENTS:
+        chars += document.num_chars
+        if chars >= most_chars or len(part) >= most_documents:
             yield part
             part, chars = [], 0
     if part:
         yield part
-
-
-def _chars(document: Document) -> int:
-    return sum(map(len, document.paragraphs))
 
 
 def _digest(part: list[Document]) -> str:

@@ -321,6 +321,24 @@ def read_window(cache: TokenCache, plan: PackingPlan, index: int) -> PackedWindo
     )
 
 
+def in_random_order(window: PackedWindow, rng: np.random.Generator) -> PackedWindow:
+    """The pieces of a window in a random order: packing has the longest ones first.
+
+    Their ids stay what they are, so they do not ascend.
+    """
+    ranks = rng.permutation(window.piece_ids.max())
+    order = np.argsort(ranks[window.piece_ids - 1], kind="stable")
+    places = np.split(np.arange(len(window.tokens)), np.cumsum(window.lengths)[:-1])
+    moved = np.concatenate([places[segment] for segment in order])
+    return PackedWindow(
+        tokens=window.tokens[moved],
+        word_starts=window.word_starts[moved],
+        lengths=window.lengths[order],
+        piece_ids=window.piece_ids[order],
+        documents=window.documents[order],
+    )
+
+
 class _Rooms:
     """Windows that are not full yet, by how much they still hold.
 

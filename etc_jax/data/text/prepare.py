@@ -249,7 +249,7 @@ def sample(documents: Iterable[Document], most_chars: int) -> list[Document]:
     kept: list[tuple[int, int, int, Document]] = []  # a heap, the last drawn on top
     total, end = 0, 2**64
     for place, document in enumerate(documents):
-        chars = sum(map(len, document.paragraphs))
+        chars = document.num_chars
         draw = corpus.name_draw(f"sample {document.name}")
         if draw >= end:
             continue
