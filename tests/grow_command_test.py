@@ -10,6 +10,7 @@ from etc_jax import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.formats import native
+from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.models.encoder import BertConfig, EncoderForMaskedLm
 from etc_jax.models.encoder_config import LongformerConfig
@@ -69,16 +70,20 @@ def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys
 
 def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
-    assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={once}", "--seed=3") == 0
-    assert run(f"--from={once}", "--tokens=[ent]", f"--out={twice}") == 0
+    first, second = ("--tokens=[q],[/q]", "--sentinels=2"), ("--sentinels=1",)
+    assert run(f"--from={bert}", *first, f"--out={once}", "--seed=3") == 0
+    assert run(f"--from={once}", *second, f"--out={twice}") == 0
     tokenizer = open_tokenizer(twice)
-    assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20, "[ent]": 21}
+    # Sentinels are numbered on from those that are there.
+    sentinels = {"<extra_id_0>": 21, "<extra_id_1>": 22, "<extra_id_2>": 23}
+    assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20, **sentinels}
+    assert sentinels_of(tokenizer, 24) == tuple(sentinels.values())
     a, b = (
         native.load(path).params["encoder"]["embeddings"]["token_embedder"]["embedding"]
         for path in (once, twice)
     )
-    np.testing.assert_array_equal(b[:21], a)
-    assert b.shape == (22, 12)
+    np.testing.assert_array_equal(b[:23], a)
+    assert b.shape == (24, 12)
     # It can be made long as any other, and keeps its tokens.
     out = tmp_path / "long"
     args = ("extend", f"--from={twice}", "--to=longformer", f"--out={out}")
@@ -93,13 +98,15 @@ def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
         ("[q],[MASK]", "has [MASK] already; leave that out"),
         ("[q],[q]", "name each once"),
         ("", "token '' is blank"),
+        (None, "no token to add to the vocabulary"),
     ],
 )
 def test_what_cannot_be_is_told_and_nothing_written(
     bert, tmp_path, tokens, message, capsys
 ):
     out = tmp_path / "more"
-    assert run(f"--from={bert}", f"--tokens={tokens}", f"--out={out}") == 2
+    asked = [] if tokens is None else [f"--tokens={tokens}"]
+    assert run(f"--from={bert}", *asked, f"--out={out}") == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
 

@@ -71,7 +71,9 @@ def grow(
         _logits_fn(c, p, config.vocab_size)
         for c, p in ((config, whole), (target, made))
     )
-    difference = largest_difference(before, after, config)
+    # No longer than what either side of the model takes.
+    window = getattr(config, "max_target_length", config.max_length) - 1
+    difference = largest_difference(before, after, config, window)
     check_difference(difference, "the model and the one with more tokens")
     return Grown(unflatten({p: made[p] for p in source}), target, difference)
 
