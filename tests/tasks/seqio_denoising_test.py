@@ -18,7 +18,7 @@ from etc_jax.data.pretraining.denoising import Corrupted, Spans
 from etc_jax.data.pretraining.masking import generator
 from etc_jax.data.text.denoised import DenoisedRows, Denoising
 from etc_jax.data.text.packing import pack, read_window
-from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.objectives.jobs.denoising import marks_of
 
 INPUT, TARGET = 64, 80
@@ -217,6 +217,23 @@ def test_what_does_not_fit_together_is_refused(sio, cache, tokenizer, tasks, not
         sio.pretraining.register_files("spans", files, tokenizer, text_field="body")
     with pytest.raises(ValueError, match="have different tokenizers"):
         sio.pretraining.register_mixture({"spans": 1, "plain": 1}, name="mixed")
+
+
+def test_vocabularies_that_seqio_would_misread_are_refused(
+    sio, cache, more, notes, tmp_path
+):
+    pieces = more.base.pieces(range(more.base.vocab_size))
+    pieces[:2] = reversed(pieces[:2])
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    other = open_tokenizer(tmp_path / "vocab.txt")
+    files = {"train": f"{notes}/*.jsonl*"}
+    sio.pretraining.register_files("other", files, other, text_field="body")
+    made = sio.export.export("other", "train", tmp_path)["other"]
+    with pytest.raises(ValueError, match="padding has id 1 in this vocabulary, but"):
+        register(sio, {"train": made}, "padded")
+    with pytest.raises(ValueError, match="have different tokenizers .train .*, valid"):
+        register(sio, {"train": cache, "validation": made}, "both")
+    forget_tasks(sio)
 
 
 def test_a_task_is_registered_again_in_its_own_place(sio, cache, tasks):
