@@ -12,6 +12,12 @@ puts them into its inputs, and the objective `denoising` puts sentinels where sp
 missing: <extra_id_0> and on, after those that are there. New rows begin at random, and
 the old rows are as they were: on short inputs the result is compared with the source
 before anything is written.
+
+    python -m etc_jax.convert grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
+        --out=models/t5_spans
+
+A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-LS. With
+--spare_rows new tokens get these first, as they are.
 """
 
 from __future__ import annotations
@@ -46,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         help="names joined by commas, in the order of their ids",
     )
     add("--sentinels", type=int, default=0, help="number of sentinels, after --tokens")
+    add("--spare_rows", action="store_true", help="use rows after the vocabulary first")
     add("--seed", type=int, default=0, help="of the new rows; default: 0")
     return parser
 
@@ -60,8 +67,8 @@ def run(args: argparse.Namespace) -> str:
     source = encoder_source.read(
         args.source, args.step, "given more tokens", pairs=True
     )
-    tokenizer = _grown(source, args.tokens, args.sentinels)
-    number = tokenizer.vocab_size - source.config.vocab_size
+    tokenizer = _grown(source, args)
+    number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
     made = grow(source.params, source.config, number, seed=args.seed)
     added = tokenizer.added_ids
     about = {
@@ -78,16 +85,15 @@ def run(args: argparse.Namespace) -> str:
         files=saved(tokenizer),
         overwrite=args.overwrite,
     )
-    new = ", ".join(f"{token} {added[token]}" for token in list(added)[-number:])
+    new = list(added)[source.tokenizer.vocab_size - tokenizer.vocab_size :]
+    told = ", ".join(f"{token} {added[token]}" for token in new)
     return (
-        f"{source.config.vocab_size} tokens became {made.config.vocab_size}: {new}\n"
+        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}\n"
         f"short inputs: logits differ by {made.difference:.2g} of the largest at most"
     )
 
 
-def _grown(
-    source: EncoderSource, tokens: Sequence[str], sentinels: int
-) -> GrownTokenizer:
+def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
     """The tokenizer of a model with new tokens.
 
     Raises:
@@ -100,13 +106,15 @@ def _grown(
             f"no tokenizer in {source.folder}, which is needed to number new tokens; "
             "put the vocabulary files of the model there"
         )
-    if tokenizer.vocab_size != rows:
+    if tokenizer.vocab_size != rows and not args.spare_rows:
         raise ValueError(
             f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "
             f"the model's table has {rows} rows, so that an id after the pieces is "
-            "not one after the rows; give the vocabulary of the model"
+            "not one after the rows; give the vocabulary of the model, or, if it is "
+            "that, --spare_rows"
         )
-    return grown(tokenizer, [*tokens, *next_sentinels(tokenizer, sentinels)])
+    sentinels = next_sentinels(tokenizer, args.sentinels)
+    return grown(tokenizer, [*args.tokens, *sentinels])
 
 
 def main(argv: Sequence[str]) -> int:

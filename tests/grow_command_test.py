@@ -46,6 +46,10 @@ def bert(tmp_path):
     return folder
 
 
+def table_of(params):
+    return params["encoder"]["embeddings"]["token_embedder"]["embedding"]
+
+
 def run(*args):
     return convert.main(["grow", *map(str, args)])
 
@@ -54,7 +58,7 @@ def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys
     out = tmp_path / "more"
     assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={out}") == 0
     told = capsys.readouterr().out
-    assert "19 tokens became 21: [q] 19, [/q] 20" in told and "logits differ by" in told
+    assert "19 rows became 21: [q] 19, [/q] 20" in told and "logits differ by" in told
     made = native.load(out)
     assert made.config.vocab_size == 21
     assert made.params["mlm_bias"].shape == (21,)
@@ -78,10 +82,7 @@ def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
     sentinels = {"<extra_id_0>": 21, "<extra_id_1>": 22, "<extra_id_2>": 23}
     assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20, **sentinels}
     assert sentinels_of(tokenizer, 24) == tuple(sentinels.values())
-    a, b = (
-        native.load(path).params["encoder"]["embeddings"]["token_embedder"]["embedding"]
-        for path in (once, twice)
-    )
+    a, b = (table_of(native.load(path).params) for path in (once, twice))
     np.testing.assert_array_equal(b[:23], a)
     assert b.shape == (24, 12)
     # It can be made long as any other, and keeps its tokens.
@@ -120,6 +121,19 @@ def test_a_source_without_its_vocabulary_is_refused(bert, tmp_path, capsys):
     vocabulary.unlink()
     assert run(f"--from={bert}", *args) == 2
     assert f"no tokenizer in {bert}" in capsys.readouterr().err
+
+
+def test_rows_after_the_vocabulary_are_taken_first(bert, tmp_path, capsys):
+    vocabulary, out = bert / "vocab.txt", tmp_path / "more"
+    vocabulary.write_text("".join(f"{word}\n" for word in WORDS[:-2]))
+    before = table_of(hugging_face.read(bert).params)
+    for sentinels, rows in ((2, 19), (3, 20)):
+        args = (f"--from={bert}", f"--sentinels={sentinels}", "--spare_rows")
+        assert run(*args, f"--out={out}", "--overwrite") == 0
+        assert f"19 rows became {rows}: <extra_id_0> 17" in capsys.readouterr().out
+        table = table_of(native.load(out).params)
+        np.testing.assert_array_equal(table[:19], before)
+        assert len(table) == rows == open_tokenizer(out).vocab_size
 
 
 def test_models_of_another_kind_are_refused(tmp_path, capsys):

@@ -327,9 +327,9 @@ def in_random_order(window: PackedWindow, rng: np.random.Generator) -> PackedWin
     Their ids stay what they are, so they do not ascend.
     """
     ranks = rng.permutation(window.piece_ids.max())
-    order = np.argsort(ranks[window.piece_ids - 1], kind="stable")
-    places = np.split(np.arange(len(window.tokens)), np.cumsum(window.lengths)[:-1])
-    moved = np.concatenate([places[segment] for segment in order])
+    rank = ranks[window.piece_ids - 1]
+    order = np.argsort(rank, kind="stable")
+    moved = np.argsort(np.repeat(rank, window.lengths), kind="stable")
     return PackedWindow(
         tokens=window.tokens[moved],
         word_starts=window.word_starts[moved],
