@@ -72,7 +72,7 @@ class BatchStream(Iterator[dict[str, Any]]):
         *,
         vocab_size: int,
         long_length: int,
-        global_length: int | None,
+        global_length: int | None = None,
         batch_size: int,
         seed: int,
         shard: tuple[int, int] = (0, 1),
@@ -80,9 +80,25 @@ class BatchStream(Iterator[dict[str, Any]]):
         min_sentences: int = packing.MIN_SENTENCES,
         **packing_options: Any,
     ):
-        """See the class; `vocab_size` is that of the documents' tokens.
+        """See the class.
 
-        The other arguments are those of `stream_rows`.
+        Args:
+          stream: of documents.
+          rows: how windows become rows.
+          vocab_size: of the documents' tokens.
+          long_length: tokens of a window, see `packing.pack`; of denoised rows their
+            `text_length`.
+          global_length: segments of a window, see there.
+          batch_size: rows of this shard's batch.
+          seed: of order and masks.
+          shard: (index, count) of this host.
+          block_windows: how many windows are packed together. More fill better, and
+            take longer to read before the first batch.
+          min_sentences: documents with fewer are dropped.
+          **packing_options: the others of `packing.pack`.
+
+        Raises:
+          ValueError: if a number is out of range.
         """
         for name, value in (
             ("batch_size", batch_size),
@@ -217,16 +233,11 @@ def stream_rows(
     split: str,
     rows: RowBuilder,
     *,
-    long_length: int,
-    global_length: int | None = None,
-    batch_size: int,
     seed: int,
     shard: tuple[int, int] = (0, 1),
     shuffle: bool = True,
     num_epochs: int | None = None,
-    block_windows: int = 64,
-    min_sentences: int = packing.MIN_SENTENCES,
-    **packing_options: Any,
+    **options: Any,
 ) -> BatchStream:
     """Batches from a registered Task or Mixture, without a token cache.
 
@@ -234,18 +245,11 @@ def stream_rows(
       name: of the Task or Mixture.
       split: such as "train".
       rows: how windows become rows.
-      long_length: tokens of a window, see `packing.pack`; of denoised rows their
-        `text_length`.
-      global_length: segments of a window, see there.
-      batch_size: rows of this shard's batch.
       seed: of order and masks.
       shard: (index, count) of this host.
       shuffle: documents in random order; windows of a block always are.
       num_epochs: passes over the data; None: endless.
-      block_windows: how many windows are packed together. More fill better, and take
-        longer to read before the first batch.
-      min_sentences: documents with fewer are dropped.
-      **packing_options: the others of `packing.pack`.
+      **options: the others of `BatchStream`.
 
     Raises:
       ValueError: as `stream_documents`; if sizes and options do not go together.
@@ -253,18 +257,9 @@ def stream_rows(
     stream = stream_documents(
         name, split, seed=seed, shard=shard, shuffle=shuffle, num_epochs=num_epochs
     )
+    vocab_size = _vocab_size(name, split)
     return BatchStream(
-        stream,
-        rows,
-        vocab_size=_vocab_size(name, split),
-        long_length=long_length,
-        global_length=global_length,
-        batch_size=batch_size,
-        seed=seed,
-        shard=shard,
-        block_windows=block_windows,
-        min_sentences=min_sentences,
-        **packing_options,
+        stream, rows, vocab_size=vocab_size, seed=seed, shard=shard, **options
     )
 
 

@@ -73,16 +73,21 @@ def examples(task, length, count):
         yield window, read[1:-1], written[1:-1]
 
 
+def after_sentinels(side):
+    """(tokens before the first sentinel, {sentinel: tokens up to the next one})."""
+    at, tokens = np.flatnonzero(side >= FIRST_SENTINEL).tolist(), side.tolist()
+    bounds = [*at, len(tokens)]
+    runs = {tokens[i]: tokens[i + 1 : j] for i, j in itertools.pairwise(bounds)}
+    return tokens[: bounds[0]], runs
+
+
 def refilled(read, written):
-    """The text of span corruption, token by token."""
-    spans, out = {}, []
-    for token in written.tolist():
-        if token >= FIRST_SENTINEL:
-            spans[token] = span = []
-        else:
-            span.append(token)
-    for token in read.tolist():
-        out += spans[token] if token >= FIRST_SENTINEL else [token]
+    """The text of span corruption, span by span."""
+    out, kept = after_sentinels(read)
+    nothing, spans = after_sentinels(written)
+    assert not nothing and spans.keys() == kept.keys()
+    for sentinel, tokens in kept.items():
+        out += spans[sentinel] + tokens
     return out
 
 
