@@ -182,7 +182,7 @@ def register_denoising(
         split: (cache, pack(cache, **lengths, **packing_options))
         for split, cache in caches.items()
     }
-    feature = seqio.Feature(TokenizerVocabulary(tokenizer), add_eos=False)
+    feature = seqio.Feature(TokenizerVocabulary(tokenizer, marks.end), add_eos=False)
     make_room(name, _check_kind)
     return seqio.TaskRegistry.add(
         name,

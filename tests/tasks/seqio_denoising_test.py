@@ -158,6 +158,15 @@ def test_batches_of_seqio_are_rows_of_the_objective(sio, cache, more, tasks, kin
     )
 
 
+def test_decoders_learn_of_the_vocabulary_where_a_text_ends(sio, cache, more, tasks):
+    [example, *_] = examples(sio, "infilling")
+    features = sio.seqio.get_mixture_or_task("infilling").output_features
+    vocabulary, ids = features["targets"].vocabulary, example["targets"].tolist()
+    assert vocabulary.eos_id == ids[-1]
+    # What comes after it is no text.
+    assert vocabulary.decode([*ids, *ids]) == more.decode(ids)
+
+
 def test_draws_are_those_of_the_seed_and_other_ones_in_each_epoch(sio, tasks):
     def inputs(**options):
         return [x["inputs"].tolist() for x in examples(sio, "spans", **options)]
