@@ -173,6 +173,16 @@ def _model_fits(config: Any) -> Iterator[Problem]:
         yield from check(config.objective, config.data)
 
 
+def _noise_is_kept(config: Any) -> Iterator[Problem]:
+    r3f = getattr(config.objective, "r3f", None)
+    if r3f and r3f.weight and config.train.param_dtype == "bfloat16":
+        yield (
+            "objective.r3f.noise",
+            f"is {r3f.noise}, which is lost in a token table of bfloat16; set "
+            "train.param_dtype='float32', or objective.r3f.weight=0",
+        )
+
+
 def _lengths_are_used(config: Any) -> Iterator[Problem]:
     used = config_kinds.lengths_of(config)
     for field in LENGTHS if used else ():
@@ -233,6 +243,7 @@ _CROSS_CHECKS = (
     ((*_LENGTHS, "model.max_length"), _sequence_fits),
     (("model", *_LENGTHS), _model_fits),
     (_LENGTHS, _lengths_are_used),
+    (("objective.r3f.weight", "train.param_dtype"), _noise_is_kept),
     (("data.source", "objective.name"), _objective_has_its_data),
 )
 

@@ -44,7 +44,42 @@ class ObjectiveConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuningConfig(ObjectiveConfig):
+class R3fConfig:
+    """Predictions that small changes of the input leave alone (`objectives.r3f`).
+
+    Attributes:
+      weight: of the term in the training loss; 0: none.
+      noise: size of what is added to the rows of input tokens.
+      kind: "uniform", of which `noise` is the bound, or "normal", of which it is the
+        standard deviation.
+    """
+
+    weight: float = 0.0
+    noise: float = 1e-5
+    kind: Literal["uniform", "normal"] = "uniform"
+
+    @property
+    def reads(self) -> int:
+        """How often the training loss has the model read a batch."""
+        return 2 if self.weight else 1
+
+    def problems(self) -> Iterator[Problem]:
+        yield from at_least(self, 0, "weight", "noise")
+
+
+@dataclasses.dataclass(frozen=True)
+class RegularisedConfig(ObjectiveConfig):
+    """An objective whose training loss may have the term of R3F.
+
+    Attributes:
+      r3f: of the term, which an evaluation leaves out.
+    """
+
+    r3f: R3fConfig = R3fConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningConfig(RegularisedConfig):
     """A data set whose learner has no options."""
 
     reads: ClassVar[tuple[str, ...]] = ("windows",)

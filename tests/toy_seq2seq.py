@@ -15,7 +15,7 @@ from flax import linen as nn
 
 from etc_jax import registry
 from etc_jax.model_fields import free, sized
-from etc_jax.ops.chunked_loss import cross_entropy
+from etc_jax.ops.chunked_loss import FactoredLogits
 
 NAME = "toy_seq2seq"
 
@@ -101,20 +101,23 @@ class ToySeq2Seq(nn.Module):
         self.encoder, self.decoder = Encoder(c.embed_dim), Decoder(c.embed_dim)
         self.dropout = nn.Dropout(c.dropout_rate)
 
-    def _features(self, inputs, tokens, input_ids, target_ids, global_index):
-        input_ids = jnp.ones_like(inputs) if input_ids is None else input_ids
-        target_ids = jnp.ones_like(tokens) if target_ids is None else target_ids
-        x = self.token_embedder(inputs)
+    def encode(self, input_tokens, input_example_ids=None, global_index=None):
+        ids = input_example_ids
+        ids = jnp.ones_like(input_tokens) if ids is None else ids
+        x = self.token_embedder(input_tokens)
         x = self.dropout(x, deterministic=self.deterministic)
         if global_index is not None:
             # Global tokens are marked: twice as long.
-            places = jnp.arange(inputs.shape[1])[None, :, None]
+            places = jnp.arange(input_tokens.shape[1])[None, :, None]
             x = x * (1 + (places == global_index[:, None]).any(axis=-1))[..., None]
-        memory = self.encoder(x, input_ids)
-        return self.decoder(self.token_embedder(tokens), memory, target_ids, input_ids)
+        return self.encoder(x, ids), ids
 
-    def _table(self):
-        return self.token_embedder.embedding.T, jnp.zeros(self.config.vocab_size)
+    def factored_logits(self, memory, decoder_tokens, target_example_ids=None):
+        ids = target_example_ids
+        ids = jnp.ones_like(decoder_tokens) if ids is None else ids
+        x = self.decoder(self.token_embedder(decoder_tokens), memory[0], ids, memory[1])
+        table, bias = self.token_embedder.embedding, jnp.zeros(self.config.vocab_size)
+        return FactoredLogits(x, table.T, bias, self.config.chunk_length)
 
     def __call__(
         self,
@@ -124,30 +127,6 @@ class ToySeq2Seq(nn.Module):
         target_example_ids=None,
         global_index=None,
     ) -> jax.Array:
-        ids = input_example_ids, target_example_ids
-        x = self._features(input_tokens, decoder_tokens, *ids, global_index)
-        kernel, bias = self._table()
-        return x @ kernel + bias[None, None]
-
-    def losses(
-        self,
-        input_tokens,
-        decoder_tokens,
-        targets,
-        input_example_ids=None,
-        target_example_ids=None,
-        global_index=None,
-        *,
-        label_smoothing=0.0,
-        z_loss=0.0,
-    ) -> tuple[jax.Array, jax.Array]:
-        ids = input_example_ids, target_example_ids
-        x = self._features(input_tokens, decoder_tokens, *ids, global_index)
-        return cross_entropy(
-            x,
-            *self._table(),
-            targets,
-            self.config.chunk_length,
-            label_smoothing=label_smoothing,
-            z_loss=z_loss,
-        )
+        memory = self.encode(input_tokens, input_example_ids, global_index)
+        made = self.factored_logits(memory, decoder_tokens, target_example_ids)
+        return made.rows @ made.kernel + made.bias[None, None]

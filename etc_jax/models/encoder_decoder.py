@@ -27,6 +27,7 @@ from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig, Side
 from etc_jax.models.encoder_decoder_layers import make_layer, make_norm
 from etc_jax.ops import chunked_loss
+from etc_jax.ops.chunked_loss import FactoredLogits
 
 
 class OneSide(nn.Module):
@@ -289,6 +290,23 @@ class EncoderDecoder(nn.Module):
             # [b, m, e] x [e, vocabulary] -> float32 [b, m, vocabulary]
             return chunked_loss.logits(self._scaled(x), kernel) + bias[None, None]
 
+    def factored_logits(
+        self,
+        memory: Memory,
+        decoder_tokens: jax.Array,
+        target_example_ids: jax.Array | None = None,
+    ) -> FactoredLogits:
+        """Logits of the token after each of `decoder_tokens`, not yet computed.
+
+        Args:
+          memory: of `encode`.
+          decoder_tokens: see `__call__`.
+          target_example_ids: see `__call__`.
+        """
+        x = self._scaled(self.decode(memory, decoder_tokens, target_example_ids))
+        size = self.config.logits_chunk_length
+        return FactoredLogits(x, *self._kernel_and_bias(), size)
+
     def _scaled(self, x: jax.Array) -> jax.Array:
         return x.astype(self.config.compute_dtype) * self.config.logits_scale
 
@@ -323,9 +341,7 @@ class EncoderDecoder(nn.Module):
           ValueError: if the shapes do not fit the config.
         """
         memory = self.encode(input_tokens, input_example_ids, global_index)
-        x = self.decode(memory, decoder_tokens, target_example_ids)
-        size = self.config.logits_chunk_length
+        predicted = self.factored_logits(memory, decoder_tokens, target_example_ids)
+        extra = {"label_smoothing": label_smoothing, "z_loss": z_loss}
         with sharding.whole_sequences():
-            return chunked_loss.cross_entropy(
-                self._scaled(x), *self._kernel_and_bias(), targets, size
-            )
+            return predicted.cross_entropy(targets, **extra)

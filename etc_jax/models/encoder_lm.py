@@ -7,7 +7,7 @@ from etc_jax import registry
 from etc_jax.layers.common import Dense
 from etc_jax.models.encoder import Encoder
 from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.ops.chunked_loss import cross_entropy
+from etc_jax.ops.chunked_loss import FactoredLogits
 
 
 @registry.register("causal_lm_model", "longformer")
@@ -54,8 +54,12 @@ class EncoderForCausalLm(nn.Module):
         Returns:
           (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
         """
+        return self.factored_logits(tokens, example_ids).cross_entropy(targets)
+
+    def factored_logits(self, tokens, example_ids=None) -> FactoredLogits:
+        """The logits of `__call__`, not yet computed; arguments as of `losses`."""
         x = self.encoder(tokens, example_ids)
         # The parameters, not the module: logits exist inside the loss alone, in chunks.
         head = self.logits.variables["params"]
         size = self.config.logits_chunk_length
-        return cross_entropy(x, head["kernel"], head["bias"], targets, size)
+        return FactoredLogits(x, head["kernel"], head["bias"], size)

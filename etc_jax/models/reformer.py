@@ -26,7 +26,7 @@ from etc_jax.models.reformer_config import (
 )
 from etc_jax.models.reformer_embeddings import ReformerEmbeddings
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.chunked_loss import cross_entropy
+from etc_jax.ops.chunked_loss import FactoredLogits
 
 __all__ = [
     "Reformer",
@@ -257,17 +257,24 @@ class ReformerLm(nn.Module):
         Returns:
           (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
         """
-        x = self.encoder(tokens, example_ids, rotations)
-        return self._cross_entropy(x, targets)
+        predicted = self.factored_logits(tokens, example_ids, rotations)
+        return predicted.cross_entropy(targets)
+
+    def factored_logits(
+        self, tokens, example_ids=None, rotations=None
+    ) -> FactoredLogits:
+        """The logits of `__call__`, not yet computed; see there."""
+        return self._factored(self.encoder(tokens, example_ids, rotations))
 
     def masked_losses(self, tokens, example_ids, positions, targets):
         """The same of some tokens alone; see `objectives.masked_lm.MaskedModel`."""
         x = self.encoder(tokens, example_ids)
         # [b, n, 2 * e] -> [b, p, 2 * e]
-        return self._cross_entropy(sequence.take_rows(x, positions), targets)
+        rows = sequence.take_rows(x, positions)
+        return self._factored(rows).cross_entropy(targets)
 
-    def _cross_entropy(self, x, targets):
+    def _factored(self, x: jax.Array) -> FactoredLogits:
         # The parameters, not the module: logits exist inside the loss alone, in chunks.
         head = self.logits.variables["params"]
         size = self.config.logits_chunk_length
-        return cross_entropy(x, head["kernel"], head["bias"], targets, size)
+        return FactoredLogits(x, head["kernel"], head["bias"], size)

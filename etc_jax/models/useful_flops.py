@@ -38,13 +38,16 @@ class Flops(Protocol):
     causal_logits: Callable[[Any], float]
 
 
-def of_step(config: Any, family: str, inputs: Any, **predicted: float) -> float | None:
+def of_step(
+    config: Any, family: str, inputs: Any, *, reads: int = 1, **predicted: float
+) -> float | None:
     """Of a training step; None if the family registers nothing.
 
     Args:
       config: of the model.
       family: its name.
       inputs: of `Flops.body`.
+      reads: how often the loss asks for the model's outputs.
       **predicted: tokens whose logits over the vocabulary the loss needs, by
         `masked_logits` or `causal_logits`.
     """
@@ -52,7 +55,7 @@ def of_step(config: Any, family: str, inputs: Any, **predicted: float) -> float 
         return None
     flops = registry.lookup("useful_flops", family)
     heads = (n * getattr(flops, name)(config) for name, n in predicted.items())
-    return PASSES * (flops.body(config, inputs) + sum(heads))
+    return PASSES * reads * (flops.body(config, inputs) + sum(heads))
 
 
 def projection(rows: float, inputs: int, outputs: int) -> float:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
+from etc_jax.config_sections import R3fConfig
+from etc_jax.objectives import r3f
 from etc_jax.objectives.losses.tokens import mean_and_sums, streams
+from etc_jax.ops.chunked_loss import FactoredLogits
+from etc_jax.ops.divergence import of_vocabulary
 from etc_jax.training.job import Sums
 
 
@@ -23,22 +28,15 @@ class CausalModel(Protocol):
     def __call__(self, tokens: jax.Array) -> Any:
         """int `[b, n]`; makes every parameter in `init`."""
 
-    def losses(
-        self,
-        tokens: jax.Array,
-        targets: jax.Array,
-        example_ids: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array]:
-        """Cross entropy of each target, given its token and those before it.
+    def factored_logits(
+        self, tokens: jax.Array, example_ids: jax.Array | None = None
+    ) -> FactoredLogits:
+        """Logits of what follows each token, given it and those before it.
 
         Args:
           tokens: int `[b, n]`.
-          targets: int `[b, n]`.
           example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
             other. None: every row is one.
-
-        Returns:
-          (float32 `[b, n]` in nats, bool `[b, n]`: whether a target is the likeliest).
         """
 
 
@@ -49,10 +47,12 @@ class CausalLm:
     Attributes:
       model: config of the model.
       module: the class registered for its family; see `CausalModel`.
+      r3f: see `objectives.r3f`; all tokens that are read have noise.
     """
 
     model: Any
     module: type
+    r3f: R3fConfig = R3fConfig()
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters; their sizes do not depend on the length."""
@@ -69,15 +69,24 @@ class CausalLm:
           deterministic: no dropout, and rotations by the model's hash_seed.
 
         Returns:
-          (nats a token, {"loss", "bits": bits a token, "accuracy"}).
+          (nats a token, {"loss", "bits": bits a token, "accuracy", and "r3f" where the
+          loss has its term}).
         """
         module = self.module(self.model, deterministic)
-        losses, hits = module.apply(
-            {"params": params},
-            batch["tokens"],
-            batch["targets"],
-            batch.get("example_ids"),
-            method=module.losses,
-            rngs=streams(rng, deterministic),
-        )
-        return mean_and_sums(losses, hits, batch["target_weights"])
+
+        def predicted(rng, noise=contextlib.nullcontext):
+            with noise():
+                return module.apply(
+                    {"params": params},
+                    batch["tokens"],
+                    batch.get("example_ids"),
+                    method=module.factored_logits,
+                    rngs=streams(rng, deterministic),
+                )
+
+        clean, weights = predicted(rng), batch["target_weights"]
+        found = mean_and_sums(*clean.cross_entropy(batch["targets"]), weights)
+        if deterministic or not self.r3f.weight:
+            return found
+        noisy = predicted(*r3f.second_pass(self.r3f, rng))
+        return r3f.with_term(self.r3f, found, of_vocabulary(clean, noisy), weights)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from etc_jax import registry
 from etc_jax.config_fields import Problem, at_least
-from etc_jax.config_sections import DataConfig, ObjectiveConfig
+from etc_jax.config_sections import DataConfig, ObjectiveConfig, RegularisedConfig
 from etc_jax.generation_config import GenerationConfig
 
 
@@ -60,7 +60,7 @@ class MaskedLmConfig(ObjectiveConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class WrittenConfig(ObjectiveConfig):
+class WrittenConfig(RegularisedConfig):
     """Texts that an encoder-decoder learns to write.
 
     As dropout, smoothing and z-loss are of training alone: an evaluation gives the

@@ -7,13 +7,20 @@ section 2.1).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
+from etc_jax import sharding
+from etc_jax.config_sections import R3fConfig
+from etc_jax.objectives import r3f
 from etc_jax.objectives.losses.tokens import mean_and_sums, streams
+from etc_jax.ops.chunked_loss import FactoredLogits
+from etc_jax.ops.divergence import of_vocabulary
 from etc_jax.training.job import Sums
 
 # The kind under which families register their modules.
@@ -38,34 +45,34 @@ class Seq2SeqModel(Protocol):
     ) -> jax.Array:
         """float32 logits `[b, m, vocabulary]`; makes every parameter in `init`."""
 
-    def losses(
+    def encode(
         self,
         input_tokens: jax.Array,
-        decoder_tokens: jax.Array,
-        targets: jax.Array,
         input_example_ids: jax.Array | None = None,
-        target_example_ids: jax.Array | None = None,
         global_index: jax.Array | None = None,
-        *,
-        label_smoothing: float = 0.0,
-        z_loss: float = 0.0,
-    ) -> tuple[jax.Array, jax.Array]:
-        """Loss of each target, given its input and the targets before it.
+    ) -> Any:
+        """What the decoder reads of the input.
 
         Args:
           input_tokens: int `[b, n]`, what the encoder reads.
-          decoder_tokens: int `[b, m]`, what the decoder reads: see `shifted_right`.
-          targets: int `[b, m]`.
           input_example_ids: int `[b, n]`; 0 is padding, packed examples do not see each
             other. None: every row is one.
-          target_example_ids: int `[b, m]`; a target sees the input of the same number.
           global_index: int `[b, g]`, places of the input that are global, -1 for none;
             None: what the model does by itself.
-          label_smoothing: see `ops.chunked_loss.cross_entropy`.
-          z_loss: see there.
+        """
 
-        Returns:
-          (float32 `[b, m]` in nats, bool `[b, m]`: whether a target is the likeliest).
+    def factored_logits(
+        self,
+        memory: Any,
+        decoder_tokens: jax.Array,
+        target_example_ids: jax.Array | None = None,
+    ) -> FactoredLogits:
+        """Logits of each target, given its input and the targets before it.
+
+        Args:
+          memory: of `encode`.
+          decoder_tokens: int `[b, m]`, what the decoder reads: see `shifted_right`.
+          target_example_ids: int `[b, m]`; a target sees the input of the same number.
         """
 
 
@@ -103,12 +110,14 @@ class Seq2Seq:
       module: the class registered for its family; see `Seq2SeqModel`.
       label_smoothing, z_loss: of the training loss; see
         `ops.chunked_loss.cross_entropy`. As dropout, they are left out of evaluation.
+      r3f: see `objectives.r3f`; the tokens that the encoder reads have noise.
     """
 
     model: Any
     module: type
     label_smoothing: float = 0.0
     z_loss: float = 0.0
+    r3f: R3fConfig = R3fConfig()
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters; their sizes do not depend on the lengths."""
@@ -122,34 +131,45 @@ class Seq2Seq:
           params: of `init`.
           batch: see `data.text.pairs`.
           rng: of dropout and hashing.
-          deterministic: as in evaluation: no dropout, no smoothing, no z-loss.
+          deterministic: as in evaluation: no dropout, smoothing, z-loss or R3F.
 
         Returns:
-          (nats a token, {"loss", "bits": bits a token, "accuracy", and "cut_share":
-          the share of the pairs' tokens that had no room, where the batch says it}).
+          (nats a token, {"loss", "bits": bits a token, "accuracy", "cut_share": the
+          share of the pairs' tokens that had no room, where the batch says it, and
+          "r3f" where the loss has its term}).
         """
-        module, c = self.module(self.model, deterministic), self.model
-        inputs, input_ids = batch["input_tokens"], batch["input_example_ids"]
-        targets, target_ids = batch["target_tokens"], batch["target_example_ids"]
+        predicted = functools.partial(self._predicted, params, batch, deterministic)
+        targets, ids = batch["target_tokens"], batch["target_example_ids"]
         extra = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        losses, hits = module.apply(
-            {"params": params},
-            jnp.where(input_ids > 0, inputs, c.pad_id),
-            shifted_right(
-                targets, target_ids, start_id=c.decoder_start_id, pad_id=c.pad_id
-            ),
-            targets,
-            input_ids,
-            target_ids,
-            batch.get("global_index"),
-            **({} if deterministic else extra),
-            method=module.losses,
-            rngs=streams(rng, deterministic),
-        )
-        weights = (target_ids > 0).astype(jnp.float32)
-        loss, sums = mean_and_sums(losses, hits, weights)
+        clean, weights = predicted(rng), (ids > 0).astype(jnp.float32)
+        with sharding.whole_sequences():
+            losses = clean.cross_entropy(targets, **({} if deterministic else extra))
+        loss, sums = mean_and_sums(*losses, weights)
+        if self.r3f.weight and not deterministic:
+            noisy = predicted(*r3f.second_pass(self.r3f, rng))
+            with sharding.whole_sequences():
+                apart = of_vocabulary(clean, noisy)
+            loss, sums = r3f.with_term(self.r3f, (loss, sums), apart, weights)
         if "cut_tokens" in batch:
             cut = jnp.sum(batch["cut_tokens"]).astype(jnp.float32)
-            kept = jnp.sum(input_ids > 0) + jnp.sum(target_ids > 0)
+            kept = jnp.sum(batch["input_example_ids"] > 0) + jnp.sum(ids > 0)
             sums["cut_share"] = (cut, cut + kept)
         return loss, sums
+
+    def _predicted(
+        self, params, batch, deterministic: bool, rng, noise=contextlib.nullcontext
+    ) -> FactoredLogits:
+        """Logits of targets; what the encoder reads is read in the context `noise`."""
+        module, c = self.module(self.model, deterministic), self.model
+        input_ids, target_ids = batch["input_example_ids"], batch["target_example_ids"]
+        inputs = jnp.where(input_ids > 0, batch["input_tokens"], c.pad_id)
+        starts = {"start_id": c.decoder_start_id, "pad_id": c.pad_id}
+        written = shifted_right(batch["target_tokens"], target_ids, **starts)
+
+        def passed(module):
+            with noise():
+                memory = module.encode(inputs, input_ids, batch.get("global_index"))
+            return module.factored_logits(memory, written, target_ids)
+
+        rngs = streams(rng, deterministic)
+        return module.apply({"params": params}, method=passed, rngs=rngs)

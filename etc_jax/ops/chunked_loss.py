@@ -1,11 +1,12 @@
-"""Logits over a large vocabulary, and their cross entropy some tokens at a time.
+"""Logits over a large vocabulary, and losses of them some tokens at a time.
 
 The logits of all tokens never exist at once (Kitaev et al. 2020, section 3, "chunking"
 of the output); the backward pass computes them again.
 """
 
+import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -68,8 +69,42 @@ def _logits_bwd(residuals, grad):
 logits.defvjp(_logits_fwd, _logits_bwd)
 
 
-class Regularisers(NamedTuple):
-    """What is added to the cross entropy; numbers, no arrays.
+class RowLoss(Protocol):
+    """A loss of the logits of each row, computed a chunk of rows at a time.
+
+    It is hashable: one of equal fields is the same loss.
+    """
+
+    def losses(
+        self, scores: jax.Array, targets: jax.Array | None
+    ) -> tuple[tuple[jax.Array, ...], Any]:
+        """The loss of each row, and what its gradient needs.
+
+        Args:
+          scores: `[b, l, ..., v]`, logits of some rows, in float32 or wider.
+          targets: `[b, l]`, or None if the loss has none.
+
+        Returns:
+          ((losses `[b, l]`, any further arrays `[b, l]` without a gradient), arrays
+          `[b, l, ...]` that are kept for `gradient`).
+        """
+
+    def gradient(
+        self, scores: jax.Array, targets: jax.Array | None, kept: Any, grad: jax.Array
+    ) -> jax.Array:
+        """The gradient of `sum(losses * grad)` with respect to `scores`, in its shape.
+
+        Args:
+          scores: see `losses`.
+          targets: see there.
+          kept: what `losses` gave for it.
+          grad: `[b, l]`.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossEntropy:
+    """The cross entropy of targets; a `RowLoss` with the likeliest ones besides.
 
     Attributes:
       label_smoothing: s of `cross_entropy`.
@@ -79,7 +114,7 @@ class Regularisers(NamedTuple):
     label_smoothing: float = 0.0
     z_loss: float = 0.0
 
-    def checked(self) -> "Regularisers":
+    def checked(self) -> "CrossEntropy":
         """Itself.
 
         Raises:
@@ -96,6 +131,49 @@ class Regularisers(NamedTuple):
                 f"z_loss is {self.z_loss}, expected 0 or more; T5 has 1e-4"
             )
         return self
+
+    def losses(self, scores, targets):
+        """((losses, hits), log-sum-exp); see `RowLoss`."""
+        s, z = self.label_smoothing, self.z_loss
+        # [b, l, v] at [b, l, 1] -> [b, l].
+        wanted = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+        lse = jax.nn.logsumexp(scores, axis=-1)
+        if s:
+            wanted = (1 - s) * wanted + s * jnp.mean(scores, axis=-1)
+        losses = lse - wanted
+        hits = jnp.argmax(scores, axis=-1) == targets
+        return (losses + z * lse**2 if z else losses, hits), lse
+
+    def gradient(self, scores, targets, kept, grad):
+        """See `RowLoss`."""
+        s, z, size, lse = self.label_smoothing, self.z_loss, scores.shape[-1], kept
+        wanted = jnp.arange(size)[None, None] == targets[..., None]
+        if s:
+            wanted = (1 - s) * wanted + s / size
+        probabilities = jnp.exp(scores - lse[..., None])
+        if z:  # the gradient of lse is the probabilities
+            probabilities = probabilities * (1 + 2 * z * lse[..., None])
+        return (probabilities - wanted) * grad[..., None]
+
+
+class FactoredLogits(NamedTuple):
+    """Logits over a vocabulary as the product that gives them, which is not computed.
+
+    Attributes:
+      rows: `[b, n, e]`.
+      kernel: `[e, v]`.
+      bias: `[v]`.
+      chunk_length: most tokens of each row whose logits exist at once; 0: all.
+    """
+
+    rows: jax.Array
+    kernel: jax.Array
+    bias: jax.Array
+    chunk_length: int = 0
+
+    def cross_entropy(self, targets: jax.Array, **extra: float):
+        """See the function; `extra` are `label_smoothing` and `z_loss`."""
+        return cross_entropy(*self[:3], targets, self.chunk_length, **extra)
 
 
 def cross_entropy(
@@ -135,19 +213,44 @@ def cross_entropy(
     Raises:
       ValueError: if `label_smoothing` or `z_loss` is out of range.
     """
+    loss = CrossEntropy(label_smoothing, z_loss).checked()
+    return of_rows(loss, x, kernel, bias, targets, chunk_length)
+
+
+def of_rows(
+    loss: RowLoss,
+    x: jax.Array,
+    kernel: jax.Array,
+    bias: jax.Array,
+    targets: jax.Array | None,
+    chunk_length: int = 0,
+) -> tuple[jax.Array, ...]:
+    """What a loss gives for each row, of the logits of a chunk of rows at a time.
+
+    Args:
+      loss: of the logits.
+      x: `[b, n, ..., e]`.
+      kernel: `[e, v]`.
+      bias: `[v]`.
+      targets: `[b, n]`, or None; see `RowLoss`.
+      chunk_length: most of the n rows at once; 0: all.
+
+    Returns:
+      `[b, n]` each, the losses first.
+    """
     n = x.shape[1]
-    extra = Regularisers(label_smoothing, z_loss).checked()
     if not chunk_length or n <= chunk_length:
-        # [b, n, e] x [e, v] -> [b, n, v].
-        scores = logits(x, kernel) + bias[None, None]
-        losses, _ = _losses(extra, scores, targets)
-        return losses, _hits(scores, targets)
+        # [b, n, ..., e] x [e, v] -> [b, n, ..., v].
+        return loss.losses(_shifted(logits(x, kernel), bias), targets)[0]
     count = -(-n // chunk_length)
-    # x: [count, b, l, e], targets: [count, b, l]; l = ceil(n / count).
-    losses, hits = _chunked(
-        extra, _chunks(x, count), kernel, bias, _chunks(targets, count)
-    )
-    return _unchunked(losses, n), _unchunked(hits, n)
+    # x: [count, b, l, ..., e], targets: [count, b, l]; l = ceil(n / count).
+    cut, targets = jax.tree.map(lambda a: _chunks(a, count), (x, targets))
+    found = _chunked(loss, cut, kernel, bias, targets)
+    return tuple(_unchunked(a, n) for a in found)
+
+
+def _shifted(scores: jax.Array, bias: jax.Array) -> jax.Array:
+    return scores + bias.reshape((1,) * (scores.ndim - 1) + (-1,))
 
 
 def _chunks(a: jax.Array, count: int) -> jax.Array:
@@ -167,44 +270,10 @@ def _unchunked(a: jax.Array, n: int) -> jax.Array:
     return a.reshape(a.shape[0], -1)[:, :n]
 
 
-def _losses(
-    extra: Regularisers, scores: jax.Array, targets: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """(loss, log-sum-exp) of each row."""
-    s, z = extra
-    # [b, l, v] at [b, l, 1] -> [b, l].
-    wanted = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
-    lse = jax.nn.logsumexp(scores, axis=-1)
-    if s:
-        wanted = (1 - s) * wanted + s * jnp.mean(scores, axis=-1)
-    losses = lse - wanted
-    return losses + z * lse**2 if z else losses, lse
-
-
-def _scores_grad(
-    extra: Regularisers, scores: jax.Array, targets: jax.Array, lse: jax.Array
-) -> jax.Array:
-    """The gradient of each row's loss with respect to its logits, `[b, l, v]`."""
-    s, z = extra
-    size = scores.shape[-1]
-    is_target = jnp.arange(size)[None, None] == targets[..., None]
-    probabilities = jnp.exp(scores - lse[..., None])
-    if z:  # the gradient of lse is the probabilities
-        probabilities = probabilities * (1 + 2 * z * lse[..., None])
-    if s:
-        return probabilities - ((1 - s) * is_target + s / size)
-    return probabilities - is_target
-
-
-def _hits(scores: jax.Array, targets: jax.Array) -> jax.Array:
-    return jnp.argmax(scores, axis=-1) == targets
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _chunked(extra, x, kernel, bias, targets):
-    """(losses, hits) `[chunks, b, l]` of x `[chunks, b, l, e]`."""
-    (losses, hits), _ = _chunked_fwd(extra, x, kernel, bias, targets)
-    return losses, hits
+def _chunked(loss, x, kernel, bias, targets):
+    """What `loss` gives, `[chunks, b, l]` each, of x `[chunks, b, l, ..., e]`."""
+    return _chunked_fwd(loss, x, kernel, bias, targets)[0]
 
 
 def _gathered(kernel: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -215,21 +284,20 @@ def _gathered(kernel: jax.Array, dtype: jnp.dtype) -> jax.Array:
     return constrain(kernel.astype(dtype), None, "activation_vocab")
 
 
-def _chunked_fwd(extra, x, kernel, bias, targets):
+def _chunked_fwd(loss, x, kernel, bias, targets):
     matrix = _gathered(kernel, x.dtype)
 
     def one(chunk):
         rows, wanted = chunk
-        # [b, l, e] x [e, v] -> [b, l, v]: logits of one chunk, not kept.
-        scores = _product(rows, matrix) + bias[None, None]
-        return *_losses(extra, scores, wanted), _hits(scores, wanted)
+        # [b, l, ..., e] x [e, v] -> [b, l, ..., v]: logits of one chunk, not kept.
+        return loss.losses(_shifted(_product(rows, matrix), bias), wanted)
 
-    losses, lse, hits = jax.lax.map(one, (x, targets))
-    return (losses, hits), (x, kernel, bias, targets, lse)
+    found, kept = jax.lax.map(one, (x, targets))
+    return found, (x, kernel, bias, targets, kept)
 
 
-def _chunked_bwd(extra, residuals, grads):
-    x, kernel, bias, targets, lse = residuals
+def _chunked_bwd(loss, residuals, grads):
+    x, kernel, bias, targets, kept = residuals
     matrix = _gathered(kernel, x.dtype)
     b, width, size = x.shape[1], x.shape[-1], kernel.shape[-1]
     # Each device adds up the gradients of its own rows, which meet once, after the
@@ -237,7 +305,7 @@ def _chunked_bwd(extra, residuals, grads):
     shards = ways("batch") if b % ways("batch") == 0 else 1
 
     def own(a):
-        # [b, l, x] -> [shards, b / shards * l, x].
+        # [b, l, ..., x] -> [shards, b / shards * l * ..., x].
         return a.reshape(shards, -1, a.shape[-1])
 
     def pinned(kernel_grad, bias_grad):
@@ -247,9 +315,9 @@ def _chunked_bwd(extra, residuals, grads):
         )
 
     def add(total, chunk):
-        rows, wanted, lse, grad = chunk
-        scores = _product(rows, matrix) + bias[None, None]
-        scores_grad = _scores_grad(extra, scores, wanted, lse) * grad[..., None]
+        rows, wanted, kept, grad = chunk
+        scores = _shifted(_product(rows, matrix), bias)
+        scores_grad = loss.gradient(scores, wanted, kept, grad)
         columns = own(scores_grad.astype(x.dtype))
         # [shards, rows, e] x [shards, rows, v] -> [shards, e, v].
         kernel_grad = jnp.einsum(
@@ -262,7 +330,7 @@ def _chunked_bwd(extra, residuals, grads):
         jnp.zeros((shards, width, size), _wide(x)), jnp.zeros((shards, size), _wide(x))
     )
     (kernel_grad, bias_grad), x_grad = jax.lax.scan(
-        add, zeros, (x, targets, lse, grads[0])
+        add, zeros, (x, targets, kept, grads[0])
     )
     return (
         x_grad,

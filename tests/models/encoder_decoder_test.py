@@ -168,6 +168,28 @@ def test_losses_are_those_of_the_logits(name):
         np.testing.assert_allclose(a, b, atol=2e-4)
 
 
+def test_smoothing_and_z_loss_are_in_the_losses():
+    config = CONFIGS["bart"]
+    params, model = random_params(config), model_of(config)
+    x, y, targets = tokens(2, 9), tokens(2, 5, seed=1), tokens(2, 5, seed=2)
+    extra = {"label_smoothing": 0.2, "z_loss": 0.1}
+
+    @jax.jit
+    def both(params):
+        args = {"params": params}, x, y
+        return model.apply(*args, targets, method="losses", **extra)[0], model.apply(
+            *args
+        )
+
+    with jax.default_matmul_precision("highest"):
+        found, logits = both(params)
+    top = jax.nn.logsumexp(logits, axis=-1)
+    nats = top[..., None] - np.asarray(logits)
+    wanted = np.take_along_axis(nats, targets[..., None], -1)[..., 0]
+    want = 0.8 * wanted + 0.2 * nats.mean(axis=-1) + 0.1 * top**2
+    np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
 def test_layers_one_by_one_are_the_scanned_ones():
     config = CONFIGS["led"]
     params = random_params(config)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax.models.coreference import MASKED, SpanPairs
-from etc_jax.objectives.losses.coreference import marginal_loss
+from etc_jax.objectives.losses.coreference import in_common, marginal_loss
 
 M, K, C = 12, 7, 3
 
@@ -97,3 +97,45 @@ def test_nothing_kept_is_no_loss():
     pairs = pairs._replace(top_mask=jnp.zeros(K, bool))
     loss, number = marginal_loss(pairs, clusters)
     assert float(loss) == 0.0 and float(number) == 0.0
+
+
+def odds_of(pairs):
+    """{(candidate, antecedent candidate or None): score} of the kept spans."""
+    spans, found = np.asarray(pairs.top_spans).tolist(), {}
+    for i in np.flatnonzero(pairs.top_mask):
+        found[spans[i], None] = float(pairs.scores[i, 0])
+        for j in np.flatnonzero(pairs.antecedent_mask[i]):
+            other = spans[pairs.antecedents[i, j]]
+            found[spans[i], other] = float(pairs.scores[i, 1 + j])
+    return found
+
+
+def test_two_readings_have_in_common_what_both_have_kept():
+    shared = 0
+    for seed in range(0, 10, 2):
+        (a, _), (b, _) = case(seed), case(seed + 1)
+        # What follows the last kept span is the last candidate.
+        a, b = (
+            x._replace(
+                top_spans=jnp.where(x.top_mask, x.top_spans, M - 1),
+                mention_scores=jnp.float32(x.top_spans) + number,
+            )
+            for number, x in enumerate((a, b))
+        )
+        both = odds_of(a).keys() & odds_of(b).keys()
+        shared += sum(antecedent is not None for _, antecedent in both)
+        for mine, got in zip((a, b), jax.jit(in_common)(a, b), strict=True):
+            of_mine = odds_of(mine)
+            assert odds_of(got) == {pair: of_mine[pair] for pair in both}
+            masked = ~np.asarray(got.antecedent_mask)
+            assert (np.asarray(got.scores)[:, 1:][masked] == np.float32(MASKED)).all()
+            kept = np.asarray(got.top_mask)
+            named = np.asarray(got.top_spans)[kept]
+            np.testing.assert_array_equal(got.mention_scores[kept], named + (mine is b))
+    assert shared > 5
+
+
+def test_a_reading_has_all_of_itself_in_common_with_itself():
+    pairs, _ = case(3)
+    for got in in_common(pairs, pairs):
+        assert odds_of(got) == odds_of(pairs)

@@ -103,6 +103,24 @@ def test_a_run_is_resumed_bit_by_bit(home, tmp_path, monkeypatch):
     assert last["cut_share"] == 0 and 0 <= last["accuracy"] <= 1
 
 
+def test_r3f_is_of_training_alone(home, tmp_path):
+    """On devices that split rows and tables, in two microbatches of a step."""
+    config = config_of(
+        home,
+        objective__r3f={"weight": 0.5, "noise": 1e-2},
+        mesh__fsdp=2,
+        train__batch_size=2 * ROWS,
+        train__accumulation_steps=2,
+        train__num_steps=2,
+        train__eval_every_steps=2,
+    )
+    assert train_and_evaluate(config, tmp_path).exit_code == errors.DONE
+    first, second = lines_of(tmp_path, "train")
+    [evaluated] = lines_of(tmp_path, "eval")
+    assert 0 < first["r3f"] != second["r3f"] > 0
+    assert evaluated["loss"] > 0 and "r3f" not in evaluated
+
+
 def test_packed_and_unpacked_rows_are_evaluated_alike(home, tmp_path):
     found = {}
     for packed in (True, False):
@@ -173,6 +191,9 @@ def test_useful_flops_are_asked_for_the_two_sides(home, tmp_path):
         batch = job.train_batch(0, np.arange(ROWS))
         n, m = ((batch[f"{k}_example_ids"] > 0).sum() for k in ("input", "target"))
         assert job.useful_flops(batch) == 3 * (10 * (n + m) + 7 * m)
+        # With R3F the model reads each batch twice.
+        twice = job_of(home, tmp_path, objective__r3f={"weight": 0.01})
+        assert twice.useful_flops(batch) == 2 * job.useful_flops(batch)
     finally:
         del registry._TABLES["useful_flops"][toy_seq2seq.NAME]
 

@@ -119,11 +119,11 @@ def attended(params, x, keys, mask):
     return x + weights @ keys @ v @ out
 
 
-def log_probabilities(params, inputs, target):
-    """float64 [targets, vocabulary] of one pair, in numpy."""
+def log_probabilities(params, inputs, target, noise=0.0):
+    """float64 [targets, vocabulary] of one pair, in numpy; rows of inputs + noise."""
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     table, n, m = p["token_embedder"]["embedding"], len(inputs), len(target)
-    x, y = table[inputs], table[[2, *target[:-1]]]
+    x, y = table[inputs] + noise, table[[2, *target[:-1]]]
     memory = attended(p["encoder"]["attention"], x, x, np.ones((n, n), bool))
     y = attended(p["decoder"]["attention"], y, y, np.tri(m, dtype=bool))
     y = attended(p["decoder"]["cross_attention"], y, memory, np.ones((m, n), bool))
@@ -135,15 +135,14 @@ def test_packed_losses_are_those_of_each_pair_alone(params):
     read = shifted_right(
         BATCH["target_tokens"], BATCH["target_example_ids"], start_id=2, pad_id=1
     )
-    module = toy_seq2seq.ToySeq2Seq(CONFIG)
-    losses, hits = jax.jit(functools.partial(module.apply, method=module.losses))(
-        {"params": params},
-        BATCH["input_tokens"],
-        read,
-        BATCH["target_tokens"],
-        BATCH["input_example_ids"],
-        BATCH["target_example_ids"],
-    )
+
+    def of_pairs(module):
+        memory = module.encode(BATCH["input_tokens"], BATCH["input_example_ids"])
+        made = module.factored_logits(memory, read, BATCH["target_example_ids"])
+        return made.cross_entropy(BATCH["target_tokens"])
+
+    apply = functools.partial(toy_seq2seq.ToySeq2Seq(CONFIG).apply, method=of_pairs)
+    losses, hits = jax.jit(apply)({"params": params})
     real = BATCH["target_example_ids"] > 0
     want, right = [], []
     for inputs, target in pairs():

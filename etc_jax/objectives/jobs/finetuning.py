@@ -72,7 +72,8 @@ def _useful_flops(config: Config, task: finetuning.Learner, batch) -> float | No
     inputs = task.flops_inputs(batch)
     if inputs is None:
         return None
-    return useful_flops.of_step(config.model, config.family, inputs)
+    reads = config.objective.r3f.reads
+    return useful_flops.of_step(config.model, config.family, inputs, reads=reads)
 
 
 def _reader(config: Config, caches: Sequence[WindowCache], *, evaluation: bool):

@@ -163,6 +163,7 @@ def job_of(objective: str, config: Config, folder: epath.Path) -> Job:
             config.model,
             config.family,
             (inputs, SequenceInputs(ids)),
+            reads=config.objective.r3f.reads,
             causal_logits=float(np.sum(ids > 0)),
         )
 
@@ -171,4 +172,5 @@ def job_of(objective: str, config: Config, folder: epath.Path) -> Job:
 
 def _task(config: Config) -> Seq2Seq:
     module, options = reader_job.module_of(MODELS, config), config.objective
-    return Seq2Seq(config.model, module, options.label_smoothing, options.z_loss)
+    regularisers = options.label_smoothing, options.z_loss, options.r3f
+    return Seq2Seq(config.model, module, *regularisers)

@@ -31,7 +31,8 @@ class CausalTextToText(TextToText):
 
     @property
     def _language_model(self) -> CausalLm:
-        return CausalLm(self.model, registry.lookup(self.module_kind, self.family))
+        module = registry.lookup(self.module_kind, self.family)
+        return CausalLm(self.model, module, self.objective.r3f)
 
     def init(self, rng: jax.Array) -> Any:
         return self._language_model.init(rng)

@@ -30,13 +30,20 @@ from etc_jax.objectives.learners.finetuning import (
     Finetuning,
     Sums,
 )
-from etc_jax.objectives.losses.answers import answer_losses, span_losses
+from etc_jax.objectives.losses.answers import (
+    answer_distributions,
+    answer_losses,
+    span_distributions,
+    span_losses,
+)
 from etc_jax.objectives.losses.coreference import (
+    in_common,
     marginal_loss,
     mention_loss,
     right_choices,
 )
 from etc_jax.objectives.losses.labels import label_loss
+from etc_jax.objectives.r3f import Choice
 
 
 class EncoderFinetuning(Finetuning):
@@ -71,6 +78,9 @@ class SequenceLabels(EncoderFinetuning):
         total, hits, examples = label_loss(outputs, targets, weights)
         return total, {"accuracy": (hits, examples)}
 
+    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        return [Choice(outputs)]
+
 
 @registry.register("learner", "triviaqa/sequence")
 class SequenceTriviaqa(EncoderFinetuning):
@@ -82,6 +92,9 @@ class SequenceTriviaqa(EncoderFinetuning):
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return span_losses(outputs, batch, self.is_token(batch))
 
+    def distributions(self, outputs: SpanLogits, batch: Any) -> list[Choice]:
+        return span_distributions(outputs, batch, self.is_token(batch))
+
 
 @registry.register("learner", "natural_questions/sequence")
 class SequenceNaturalQuestions(EncoderFinetuning):
@@ -92,6 +105,9 @@ class SequenceNaturalQuestions(EncoderFinetuning):
 
     def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return answer_losses(outputs, batch)
+
+    def distributions(self, outputs: AnswerLogits, batch: Any) -> list[Choice]:
+        return answer_distributions(outputs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +200,17 @@ class SequenceCoreference(EncoderFinetuning):
             ),
             "mention_recall": (jnp.sum(found * weights), jnp.sum(mentions * weights)),
         }
+
+    def comparable(self, clean: SpanPairs, noisy: SpanPairs):
+        """Spans and antecedents that both passes have kept."""
+        return jax.vmap(in_common)(clean, noisy)
+
+    def distributions(self, outputs: SpanPairs, batch: Any) -> list[Choice]:
+        antecedents = Choice(outputs.scores, outputs.top_mask)
+        if not self.options.singletons:
+            return [antecedents]
+        is_mention = Choice(outputs.mention_scores, outputs.top_mask, binary=True)
+        return [antecedents, is_mention]
 
 
 def _taken(values: jax.Array, choices: jax.Array) -> jax.Array:

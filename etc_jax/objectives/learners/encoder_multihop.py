@@ -20,7 +20,13 @@ from etc_jax.objectives.learners.finetuning import (
     Sums,
 )
 from etc_jax.objectives.losses import candidates, qa_span
-from etc_jax.objectives.losses.answers import accuracy, span_losses, support_f1
+from etc_jax.objectives.losses.answers import (
+    accuracy,
+    span_distributions,
+    span_losses,
+    support_f1,
+)
+from etc_jax.objectives.r3f import Choice
 
 CANDIDATES, PARAGRAPHS, SENTENCES = "candidates", "paragraphs", "sentences"
 # Of places that have no token: probability and loss are 0 in float32.
@@ -65,6 +71,10 @@ class WikihopLongformer(MarkedFinetuning):
         )
         return total, {"accuracy": (hits, examples)}
 
+    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        is_candidate = batch[CANDIDATES] >= 0
+        return [Choice(candidates.candidate_logits(outputs, is_candidate))]
+
 
 @registry.register("learner", "hotpotqa/sequence")
 class HotpotqaLongformer(MarkedFinetuning):
@@ -108,3 +118,16 @@ class HotpotqaLongformer(MarkedFinetuning):
             "answer_type_accuracy": accuracy(outputs.answer_type, kind, weights),
             "support_f1": support_f1(logits["support"], labels["support"], weights),
         }
+
+    def distributions(self, outputs: EvidenceLogits, batch: Any) -> list[Choice]:
+        def evidence(logits, places):
+            there = places >= 0
+            share = there / jnp.maximum(jnp.sum(there, axis=-1, keepdims=True), 1)
+            return Choice(logits, share, binary=True)
+
+        return [
+            evidence(outputs.paragraph, batch[PARAGRAPHS]),
+            evidence(outputs.sentence, batch[SENTENCES]),
+            Choice(outputs.answer_type),
+            *span_distributions(outputs, batch, self.is_token(batch)),
+        ]

@@ -33,12 +33,15 @@ from etc_jax.objectives.losses import candidates, qa_span
 from etc_jax.objectives.losses.answers import (
     SPAN,
     accuracy,
+    answer_distributions,
     answer_losses,
     span_accuracy,
+    span_distributions,
     span_losses,
     support_f1,
 )
 from etc_jax.objectives.losses.labels import label_loss
+from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums
 from etc_jax.types import Rows
 
@@ -103,6 +106,9 @@ class StructuredHotpotqa(HeadFinetuning):
             "support_f1": support_f1(outputs.support, labels["support"], weights),
         }
 
+    def distributions(self, outputs: AnswerLogits, batch: Any) -> list[Choice]:
+        return answer_distributions(outputs)
+
 
 @registry.register("learner", "natural_questions/structured")
 class StructuredNaturalQuestions(HeadFinetuning):
@@ -113,6 +119,9 @@ class StructuredNaturalQuestions(HeadFinetuning):
 
     def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return answer_losses(outputs, batch)
+
+    def distributions(self, outputs: AnswerLogits, batch: Any) -> list[Choice]:
+        return answer_distributions(outputs)
 
 
 @registry.register("learner", "labels/structured")
@@ -127,6 +136,9 @@ class StructuredLabels(HeadFinetuning):
         total, hits, examples = label_loss(outputs, targets, weights)
         return total, {"accuracy": (hits, examples)}
 
+    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        return [Choice(outputs)]
+
 
 @registry.register("learner", "triviaqa/structured")
 class StructuredTriviaqa(HeadFinetuning):
@@ -137,6 +149,9 @@ class StructuredTriviaqa(HeadFinetuning):
 
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return span_losses(outputs, batch, self.is_token(batch))
+
+    def distributions(self, outputs: SpanLogits, batch: Any) -> list[Choice]:
+        return span_distributions(outputs, batch, self.is_token(batch))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,9 +187,16 @@ class StructuredWikihop(HeadFinetuning):
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         total, hits, examples = candidates.choice(
             outputs,
-            batch["global_types"] == GLOBAL_CANDIDATE_TYPE,
+            self._is_candidate(batch),
             batch["labels"]["candidate"],
             batch["weights"],
             label_smoothing=self.objective.label_smoothing,
         )
         return total, {"accuracy": (hits, examples)}
+
+    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        is_candidate = self._is_candidate(batch)
+        return [Choice(candidates.candidate_logits(outputs, is_candidate))]
+
+    def _is_candidate(self, batch: Any) -> jax.Array:
+        return batch["global_types"] == GLOBAL_CANDIDATE_TYPE

@@ -12,13 +12,15 @@ import jax.numpy as jnp
 
 from etc_jax import config_kinds
 from etc_jax.config import Config
-from etc_jax.config_sections import FinetuningConfig, ObjectiveConfig
+from etc_jax.config_sections import FinetuningConfig, RegularisedConfig
 from etc_jax.data.schema import LABELS, WEIGHTS, Schema, at
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import Task
 from etc_jax.datasets.task import find as find_data_set
+from etc_jax.objectives import r3f
+from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums
 
 
@@ -40,12 +42,12 @@ class Learner(abc.ABC):
     """
 
     models: ClassVar[tuple[type, ...]]
-    section: ClassVar[type] = FinetuningConfig
+    section: ClassVar[type[RegularisedConfig]] = FinetuningConfig
     schema: ClassVar[Schema]
     learns_from: ClassVar[tuple[str, ...]] = (LABELS, WEIGHTS)
 
     model: Any
-    objective: ObjectiveConfig
+    objective: RegularisedConfig
     classes: tuple[str, ...] = ()
     options: InputOptions = InputOptions()
 
@@ -111,6 +113,14 @@ class Finetuning(Learner):
         """(sum of the examples' losses, metrics as (sum, weight)), in float32."""
 
     @abc.abstractmethod
+    def distributions(self, outputs: Any, batch: Any) -> list[Choice]:
+        """What the outputs say of each example, weighted as in its loss; for R3F."""
+
+    def comparable(self, clean: Any, noisy: Any) -> tuple[Any, Any]:
+        """Outputs of two passes, changed so that they are of the same choices."""
+        return clean, noisy
+
+    @abc.abstractmethod
     def inputs(self, batch: Any) -> tuple[Any, ...]:
         """What the module is called with, of a batch, and `named_inputs` by name."""
 
@@ -129,11 +139,24 @@ class Finetuning(Learner):
         return self._apply(params, batch, None)
 
     def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the examples of weight 1, and metrics as (sum, weight)."""
+        """Mean loss over the examples of weight 1, and metrics as (sum, weight).
+
+        In training it may have the term of `objectives.r3f`; its metric is "r3f".
+        """
         outputs = self._apply(params, batch, None if deterministic else rng)
         total, sums = self.losses(outputs, batch)
-        examples = jnp.sum(batch["weights"])
-        return total / jnp.maximum(examples, 1), {"loss": (total, examples), **sums}
+        weights = batch["weights"]
+        examples = jnp.sum(weights)
+        found = total / jnp.maximum(examples, 1), {"loss": (total, examples), **sums}
+        options = self.objective.r3f
+        if deterministic or not options.weight:
+            return found
+        key, noise = r3f.second_pass(options, rng)
+        with noise():
+            noisy = self._apply(params, batch, key)
+        both = self.comparable(outputs, noisy)
+        apart = r3f.divergences(*(self.distributions(x, batch) for x in both))
+        return r3f.with_term(options, found, apart, weights)
 
     def _apply(self, params, batch, rng):
         rngs = None if rng is None else {"dropout": rng}
@@ -160,7 +183,7 @@ def learner_of(task: Task, model: Any = None) -> type[Learner]:
 
 def find(
     model: Any,
-    objective: ObjectiveConfig,
+    objective: RegularisedConfig,
     format: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Learner:
@@ -179,7 +202,7 @@ def find(
     return _learner_for(model, objective, task.with_options(options or {}))
 
 
-def _learner_for(model: Any, objective: ObjectiveConfig, task: Task) -> Learner:
+def _learner_for(model: Any, objective: RegularisedConfig, task: Task) -> Learner:
     given = _family(type(model))
     if task.format not in model.formats:
         raise ValueError(

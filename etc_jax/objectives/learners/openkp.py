@@ -18,6 +18,7 @@ from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.learners.etc_finetuning import EtcFinetuning
 from etc_jax.objectives.learners.finetuning import Finetuning, Sums
 from etc_jax.objectives.losses import keyphrase
+from etc_jax.objectives.r3f import Choice
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import NUM_BOXES, NUM_FONTS, Visual
 
@@ -81,6 +82,10 @@ class Keyphrases(Finetuning):
             )
         total, hits, examples = sums
         return total, {"accuracy": (hits, examples)}
+
+    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        # [b, longest, n] -> [b, longest * n]: one choice among all runs.
+        return [Choice(outputs.reshape(len(outputs), -1))]
 
 
 @registry.register("learner", "openkp/sequence")

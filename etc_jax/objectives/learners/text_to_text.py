@@ -82,7 +82,7 @@ class EncoderDecoderTextToText(TextToText):
     def _seq2seq(self) -> Seq2Seq:
         c = self.objective
         module = registry.lookup(self.module_kind, self.family)
-        return Seq2Seq(self.model, module, c.label_smoothing, c.z_loss)
+        return Seq2Seq(self.model, module, c.label_smoothing, c.z_loss, c.r3f)
 
     def init(self, rng: jax.Array) -> Any:
         return self._seq2seq.init(rng)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 # Of tokens that do not compete: a probability of 0 in float32, and finite.
-_NOWHERE = -1e30
+NOWHERE = -1e30
 
 
 def alias_spans(
@@ -43,7 +43,7 @@ def alias_spans(
     """
     weights = weights.astype(jnp.float32) * jnp.any(starts >= 0, axis=-1)
     start_logits, end_logits = (
-        jnp.where(is_token, logits.astype(jnp.float32), _NOWHERE)
+        jnp.where(is_token, logits.astype(jnp.float32), NOWHERE)
         for logits in (start_logits, end_logits)
     )
     sums = {
@@ -72,6 +72,6 @@ def any_place_losses(logits: jax.Array, places: jax.Array) -> jax.Array:
         places[:, :, None] == jnp.arange(logits.shape[-1])[None, None], axis=1
     )
     # Finite in every branch: a gradient of 0 times infinity is no number.
-    right = jax.nn.logsumexp(jnp.where(is_right, logits, _NOWHERE), axis=-1)
+    right = jax.nn.logsumexp(jnp.where(is_right, logits, NOWHERE), axis=-1)
     losses = jax.nn.logsumexp(logits, axis=-1) - right
     return jnp.where(jnp.any(is_right, axis=-1), losses, 0.0)

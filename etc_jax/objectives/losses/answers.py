@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from etc_jax.data.windows.label_names import NATURAL_QUESTIONS_PLACES
 from etc_jax.models.heads import AnswerLogits
 from etc_jax.objectives.losses import qa_span
-from etc_jax.objectives.losses.alias_spans import alias_spans
+from etc_jax.objectives.losses.alias_spans import NOWHERE, alias_spans
+from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums
 
 # Class of the answer type that has a span.
@@ -65,6 +66,19 @@ def answer_losses(outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
     return total, metrics
 
 
+def answer_distributions(outputs: AnswerLogits) -> list[Choice]:
+    """Those of a loss that is the mean of its parts; see `Finetuning.distributions`."""
+    share = 1 / (1 + outputs.span.shape[-1] + (outputs.support is not None))
+    found = [
+        Choice(outputs.answer_type, share),
+        # [b, n, ends] -> [b, ends, n]
+        Choice(jnp.swapaxes(outputs.span, 1, 2), share),
+    ]
+    if outputs.support is not None:
+        found.append(Choice(outputs.support, share, binary=True))
+    return found
+
+
 def span_losses(
     outputs: Any, batch: Any, is_token: jax.Array
 ) -> tuple[jax.Array, Sums]:
@@ -86,3 +100,10 @@ def span_losses(
     )
     metrics = {f"{name}_loss": (part, examples) for name, part in parts.items()}
     return total, {**metrics, "span_accuracy": (hits, examples)}
+
+
+def span_distributions(outputs: Any, batch: Any, is_token: jax.Array) -> list[Choice]:
+    """Those of `span_losses`; see `Finetuning.distributions`."""
+    answered = jnp.any(batch["labels"]["starts"] >= 0, axis=-1) / 2
+    ends = (outputs.start, outputs.end)
+    return [Choice(jnp.where(is_token, x, NOWHERE), answered) for x in ends]

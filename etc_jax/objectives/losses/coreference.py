@@ -54,5 +54,42 @@ def mention_loss(pairs: SpanPairs, clusters: jax.Array) -> jax.Array:
     return -jnp.sum(jax.nn.log_sigmoid(scores) * pairs.top_mask)
 
 
+def in_common(a: SpanPairs, b: SpanPairs) -> tuple[SpanPairs, SpanPairs]:
+    """Two readings of a document, of the spans and antecedents that both have kept.
+
+    Args:
+      a: of one document.
+      b: the same, with as many places for spans and antecedents.
+
+    Returns:
+      Both, in the places of `a`: row i is of one span, column j of one antecedent. What
+      only one of them has kept is masked in both.
+    """
+    # [k]: kept spans are in ascending order.
+    row = jnp.searchsorted(b.top_spans, a.top_spans)
+    row = jnp.minimum(row, len(b.top_spans) - 1)
+    rows = jax.tree.map(lambda x: x[row], b)
+    kept = a.top_mask & rows.top_mask & (a.top_spans == rows.top_spans)
+    # [k, c, 1] and [k, 1, c] -> [k, c, c]: antecedents by their candidates.
+    same = (
+        a.top_spans[a.antecedents][:, :, None]
+        == (b.top_spans[rows.antecedents][:, None])
+    )
+    same &= a.antecedent_mask[:, :, None] & rows.antecedent_mask[:, None]
+    both = jnp.any(same, axis=-1) & kept[:, None]
+    found = jnp.take_along_axis(rows.scores[:, 1:], jnp.argmax(same, axis=-1), axis=1)
+
+    def masked(pairs: SpanPairs, of_antecedents: jax.Array) -> SpanPairs:
+        scores = jnp.where(both, of_antecedents, MASKED)
+        return a._replace(
+            top_mask=kept,
+            mention_scores=pairs.mention_scores,
+            antecedent_mask=both,
+            scores=jnp.concatenate([pairs.scores[:, :1], scores], axis=1),
+        )
+
+    return masked(a, a.scores[:, 1:]), masked(rows, found)
+
+
 def _own(pairs: SpanPairs, clusters: jax.Array) -> jax.Array:
     return jnp.where(pairs.top_mask, clusters[pairs.top_spans], 0)
