@@ -36,7 +36,9 @@
     python -m etc_jax.convert grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
 
-        More tokens in the vocabulary of an encoder; see `etc_jax.convert grow --help`.
+        More tokens in the vocabulary of an encoder or an encoder-decoder, or with
+        --sentinels=100 so many that stand for missing spans; see
+        `etc_jax.convert grow --help`.
 
     python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
         --config=configs/reformer_enwik8.py --config.model.vocab_size=320

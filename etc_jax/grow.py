@@ -1,13 +1,23 @@
-"""Adds tokens to the vocabulary of an encoder, to be learnt in fine-tuning.
+"""Adds tokens to the vocabulary of a model, to be learnt in training.
 
     python -m etc_jax.convert grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
+    python -m etc_jax.convert grow --from=bart-base --sentinels=100 \\
+        --out=models/bart_spans
 
-The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run;
---out is a model of etc_jax with its tokenizer. New tokens stand after the old ones,
-whose ids stay. No text is tokenised into them: a task puts them into its inputs. Their
-rows begin at random, and the old rows are as they were: on short inputs the result is
-compared with the source before anything is written.
+The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run, of
+an encoder or an encoder-decoder; --out is a model of etc_jax with its tokenizer. New
+tokens stand after the old ones, whose ids stay. No text is tokenised into them: a task
+puts them into its inputs, and the objective `denoising` puts sentinels where spans are
+missing: <extra_id_0> and on, after those that are there. New rows begin at random, and
+the old rows are as they were: on short inputs the result is compared with the source
+before anything is written.
+
+    python -m etc_jax.convert grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
+        --out=models/t5_spans
+
+A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-LS. With
+--spare_rows new tokens get these first, as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ from collections.abc import Sequence
 from etc_jax import encoder_source
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.grow import grow
+from etc_jax.data.text.denoised import next_sentinels
 from etc_jax.data.tokenizers.tokenizer import GrownTokenizer, grown
 from etc_jax.encoder_source import EncoderSource
 from etc_jax.local_paths import ArgumentParser
@@ -36,10 +47,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "--tokens",
-        required=True,
+        default=(),
         type=lambda text: text.split(","),
         help="names joined by commas, in the order of their ids",
     )
+    add("--sentinels", type=int, default=0, help="number of sentinels, after --tokens")
+    add("--spare_rows", action="store_true", help="use rows after the vocabulary first")
     add("--seed", type=int, default=0, help="of the new rows; default: 0")
     return parser
 
@@ -51,12 +64,16 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(args.source, args.step, "given more tokens")
-    tokenizer = _grown(source, args.tokens)
-    made = grow(source.params, source.config, len(args.tokens), seed=args.seed)
+    source = encoder_source.read(
+        args.source, args.step, "given more tokens", pairs=True
+    )
+    tokenizer = _grown(source, args)
+    number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
+    made = grow(source.params, source.config, number, seed=args.seed)
+    added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},
-        "tokens": tokenizer.added_ids,
+        "tokens": added,
         "seed": args.seed,
         "largest_difference": made.difference,
     }
@@ -68,18 +85,20 @@ def run(args: argparse.Namespace) -> str:
         files=saved(tokenizer),
         overwrite=args.overwrite,
     )
-    new = ", ".join(f"{t} {tokenizer.added_ids[t]}" for t in args.tokens)
+    new = list(added)[source.tokenizer.vocab_size - tokenizer.vocab_size :]
+    told = ", ".join(f"{token} {added[token]}" for token in new)
     return (
-        f"{source.config.vocab_size} tokens became {made.config.vocab_size}: {new}\n"
-        f"short inputs: rows differ by {made.difference:.2g} at most"
+        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}\n"
+        f"short inputs: logits differ by {made.difference:.2g} of the largest at most"
     )
 
 
-def _grown(source: EncoderSource, tokens: Sequence[str]) -> GrownTokenizer:
+def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
     """The tokenizer of a model with new tokens.
 
     Raises:
-      ValueError: if there is none, it is not that of the model, or has such a token.
+      ValueError: if there is none, it is not that of the model, has such a token, or no
+        token is asked for.
     """
     tokenizer, rows = source.tokenizer, source.config.vocab_size
     if tokenizer is None:
@@ -87,13 +106,15 @@ def _grown(source: EncoderSource, tokens: Sequence[str]) -> GrownTokenizer:
             f"no tokenizer in {source.folder}, which is needed to number new tokens; "
             "put the vocabulary files of the model there"
         )
-    if tokenizer.vocab_size != rows:
+    if tokenizer.vocab_size != rows and not args.spare_rows:
         raise ValueError(
             f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "
             f"the model's table has {rows} rows, so that an id after the pieces is "
-            "not one after the rows; give the vocabulary of the model"
+            "not one after the rows; give the vocabulary of the model, or, if it is "
+            "that, --spare_rows"
         )
-    return grown(tokenizer, tokens)
+    sentinels = next_sentinels(tokenizer, args.sentinels)
+    return grown(tokenizer, [*args.tokens, *sentinels])
 
 
 def main(argv: Sequence[str]) -> int:

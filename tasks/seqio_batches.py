@@ -1,9 +1,11 @@
 """Pre-training batches packed on the fly from a stream of documents.
 
 Documents are taken from the stream until they fill some dozens of windows; this block
-of text is packed as a token cache is (`text.packing`), its windows are put in
-random order and masked anew (`pretraining.examples`). The batches are those of
-`etc_jax.data.pretraining.readers` in every respect but the order of the text.
+of text is packed as a token cache is (`text.packing`), its windows are put in random
+order, and a `text.reader.RowBuilder` makes rows of them: masked, denoised, or whatever
+an objective reads. The batches are those of `text.reader.TextReader` in every respect
+but the order of the text. Block 1, 2, ... draws as epoch 1, 2, ... of that reader does:
+where one block holds the text, it is that epoch, bit by bit.
 """
 
 from __future__ import annotations
@@ -19,16 +21,17 @@ import numpy as np
 
 from etc_jax.data.pretraining import masking
 from etc_jax.data.pretraining.examples import (
-    Batch,
+    PretrainingRows,
     PretrainingSizes,
-    build_row,
-    check_together,
-    empty_batch,
+    check_shares,
 )
 from etc_jax.data.text import packing
 from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.reader import RowBuilder
 from etc_jax.data.tokenizers.tokenizer import TokenIds
+from tasks.seqio_documents import find, tokenizer_of
 from tasks.seqio_streaming import DocumentStream, TokenizedDocument, stream_documents
+from tasks.seqio_tensorflow import seqio
 
 _POSITION = "position.json"
 _BLOCK = "block.npz"
@@ -56,8 +59,8 @@ class Position:
     tokens_dropped: int = 0
 
 
-class BatchStream(Iterator[Batch]):
-    """An iterator of batches; keys and shapes are in `data.pretraining.examples`.
+class BatchStream(Iterator[dict[str, Any]]):
+    """An iterator of batches, of the schema of its rows.
 
     After the end of a finite stream, the last batch is filled up with padding.
     """
@@ -65,18 +68,38 @@ class BatchStream(Iterator[Batch]):
     def __init__(
         self,
         stream: DocumentStream,
-        ids: TokenIds,
-        sizes: PretrainingSizes,
+        rows: RowBuilder,
         *,
+        vocab_size: int,
+        long_length: int,
+        global_length: int | None = None,
         batch_size: int,
         seed: int,
         shard: tuple[int, int] = (0, 1),
-        shares: masking.MaskingShares | None = None,
         block_windows: int = 64,
         min_sentences: int = packing.MIN_SENTENCES,
         **packing_options: Any,
     ):
-        """See the class; the arguments are those of `stream_batches`."""
+        """See the class.
+
+        Args:
+          stream: of documents.
+          rows: how windows become rows.
+          vocab_size: of the documents' tokens.
+          long_length: tokens of a window, see `packing.pack`; of denoised rows their
+            `text_length`.
+          global_length: segments of a window, see there.
+          batch_size: rows of this shard's batch.
+          seed: of order and masks.
+          shard: (index, count) of this host.
+          block_windows: how many windows are packed together. More fill better, and
+            take longer to read before the first batch.
+          min_sentences: documents with fewer are dropped.
+          **packing_options: the others of `packing.pack`.
+
+        Raises:
+          ValueError: if a number is out of range.
+        """
         for name, value in (
             ("batch_size", batch_size),
             ("block_windows", block_windows),
@@ -85,18 +108,19 @@ class BatchStream(Iterator[Batch]):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         self.position = Position()
-        self._stream, self._ids, self._sizes = stream, ids, sizes
-        self._batch_size, self._shard = batch_size, shard
-        self._shares = shares or masking.MaskingShares()
-        self._block_tokens = block_windows * sizes.long_length
-        self._min_sentences, self._packing_options = min_sentences, packing_options
-        # Hosts must not draw the same masks, though their text differs.
-        mixed = np.random.SeedSequence([seed, *shard]).generate_state(1, np.uint64)
-        self._seed = int(mixed[0])
+        self._stream, self._rows, self._vocab_size = stream, rows, vocab_size
+        self._batch_size, self._seed, self._shard = batch_size, seed, shard
+        self._block_tokens = block_windows * long_length
+        self._min_sentences = min_sentences
+        self._packing_options = {
+            "long_length": long_length,
+            "global_length": global_length,
+            **packing_options,
+        }
         self._set_block([])
 
-    def __next__(self) -> Batch:
-        batch = empty_batch(self._batch_size, self._sizes, self._ids)
+    def __next__(self) -> dict[str, Any]:
+        batch = self._rows.empty(self._batch_size)
         for row in range(self._batch_size):
             if not self._has_window():
                 if not row:
@@ -176,31 +200,18 @@ class BatchStream(Iterator[Batch]):
         self._documents = documents
         if not documents:
             return
-        self._cache = as_cache(documents, self._ids.vocab_size)
+        self._cache = as_cache(documents, self._vocab_size)
         self._plan = packing.pack(
-            self._cache,
-            long_length=self._sizes.long_length,
-            global_length=self._sizes.global_length,
-            min_sentences=self._min_sentences,
-            **self._packing_options,
+            self._cache, min_sentences=self._min_sentences, **self._packing_options
         )
-        check_together(self._cache, self._plan, self._ids, self._sizes, self._shares)
         rng = self._generator(0, stream=masking.PERMUTATION)
         self._order = rng.permutation(self._plan.num_windows)
 
-    def _fill(self, batch: Batch, row: int) -> None:
+    def _fill(self, batch: dict[str, Any], row: int) -> None:
         index = int(self._order[self.position.row])
         window = self._plan.read(self._cache, index)
         window = window._replace(documents=self._numbers(window.documents))
-        build_row(
-            batch,
-            row,
-            window,
-            self._generator(index),
-            ids=self._ids,
-            shares=self._shares,
-            sizes=self._sizes,
-        )
+        self._rows.fill(batch, row, window, self._generator(index))
         self.position.row += 1
 
     def _numbers(self, documents: np.ndarray) -> np.ndarray:
@@ -210,7 +221,46 @@ class BatchStream(Iterator[Batch]):
         return ((first + documents) * count + index) % _DOCUMENT_NUMBERS
 
     def _generator(self, index: int, **kwargs: int) -> np.random.Generator:
-        return masking.generator(self._seed, self.position.block, index, **kwargs)
+        # Hosts must not draw the same masks, though their text differs.
+        index_of_shard, _ = self._shard
+        return masking.generator(
+            self._seed, self.position.block, index, source=index_of_shard, **kwargs
+        )
+
+
+def stream_rows(
+    name: str,
+    split: str,
+    rows: RowBuilder,
+    *,
+    seed: int,
+    shard: tuple[int, int] = (0, 1),
+    shuffle: bool = True,
+    num_epochs: int | None = None,
+    **options: Any,
+) -> BatchStream:
+    """Batches from a registered Task or Mixture, without a token cache.
+
+    Args:
+      name: of the Task or Mixture.
+      split: such as "train".
+      rows: how windows become rows.
+      seed: of order and masks.
+      shard: (index, count) of this host.
+      shuffle: documents in random order; windows of a block always are.
+      num_epochs: passes over the data; None: endless.
+      **options: the others of `BatchStream`.
+
+    Raises:
+      ValueError: as `stream_documents`; if sizes and options do not go together.
+    """
+    stream = stream_documents(
+        name, split, seed=seed, shard=shard, shuffle=shuffle, num_epochs=num_epochs
+    )
+    vocab_size = _vocab_size(name, split)
+    return BatchStream(
+        stream, rows, vocab_size=vocab_size, seed=seed, shard=shard, **options
+    )
 
 
 def stream_batches(
@@ -219,52 +269,43 @@ def stream_batches(
     *,
     ids: TokenIds,
     sizes: PretrainingSizes,
-    batch_size: int,
-    seed: int,
-    shard: tuple[int, int] = (0, 1),
-    shuffle: bool = True,
-    num_epochs: int | None = None,
     shares: masking.MaskingShares | None = None,
-    block_windows: int = 64,
-    min_sentences: int = packing.MIN_SENTENCES,
-    **packing_options: Any,
+    **options: Any,
 ) -> BatchStream:
-    """Batches from a registered Task or Mixture, without a token cache.
+    """Batches of MLM and CPC; their keys are in `data.pretraining.examples`.
 
     Args:
       name: of the Task or Mixture.
       split: such as "train".
       ids: `token_ids` of the tokenizer of the Tasks.
       sizes: lengths of the batch.
-      batch_size: rows of this shard's batch.
-      seed: of order and masks.
-      shard: (index, count) of this host.
-      shuffle: documents in random order; windows of a block always are.
-      num_epochs: passes over the data; None: endless.
       shares: what is masked; None: as in the paper.
-      block_windows: how many windows are packed together. More fill better, and take
-        longer to read before the first batch.
-      min_sentences: documents with fewer are dropped.
-      **packing_options: the others of `packing.pack`.
+      **options: the others of `stream_rows`, but for lengths.
 
     Raises:
-      ValueError: as `stream_documents`; if sizes and options do not go together.
+      ValueError: as `stream_rows`.
     """
-    stream = stream_documents(
-        name, split, seed=seed, shard=shard, shuffle=shuffle, num_epochs=num_epochs
+    shares = shares or masking.MaskingShares()
+    check_shares(sizes, shares, options.get("global_tokens"))
+    if ids.vocab_size != (known := _vocab_size(name, split)):
+        raise ValueError(
+            f"ids are of a vocabulary of {ids.vocab_size}, but {name!r} has one of "
+            f"{known}; use the tokenizer of the Tasks"
+        )
+    return stream_rows(
+        name,
+        split,
+        PretrainingRows(ids, sizes, shares),
+        long_length=sizes.long_length,
+        global_length=sizes.global_length,
+        **options,
     )
-    return BatchStream(
-        stream,
-        ids,
-        sizes,
-        batch_size=batch_size,
-        seed=seed,
-        shard=shard,
-        shares=shares,
-        block_windows=block_windows,
-        min_sentences=min_sentences,
-        **packing_options,
-    )
+
+
+def _vocab_size(name: str, split: str) -> int:
+    """That of the tokenizer which all Tasks of a Mixture share."""
+    task = seqio.get_subtasks(find(name, split))[0]
+    return tokenizer_of(task).vocab_size
 
 
 def as_cache(documents: Sequence[TokenizedDocument], vocab_size: int) -> TokenCache:

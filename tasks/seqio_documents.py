@@ -137,11 +137,7 @@ def add_document_task(
     Raises:
       ValueError: if the name is taken by a Task or Mixture of another kind.
     """
-    check_free(name, seqio.MixtureRegistry)
-    if name in seqio.TaskRegistry.names():
-        # Notebooks and tests run twice; seqio itself refuses that.
-        tokenization(seqio.TaskRegistry.get(name))
-        seqio.TaskRegistry.remove(name)
+    make_room(name, tokenization)
     # The other two are counts and flags, no text: any size does.
     vocabularies = dict.fromkeys(FEATURES, seqio.PassThroughVocabulary(2**31 - 1))
     vocabularies["tokens"] = TokenizerVocabulary(tokenizer)
@@ -166,6 +162,38 @@ def check_free(name: str, registry: type[seqio.DatasetProviderRegistry]) -> None
             f"seqio has a {type(registry.get(name)).__name__} {name!r} already; choose "
             "another name"
         )
+
+
+def make_room(name: str, check_fn: Callable[[seqio.Task], object]) -> None:
+    """Lets a Task be registered, in place of an earlier one of the same kind.
+
+    Args:
+      name: of the Task.
+      check_fn: raises ValueError if a Task is of another kind.
+
+    Raises:
+      ValueError: if the name is taken by a Mixture or a Task of another kind.
+    """
+    check_free(name, seqio.MixtureRegistry)
+    if name in seqio.TaskRegistry.names():
+        # Notebooks and tests run twice; seqio itself refuses that.
+        check_fn(seqio.TaskRegistry.get(name))
+        seqio.TaskRegistry.remove(name)
+
+
+def tokenizer_of(task: seqio.Task) -> Tokenizer:
+    """The tokenizer of a Task's features.
+
+    Raises:
+      ValueError: if it has none of this project.
+    """
+    for feature in task.output_features.values():
+        if isinstance(feature.vocabulary, TokenizerVocabulary):
+            return feature.vocabulary.tokenizer
+    raise ValueError(
+        f"seqio Task {task.name!r} has no tokenizer of etc_jax; use one that "
+        "tasks.seqio_pretraining or tasks.seqio_denoising registered"
+    )
 
 
 def tokenization(task: seqio.Task) -> TokenizeDocument:

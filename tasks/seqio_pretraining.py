@@ -27,7 +27,7 @@ from tasks.seqio_documents import (
     DocumentFiles,
     add_document_task,
     check_free,
-    tokenization,
+    tokenizer_of,
 )
 from tasks.seqio_tensorflow import seqio, tf
 
@@ -152,11 +152,12 @@ def register_files(
 
 
 def register_mixture(rates: Mapping[str, float], *, name: str = MIXTURE) -> None:
-    """Registers a Mixture of document Tasks, in place of an earlier one of that name.
+    """Registers a Mixture of Tasks, in place of an earlier one of that name.
 
-    Rates are shares of documents, and documents differ: a book of PG-19 is as long as
-    a hundred articles. The exported caches are mixed by windows of equal length
-    instead (`etc_jax.data.mixture`).
+    Tasks are those of documents, or those of `seqio_denoising`. Rates of the first are
+    shares of documents, and documents differ: a book of PG-19 is as long as a hundred
+    articles. The exported caches are mixed by windows of equal length instead
+    (`etc_jax.data.mixture`), and so are the Tasks of `seqio_denoising`.
 
     Args:
       rates: registered Task -> weight; only ratios count.
@@ -174,8 +175,7 @@ def register_mixture(rates: Mapping[str, float], *, name: str = MIXTURE) -> None
                 f"are {sorted(seqio.TaskRegistry.names())}; register it first"
             )
     tokenizers = {
-        task: tokenization(seqio.TaskRegistry.get(task)).tokenizer.fingerprint()
-        for task in rates
+        task: tokenizer_of(seqio.TaskRegistry.get(task)).fingerprint() for task in rates
     }
     if len(set(tokenizers.values())) > 1:
         found = ", ".join(
@@ -188,7 +188,7 @@ def register_mixture(rates: Mapping[str, float], *, name: str = MIXTURE) -> None
     check_free(name, seqio.TaskRegistry)
     if name in seqio.MixtureRegistry.names():
         for task in seqio.MixtureRegistry.get(name).tasks:
-            tokenization(task)
+            tokenizer_of(task)
         seqio.MixtureRegistry.remove(name)
     seqio.MixtureRegistry.add(
         name,

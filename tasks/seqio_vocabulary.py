@@ -14,26 +14,27 @@ from tasks.seqio_tensorflow import seqio, tf
 
 
 class TokenizerVocabulary(seqio.Vocabulary):
-    """A tokenizer in seqio's terms; equal if the fingerprints are.
+    """A tokenizer in seqio's terms; equal if fingerprints and last tokens are.
 
-    There is no end-of-sequence token: documents are packed, and packing marks borders.
-    There is no id for the unknown: the tokenizer knows its own, and an id outside of
-    the vocabulary is an error, not an unknown word.
+    Documents have no end-of-sequence token: they are packed, and packing marks borders.
+    Texts that a decoder writes have one. There is no id for the unknown: the tokenizer
+    knows its own, and an id outside of the vocabulary is an error, not an unknown word.
 
     In a tf.data pipeline, text goes through Python, one call for each.
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, eos_id: int | None = None):
         super().__init__()
         self.tokenizer = tokenizer
+        self._eos_id = eos_id
 
     @property
     def pad_id(self) -> int:
-        return self.tokenizer.token_ids.pad
+        return self.tokenizer.special_id("pad")
 
     @property
-    def eos_id(self) -> None:
-        return None
+    def eos_id(self) -> int | None:
+        return self._eos_id
 
     @property
     def bos_id(self) -> None:
@@ -80,10 +81,13 @@ class TokenizerVocabulary(seqio.Vocabulary):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TokenizerVocabulary):
             return False
-        return self.tokenizer.fingerprint() == other.tokenizer.fingerprint()
+        return self._facts() == other._facts()
 
     def __hash__(self) -> int:
-        return hash(self.tokenizer.fingerprint())
+        return hash(self._facts())
+
+    def _facts(self) -> tuple[str, int | None]:
+        return self.tokenizer.fingerprint(), self._eos_id
 
     def __str__(self) -> str:
         return f"TokenizerVocabulary({self.tokenizer.fingerprint()[:12]})"

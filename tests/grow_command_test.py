@@ -10,6 +10,7 @@ from etc_jax import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.formats import native
+from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.models.encoder import BertConfig, EncoderForMaskedLm
 from etc_jax.models.encoder_config import LongformerConfig
@@ -45,6 +46,10 @@ def bert(tmp_path):
     return folder
 
 
+def table_of(params):
+    return params["encoder"]["embeddings"]["token_embedder"]["embedding"]
+
+
 def run(*args):
     return convert.main(["grow", *map(str, args)])
 
@@ -53,7 +58,7 @@ def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys
     out = tmp_path / "more"
     assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={out}") == 0
     told = capsys.readouterr().out
-    assert "19 tokens became 21: [q] 19, [/q] 20" in told and "rows differ by" in told
+    assert "19 rows became 21: [q] 19, [/q] 20" in told and "logits differ by" in told
     made = native.load(out)
     assert made.config.vocab_size == 21
     assert made.params["mlm_bias"].shape == (21,)
@@ -69,16 +74,17 @@ def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys
 
 def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
-    assert run(f"--from={bert}", "--tokens=[q],[/q]", f"--out={once}", "--seed=3") == 0
-    assert run(f"--from={once}", "--tokens=[ent]", f"--out={twice}") == 0
+    first, second = ("--tokens=[q],[/q]", "--sentinels=2"), ("--sentinels=1",)
+    assert run(f"--from={bert}", *first, f"--out={once}", "--seed=3") == 0
+    assert run(f"--from={once}", *second, f"--out={twice}") == 0
     tokenizer = open_tokenizer(twice)
-    assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20, "[ent]": 21}
-    a, b = (
-        native.load(path).params["encoder"]["embeddings"]["token_embedder"]["embedding"]
-        for path in (once, twice)
-    )
-    np.testing.assert_array_equal(b[:21], a)
-    assert b.shape == (22, 12)
+    # Sentinels are numbered on from those that are there.
+    sentinels = {"<extra_id_0>": 21, "<extra_id_1>": 22, "<extra_id_2>": 23}
+    assert tokenizer.added_ids == {"[q]": 19, "[/q]": 20, **sentinels}
+    assert sentinels_of(tokenizer, 24) == tuple(sentinels.values())
+    a, b = (table_of(native.load(path).params) for path in (once, twice))
+    np.testing.assert_array_equal(b[:23], a)
+    assert b.shape == (24, 12)
     # It can be made long as any other, and keeps its tokens.
     out = tmp_path / "long"
     args = ("extend", f"--from={twice}", "--to=longformer", f"--out={out}")
@@ -93,13 +99,15 @@ def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
         ("[q],[MASK]", "has [MASK] already; leave that out"),
         ("[q],[q]", "name each once"),
         ("", "token '' is blank"),
+        (None, "no token to add to the vocabulary"),
     ],
 )
 def test_what_cannot_be_is_told_and_nothing_written(
     bert, tmp_path, tokens, message, capsys
 ):
     out = tmp_path / "more"
-    assert run(f"--from={bert}", f"--tokens={tokens}", f"--out={out}") == 2
+    asked = [] if tokens is None else [f"--tokens={tokens}"]
+    assert run(f"--from={bert}", *asked, f"--out={out}") == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
 
@@ -113,6 +121,19 @@ def test_a_source_without_its_vocabulary_is_refused(bert, tmp_path, capsys):
     vocabulary.unlink()
     assert run(f"--from={bert}", *args) == 2
     assert f"no tokenizer in {bert}" in capsys.readouterr().err
+
+
+def test_rows_after_the_vocabulary_are_taken_first(bert, tmp_path, capsys):
+    vocabulary, out = bert / "vocab.txt", tmp_path / "more"
+    vocabulary.write_text("".join(f"{word}\n" for word in WORDS[:-2]))
+    before = table_of(hugging_face.read(bert).params)
+    for sentinels, rows in ((2, 19), (3, 20)):
+        args = (f"--from={bert}", f"--sentinels={sentinels}", "--spare_rows")
+        assert run(*args, f"--out={out}", "--overwrite") == 0
+        assert f"19 rows became {rows}: <extra_id_0> 17" in capsys.readouterr().out
+        table = table_of(native.load(out).params)
+        np.testing.assert_array_equal(table[:19], before)
+        assert len(table) == rows == open_tokenizer(out).vocab_size
 
 
 def test_models_of_another_kind_are_refused(tmp_path, capsys):

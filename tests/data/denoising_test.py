@@ -30,49 +30,6 @@ def draws(name, count):
 
 
 @EACH
-def test_shares_and_spans_are_those_that_were_asked_for(name):
-    length, spans = KINDS[name]
-    want = round(length * spans.density)
-    # 10,000 texts hold 10,000 times as many tokens: of long ones fewer do.
-    count = 10_000 if length <= 1024 else 2000
-    found = []
-    for missing in draws(name, count):
-        assert missing.sum() == want and not missing[0]
-        found.append(span_lengths(missing))
-    assert max(map(len, found)) <= spans.most(length)
-    means = np.array([x.mean() for x in found])
-    if name == "mixed":
-        drawn = {4.0: 0, 8.0: 0, 12.0: 0}
-        for mean in means:
-            drawn[min(drawn, key=lambda x, m=mean: abs(x - m))] += 1
-        # Each with a third, within four standard deviations.
-        tolerance = 4 * (count * 2 / 9) ** 0.5
-        assert all(abs(n - count / 3) < tolerance for n in drawn.values())
-    elif name == "poisson":
-        # Lengths of at least one: 0 becomes 1.
-        assert abs(np.concatenate(found).mean() - (3 + np.exp(-3))) < 0.05
-    else:
-        np.testing.assert_allclose(means, want / round(want / spans.mean_length))
-
-
-def test_lengths_of_fixed_spans_are_those_of_random_borders():
-    """P(first of k parts of N is l) = C(N - l - 1, k - 2) / C(N - 1, k - 1)."""
-    from math import comb
-
-    total, count, n = 12, 4, 10_000
-    drawn = [denoising._parts(generator(3, 0, i), total, count)[0] for i in range(n)]
-    got = np.bincount(drawn, minlength=total)[1 : total - count + 2]
-    want = np.array(
-        [
-            comb(total - x - 1, count - 2) / comb(total - 1, count - 1)
-            for x in range(1, total - count + 2)
-        ]
-    )
-    spread = np.sqrt(n * want * (1 - want))
-    assert (np.abs(got - n * want) < 4 * spread + 1).all()
-
-
-@EACH
 def test_a_text_comes_back_from_what_is_read_and_what_is_written(name):
     for i, missing in enumerate(draws(name, 20)):
         text = np.random.default_rng(i).integers(0, 9000, len(missing))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from seqio_samples import (
     data_dir_fixture,  # noqa: F401
+    forget_tasks,
     notes_fixture,  # noqa: F401
     read,
     registered_fixture,  # noqa: F401
@@ -12,7 +13,13 @@ from seqio_samples import (
 )
 
 from etc_jax.data.pretraining import masking
-from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.examples import PretrainingRows, PretrainingSizes
+from etc_jax.data.text.denoised import DenoisedRows, Denoising
+from etc_jax.data.text.packed import CausalRows, MaskedRows
+from etc_jax.data.text.packing import pack
+from etc_jax.data.text.reader import TextReader
+from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.objectives.jobs.denoising import marks_of
 
 SIZES = PretrainingSizes.default(128, 24, max_sentence_tokens=32)
 
@@ -89,10 +96,16 @@ def test_batches_are_a_function_of_the_seed_and_the_shard(sio, tokenizer, regist
             return document
 
     document = max(read(sio, "pg19"), key=lambda d: len(d.tokens))
+    options = {
+        "vocab_size": tokenizer.vocab_size,
+        "long_length": SIZES.long_length,
+        "global_length": SIZES.global_length,
+    }
+    made = PretrainingRows(tokenizer.token_ids, SIZES, masking.MaskingShares())
     rows = [
         next(
             sio.batches.BatchStream(
-                Whole(), tokenizer.token_ids, SIZES, batch_size=4, seed=3, shard=shard
+                Whole(), made, batch_size=4, seed=3, shard=shard, **options
             )
         )["long_tokens"]
         for shard in ((0, 2), (0, 2), (1, 2))
@@ -160,3 +173,73 @@ def test_masking_shares_reach_the_batches(sio, tokenizer, registered):
         shares=shares,
     ) as stream:
         assert not [key for key in next(stream) if key.startswith("cpc")]
+
+
+SENTINELS = [f"<extra_id_{i}>" for i in range(40)]
+
+
+def _rows_of(kind, tokenizer):
+    """(row builder, lengths of its windows)."""
+    ids, shares = tokenizer.token_ids, masking.MaskingShares()
+    if kind == "mlm_cpc":
+        rows = PretrainingRows(ids, SIZES, shares)
+        return rows, {"long_length": 128, "global_length": 24}
+    if kind == "masked_lm":
+        rows = MaskedRows(ids, length=96, capacity=32, shares=shares)
+        return rows, {"long_length": 96, "global_length": None}
+    if kind == "causal_lm":
+        return CausalRows(ids, length=96), {"long_length": 96, "global_length": None}
+    marks = marks_of(tokenizer, tokenizer.vocab_size, begin_token=True)
+    task = Denoising(kind, gap_choice="random")
+    rows = DenoisedRows(marks, task, input_length=96, target_length=48)
+    return rows, {"long_length": rows.text_length, "global_length": None}
+
+
+def _flat(batch):
+    """Arrays by name, those of structures too."""
+    groups = {k: vars(x) for k, x in batch.items() if hasattr(x, "links")}
+    plain = {k: x for k, x in batch.items() if k not in groups}
+    inner = {f"{k}.{n}": x for k, g in groups.items() for n, x in g.items()}
+    return plain | {name: x for name, x in inner.items() if x is not None}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["mlm_cpc", "masked_lm", "causal_lm", "spans", "infilling", "gap_sentences"],
+)
+def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
+    sio, tokenizer, notes, tmp_path, kind
+):
+    tokenizer = grown(tokenizer, SENTINELS)
+    files = {"train": f"{notes}/*.jsonl*"}
+    sio.pretraining.register_files("grown", files, tokenizer, text_field="body")
+    rows, lengths = _rows_of(kind, tokenizer)
+    lengths["max_sentence_tokens"] = 32
+    cache = sio.export.export("grown", "train", tmp_path)["grown"]
+    reader = TextReader([(cache, pack(cache, **lengths))], rows, batch_size=1, seed=5)
+    with sio.batches.stream_rows(
+        "grown",
+        "train",
+        rows,
+        batch_size=1,
+        seed=5,
+        shuffle=False,
+        num_epochs=1,
+        block_windows=1000,
+        **lengths,
+    ) as stream:
+        batches = list(stream)
+    forget_tasks(sio)
+    assert len(batches) == reader.num_examples > 20
+    for step, batch in enumerate(batches, start=reader.num_examples):
+        expected = _flat(reader.batch_at(step))
+        # Numbers of documents need only differ.
+        expected.pop("cpc_documents", None)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(_flat(batch)[name], array, err_msg=name)
+
+
+def test_ids_of_another_vocabulary_are_refused(sio, tokenizer, registered):
+    more = grown(tokenizer, SENTINELS)
+    with pytest.raises(ValueError, match="of 240, but 'c4' has one of 200; use the"):
+        _batches(sio, more, "c4")

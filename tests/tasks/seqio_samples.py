@@ -130,6 +130,7 @@ def _modules():
 
         from tasks import (
             seqio_batches,
+            seqio_denoising,
             seqio_documents,
             seqio_export,
             seqio_finetuning,
@@ -145,6 +146,7 @@ def _modules():
         tf=seqio_tensorflow.tf,
         seqio=seqio_tensorflow.seqio,
         batches=seqio_batches,
+        denoising=seqio_denoising,
         documents=seqio_documents,
         export=seqio_export,
         finetuning=seqio_finetuning,

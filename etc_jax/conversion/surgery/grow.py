@@ -1,28 +1,32 @@
-"""Encoders with a larger vocabulary: rows for tokens that fine-tuning will learn.
+"""Models with a larger vocabulary: rows for tokens that training will learn.
 
-New rows of the token table are drawn as those of a new model are, and begin with a bias
-of 0 where there is a head for masked tokens. Old tokens keep their ids and their rows,
-so that inputs of them alone give what they gave; that is checked.
+What has a number for each token - token tables, logits, their bias - is known by its
+shape in a model of more tokens, whatever the family calls it. New numbers are drawn as
+those of a new model are. Old tokens keep their ids and their rows, so that inputs of
+them alone give what they gave; that is checked.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from etc_jax import registry
 from etc_jax.conversion.engine import flatten, unflatten
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery.extend_parts import (
+    RowsFn,
     check_difference,
     largest_difference,
-    rows_fn,
 )
-from etc_jax.models.encoder_config import EncoderConfig
 
-_TABLE = "encoder/embeddings/token_embedder/embedding"
-_BIAS = "mlm_bias"
+# Kinds that families register their modules under -> sequences that a module reads.
+_KINDS = {"masked_lm_model": 1, "seq2seq_model": 2}
 
 
 class Grown(NamedTuple):
@@ -31,41 +35,105 @@ class Grown(NamedTuple):
     Attributes:
       params: nested dict of numpy arrays.
       config: of the model.
-      difference: the largest one of the rows of short inputs, of source and result.
+      difference: the largest one of the logits of short inputs, of source and result,
+        as a share of the largest logit.
     """
 
     params: dict[str, Any]
-    config: EncoderConfig
+    config: Any
     difference: float
 
 
 def grow(
-    params: Mapping[str, Any], config: EncoderConfig, number: int, *, seed: int = 0
+    params: Mapping[str, Any], config: Any, number: int, *, seed: int = 0
 ) -> Grown:
     """The model with more tokens after those that it has.
 
     Args:
-      params: of a model of `models.encoder` or one of the modules of its heads.
+      params: of the module of a family, or of one with other heads over its body.
       config: of that model.
       number: of new tokens.
-      seed: of their rows, drawn from N(0, initializer_range).
+      seed: of their rows.
 
     Raises:
-      ValueError: if the result differs from the source on tokens of the source.
+      ValueError: if there is no module to compare with, or the result differs from the
+        source on tokens of the source.
     """
-    flat = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
-    table = flat[_TABLE]
-    rng = np.random.default_rng(seed)
-    new = rng.normal(0, config.initializer_range, (number, table.shape[1]))
-    flat[_TABLE] = np.concatenate([table, new.astype(table.dtype)])
-    if _BIAS in flat:
-        flat[_BIAS] = np.pad(flat[_BIAS], (0, number))
-    made = unflatten(flat)
     target = dataclasses.replace(config, vocab_size=config.vocab_size + number)
+    source = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
+    shapes = _shapes(target)
+    # A model with other heads lacks some of those of its module: any numbers do.
+    whole = source | _drawn(config, shapes.keys() - source.keys(), seed)
+    longer = [p for p in whole if shapes.get(p, whole[p].shape) != whole[p].shape]
+    new = _drawn(target, longer, seed)
+    made = whole | {p: _joined(whole[p], new[p]) for p in longer}
     before, after = (
-        rows_fn(dataclasses.replace(c, dtype="float32"), p)
-        for c, p in ((config, params), (target, made))
+        _logits_fn(c, p, config.vocab_size)
+        for c, p in ((config, whole), (target, made))
     )
-    difference = largest_difference(before, after, config)
+    # No longer than what either side of the model takes.
+    window = getattr(config, "max_target_length", config.max_length) - 1
+    difference = largest_difference(before, after, config, window)
     check_difference(difference, "the model and the one with more tokens")
-    return Grown(made, target, difference)
+    return Grown(unflatten({p: made[p] for p in source}), target, difference)
+
+
+def _joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """An array with what a longer one has beyond it on one axis."""
+    [axis] = np.flatnonzero(np.subtract(new.shape, old.shape))
+    [more] = np.split(new, [old.shape[axis]], axis)[1:]
+    return np.concatenate([old, more.astype(old.dtype)], axis)
+
+
+def _module(config: Any) -> tuple[Any, int]:
+    """(module of a model's family, sequences that it reads).
+
+    Raises:
+      ValueError: if the family has none.
+    """
+    family = family_of(config)
+    for kind, sequences in _KINDS.items():
+        if family in registry.names(kind):
+            float32 = dataclasses.replace(config, dtype="float32")
+            return registry.lookup(kind, family)(float32), sequences
+    raise ValueError(
+        f"family {family} has no module for masked tokens, nor one that writes texts; "
+        "its vocabulary cannot grow"
+    )
+
+
+def _init_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
+    """A function of nothing that gives the parameters of a new model."""
+    module, sequences = _module(config)
+    tokens = [jnp.zeros((1, 1), jnp.int32)] * sequences
+    return lambda: module.init(jax.random.key(seed), *tokens)["params"]
+
+
+def _shapes(config: Any) -> dict[str, tuple[int, ...]]:
+    found = flatten(jax.eval_shape(_init_fn(config)))
+    return {path: leaf.shape for path, leaf in found.items()}
+
+
+def _drawn(config: Any, paths: Collection[str], seed: int) -> dict[str, np.ndarray]:
+    """Some parameters of a new model; the others are not computed."""
+    init = _init_fn(config, seed)
+
+    @jax.jit
+    def some():
+        every = flatten(init())
+        return {path: every[path] for path in paths}
+
+    return {path: np.asarray(leaf) for path, leaf in some().items()}
+
+
+def _logits_fn(config: Any, flat: Mapping[str, np.ndarray], rows: int) -> RowsFn:
+    """Logits of the first tokens of the vocabulary, as shares of the largest one."""
+    module, sequences = _module(config)
+    params = unflatten(flat)
+
+    def logits(tokens: jax.Array, mask: jax.Array) -> jax.Array:
+        given = [tokens] * sequences + [mask] * sequences
+        found = module.apply({"params": params}, *given)[..., :rows]
+        return found / jnp.abs(found).max()
+
+    return jax.jit(logits)

@@ -378,7 +378,20 @@ def check_together(
                 f"the plan packs windows of {name} {got}, but sizes.{name} is {room}; "
                 "pack with the sizes of the batch"
             )
-    if plan.global_tokens == "fixed_blocks" and (sizes.has_cpc or shares.cpc):
+    check_shares(sizes, shares, plan.global_tokens)
+
+
+def check_shares(
+    sizes: PretrainingSizes, shares: masking.MaskingShares, global_tokens: str | None
+) -> None:
+    """Raises ValueError unless sizes and shares agree on CPC, and segments allow it.
+
+    Args:
+      sizes: of the batch.
+      shares: what is masked.
+      global_tokens: what a segment is, see `packing.pack`.
+    """
+    if global_tokens == "fixed_blocks" and (sizes.has_cpc or shares.cpc):
         raise ValueError(
             "global_tokens is 'fixed_blocks', but CPC masks sentences; pack with "
             "'sentences', or leave out CPC: shares.cpc 0 and no cpc_ lengths"

@@ -71,11 +71,12 @@ class Marks(NamedTuple):
     def check_room(self, need: int, length: int) -> None:
         """Raises ValueError if a text of `length` tokens needs more sentinels."""
         if need > len(self.sentinels):
+            lacking = need - len(self.sentinels)
             raise ValueError(
                 f"a text of {length} tokens may have {need} spans, but there are "
-                f"{len(self.sentinels)} sentinels; add {need - len(self.sentinels)} "
-                "tokens <extra_id_...> to the vocabulary (etc_jax.convert grow), or "
-                "rows to the model (model.vocab_size)"
+                f"{len(self.sentinels)} sentinels; add {lacking} to the vocabulary and "
+                f"the model (python -m etc_jax.convert grow --sentinels={lacking}), or "
+                "rows to a new model (model.vocab_size)"
             )
 
 
@@ -100,6 +101,12 @@ def sentinels_of(tokenizer: Tokenizer, rows: int) -> tuple[int, ...]:
     return tuple(range(tokenizer.vocab_size, rows))
 
 
+def next_sentinels(tokenizer: Tokenizer, count: int) -> list[str]:
+    """Names of sentinels after those that a vocabulary has."""
+    there = len(sentinels_of(tokenizer, tokenizer.vocab_size))
+    return [f"<extra_id_{i}>" for i in range(there, there + count)]
+
+
 class DenoisedRows:
     """Rows of corrupted text; see `reader.RowBuilder`.
 
@@ -120,7 +127,7 @@ class DenoisedRows:
         self, marks: Marks, task: Denoising, *, input_length: int, target_length: int
     ):
         self._marks, self._task = marks, task
-        self._lengths = {"input": input_length, "target": target_length}
+        self.input_length, self.target_length = input_length, target_length
         if task.kind == "spans":
             marks.check_room(task.spans.most(self.text_length), self.text_length)
         elif marks.mask is None:
@@ -132,11 +139,12 @@ class DenoisedRows:
     @property
     def text_length(self) -> int:
         """Tokens of a text, so that what is read of it has room."""
-        return self._lengths["input"] - self._marks.around_text
+        return self.input_length - self._marks.around_text
 
     def empty(self, rows: int) -> dict[str, Any]:
         """See `reader.RowBuilder`."""
-        batch = SCHEMA.empty(rows, {"global": 0, **self._lengths})
+        lengths = {"input": self.input_length, "target": self.target_length}
+        batch = SCHEMA.empty(rows, {"global": 0, **lengths})
         del batch["global_index"]
         return batch
 
@@ -148,14 +156,27 @@ class DenoisedRows:
         rng: np.random.Generator,
     ) -> Overflow:
         """See `reader.RowBuilder`."""
-        found = self._corrupted(window, rng)
-        for side, ids in zip(("input", "target"), found, strict=True):
-            whole = self._marks.around(ids)
-            kept = cut_to(whole, self._lengths[side])
-            batch[f"{side}_tokens"][row, : len(kept)] = kept
-            batch[f"{side}_example_ids"][row, : len(kept)] = 1
-            batch["cut_tokens"][row] += len(whole) - len(kept)
+        found, batch["cut_tokens"][row] = self.example(window, rng)
+        for side, ids in found._asdict().items():
+            batch[f"{side}_tokens"][row, : len(ids)] = ids
+            batch[f"{side}_example_ids"][row, : len(ids)] = 1
         return Overflow()
+
+    def example(
+        self, window: PackedWindow, rng: np.random.Generator
+    ) -> tuple[Corrupted, int]:
+        """(what is read and what is to be written, tokens that had no room).
+
+        Both are int32, with their first and last tokens, and without padding.
+
+        Args:
+          window: the text.
+          rng: of the draws.
+        """
+        whole = [self._marks.around(ids) for ids in self._corrupted(window, rng)]
+        kept = map(cut_to, whole, (self.input_length, self.target_length))
+        found = Corrupted(*kept)
+        return found, sum(map(len, whole)) - sum(map(len, found))
 
     def _corrupted(self, window: PackedWindow, rng) -> Corrupted:
         task, tokens, spans = self._task, window.tokens, self._task.spans

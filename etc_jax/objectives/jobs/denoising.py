@@ -15,21 +15,47 @@ from etc_jax.formats.text_to_text import end_id
 from etc_jax.objectives.jobs import readers as reader_job
 from etc_jax.objectives.jobs import seq2seq as pairs_job
 from etc_jax.objectives.jobs.readers import Readers
+from etc_jax.objectives.sections import DenoisingConfig
 from etc_jax.training.job import Job
 
 OBJECTIVE = "denoising"
 
 
-@registry.register("reader", f"{OBJECTIVE}/text")
-def _of_text(config: Config, folder: epath.Path) -> Readers:
-    data, asked = config.data, config.objective
-    task = Denoising(
+def task_of(asked: DenoisingConfig) -> Denoising:
+    """What is missing, by the section of a config."""
+    return Denoising(
         asked.kind,
         asked.spans,
         asked.permute_sentences,
         asked.gap_choice,
         asked.unique_tokens,
     )
+
+
+def marks_of(tokenizer: Tokenizer, rows: int, *, begin_token: bool) -> Marks:
+    """Ids that are no text, in a vocabulary.
+
+    Args:
+      tokenizer: the vocabulary.
+      rows: of the model's token table, see `denoised.sentinels_of`.
+      begin_token: texts begin with the first token of the vocabulary.
+
+    Raises:
+      ValueError: if the vocabulary lacks the first or the last token.
+    """
+    has_mask = tokenizer.special.mask is not None
+    return Marks(
+        tokenizer.special_id("cls") if begin_token else None,
+        end_id(tokenizer),
+        tokenizer.special_id("mask") if has_mask else None,
+        sentinels_of(tokenizer, rows),
+    )
+
+
+@registry.register("reader", f"{OBJECTIVE}/text")
+def _of_text(config: Config, folder: epath.Path) -> Readers:
+    data, asked = config.data, config.objective
+    task = task_of(asked)
 
     def rows(marks: Marks) -> DenoisedRows:
         sizes = {
@@ -58,14 +84,8 @@ def of_marked_text(
 
     def rows(tokenizer: Tokenizer) -> RowBuilder:
         pairs_job.check_end(config, tokenizer)
-        has_mask = tokenizer.special.mask is not None
-        marks = Marks(
-            tokenizer.special_id("cls") if begin_token else None,
-            end_id(tokenizer),
-            tokenizer.special_id("mask") if has_mask else None,
-            sentinels_of(tokenizer, config.model.vocab_size),
-        )
-        return rows_fn(marks)
+        size = config.model.vocab_size
+        return rows_fn(marks_of(tokenizer, size, begin_token=begin_token))
 
     # Room for the first and the last token.
     length = config.data.input_length - 1 - begin_token

@@ -1,0 +1,144 @@
+"""A BART that was given sentinels learns spans, and its run can be stopped anywhere."""
+
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import pytest
+import tiny_text
+import toy_job
+from random_encoder_decoders import random_params
+from training_runs import losses, timeless
+
+from etc_jax import config as config_lib
+from etc_jax import convert, registry
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.formats import native
+from etc_jax.data.text.denoised import sentinels_of
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer, train
+from etc_jax.models.encoder_decoder_config import BartConfig
+from etc_jax.training import errors
+from etc_jax.training import run as run_lib
+from etc_jax.training.loop import Run
+from etc_jax.training.run import train_and_evaluate
+
+pytest.importorskip("nupunkt")
+
+ROWS, STEPS, SENTINELS = 8, 12, 8
+BART = BartConfig(
+    vocab_size=tiny_text.VOCAB_SIZE,
+    embed_dim=16,
+    num_heads=2,
+    mlp_dim=16,
+    num_layers=1,
+    num_decoder_layers=1,
+    max_length=64,
+    # [PAD] and [SEP] of a vocabulary that is learnt.
+    pad_id=0,
+    eos_id=102,
+    decoder_start_id=102,
+)
+# The first step, after checkpoints and between them, and beside an epoch's edge.
+STOPS = (1, 4, 6, 7, 11)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Text, and a BART of Hugging Face with sentinels after its own vocabulary."""
+    folder = tmp_path_factory.mktemp("denoising")
+    tiny_text.write_rows(folder / "rows.jsonl", 24)
+    texts = tiny_text.LEXICON * 9
+    vocabulary = train(texts, vocab_size=BART.vocab_size, min_char_count=1)
+    pieces = vocabulary.pieces(range(vocabulary.vocab_size))
+    files = {
+        "vocab.txt": "".join(f"{piece}\n" for piece in pieces).encode(),
+        "tokenizer_config.json": b'{"tokenizer_class": "BertTokenizer"}',
+    }
+    hugging_face.save(folder / "bart", random_params(BART, 0), BART, files=files)
+    command = ["grow", f"--from={folder}/bart", f"--out={folder}/grown"]
+    assert convert.main([*command, f"--sentinels={SENTINELS}"]) == 0
+    return folder
+
+
+@pytest.fixture
+def config(home, one_device):
+    values = config_lib.default_config("bart", objective="denoising", source="jsonl")
+    model = native.read_config(home / "grown")
+    values.model.update(dataclasses.asdict(model))
+    values.objective.share = 0.2
+    values.data.update(
+        paths=(str(home / "rows.jsonl"),),
+        text_field="body",
+        held_back_fraction=0.4,
+        cache_dir=str(home / "cache"),
+        tokenizer=str(home / "grown"),
+        vocab_size=model.vocab_size,
+        max_sentence_tokens=48,
+        input_length=64,
+        target_length=32,
+    )
+    values.optimizer.learning_rate = 1e-2
+    values.schedule.warmup_steps = 2
+    values.train.update(
+        batch_size=ROWS,
+        num_steps=STEPS,
+        log_every_steps=1,
+        eval_every_steps=STEPS,
+    )
+    values.checkpoint.update(every_steps=3, init_from=str(home / "grown"))
+    return config_lib.from_config_dict(values)
+
+
+def test_a_grown_vocabulary_has_the_sentinels_of_batches(home, config, tmp_path):
+    tokenizer = open_tokenizer(home / "grown")
+    rows = config.model.vocab_size
+    sentinels = sentinels_of(tokenizer, rows)
+    assert sentinels == tuple(range(BART.vocab_size, rows)) and rows == 188
+    job = registry.lookup("objective", "denoising")(config, tmp_path)
+    batch = job.train_batch(0, np.arange(ROWS))
+    for row in range(ROWS):
+        read, written = batch["input_tokens"][row], batch["target_tokens"][row]
+        marks = [side[side >= BART.vocab_size].tolist() for side in (read, written)]
+        assert marks[0] == marks[1] == list(sentinels[: len(marks[0])]) != []
+    # Among the stops are some on both sides of an epoch's edge.
+    assert min(STOPS) < job.steps_per_epoch < max(STOPS)
+
+
+def test_a_run_that_is_stopped_five_times_is_the_uninterrupted_one(
+    config, tmp_path, monkeypatch
+):
+    one_step, compiled = Run._one_step, []
+    compile_steps = run_lib._compile
+
+    def compile_once(plan):
+        # The programs of all these runs are the same, and take most of their time.
+        if not compiled:
+            compiled.append(compile_steps(plan))
+        return compiled[0]
+
+    monkeypatch.setattr(run_lib, "_compile", compile_once)
+
+    def run(folder, digests, stop=None):
+        def step_and_note(self):
+            one_step(self)
+            digests[self._step] = toy_job.digest(self._state)
+            if self._step == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "_one_step", step_and_note)
+            return train_and_evaluate(config, folder)
+
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    expected, found = {}, {}
+    assert run(whole, expected).exit_code == errors.DONE
+    for stop in STOPS:
+        result = run(stopped, found, stop)
+        assert (result.exit_code, result.step) == (errors.PREEMPTED, stop)
+    assert run(stopped, found).exit_code == errors.DONE
+    # Every bit of parameters and moments, after each step, and every metric.
+    assert found == expected and len(found) == STEPS
+    assert timeless(stopped) == timeless(whole)
+    losses_of = losses(whole)
+    assert losses_of[STEPS] < losses_of[1]
