@@ -5,7 +5,7 @@ one section, the fields of all names that are known, so that another name and it
 can be given on a command line; of these, a `Config` keeps those of the name alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -162,13 +162,17 @@ def _unused(
             )
 
 
-def _is_default(value: Any, defaults: Any) -> bool:
-    """Of lists, which JSON has for tuples, and of placeholders, for None, too."""
-    value = tuple(value) if isinstance(value, list) else value
-    return any(
-        value == (x.get() if isinstance(x, config_dict.FieldReference) else x)
-        for x in defaults
-    )
+def _is_default(value: Any, defaults: Iterable[Any]) -> bool:
+    return any(_plain(value) == _plain(default) for default in defaults)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples for lists, which JSON has in their place, and None for a placeholder."""
+    if isinstance(value, Mapping):
+        return {name: _plain(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value.get() if isinstance(value, config_dict.FieldReference) else value
 
 
 def lengths_of(config: Any) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from etc_jax.data.pretraining.examples import (
     PretrainingSizes,
     check_shares,
 )
-from etc_jax.data.text import packing
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.reader import RowBuilder
+from etc_jax.data.text.packing import MIN_SENTENCES
+from etc_jax.data.text.reader import Packing, RowBuilder, planned
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 from tasks.seqio_documents import find, tokenizer_of
 from tasks.seqio_streaming import DocumentStream, TokenizedDocument, stream_documents
@@ -77,7 +77,8 @@ class BatchStream(Iterator[dict[str, Any]]):
         seed: int,
         shard: tuple[int, int] = (0, 1),
         block_windows: int = 64,
-        min_sentences: int = packing.MIN_SENTENCES,
+        packing: Packing = "best_fit",
+        min_sentences: int = MIN_SENTENCES,
         **packing_options: Any,
     ):
         """See the class.
@@ -86,16 +87,16 @@ class BatchStream(Iterator[dict[str, Any]]):
           stream: of documents.
           rows: how windows become rows.
           vocab_size: of the documents' tokens.
-          long_length: tokens of a window, see `packing.pack`; of denoised rows their
-            `text_length`.
-          global_length: segments of a window, see there.
+          long_length: tokens of a window; of denoised rows their `text_length`.
+          global_length: segments of a window, see `text.packing.pack`.
           batch_size: rows of this shard's batch.
           seed: of order and masks.
           shard: (index, count) of this host.
           block_windows: how many windows are packed together. More fill better, and
             take longer to read before the first batch.
+          packing: which documents share a window; see `source_configs.TextConfig`.
           min_sentences: documents with fewer are dropped.
-          **packing_options: the others of `packing.pack`.
+          **packing_options: the others of `text.reader.planned`.
 
         Raises:
           ValueError: if a number is out of range.
@@ -112,8 +113,10 @@ class BatchStream(Iterator[dict[str, Any]]):
         self._batch_size, self._seed, self._shard = batch_size, seed, shard
         self._block_tokens = block_windows * long_length
         self._min_sentences = min_sentences
+        self._packing = packing
         self._packing_options = {
             "long_length": long_length,
+            "min_sentences": min_sentences,
             "global_length": global_length,
             **packing_options,
         }
@@ -201,15 +204,15 @@ class BatchStream(Iterator[dict[str, Any]]):
         if not documents:
             return
         self._cache = as_cache(documents, self._vocab_size)
-        self._plan = packing.pack(
-            self._cache, min_sentences=self._min_sentences, **self._packing_options
-        )
+        self._plan = planned(self._cache, self._packing, **self._packing_options)
         rng = self._generator(0, stream=masking.PERMUTATION)
         self._order = rng.permutation(self._plan.num_windows)
 
     def _fill(self, batch: dict[str, Any], row: int) -> None:
         index = int(self._order[self.position.row])
-        window = self._plan.read(self._cache, index)
+        shard, _ = self._shard
+        windows = self._plan.in_epoch(self._seed, self.position.block, shard)
+        window = windows.read(self._cache, index)
         window = window._replace(documents=self._numbers(window.documents))
         self._rows.fill(batch, row, window, self._generator(index))
         self.position.row += 1

@@ -23,8 +23,8 @@ import numpy as np
 from etc_jax.data.pretraining import masking
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.denoised import DenoisedRows, Denoising
-from etc_jax.data.text.packing import PackedWindow, pack, read_window
-from etc_jax.data.text.reader import Text
+from etc_jax.data.text.packing import PackedWindow
+from etc_jax.data.text.reader import Packing, Text, planned
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.objectives.jobs.denoising import marks_of
 from tasks.seqio_documents import make_room
@@ -82,8 +82,10 @@ class CachedWindows(seqio.DataSource):
         if shuffle:
             numbers = numbers.shuffle(plan.num_windows, seed=seed)
 
+        windows = plan.in_epoch(seed or 0, 0)
+
         def arrays(number: np.ndarray) -> PackedWindow:
-            return read_window(cache, plan, int(number))
+            return windows.read(cache, int(number))
 
         def read(number: tf.Tensor) -> dict[str, tf.Tensor]:
             found = tf.numpy_function(arrays, [number], _TYPES, stateful=False)
@@ -146,6 +148,7 @@ def register_denoising(
     input_length: int,
     target_length: int,
     begin_token: bool = False,
+    packing: Packing = "concatenated",
     **packing_options: Any,
 ) -> seqio.Task:
     """Registers a Task, in place of an earlier one of this kind with the same name.
@@ -160,7 +163,9 @@ def register_denoising(
       input_length: longest input, with its last token; windows are as long.
       target_length: longest target; more is cut off, but for the last token.
       begin_token: texts begin with the first token of the vocabulary.
-      **packing_options: the others of `packing.pack`.
+      packing: which documents share a window; see `source_configs.TextConfig`. In what
+        order "concatenated" documents come depends on the seed of `get_dataset`.
+      **packing_options: the others of `text.reader.planned`.
 
     Raises:
       ValueError: if the name is taken, the caches or the vocabulary are not for this,
@@ -177,9 +182,9 @@ def register_denoising(
     rows = DenoisedRows(
         marks, task, input_length=input_length, target_length=target_length
     )
-    lengths = {"long_length": rows.text_length, "global_length": None}
+    options = {"long_length": rows.text_length, **packing_options}
     texts = {
-        split: (cache, pack(cache, **lengths, **packing_options))
+        split: (cache, planned(cache, packing, **options))
         for split, cache in caches.items()
     }
     feature = seqio.Feature(TokenizerVocabulary(tokenizer, marks.end), add_eos=False)

@@ -281,3 +281,15 @@ def test_data_that_cannot_be_read_is_named(values, path, message):
     changed["objective"]["name"] = "mlm_cpc"
     changed["data"] |= values
     assert re.search(message, problems_of(changed)[path])
+
+
+def test_lists_of_json_in_a_section_that_nothing_uses_are_its_defaults():
+    """Of the generator of model_denoising, whose fields have tuples."""
+    values = config_lib.default_config(toy_job.NAME).to_dict()
+    values["objective"]["name"] = toy_job.NAME
+    values["data"]["vocab_size"] = 32
+    listed = {**values["objective"]["generator"], "attention_window": [512]}
+    values["objective"]["generator"] = listed
+    config_lib.from_config_dict(values)
+    values["objective"]["generator"] = {**listed, "attention_window": [256]}
+    assert "model_denoising does" in problems_of(values)["objective.generator"]

@@ -16,8 +16,7 @@ from etc_jax.data.pretraining import masking
 from etc_jax.data.pretraining.examples import PretrainingRows, PretrainingSizes
 from etc_jax.data.text.denoised import DenoisedRows, Denoising
 from etc_jax.data.text.packed import CausalRows, MaskedRows
-from etc_jax.data.text.packing import pack
-from etc_jax.data.text.reader import TextReader
+from etc_jax.data.text.reader import TextReader, planned
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.objectives.jobs.denoising import marks_of
 
@@ -203,12 +202,18 @@ def _flat(batch):
     return plain | {name: x for name, x in inner.items() if x is not None}
 
 
+OF_ONE_SEQUENCE = ["masked_lm", "causal_lm", "spans", "infilling", "gap_sentences"]
+
+
 @pytest.mark.parametrize(
-    "kind",
-    ["mlm_cpc", "masked_lm", "causal_lm", "spans", "infilling", "gap_sentences"],
+    "kind, packing",
+    [
+        *((kind, "best_fit") for kind in ["mlm_cpc", *OF_ONE_SEQUENCE]),
+        *((kind, "concatenated") for kind in OF_ONE_SEQUENCE),
+    ],
 )
 def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
-    sio, tokenizer, notes, tmp_path, kind
+    sio, tokenizer, notes, tmp_path, kind, packing
 ):
     tokenizer = grown(tokenizer, SENTINELS)
     files = {"train": f"{notes}/*.jsonl*"}
@@ -216,7 +221,8 @@ def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
     rows, lengths = _rows_of(kind, tokenizer)
     lengths["max_sentence_tokens"] = 32
     cache = sio.export.export("grown", "train", tmp_path)["grown"]
-    reader = TextReader([(cache, pack(cache, **lengths))], rows, batch_size=1, seed=5)
+    text = cache, planned(cache, packing, **lengths)
+    reader = TextReader([text], rows, batch_size=1, seed=5)
     with sio.batches.stream_rows(
         "grown",
         "train",
@@ -226,6 +232,7 @@ def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
         shuffle=False,
         num_epochs=1,
         block_windows=1000,
+        packing=packing,
         **lengths,
     ) as stream:
         batches = list(stream)

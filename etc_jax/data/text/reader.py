@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining import masking
 from etc_jax.data.schema import Schema
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import Counts, PackedWindow
+from etc_jax.data.text.concatenation import Concatenation
+from etc_jax.data.text.packing import Counts, PackedWindow, pack
 
 
 class Overflow(NamedTuple):
@@ -96,6 +97,38 @@ class Plan(Protocol):
 
 
 Text = tuple[TokenCache, Plan]
+Packing = Literal["best_fit", "concatenated"]
+
+
+def planned(
+    cache: TokenCache,
+    packing: Packing,
+    *,
+    global_length: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Which text of a cache shares a window.
+
+    Args:
+      cache: the text.
+      packing: see `source_configs.TextConfig`.
+      global_length: see `packing.pack`; concatenated text has no global tokens.
+      **options: of `packing.pack`, or of `concatenation.Concatenation`.
+
+    Raises:
+      ValueError: if the options do not go with the text or with each other.
+    """
+    if packing == "best_fit":
+        return pack(cache, global_length=global_length, **options)
+    if packing != "concatenated":
+        known = ", ".join(map(repr, get_args(Packing)))
+        raise ValueError(f"packing is {packing!r}; expected one of {known}")
+    if global_length is not None:
+        raise ValueError(
+            f"global_length is {global_length}, but concatenated text has no global "
+            "tokens; leave it out, or set packing='best_fit'"
+        )
+    return Concatenation(cache, **options)
 
 
 class _Place(NamedTuple):

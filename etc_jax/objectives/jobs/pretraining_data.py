@@ -20,9 +20,8 @@ from etc_jax.data.pretraining.readers import (
 from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.text import prepare as prepare_lib
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.packing import pack
-from etc_jax.data.text.reader import Text, TextReader
+from etc_jax.data.text.reader import Text, TextReader, planned
 from etc_jax.data.text.statistics import describe_batches
 from etc_jax.data.tokenizers.tokenizer import TokenIds, Tokenizer, open_tokenizer
 
@@ -132,14 +131,13 @@ def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
 
 def in_windows(data: TextConfig, cache: TokenCache, length: int) -> Text:
     """A cache with its windows of so many tokens, without global ones."""
-    options = {
-        "long_length": length,
-        "max_sentence_tokens": data.max_sentence_tokens,
-        "min_sentences": data.min_sentences,
-    }
-    if data.packing == "concatenated":
-        return cache, Concatenation(cache, **options)
-    return cache, pack(cache, global_length=None, **options)
+    return cache, planned(
+        cache,
+        data.packing,
+        long_length=length,
+        max_sentence_tokens=data.max_sentence_tokens,
+        min_sentences=data.min_sentences,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
