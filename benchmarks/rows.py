@@ -149,9 +149,10 @@ class Study:
     def _line(self, runs: Sequence[Run], seeds: Sequence[int], steps: str) -> list[str]:
         row = runs[0].row
         score = {run.seed: run.scores[self.measure] for run in runs}
+        known = self.paper.get(row, {})
         main, *beside = (
             report.spread((run.scores[name] for run in runs), self.form)
-            + (f" ({self.paper[row][name]})" if row in self.paper else "")
+            + (f" ({known[name]})" if name in known else "")
             for name in (self.measure, *self.beside)
         )
         each = [f"{score[s]:{self.form}}" if s in score else "-" for s in seeds]

@@ -71,6 +71,6 @@ def records(
             )
             context += f"{before}{value} . "
         yield {
-            "title": f"{name} {number}",
+            "title": name,
             "paragraphs": [{"context": context.rstrip(), "qas": asked}],
         }

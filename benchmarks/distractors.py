@@ -1,0 +1,149 @@
+"""A paragraph among others: SLED's figure 3, at a size that learns on a CPU.
+
+    python -m benchmarks.distractors --out=distractors.json
+    python -m benchmarks.distractors --rows=alone,sled --seeds=0 --out=two_rows.json
+
+Invented articles in SQuAD's form (`tasks.synthetic`), each question among other
+paragraphs (`tasks.squad.distractors`), which say the same things of other names. A row
+is a system (Ivgi et al. 2022, sections 4.1 and 4.3) and an order of the paragraphs,
+such as "sled-shuffled":
+
+  alone      the backbone reads the right paragraph alone: what a model reaches that
+             need not search
+  truncated  the backbone reads the first half of the input
+  sled       windows of 32 tokens, half of them context, behind the question
+  no_prefix  the question is a window of its own
+  one_token  windows of one token behind the question
+
+  -ordered   the right paragraph comes first
+  -shuffled  the paragraphs come in a random order
+
+The backbone is a BART of random weights. All rows see as many questions. The score is
+SQuAD's own, on held-back questions. Finished runs are not trained again. Arguments of
+the form --config.A.B=VALUE go to every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import distractor_items, finetuning_runs, rows
+from benchmarks.distractor_items import QUESTION, TASK, Items, length_of
+from etc_jax.config import Config
+from etc_jax.data.windows.cache import WindowCache
+
+# Systems that search have a row for each order.
+SYSTEMS = ("sled", "truncated", "no_prefix", "one_token")
+ORDERS = ("ordered", "shuffled")
+NAMES = ("alone", *(f"{system}-{order}" for system in SYSTEMS for order in ORDERS))
+PAIRS = tuple(
+    (f"sled-{order}", f"{system}-{order}") for system in SYSTEMS[1:] for order in ORDERS
+)
+# Figure 3, F1: of BART-base on the right paragraph, and of SLED; the other bars have no
+# numbers in the text.
+PAPER = {"alone": {"f1": 88.1}, "sled-ordered": {"f1": 87.6}}
+
+MODEL = {
+    "embed_dim": 64,
+    "num_heads": 4,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "mlp_dim": 256,
+    "max_length": 512,
+    "dropout_rate": 0.0,
+    # That of BART is for widths of 768: narrow layers would hardly begin to learn.
+    "initializer_range": 0.1,
+    "forced_eos_id": None,
+}
+_WINDOWS = {"window": 32, "prefix_length": QUESTION}
+# Fields of `SledConfig`; the others are the backbone alone.
+_SLED: Mapping[str, Mapping[str, Any]] = {
+    "sled": _WINDOWS,
+    "no_prefix": {**_WINDOWS, "prefix_in_windows": False},
+    "one_token": {**_WINDOWS, "window": 1},
+}
+_BATCH = 32
+
+
+def _parts_of(row: str) -> tuple[str, str]:
+    """(system, order of the paragraphs)."""
+    system, _, order = row.partition("-")
+    return system, order or "alone"
+
+
+def make_caches(row: str, items: Items) -> tuple[WindowCache, WindowCache]:
+    """Inputs of a row to learn from and held back, made once."""
+    system, order = _parts_of(row)
+    paragraphs = 1 if order == "alone" else items.paragraphs
+    if system == "truncated":
+        paragraphs //= 2
+    apart = {"prefix_length": QUESTION} if system in _SLED else {}
+    return items.caches(order, length_of(paragraphs), apart)
+
+
+def config_of(
+    row: str, seed: int, caches: tuple[WindowCache, WindowCache], changes: Sequence[str]
+) -> Config:
+    """The checked config of a run: each question once.
+
+    Raises:
+      ValueError: if a change does not fit.
+    """
+    made = distractor_items.config("bart", MODEL, caches)
+    system, _ = _parts_of(row)
+    if system in _SLED:
+        made.model.sled.update(_SLED[system], input_length=made.data.input_length)
+    steps = caches[0].num_windows // _BATCH
+    finetuning_runs.set_training(made, seed=seed, steps=steps)
+    made.train.batch_size = _BATCH
+    return finetuning_runs.changed(made, changes)
+
+
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Makes the inputs.
+
+    Raises:
+      ValueError, OSError: if something given does not fit.
+    """
+    folder = args.workdir or pathlib.Path("runs/distractors")
+    folder = folder / f"{args.items}_of_{args.count + 1}"
+    items = distractor_items.write_items(
+        folder / "items",
+        questions=args.items,
+        held_back=args.held_back,
+        paragraphs=args.count + 1,
+    )
+    caches = {row: make_caches(row, items) for row in args.rows}
+
+    def score(config: Config, run: pathlib.Path) -> Mapping[str, float]:
+        _, order = _parts_of(run.name.partition("_seed")[0])
+        return rows.official(items.held_back[order])(config, run)
+
+    return rows.Study(
+        folder,
+        lambda row, seed: config_of(row, seed, caches[row], changes),
+        score,
+        measure=TASK.measure,
+        metric="accuracy",
+        beside=("exact_match",),
+        paper=PAPER,
+        pairs=PAIRS,
+        about={"task": TASK.name, "items": args.items, "paragraphs": items.paragraphs},
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the comparison; returns the exit code."""
+    options = rows.parser("distractors", __doc__, NAMES, items=64_000, held_back=512)
+    options.add_argument(
+        "--count", type=int, default=9, help="paragraphs beside the right one"
+    )
+    return rows.main(options, argv, prepare)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
