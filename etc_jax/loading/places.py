@@ -46,6 +46,7 @@ def folder_of(place: str | os.PathLike, *, download: bool = False) -> pathlib.Pa
 
 def _of_hub(name: str, download: bool) -> pathlib.Path:
     import huggingface_hub
+    from huggingface_hub import constants
 
     try:
         found = huggingface_hub.snapshot_download(
@@ -54,13 +55,12 @@ def _of_hub(name: str, download: bool) -> pathlib.Path:
             allow_patterns=list(_FILES) if download else None,
         )
     except (OSError, ValueError) as error:
-        cache = huggingface_hub.constants.HF_HUB_CACHE
-        first = (str(error).splitlines() or [""])[0]
+        first = str(error).partition("\n")[0]
         tried = f"fetching it failed: {first}" if download else "nothing is fetched"
         raise ValueError(
             f"{name!r} is neither a folder here nor a repository in the cache of "
-            f"Hugging Face ({cache}), and {tried}. Give the path of the model's "
-            f"folder; or, with a network, run `hf download {name}` once, or load it "
-            "with download=True"
+            f"Hugging Face ({constants.HF_HUB_CACHE}), and {tried}. Give the path of "
+            f"the model's folder; or, with a network, run `hf download {name}` once, "
+            "or load it with download=True"
         ) from error
     return pathlib.Path(found)
