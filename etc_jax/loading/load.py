@@ -17,6 +17,7 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import places, sentence_folder
 from etc_jax.loading.model import LoadedModel
+from etc_jax.loading.sentence_folder import SentenceFolder
 from etc_jax.loading.text_encoders import KIND, text_encoder_of
 from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
@@ -58,13 +59,11 @@ def load(
             f"the tokenizer in {folder} has {tokenizer.vocab_size} ids, but the table "
             f"of the model {config.vocab_size} rows: it is that of another model"
         )
-    if max_length is None and sentences is not None:
-        max_length = sentences.max_length
     return LoadedModel(
         config=config,
         params=jax.tree.map(jnp.asarray, params),
         tokenizer=tokenizer,
-        max_length=_max_length(config, max_length),
+        max_length=_max_length(config, max_length, sentences),
         sentences=sentences,
         run=run,
     )
@@ -101,14 +100,18 @@ def _refuse_step(folder: pathlib.Path, step: int | None) -> None:
         raise ValueError(f"{folder} is a model and no run: leave step={step} out")
 
 
-def _max_length(config: Any, asked: int | None) -> int | None:
+def _max_length(
+    config: Any, asked: int | None, sentences: SentenceFolder | None
+) -> int | None:
     """Tokens of the longest text; None for models that encode no texts."""
     family = native.family_of(config)
     if family not in registry.names(KIND):
         return None
     longest = text_encoder_of(family, config).max_length
     if asked is None:
-        return longest
+        # Some folders of sentence-transformers say more than there are positions.
+        usual = sentences.max_length if sentences else None
+        return min(usual or longest, longest)
     if not 3 <= asked <= longest:
         raise ValueError(
             f"max_length is {asked}; expected 3 to {longest}, which the model reads"

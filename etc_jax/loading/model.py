@@ -64,11 +64,11 @@ class LoadedModel:
     """
 
     config: Any
-    params: dict[str, Any]
-    tokenizer: Tokenizer | None
+    params: dict[str, Any] = dataclasses.field(repr=False)
+    tokenizer: Tokenizer | None = dataclasses.field(repr=False)
     max_length: int | None = None
     sentences: SentenceFolder | None = None
-    run: SavedParams | None = None
+    run: SavedParams | None = dataclasses.field(default=None, repr=False)
 
     @property
     def family(self) -> str:

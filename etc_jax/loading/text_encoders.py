@@ -70,8 +70,9 @@ def text_encoder_of(family: str, config: Any) -> TextEncoder:
     known = list(registry.names(KIND))
     if family not in known:
         raise ValueError(
-            f"the model is of family {family!r}, whose hidden states of plain texts "
-            f"are not available; those of {', '.join(known)} are"
+            f"the model is of family {family!r}, which does not encode plain texts "
+            f"here; {', '.join(known)} do. Give inputs that you make yourself to its "
+            "module of etc_jax.models"
         )
     return registry.lookup(KIND, family)(config)
 

@@ -74,6 +74,8 @@ def test_what_sentence_transformers_says_is_the_default_and_comes_back(tmp_path)
         back.encode(given, pooling="mean", normalize=False), tiny("bert").encode(given)
     )
     assert etc_jax.load(tmp_path / "hf", max_length=20).max_length == 20
+    tiny("bert", sentences=SentenceFolder("mean", True, 514)).save(tmp_path / "more")
+    assert etc_jax.load(tmp_path / "more").max_length == 96
 
 
 def test_a_transformer_in_a_folder_of_its_own_is_found(tmp_path):
@@ -185,7 +187,7 @@ def test_a_language_model_continues_and_has_no_states(tmp_path):
     assert 1 <= len(text) <= 4
     with pytest.raises(ValueError, match="does not take num_beams"):
         model.generate(["ab"], num_beams=2)
-    with pytest.raises(ValueError, match="of family 'reformer', whose hidden states"):
+    with pytest.raises(ValueError, match="of family 'reformer', which does not"):
         model.encode(["ab"])
 
 
