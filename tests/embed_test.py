@@ -86,7 +86,7 @@ def test_cut_texts_are_told_once(ask):
         (("bad.jsonl", "--out=a.npy"), "bad.jsonl, line 2: "),
         (("worse.jsonl", "--out=a.npy"), "worse.jsonl, line 1: "),
         (("missing.txt", "--out=a.npy"), "No such file"),
-        (("a.jsonl", "--out=a.npy", "--pooling=global"), "reads no global tokens"),
+        (("a.jsonl", "--out=a.npy", "--pooling=global"), "reads no such token"),
         (("a.jsonl", "--out=a.npy", "--model=nowhere/to/be"), "there is no folder"),
     ],
 )

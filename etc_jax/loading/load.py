@@ -18,7 +18,7 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import places, sentence_folder
 from etc_jax.loading.model import LoadedModel
 from etc_jax.loading.sentence_folder import SentenceFolder
-from etc_jax.loading.text_encoders import KIND, text_encoder_of
+from etc_jax.loading.text_encoder import KIND, text_encoder_of
 from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 

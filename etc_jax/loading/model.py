@@ -15,7 +15,6 @@ from etc_jax import decoding, language_model, text_writer
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.pairs import Pair
@@ -23,12 +22,7 @@ from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading import sentence_folder
 from etc_jax.loading.batches import groups
 from etc_jax.loading.sentence_folder import SentenceFolder
-from etc_jax.loading.text_encoders import (
-    Batch,
-    TextEncoder,
-    batch_of,
-    text_encoder_of,
-)
+from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
 from etc_jax.training.checkpoints.saved_params import SavedParams
 
 Texts = Sequence[str] | Sequence[Sequence[int]]
@@ -84,14 +78,14 @@ class LoadedModel:
         """
         return text_encoder_of(self.family, self.config)
 
-    def ids_of(self, texts: Texts, on_long: str = "cut") -> list[np.ndarray]:
-        """The tokens of each text, int32 `[t]`, as the model reads them.
+    def inputs_of(self, texts: Texts, on_long: str = "cut") -> list[Input]:
+        """The texts in tokens, as the model reads them.
 
         Args:
           texts: texts; or ids, in which special tokens are there already.
-          on_long: "cut": of a text that is longer than max_length the first tokens and
-            the last one, which ends texts, are left, and one warning says how many
-            texts that are; "error".
+          on_long: "cut": of a text that is longer than max_length the first tokens are
+            left, and the one that ends it, and one warning says how many texts that
+            are; "error".
 
         Raises:
           ValueError: if something is no text, or too long with "error".
@@ -100,36 +94,40 @@ class LoadedModel:
             raise ValueError("texts is one text; expected a list: give [text]")
         if on_long not in ("cut", "error"):
             raise ValueError(f"on_long is {on_long!r}; expected 'cut' or 'error'")
-        ids = self._uncut(list(texts))
-        long = [len(row) for row in ids if len(row) > self.max_length]
+        encoder, inputs = self.encoder, self._uncut(list(texts))
+        long = [len(x.ids) for x in inputs if len(x.ids) > self.max_length]
         if not long:
-            return ids
+            return inputs
         told = (
-            f"{len(long)} of {len(ids)} texts have more than the {self.max_length} "
+            f"{len(long)} of {len(inputs)} texts have more than the {self.max_length} "
             f"tokens that the model reads, up to {max(long)}"
         )
         if on_long == "error":
             raise ValueError(f"{told}; cut them, or leave on_long='error' out")
         warnings.warn(f"{told}; they were cut", stacklevel=3)
-        return [cut_to(row, self.max_length) for row in ids]
+        return [
+            encoder.cut(x, self.max_length) if len(x.ids) > self.max_length else x
+            for x in inputs
+        ]
 
-    def _uncut(self, texts: list[Any]) -> list[np.ndarray]:
+    def _uncut(self, texts: list[Any]) -> list[Input]:
+        if not texts:
+            return []
         if all(isinstance(text, str) for text in texts):
-            before, after = self.encoder.ends(self._needed_tokenizer())
-            encoded = self.tokenizer.encode_batch(texts) if texts else []
-            return [np.array([*before, *ids, *after], np.int32) for ids, _ in encoded]
+            return self.encoder.inputs_of(texts, self._needed_tokenizer())
         if any(isinstance(text, str) for text in texts):
             raise ValueError("texts has both texts and ids; expected one kind")
-        ids = [np.asarray(text) for text in texts]
+        return [self._input_of_ids(i, np.asarray(text)) for i, text in enumerate(texts)]
+
+    def _input_of_ids(self, number: int, ids: np.ndarray) -> Input:
+        whole = ids.ndim == 1 and len(ids) and np.issubdtype(ids.dtype, np.integer)
         size = self.config.vocab_size
-        for i, row in enumerate(ids):
-            whole = row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
-            if not whole or row.min() < 0 or row.max() >= size:
-                raise ValueError(
-                    f"texts[{i}] is neither a text nor a list of ids from 0 to "
-                    f"{size - 1}, one at least"
-                )
-        return [row.astype(np.int32) for row in ids]
+        if not whole or ids.min() < 0 or ids.max() >= size:
+            raise ValueError(
+                f"texts[{number}] is neither a text nor a list of ids from 0 to "
+                f"{size - 1}, one at least"
+            )
+        return self.encoder.input_of_ids(ids.astype(np.int32))
 
     def _needed_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -139,25 +137,28 @@ class LoadedModel:
             )
         return self.tokenizer
 
-    def batch(self, ids: Sequence[np.ndarray], length: int | None = None) -> Batch:
+    def batch(self, inputs: Sequence[Input], length: int | None = None) -> Batch:
         """What `apply` reads.
 
         Args:
-          ids: see `ids_of`.
+          inputs: see `inputs_of`.
           length: with padding; None: of the longest.
 
         Returns:
-          See `loading.text_encoders.batch_of`.
+          Named arrays; see `loading.encoders`.
         """
-        longest = max(map(len, ids))
+        longest = max(len(one.ids) for one in inputs)
         if length is None:
             length = longest
         elif length < longest:
             raise ValueError(f"length is {length}; expected {longest} or more")
-        return batch_of(list(ids), length, self.encoder.num_globals)
+        return self.encoder.batch(inputs, length)
 
-    def apply(self, params: Any, batch: Batch) -> jax.Array:
-        """Hidden states `[b, n, embed_dim]`: pure, for `jax.jit` and `jax.grad`."""
+    def apply(self, params: Any, batch: Batch) -> Any:
+        """Hidden states `[b, n, embed_dim]`: pure, for `jax.jit` and `jax.grad`.
+
+        Of an ETC, `Rows` of those of long and of global tokens.
+        """
         return self.encoder.apply(params, batch)
 
     def __call__(
@@ -166,18 +167,18 @@ class LoadedModel:
         """Hidden states after the last layer, of all texts at once.
 
         Args:
-          texts: see `ids_of`.
+          texts: see `inputs_of`.
           batch_size: texts that are computed together, at most.
-          on_long: see `ids_of`.
+          on_long: see `inputs_of`.
 
         Raises:
-          ValueError: see `ids_of`.
+          ValueError: see `inputs_of`.
         """
-        encoder, ids = self.encoder, self.ids_of(texts, on_long)
-        lengths = np.array([len(row) for row in ids], np.int32)
-        shape = len(ids), lengths.max(initial=0), self.config.embed_dim
+        encoder, inputs = self.encoder, self.inputs_of(texts, on_long)
+        lengths = np.array([len(one.ids) for one in inputs], np.int32)
+        shape = len(inputs), lengths.max(initial=0), self.config.embed_dim
         found = np.zeros(shape, np.float32)
-        for places, batch in self._batches(ids, batch_size):
+        for places, batch in self._batches(inputs, batch_size):
             states = np.asarray(pooling_lib.states(encoder, self.params, batch))
             longest = lengths[places].max()
             found[places, :longest] = states[: len(places), :longest]
@@ -196,13 +197,13 @@ class LoadedModel:
         """One vector for each text, in their order.
 
         Args:
-          texts: see `ids_of`.
+          texts: see `inputs_of`.
           pooling: "mean" of all tokens, special ones too; "cls", the first token;
             "global", the mean of the global tokens. None: as a folder of
             sentence-transformers says, else "mean".
           normalize: whether vectors have length 1. None: likewise, else False.
           batch_size: texts that are computed together, at most.
-          on_long: see `ids_of`.
+          on_long: see `inputs_of`.
           progress: called with the number of texts that are done.
 
         Returns:
@@ -210,7 +211,7 @@ class LoadedModel:
           a vector, rounding apart.
 
         Raises:
-          ValueError: see `ids_of`; or if the model has no such pooling.
+          ValueError: see `inputs_of`; or if the model has no such pooling.
         """
         encoder, usual = self.encoder, self.sentences
         if pooling is None:
@@ -218,10 +219,10 @@ class LoadedModel:
         if normalize is None:
             normalize = usual is not None and usual.normalize
         pooling_lib.check(pooling, encoder)
-        ids = self.ids_of(texts, on_long)
-        found = np.zeros((len(ids), self.config.embed_dim), np.float32)
+        inputs = self.inputs_of(texts, on_long)
+        found = np.zeros((len(inputs), self.config.embed_dim), np.float32)
         done = 0
-        for places, batch in self._batches(ids, batch_size):
+        for places, batch in self._batches(inputs, batch_size):
             given = encoder, self.params, batch, pooling, bool(normalize)
             found[places] = np.asarray(pooling_lib.vectors(*given))[: len(places)]
             done += len(places)
@@ -230,14 +231,14 @@ class LoadedModel:
         return found
 
     def _batches(
-        self, ids: Sequence[np.ndarray], batch_size: int
+        self, inputs: Sequence[Input], batch_size: int
     ) -> Iterator[tuple[list[int], Batch]]:
         """(places among the texts, batch, whose last rows may be there twice)."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
         limit = self.encoder.padding_limit
-        for group in groups([len(row) for row in ids], limit, batch_size):
-            rows = [ids[i] for i in group.places]
+        for group in groups([len(x.ids) for x in inputs], limit, batch_size):
+            rows = [inputs[i] for i in group.places]
             rows += rows[-1:] * (group.rows - len(rows))
             yield group.places, self.batch(rows, group.length)
 
@@ -343,7 +344,7 @@ class LoadedModel:
             holds something.
         """
         files = self._sentence_files()
-        if self.tokenizer is not None:
+        if self.tokenizer is not None and hugging_face.is_known(self.config):
             files |= files_of(self.tokenizer, self.config.max_length)
         params = self._host_params()
         hugging_face.save(folder, params, self.config, files=files)

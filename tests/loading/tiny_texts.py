@@ -1,5 +1,6 @@
 """Tiny models with a tokenizer, and texts of many lengths."""
 
+import dataclasses
 import functools
 
 import jax
@@ -22,7 +23,9 @@ from etc_jax.models.encoder_decoder_config import (
     LongT5Config,
     T5Config,
 )
+from etc_jax.models.etc import Etc, EtcConfig
 from etc_jax.models.sled_config import SledConfig
+from etc_jax.structure import Structure
 
 CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")
 MAX_LENGTH = 96
@@ -88,3 +91,30 @@ def texts(count: int, longest: int, seed: int = 0) -> list[str]:
     rng = np.random.default_rng(seed)
     lengths = rng.permutation(np.linspace(0, longest, count).astype(int))
     return [" ".join(rng.choice(WORDS, n)) for n in lengths]
+
+
+ETC = EtcConfig(
+    vocab_size=len(PIECES),
+    embed_dim=8,
+    num_layers=1,
+    num_heads=2,
+    mlp_dim=8,
+    radius=3,
+    max_distance=2,
+    num_labels=8,
+)
+
+
+def tiny_etc() -> LoadedModel:
+    """An ETC, whose tokenizer has the global tokens of sentences as id 1."""
+    pieces = [PIECES[0], "[unused0]", *PIECES[2:], "[UNK]"]
+    config = dataclasses.replace(ETC, vocab_size=len(pieces))
+    none = np.zeros((1, 0), np.int32)
+    structure = Structure(none, none, np.zeros((1, 0, 1), np.int16))
+    params = random_params(Etc(config).init, none, none, structure, spread=0.5)
+    return LoadedModel(
+        config=config,
+        params={"encoder": params},
+        tokenizer=WordPieceTokenizer(pieces),
+        max_length=24,
+    )
