@@ -35,9 +35,9 @@ def padded_length(length: int) -> int:
 def groups(
     lengths: Sequence[int], limit: Callable[[int], int], batch_size: int
 ) -> Iterator[Group]:
-    """Groups of inputs, the longest first, so that memory that lacks is seen at once.
+    """Groups of inputs, the longest first: where memory is short, that shows at once.
 
-    No input is padded to more than about twice its own padded length.
+    An input is padded to less than twice its own padded length.
 
     Args:
       lengths: of the inputs.
@@ -46,17 +46,17 @@ def groups(
       batch_size: inputs of a group, at most.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
-    while order:
-        longest = lengths[order[0]]
-        most = limit(longest)
-        length = min(padded_length(longest), most)
-        fits = 0
-        for i in order[:batch_size]:
+    start = 0
+    while start < len(order):
+        most = limit(lengths[order[start]])
+        length = min(padded_length(lengths[order[start]]), most)
+        stop = start
+        for i in order[start : start + batch_size]:
             if limit(lengths[i]) != most or 2 * padded_length(lengths[i]) <= length:
                 break
-            fits += 1
-        yield Group(order[:fits], _rows(fits, batch_size), length)
-        order = order[fits:]
+            stop += 1
+        yield Group(order[start:stop], _rows(stop - start, batch_size), length)
+        start = stop
 
 
 def _rows(count: int, batch_size: int) -> int:

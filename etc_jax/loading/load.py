@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -20,6 +21,8 @@ from etc_jax.loading.model import LoadedModel
 from etc_jax.loading.sentence_folder import SentenceFolder
 from etc_jax.loading.text_encoder import KIND, text_encoder_of
 from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
+from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints.folder import FOLDER
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 
 
@@ -59,6 +62,8 @@ def load(
             f"the tokenizer in {folder} has {tokenizer.vocab_size} ids, but the table "
             f"of the model {config.vocab_size} rows: it is that of another model"
         )
+    if sentences is not None and max_length is not None:
+        sentences = dataclasses.replace(sentences, max_length=max_length)
     return LoadedModel(
         config=config,
         params=jax.tree.map(jnp.asarray, params),
@@ -81,6 +86,11 @@ def _read(
         _refuse_step(folder, step)
         params, config, _ = hugging_face.read(folder)
         return params, config, _tokenizer_in(folder), None
+    if not manifest.exists(folder) and not (folder / FOLDER).is_dir():
+        raise ValueError(
+            f"{folder} has no model: neither {HF_CONFIG} of Hugging Face, nor "
+            f"{native.MODEL} of a converted model, nor {FOLDER} of a run"
+        )
     saved = read_params(folder, step)
     has_one = (saved.run / TOKENIZER).exists()
     tokenizer = tokenizer_of_run(saved) if has_one else None

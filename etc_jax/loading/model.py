@@ -1,4 +1,4 @@
-"""A model with its tokenizer: hidden states, vectors and texts of texts."""
+"""A model with its tokenizer: hidden states, vectors and generated texts."""
 
 from __future__ import annotations
 
@@ -201,7 +201,8 @@ class LoadedModel:
           pooling: "mean" of all tokens, special ones too; "cls", the first token;
             "global", the mean of the global tokens. None: as a folder of
             sentence-transformers says, else "mean".
-          normalize: whether vectors have length 1. None: likewise, else False.
+          normalize: whether vectors have length 1. None: as such a folder says, else
+            False.
           batch_size: texts that are computed together, at most.
           on_long: see `inputs_of`.
           progress: called with the number of texts that are done.
@@ -234,8 +235,7 @@ class LoadedModel:
         self, inputs: Sequence[Input], batch_size: int
     ) -> Iterator[tuple[list[int], Batch]]:
         """(places among the texts, batch, whose last rows may be there twice)."""
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
+        _check_batch_size(batch_size)
         limit = self.encoder.padding_limit
         for group in groups([len(x.ids) for x in inputs], limit, batch_size):
             rows = [inputs[i] for i in group.places]
@@ -268,12 +268,13 @@ class LoadedModel:
           **how: fields of `GenerationConfig`, such as num_beams, of an encoder-decoder.
 
         Raises:
-          ValueError: if the model does not write, or not so.
+          ValueError, RunError: if the model does not write, or not so.
         """
         if isinstance(texts, str):
             raise ValueError("texts is one text; expected a list: give [text]")
         decoder = decoding.decoder_of(self.family, self.config)
         decoder.check(1)
+        _check_batch_size(batch_size)
         draw = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         if not text_writer.writes(decoder):
             if how:
@@ -356,3 +357,8 @@ class LoadedModel:
 
     def _host_params(self) -> dict[str, Any]:
         return jax.tree.map(np.asarray, self.params)
+
+
+def _check_batch_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}; expected 1 or more")

@@ -86,7 +86,8 @@ def _modules(path: pathlib.Path) -> dict[str, str]:
 
 def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
     path = folder / name
-    if ".." in path.parts or not path.is_dir():
+    inside = path.resolve().is_relative_to(folder.resolve())
+    if not (inside and path.is_dir()):
         raise ValueError(f"{folder / MODULES} names {name!r}, no folder in {folder}")
     return path
 

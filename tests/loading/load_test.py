@@ -73,7 +73,8 @@ def test_what_sentence_transformers_says_is_the_default_and_comes_back(tmp_path)
     np.testing.assert_array_equal(
         back.encode(given, pooling="mean", normalize=False), tiny("bert").encode(given)
     )
-    assert etc_jax.load(tmp_path / "hf", max_length=20).max_length == 20
+    longer = etc_jax.load(tmp_path / "hf", max_length=20)
+    assert longer.max_length == longer.sentences.max_length == 20
     tiny("bert", sentences=SentenceFolder("mean", True, 514)).save(tmp_path / "more")
     assert etc_jax.load(tmp_path / "more").max_length == 96
 
@@ -107,6 +108,11 @@ def test_a_transformer_in_a_folder_of_its_own_is_found(tmp_path):
             "modules.json",
             lambda x: [{**x[0], "path": "../other"}, *x[1:]],
             "names '../other', no folder in",
+        ),
+        (
+            "modules.json",
+            lambda x: [x[0], {**x[1], "path": "/"}, x[2]],
+            "names '/', no folder in",
         ),
         ("modules.json", lambda x: {"a": 1}, "is damaged"),
         (
@@ -224,6 +230,7 @@ def test_a_name_is_found_in_the_cache_and_a_folder_comes_first(cache):
         ("a/b/c", "there is no folder a/b/c"),
         ("gs://bucket/model", "the model is 'gs://bucket/model'; expected a path"),
         ("hub/models--somebody--tiny-bert/refs/main", "is a file; expected the folder"),
+        ("hub", "hub has no model: neither config.json of Hugging Face, nor"),
     ],
 )
 def test_a_place_without_a_model_is_told(cache, place, message):
