@@ -10,6 +10,7 @@ from random_params import random_params
 
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.loading.load import LoadedModel
+from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.encoder import (
     BertConfig,
     BigBirdConfig,
@@ -41,6 +42,9 @@ _PAIRS = {"decoder_start_id": CLS, "eos_id": SEP, "pad_id": 0}
 ENCODERS = {
     "bert": BertConfig(**_SIZES),
     "longformer": LongformerConfig(**_SIZES, pad_id=0, attention_window=(4, 8)),
+    "causal longformer": LongformerConfig(
+        **_SIZES, pad_id=0, attention_window=(4,), causal=True
+    ),
     "big_bird": BigBirdConfig(**_SIZES, block_size=4, num_random_blocks=1),
     "big_bird with globals": BigBirdConfig(
         **_SIZES, block_size=4, num_random_blocks=1, num_globals=3
@@ -56,6 +60,15 @@ PAIRS = {
     ),
     "t5": T5Config(**_SIZES, **_PAIRS),
     "long_t5": LongT5Config(**_SIZES, **_PAIRS, radius=3, block_size=4),
+    "bart_ls": BartLsConfig(
+        **_SIZES,
+        **_PAIRS,
+        block_size=4,
+        pool_kernel=4,
+        pool_stride=3,
+        pool_padding=2,
+        pooling_layers=1,
+    ),
     "sled": BartConfig(
         **{**_SIZES, "max_length": 16},
         **_PAIRS,
