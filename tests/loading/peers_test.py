@@ -46,7 +46,7 @@ MORE = {
         "attention_type": "block_sparse",
     },
 }
-TEXTS = ["", *("the cat said hello " * n for n in (1, 3, 6)), "a cat, 1999." * 3]
+TEXTS = ["", *("the cat said hello " * n for n in (1, 3, 9)), "a cat, 1999." * 3]
 
 
 @pytest.fixture(params=TOKENIZERS)
