@@ -14,6 +14,7 @@ CORE = [
     "scipy>=1.13",
     "sentencepiece>=0.2",
     "tokenizers>=0.21",
+    "huggingface_hub>=0.23",  # its cache of models; tokenizers needs it too
     "safetensors>=0.5",
     "tqdm>=4.66",
 ]

@@ -53,27 +53,19 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
-import numpy as np
 
-from etc_jax import decoding, generation, text_writer
+from etc_jax import decoding, text_writer
 from etc_jax.conversion.formats import native
-from etc_jax.data.bytes.stream import BYTES
-from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.datasets import options, pairs
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.generation_config import GenerationConfig
+from etc_jax.language_model import LanguageModel, codec_of_model, codec_of_run
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.models.sled_config import SledConfig
 from etc_jax.terminal import say
-from etc_jax.text_codecs import (
-    ByteCodec,
-    Codec,
-    TextCodec,
-    tokenizer_of_model,
-    tokenizer_of_run,
-)
+from etc_jax.text_codecs import tokenizer_of_model
 from etc_jax.text_writer import TextWriter
-from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
+from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import RunError, UserError
 
 _SLED = "sled."
@@ -148,21 +140,6 @@ def _add_options_of_writers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class LanguageModel:
-    """What continues a text.
-
-    Attributes:
-      params: nested dict of numpy arrays.
-      decoder: of the model.
-      codec: of its ids.
-    """
-
-    params: dict[str, Any]
-    decoder: decoding.Decoder
-    codec: Codec
-
-
 def open_model(
     folder: str,
     step: int | None = None,
@@ -197,7 +174,8 @@ def open_model(
         decoder.check(1)
         if text_writer.writes(decoder):
             return text_writer.of_converted(path, decoder, **more)
-        codec = _converted_codec(path, config.vocab_size, first_id)
+        given = tokenizer_of_model(path), config.vocab_size, first_id, str(path)
+        codec = codec_of_model(*given)
         return LanguageModel(native.load(path).params, decoder, codec)
     if sled:
         listed = ", ".join(f"--{_SLED}{name}" for name in sled)
@@ -212,7 +190,7 @@ def open_model(
     decoder.check(1)
     if text_writer.writes(decoder):
         return text_writer.of_run(saved, decoder, **more)
-    return LanguageModel(saved.params, decoder, _codec_of_run(folder, saved))
+    return LanguageModel(saved.params, decoder, codec_of_run(saved))
 
 
 def _with_sled(folder: str, config: Any, changes: Mapping[str, Any]) -> Any:
@@ -233,39 +211,6 @@ def _with_sled(folder: str, config: Any, changes: Mapping[str, Any]) -> Any:
     return config
 
 
-def _codec_of_run(folder: str, saved: SavedParams) -> Codec:
-    gives = saved.config.data.gives
-    if gives == "bytes":
-        return ByteCodec(0, saved.config.model.vocab_size)
-    if gives != "text":
-        raise UserError(
-            f"{folder} was trained on data.source={saved.config.data.source!r}, which "
-            f"gives {gives}; expected a run on text or bytes"
-        )
-    return TextCodec(tokenizer_of_run(saved))
-
-
-def _converted_codec(path: pathlib.Path, size: int, first_id: int | None) -> Codec:
-    """Of a model with a tokenizer beside it, or else of bytes."""
-    if (tokenizer := tokenizer_of_model(path)) is not None:
-        if first_id is not None:
-            raise UserError(f"{path} has a tokenizer: leave --first_id out")
-        return TextCodec(tokenizer)
-    if first_id is None and size != BYTES:
-        raise UserError(
-            f"{path} has {size} ids and no {TOKENIZER}, so that they are not just "
-            "bytes; if they are bytes with others before, say which id byte 0 has, as "
-            "in --first_id=2"
-        )
-    first = first_id or 0
-    if not 0 <= first <= size - BYTES:
-        raise UserError(
-            f"--first_id is {first}, but {path} has {size} ids: the {BYTES} bytes do "
-            "not fit after it"
-        )
-    return ByteCodec(first, size)
-
-
 def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
     """What follows the prompt."""
     given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
@@ -280,32 +225,13 @@ def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
         text = args.prompt_file.read_bytes()
     else:
         text = os.fsencode(args.prompt)  # the bytes that were typed
-    tokens = decoding.generate(
-        model.decoder,
-        model.params,
-        np.array([model.codec.encode(text)], np.int32),
-        200 if args.num_tokens is None else args.num_tokens,
-        jax.random.key(args.seed),
-        allowed=model.codec.allowed,
-        temperature=1.0 if args.temperature is None else args.temperature,
+    return model.continued(
+        text,
+        args.num_tokens,
+        args.seed,
+        temperature=args.temperature,
         top_k=args.top_k,
         top_p=args.top_p,
-    )
-    return model.codec.decode(np.asarray(tokens[0]))
-
-
-def _options(
-    args: argparse.Namespace, usual: GenerationConfig, config: Any
-) -> generation.Options:
-    changes = options.given(args, usual)
-    most = args.num_tokens
-    return dataclasses.replace(usual, **changes).options(
-        config,
-        min(200, config.max_target_length) if most is None else most,
-        temperature=args.temperature or 0.0,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        num_texts=args.num_texts,
     )
 
 
@@ -324,8 +250,14 @@ def _lines(name: str) -> Iterator[pairs.Pair]:
 
 def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
     """What an encoder-decoder writes, line by line."""
-    how = _options(args, writer.usual, writer.decoder.config)
-    generation.check(writer.decoder, how)
+    how = writer.options(
+        args.num_tokens,
+        options.given(args, writer.usual),
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        num_texts=args.num_texts,
+    )
     if args.batch_size < 1:
         raise UserError(f"--batch_size is {args.batch_size}; expected 1 or more")
     rng = jax.random.key(args.seed) if how.temperature else None

@@ -35,6 +35,7 @@ _PROVIDERS = {
     "schedule": "etc_jax.training.optimizers.schedule",
     "seq2seq_model": "etc_jax.models",
     "source_config": "etc_jax.data.source_configs",
+    "text_encoder": "etc_jax.loading.encoders",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -64,6 +64,39 @@ class TextWriter:
     pairs: PairOptions
     global_tokens: int
     usual: GenerationConfig = GenerationConfig()
+
+    def options(
+        self,
+        num_tokens: int | None,
+        how: Mapping[str, Any],
+        *,
+        temperature: float | None = None,
+        **more: Any,
+    ) -> Options:
+        """How texts are written where something else than usual is asked for.
+
+        Args:
+          num_tokens: to write at most; None: 200, or the longest target of the model.
+          how: fields of `GenerationConfig` that are not as usual.
+          temperature: of the draws; None or 0: the likeliest token each time.
+          **more: fields of `Options`.
+
+        Raises:
+          ValueError: if the model cannot write so.
+        """
+        known = [field.name for field in dataclasses.fields(self.usual)]
+        if unknown := [name for name in how if name not in known]:
+            raise ValueError(
+                f"no option {', '.join(unknown)} of writing; there are "
+                f"{', '.join(known)}"
+            )
+        config = self.decoder.config
+        most = min(200, config.max_target_length) if num_tokens is None else num_tokens
+        options = dataclasses.replace(self.usual, **how).options(
+            config, most, temperature=temperature or 0.0, **more
+        )
+        generation.check(self.decoder, options)
+        return options
 
     def write(
         self,
@@ -170,14 +203,34 @@ def of_converted(
     Raises:
       UserError: if there is no tokenizer.
     """
-    config = decoder.config
     if (tokenizer := tokenizer_of_model(folder)) is None:
         raise UserError(
             f"{folder} has no {TOKENIZER}, by which texts become tokens; convert the "
             "model with its tokenizer's files beside it"
         )
+    params, more = native.load(folder).params, (begin_token, global_tokens)
+    return of_model(params, tokenizer, decoder, *more)
+
+
+def of_model(
+    params: Any,
+    tokenizer: Tokenizer,
+    decoder: Any,
+    begin_token: bool | None = None,
+    global_tokens: int | None = None,
+) -> TextWriter:
+    """A model that is no run.
+
+    Args:
+      params: nested dict of arrays.
+      tokenizer: of the model.
+      decoder: of the model.
+      begin_token: see `of_converted`.
+      global_tokens: see there.
+    """
+    config = decoder.config
     return TextWriter(
-        _on_device(native.load(folder).params),
+        _on_device(params),
         decoder,
         tokenizer,
         PairOptions(
@@ -192,8 +245,8 @@ def of_run(
     saved: SavedParams,
     decoder: Any,
     *,
-    begin_token: bool | None,
-    global_tokens: int | None,
+    begin_token: bool | None = None,
+    global_tokens: int | None = None,
 ) -> TextWriter:
     """The model of a run.
 

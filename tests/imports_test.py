@@ -182,9 +182,17 @@ ALLOWED = {
     "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
     "text_codecs": BASE | {"data", "training", "conversion"},
     "text_writer": OBJECTIVES | {"conversion", "text_codecs"},
+    "language_model": OPS | {"data", "training", "decoding", "text_codecs"},
     "generate": (
-        OBJECTIVES | {"conversion", "beam_search", "text_codecs", "text_writer"}
+        OBJECTIVES
+        | {"conversion", "beam_search", "text_codecs", "text_writer", "language_model"}
     ),
+    "loading": (
+        OBJECTIVES | {"conversion", "text_codecs", "text_writer", "language_model"}
+    ),
+    # `etc_jax.load`, when it is asked for.
+    "__init__": {"loading"},
+    "embed": OBJECTIVES | {"loading"},
     "evaluate": PREDICTION | {"prediction"},
     "predict": PREDICTION | {"prediction"},
     "inspect": OPS | {"ops", "builders", "data", "drawing"},

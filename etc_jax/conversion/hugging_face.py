@@ -113,6 +113,5 @@ def save(
         write(part / FILE, weights, {"format": "pt"})
         values = json.dumps(family.values_to(params, config), indent=2)
         (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
-        for name, content in files.items():
-            (part / name).write_bytes(content)
+        native.write_files(part, files)
     return len(weights)

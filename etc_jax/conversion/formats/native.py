@@ -147,11 +147,17 @@ def _write(part: pathlib.Path, params, config, report, files) -> None:
         },
         "files": {name: _sha256(content) for name, content in files.items()},
     }
-    for name, content in files.items():
-        (part / name).write_bytes(content)
+    write_files(part, files)
     for name, values in ((MODEL, about), (REPORT, report)):
         text = json.dumps(values, indent=2, allow_nan=False)
         (part / name).write_text(f"{text}\n", encoding="utf-8")
+
+
+def write_files(folder: pathlib.Path, files: Mapping[str, bytes]) -> None:
+    """Writes {name: content} into a folder; a name may have folders before it."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def _replace(part: pathlib.Path, folder: pathlib.Path) -> None:

@@ -141,7 +141,7 @@ class TextSource:
             found = _rows(file, numbered, counts, self.text_field, self.name_field)
         elif self.document_border == "line":
             found = (
-                (f"{file.label}:{n}", _paragraphs([text]), bad)
+                (f"{file.label}:{n}", paragraphs_of([text]), bad)
                 for n, text, bad in numbered
             )
         else:
@@ -340,7 +340,7 @@ def _whole(file: TextFile, numbered) -> Iterator[tuple[str, tuple[str, ...], int
             yield text
 
     # Not the lines, which take many times the memory of their text.
-    yield file.label, _paragraphs(texts()), replaced
+    yield file.label, paragraphs_of(texts()), replaced
 
 
 def _rows(
@@ -363,7 +363,7 @@ def _rows(
             value = _field(row, name_field, str | int, "name_field", place)
             value = _ILLEGIBLE.sub(_REPLACEMENT, str(value))
             label = f"{file.label.partition('/')[0]}/{value}"
-        yield label, _paragraphs(text.split("\n")), replaced + more
+        yield label, paragraphs_of(text.split("\n")), replaced + more
 
 
 def _parse_row(line: str, place: str) -> dict[str, Any]:
@@ -400,7 +400,8 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(first) + (", ..." if len(first) == 9 else "")
 
 
-def _paragraphs(lines: Iterable[str]) -> tuple[str, ...]:
+def paragraphs_of(lines: Iterable[str]) -> tuple[str, ...]:
+    """Paragraphs of some lines: blank ones are between them; see `TextFiles`."""
     paragraphs, current = [], []
     for line in lines:
         if line := line.strip():

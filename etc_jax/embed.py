@@ -1,0 +1,161 @@
+"""Embeds texts: one vector for each, of the hidden states of a model.
+
+    python -m etc_jax.embed --model=longformer-base-4096 docs.jsonl --out=docs.npy
+    python -m etc_jax.embed --model=models/bert --pooling=cls --normalize docs.txt \\
+        --out=docs.npy
+    cut -f2 table.tsv | python -m etc_jax.embed --model=runs/mlm - --out=table.npy
+
+The model is the folder of a run, of a converted model, of Hugging Face or of
+sentence-transformers, or the name of a repository in the local cache of Hugging Face.
+Files have a text a line; those named *.jsonl (or .jsonl.gz) have objects with `text`,
+and `id` if there is one; - is standard input. The vectors, float32 [texts, embed_dim],
+are in the order of the texts. A file beside them, as docs.ids.jsonl, has the id of each
+in a line of JSON; without one, that is the file and the number of the line.
+
+Both files appear whole or not at all. Texts that are longer than the model reads are
+cut, which is told on standard error, or are an error with --on_long=error.
+
+Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from tqdm import tqdm
+
+from etc_jax.data.whole_files import check_out, whole, write_whole
+from etc_jax.datasets.fields import STRING, Fields
+from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.loading.load import load
+from etc_jax.loading.pooling import POOLINGS
+from etc_jax.local_paths import ArgumentParser
+from etc_jax.terminal import say
+from etc_jax.training.errors import RunError, UserError
+
+_JSON_LINES = (".jsonl", ".jsonl.gz")
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = ArgumentParser(
+        prog="python -m etc_jax.embed",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", required=True, help="folder or name, see above")
+    add("--step", type=int, help="of a run; default: the newest checkpoint")
+    add("--out", type=pathlib.Path, required=True, metavar="FILE.npy", help="vectors")
+    add("--overwrite", action="store_true", help="replace what --out holds")
+    add(
+        "--pooling",
+        choices=POOLINGS,
+        help="default: as a folder of sentence-transformers says, else mean",
+    )
+    add(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="vectors have length 1; default: as such a folder says, else not",
+    )
+    add("--max_length", type=int, help="tokens of a text; default: all the model reads")
+    add("--on_long", choices=("cut", "error"), default="cut", help="default: cut")
+    add("--batch_size", type=int, default=8, help="texts at once; default: 8")
+    add("files", nargs="+", metavar="FILE", help="texts, see above")
+    return parser.parse_args(argv)
+
+
+def _lines(name: str) -> Iterator[tuple[str, str]]:
+    """(id, text) of each text of a file.
+
+    Raises:
+      BadRecordError: naming the line that has no text.
+    """
+    file_name = pathlib.Path(name).name
+    if not name.endswith(_JSON_LINES):
+        with contextlib.ExitStack() as stack:
+            file = sys.stdin
+            if name != "-":
+                file = stack.enter_context(open(name, encoding="utf-8"))
+            for number, line in enumerate(file, start=1):
+                yield f"{file_name}:{number}", line.strip()
+        return
+    for number, value in read_lines(name):
+        usual = f"{file_name}:{number}"
+        try:
+            if isinstance(value, BadRecordError):
+                raise value
+            fields = Fields(value)
+            given = fields.text("id") if "id" in value else usual
+            text = fields.get("text", STRING)
+        except BadRecordError as error:
+            raise error.at(f"{name}, line {number}") from error
+        yield given, text
+
+
+def embed(args: argparse.Namespace) -> str:
+    """Writes the vectors and the ids; returns a line on them.
+
+    Raises:
+      RunError, ValueError, OSError: if something given is wrong.
+    """
+    if args.out.suffix != ".npy":
+        raise UserError(f"--out is {args.out}; expected the name of a .npy file")
+    ids_file = args.out.with_suffix(".ids.jsonl")
+    for path in (args.out, ids_file):
+        check_out(path, overwrite=args.overwrite)
+    read = [one for name in args.files for one in _lines(name)]
+    if not read:
+        raise UserError(f"{', '.join(args.files)}: no text is there")
+    ids, texts = zip(*read, strict=True)
+    model = load(args.model, step=args.step, max_length=args.max_length)
+    # None: on a terminal alone.
+    with tqdm(total=len(texts), unit="texts", disable=None) as bar, _told_plainly():
+        vectors = model.encode(
+            texts,
+            pooling=args.pooling,
+            normalize=args.normalize,
+            batch_size=args.batch_size,
+            on_long=args.on_long,
+            progress=lambda done: bar.update(done - bar.n),
+        )
+    write_whole(ids_file, "".join(f"{json.dumps({'id': name})}\n" for name in ids))
+    with whole(args.out) as part, open(part, "wb") as file:
+        np.save(file, vectors)
+    rows, width = vectors.shape
+    return f"wrote {rows} vectors of {width} numbers to {args.out}, ids to {ids_file}"
+
+
+@contextlib.contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Warnings are lines on standard error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: _tell(str(message))
+        yield
+
+
+def _tell(message: str) -> None:
+    say(f"etc_jax.embed: {message}", sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    args = _parse(argv)
+    try:
+        told = embed(args)
+    except (RunError, ValueError, OSError) as error:
+        _tell(str(error))
+        return getattr(error, "exit_code", UserError.exit_code)
+    say(told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Models by one name: loaded from where they are, and used on texts."""

@@ -1,0 +1,201 @@
+"""Models that read a text as one sequence, whose first tokens may be global."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from etc_jax import registry
+from etc_jax.data.text.pairs import cut_to
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES, filled
+from etc_jax.formats.text_to_text import end_id
+from etc_jax.loading.text_encoder import KIND, Batch, Input, Marked
+from etc_jax.models.encoder import Encoder
+from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder_decoder import EncoderDecoder
+
+
+@dataclasses.dataclass(frozen=True)
+class FlatEncoder:
+    """What they share; methods as of `TextEncoder`."""
+
+    config: Any
+
+    @property
+    def num_globals(self) -> int:
+        """First tokens that are global."""
+        return 0
+
+    @property
+    def max_length(self) -> int:
+        """See `TextEncoder`."""
+        return self.config.max_length
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """See `TextEncoder`."""
+        return ("mean", "cls", "global") if self.num_globals else ("mean", "cls")
+
+    def ends(self, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+        """(ids before a text, ids after it)."""
+        raise NotImplementedError
+
+    def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
+        """See `TextEncoder`."""
+        before, after = self.ends(tokenizer)
+        return [
+            self.input_of_ids(np.array([*before, *ids, *after], np.int32))
+            for ids, _ in tokenizer.encode_batch(texts)
+        ]
+
+    def input_of_ids(self, ids: np.ndarray) -> Input:
+        """See `TextEncoder`."""
+        return Input(ids, np.zeros_like(ids), np.zeros(0, np.int32))
+
+    def cut(self, given: Input, length: int) -> Input:
+        """See `TextEncoder`: the first tokens and the last one, which ends texts."""
+        return self.input_of_ids(cut_to(given.ids, length))
+
+    def padding_limit(self, length: int) -> int:
+        """See `TextEncoder`: padding changes nothing."""
+        del length
+        return self.max_length
+
+    def batch(self, inputs: Sequence[Input], length: int) -> Batch:
+        """See `TextEncoder`.
+
+        Returns:
+          int32 `tokens`, `types` and `example_ids`, `[b, n]`, the last 1 for a token
+          and 0 for padding; `global_index`, `[b, g]`, -1 where there is no such token.
+        """
+        tokens = np.stack([filled(length, 0, one.ids) for one in inputs])
+        lengths = np.array([[len(one.ids)] for one in inputs], np.int32)
+        places = np.arange(self.num_globals, dtype=np.int32)[None]
+        return {
+            TOKENS: tokens,
+            TYPES: np.zeros_like(tokens),
+            # [1, n] and [b, 1] -> [b, n]
+            EXAMPLE_IDS: (np.arange(length)[None] < lengths).astype(np.int32),
+            GLOBAL_INDEX: np.where(places < lengths, places, -1).astype(np.int32),
+        }
+
+    def tokens(self, output: jax.Array, batch: Batch) -> Marked:
+        """See `TextEncoder`."""
+        return Marked(output, batch[EXAMPLE_IDS] > 0)
+
+    def global_tokens(self, output: jax.Array, batch: Batch) -> Marked:
+        """See `TextEncoder`."""
+        index = batch[GLOBAL_INDEX]
+        # [b, n, e] -> [b, g, e]
+        states = jnp.take_along_axis(output, jnp.maximum(index, 0)[..., None], axis=1)
+        return Marked(states, index >= 0)
+
+
+@registry.register(KIND, "bert")
+@registry.register(KIND, "roberta")
+@dataclasses.dataclass(frozen=True)
+class SequenceEncoder(FlatEncoder):
+    """BERT and RoBERTa: [CLS] text [SEP]."""
+
+    config: EncoderConfig
+
+    def ends(self, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+        """See `FlatEncoder`."""
+        return [tokenizer.special_id("cls")], [tokenizer.special_id("sep")]
+
+    def apply(self, params: Any, batch: Batch) -> jax.Array:
+        """See `TextEncoder`: `[b, n, e]`."""
+        return self._encoded(params, batch)
+
+    def _encoded(self, params: Any, batch: Batch, **inputs: Any) -> jax.Array:
+        own = {"params": params["encoder"]}
+        given = batch[TOKENS], batch[EXAMPLE_IDS]
+        return Encoder(self.config).apply(own, *given, types=batch[TYPES], **inputs)
+
+
+@registry.register(KIND, "longformer")
+@dataclasses.dataclass(frozen=True)
+class LongformerEncoder(SequenceEncoder):
+    """Longformer, whose first token is global unless the model is causal."""
+
+    @property
+    def num_globals(self) -> int:
+        """See `FlatEncoder`."""
+        return 0 if self.config.causal else 1
+
+    def apply(self, params: Any, batch: Batch) -> jax.Array:
+        """See `TextEncoder`: `[b, n, e]`."""
+        if not self.num_globals:
+            return self._encoded(params, batch)
+        return self._encoded(params, batch, global_index=batch[GLOBAL_INDEX])
+
+
+@registry.register(KIND, "big_bird")
+@dataclasses.dataclass(frozen=True)
+class BigBirdEncoder(SequenceEncoder):
+    """BigBird, whose last block is global: the number of blocks must stay."""
+
+    @property
+    def num_globals(self) -> int:
+        """See `FlatEncoder`."""
+        return self.config.num_globals
+
+    def padding_limit(self, length: int) -> int:
+        """See `TextEncoder`."""
+        c = self.config
+        [sparse] = c.patterns
+        if sparse is None:
+            return self.max_length
+        if length <= sparse.whole_length:
+            return min(sparse.whole_length, self.max_length)
+        blocks = -(-(length - c.num_globals) // c.block_size)
+        return min(c.num_globals + blocks * c.block_size, self.max_length)
+
+
+@registry.register(KIND, "bart")
+@registry.register(KIND, "t5")
+@registry.register(KIND, "led")
+@registry.register(KIND, "long_t5")
+@registry.register(KIND, "bart_ls")
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqEncoder(FlatEncoder):
+    """The encoder of an encoder-decoder: text, end token; <s> first where it has one.
+
+    The first token of a LED is global.
+    """
+
+    @property
+    def num_globals(self) -> int:
+        """See `FlatEncoder`."""
+        return int(self.config.has_globals)
+
+    @property
+    def max_length(self) -> int:
+        """See `TextEncoder`."""
+        return self.config.longest_input
+
+    def ends(self, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+        """See `FlatEncoder`."""
+        first = [tokenizer.special_id("cls")] if self.config.begin_token else []
+        return first, [end_id(tokenizer)]
+
+    def apply(self, params: Any, batch: Batch) -> jax.Array:
+        """See `TextEncoder`: `[b, n, e]`.
+
+        Raises:
+          ValueError: if the windows of SLED need a prefix, which plain texts have not.
+        """
+        if length := self.config.sled.prefix_length:
+            raise ValueError(
+                f"sled.prefix_length is {length}: the model reads a prefix before each "
+                "text; expected 0 to encode plain texts"
+            )
+        index = batch[GLOBAL_INDEX] if self.num_globals else None
+        given = {"params": params}, batch[TOKENS], batch[EXAMPLE_IDS], index
+        return EncoderDecoder(self.config).apply(*given, method="encode").rows

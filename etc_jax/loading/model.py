@@ -1,0 +1,364 @@
+"""A model with its tokenizer: hidden states, vectors and generated texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from etc_jax import decoding, language_model, text_writer
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.formats import native
+from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.hub_writing import files_of
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.datasets.pairs import Pair
+from etc_jax.loading import pooling as pooling_lib
+from etc_jax.loading import sentence_folder
+from etc_jax.loading.batches import groups
+from etc_jax.loading.sentence_folder import SentenceFolder
+from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
+from etc_jax.training.checkpoints.saved_params import SavedParams
+
+Texts = Sequence[str] | Sequence[Sequence[int]]
+# Called with how many texts are done.
+Progress = Callable[[int], Any]
+
+
+class HiddenStates(NamedTuple):
+    """What `LoadedModel.__call__` gives.
+
+    Attributes:
+      states: after the last layer, float32 `[texts, longest, embed_dim]`; 0 in padding.
+      lengths: tokens of each text, special ones too, int32 `[texts]`.
+    """
+
+    states: np.ndarray
+    lengths: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model as `etc_jax.load` gives it.
+
+    Attributes:
+      config: of the model, a dataclass of its family.
+      params: nested dict of arrays.
+      tokenizer: of the model; None if there is none, as for models of bytes.
+      max_length: tokens of the longest text that is encoded, special ones too; of a
+        model without hidden states of texts None.
+      sentences: what a folder of sentence-transformers says on pooling; None for
+        others.
+      run: that the model is of, without parameters; None for others.
+    """
+
+    config: Any
+    params: dict[str, Any] = dataclasses.field(repr=False)
+    tokenizer: Tokenizer | None = dataclasses.field(repr=False)
+    max_length: int | None = None
+    sentences: SentenceFolder | None = None
+    run: SavedParams | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def family(self) -> str:
+        """The name of the model's kind, such as "longformer"."""
+        return native.family_of(self.config)
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """How texts are read.
+
+        Raises:
+          ValueError: if models of the family have no hidden states of plain texts.
+        """
+        return text_encoder_of(self.family, self.config)
+
+    def inputs_of(self, texts: Texts, on_long: str = "cut") -> list[Input]:
+        """The texts in tokens, as the model reads them.
+
+        Args:
+          texts: texts; or ids, in which special tokens are there already.
+          on_long: "cut": of a text that is longer than max_length the first tokens are
+            left, and the one that ends it, and one warning says how many texts that
+            are; "error".
+
+        Raises:
+          ValueError: if something is no text, or too long with "error".
+        """
+        if isinstance(texts, str):
+            raise ValueError("texts is one text; expected a list: give [text]")
+        if on_long not in ("cut", "error"):
+            raise ValueError(f"on_long is {on_long!r}; expected 'cut' or 'error'")
+        encoder, inputs = self.encoder, self._uncut(list(texts))
+        long = [len(x.ids) for x in inputs if len(x.ids) > self.max_length]
+        if not long:
+            return inputs
+        told = (
+            f"{len(long)} of {len(inputs)} texts have more than the {self.max_length} "
+            f"tokens that the model reads, up to {max(long)}"
+        )
+        if on_long == "error":
+            raise ValueError(f"{told}; cut them, or leave on_long='error' out")
+        warnings.warn(f"{told}; they were cut", stacklevel=3)
+        return [
+            encoder.cut(x, self.max_length) if len(x.ids) > self.max_length else x
+            for x in inputs
+        ]
+
+    def _uncut(self, texts: list[Any]) -> list[Input]:
+        if not texts:
+            return []
+        if all(isinstance(text, str) for text in texts):
+            return self.encoder.inputs_of(texts, self._needed_tokenizer())
+        if any(isinstance(text, str) for text in texts):
+            raise ValueError("texts has both texts and ids; expected one kind")
+        return [self._input_of_ids(i, np.asarray(text)) for i, text in enumerate(texts)]
+
+    def _input_of_ids(self, number: int, ids: np.ndarray) -> Input:
+        whole = ids.ndim == 1 and len(ids) and np.issubdtype(ids.dtype, np.integer)
+        size = self.config.vocab_size
+        if not whole or ids.min() < 0 or ids.max() >= size:
+            raise ValueError(
+                f"texts[{number}] is neither a text nor a list of ids from 0 to "
+                f"{size - 1}, one at least"
+            )
+        return self.encoder.input_of_ids(ids.astype(np.int32))
+
+    def _needed_tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ValueError(
+                "the model has no tokenizer, by which texts become tokens; give ids, "
+                "or load a folder with the tokenizer's files"
+            )
+        return self.tokenizer
+
+    def batch(self, inputs: Sequence[Input], length: int | None = None) -> Batch:
+        """What `apply` reads.
+
+        Args:
+          inputs: see `inputs_of`.
+          length: with padding; None: of the longest.
+
+        Returns:
+          Named arrays; see `loading.encoders`.
+        """
+        longest = max(len(one.ids) for one in inputs)
+        if length is None:
+            length = longest
+        elif length < longest:
+            raise ValueError(f"length is {length}; expected {longest} or more")
+        return self.encoder.batch(inputs, length)
+
+    def apply(self, params: Any, batch: Batch) -> Any:
+        """Hidden states `[b, n, embed_dim]`: pure, for `jax.jit` and `jax.grad`.
+
+        Of an ETC, `Rows` of those of long and of global tokens.
+        """
+        return self.encoder.apply(params, batch)
+
+    def __call__(
+        self, texts: Texts, *, batch_size: int = 8, on_long: str = "cut"
+    ) -> HiddenStates:
+        """Hidden states after the last layer, of all texts at once.
+
+        Args:
+          texts: see `inputs_of`.
+          batch_size: texts that are computed together, at most.
+          on_long: see `inputs_of`.
+
+        Raises:
+          ValueError: see `inputs_of`.
+        """
+        encoder, inputs = self.encoder, self.inputs_of(texts, on_long)
+        lengths = np.array([len(one.ids) for one in inputs], np.int32)
+        shape = len(inputs), lengths.max(initial=0), self.config.embed_dim
+        found = np.zeros(shape, np.float32)
+        for places, batch in self._batches(inputs, batch_size):
+            states = np.asarray(pooling_lib.states(encoder, self.params, batch))
+            longest = lengths[places].max()
+            found[places, :longest] = states[: len(places), :longest]
+        return HiddenStates(found, lengths)
+
+    def encode(
+        self,
+        texts: Texts,
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        batch_size: int = 8,
+        on_long: str = "cut",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """One vector for each text, in their order.
+
+        Args:
+          texts: see `inputs_of`.
+          pooling: "mean" of all tokens, special ones too; "cls", the first token;
+            "global", the mean of the global tokens. None: as a folder of
+            sentence-transformers says, else "mean".
+          normalize: whether vectors have length 1. None: as such a folder says, else
+            False.
+          batch_size: texts that are computed together, at most.
+          on_long: see `inputs_of`.
+          progress: called with the number of texts that are done.
+
+        Returns:
+          float32 `[texts, embed_dim]`. Neither `batch_size` nor the other texts change
+          a vector, rounding apart.
+
+        Raises:
+          ValueError: see `inputs_of`; or if the model has no such pooling.
+        """
+        encoder, usual = self.encoder, self.sentences
+        if pooling is None:
+            pooling = "mean" if usual is None else usual.pooling
+        if normalize is None:
+            normalize = usual is not None and usual.normalize
+        pooling_lib.check(pooling, encoder)
+        inputs = self.inputs_of(texts, on_long)
+        found = np.zeros((len(inputs), self.config.embed_dim), np.float32)
+        done = 0
+        for places, batch in self._batches(inputs, batch_size):
+            given = encoder, self.params, batch, pooling, bool(normalize)
+            found[places] = np.asarray(pooling_lib.vectors(*given))[: len(places)]
+            done += len(places)
+            if progress is not None:
+                progress(done)
+        return found
+
+    def _batches(
+        self, inputs: Sequence[Input], batch_size: int
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """(places among the texts, batch, whose last rows may be there twice)."""
+        _check_batch_size(batch_size)
+        limit = self.encoder.padding_limit
+        for group in groups([len(x.ids) for x in inputs], limit, batch_size):
+            rows = [inputs[i] for i in group.places]
+            rows += rows[-1:] * (group.rows - len(rows))
+            yield group.places, self.batch(rows, group.length)
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        num_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        batch_size: int = 8,
+        **how: Any,
+    ) -> list[str]:
+        """A text for each text: what answers it, or what follows it.
+
+        Args:
+          texts: that an encoder-decoder reads, or that a language model continues.
+          num_tokens: to write at most; None: 200, or the longest target of the model.
+          temperature: 0 takes the likeliest token each time; None: 1 of a language
+            model, else 0.
+          top_k: draws are of so many likeliest; 0: of all.
+          top_p: draws are of the likeliest that reach this probability.
+          seed: of the draws.
+          batch_size: texts that an encoder-decoder reads at once.
+          **how: fields of `GenerationConfig`, such as num_beams, of an encoder-decoder.
+
+        Raises:
+          ValueError, RunError: if the model does not write, or not so.
+        """
+        if isinstance(texts, str):
+            raise ValueError("texts is one text; expected a list: give [text]")
+        decoder = decoding.decoder_of(self.family, self.config)
+        decoder.check(1)
+        _check_batch_size(batch_size)
+        draw = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        if not text_writer.writes(decoder):
+            if how:
+                raise ValueError(
+                    f"a language model does not take {', '.join(how)}; leave it out"
+                )
+            model = self._language_model(decoder)
+            return [
+                model.continued(text.encode(), num_tokens, seed, **draw).decode(
+                    errors="replace"
+                )
+                for text in texts
+            ]
+        writer = self._writer(decoder)
+        options = writer.options(num_tokens, how, **draw)
+        rng = jax.random.key(seed) if options.temperature else None
+        pairs = [Pair(str(i), text, None) for i, text in enumerate(texts)]
+        written = writer.write(pairs, options, batch_size=batch_size, rng=rng)
+        return [best.text for best, *_ in written]
+
+    def _writer(self, decoder: Any) -> text_writer.TextWriter:
+        if self.run is not None:
+            return text_writer.of_run(self.run._replace(params=self.params), decoder)
+        return text_writer.of_model(self.params, self._needed_tokenizer(), decoder)
+
+    def _language_model(self, decoder: Any) -> language_model.LanguageModel:
+        if self.run is not None:
+            codec = language_model.codec_of_run(self.run)
+        else:
+            codec = language_model.codec_of_model(
+                self.tokenizer, self.config.vocab_size, None, "the model"
+            )
+        return language_model.LanguageModel(self.params, decoder, codec)
+
+    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
+        """Writes the folder of a converted model, which `load` and all commands read.
+
+        Args:
+          folder: made, with the folders above it; there whole or not at all.
+          overwrite: replace a model that was saved there.
+
+        Raises:
+          ValueError: if something else is there.
+        """
+        files = self._sentence_files()
+        if self.tokenizer is not None:
+            files[TOKENIZER] = self.tokenizer.saved()
+        made_from = {} if self.run is None else {"run": str(self.run.folder)}
+        native.save(
+            folder,
+            self._host_params(),
+            self.config,
+            {"made_from": made_from},
+            files=files,
+            overwrite=overwrite,
+        )
+
+    def save_pretrained(self, folder: str | os.PathLike) -> None:
+        """Writes the folder of a model that transformers reads, with its tokenizer.
+
+        One that was read from a folder of sentence-transformers is read by that too.
+
+        Args:
+          folder: made, with the folders above it; there whole or not at all.
+
+        Raises:
+          ValueError: if transformers has no such model or tokenizer, or the folder
+            holds something.
+        """
+        files = self._sentence_files()
+        if self.tokenizer is not None and hugging_face.is_known(self.config):
+            files |= files_of(self.tokenizer, self.config.max_length)
+        params = self._host_params()
+        hugging_face.save(folder, params, self.config, files=files)
+
+    def _sentence_files(self) -> dict[str, bytes]:
+        if self.sentences is None:
+            return {}
+        return sentence_folder.files_of(self.sentences, self.config.embed_dim)
+
+    def _host_params(self) -> dict[str, Any]:
+        return jax.tree.map(np.asarray, self.params)
+
+
+def _check_batch_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}; expected 1 or more")

@@ -1,0 +1,157 @@
+"""Files of sentence-transformers: how the vector of a text is made.
+
+modules.json                what follows what: Transformer, Pooling, Normalize
+1_Pooling/config.json       mean, or the first token
+sentence_bert_config.json   tokens of the longest text
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from etc_jax import strict_json
+from etc_jax.conversion.formats.config_file import read_object
+
+MODULES = "modules.json"
+POOLING = "1_Pooling/config.json"
+LENGTHS = "sentence_bert_config.json"
+_PROMPTS = "config_sentence_transformers.json"
+_TYPES = "sentence_transformers.models."
+_KINDS = ["Transformer", "Pooling", "Normalize"]
+_START = "pooling_mode_"
+# What a pooling is called there -> here.
+_NAMES = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceFolder:
+    """How a folder says that texts become vectors.
+
+    Attributes:
+      pooling: "mean" or "cls".
+      normalize: vectors have length 1.
+      max_length: tokens of the longest text; None: as many as the model reads.
+      model: folder of the model in that folder.
+    """
+
+    pooling: str
+    normalize: bool
+    max_length: int | None = None
+    model: str = ""
+
+
+def read(folder: pathlib.Path) -> SentenceFolder | None:
+    """What a folder says; None if it has no such file.
+
+    Raises:
+      ValueError: if vectors are made in a way that is not known here.
+    """
+    path = folder / MODULES
+    if not path.is_file():
+        return None
+    paths = _modules(path)
+    pooling = _pooling(_inside(folder, paths["Pooling"]) / "config.json")
+    model = _inside(folder, paths["Transformer"])
+    return SentenceFolder(
+        pooling,
+        "Normalize" in paths,
+        _max_length(model / LENGTHS, folder / _PROMPTS),
+        paths["Transformer"],
+    )
+
+
+def _modules(path: pathlib.Path) -> dict[str, str]:
+    """{kind: folder} of the modules.
+
+    Raises:
+      ValueError: if they are not a transformer, a pooling and at most a norm.
+    """
+    try:
+        listed = strict_json.loads(path.read_bytes().decode("utf-8"))
+        found = [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in listed]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}") from error
+    kinds = [kind for kind, _ in found]
+    if kinds not in (_KINDS, _KINDS[:-1]):
+        raise ValueError(
+            f"{path} has the modules {', '.join(kinds)}; what is known here is "
+            "Transformer and Pooling, with Normalize or without. Load the folder of "
+            "its Transformer for hidden states"
+        )
+    return dict(found)
+
+
+def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
+    path = folder / name
+    inside = path.resolve().is_relative_to(folder.resolve())
+    if not (inside and path.is_dir()):
+        raise ValueError(f"{folder / MODULES} names {name!r}, no folder in {folder}")
+    return path
+
+
+def _pooling(path: pathlib.Path) -> str:
+    values = read_object(path) if path.is_file() else {}
+    modes = [k.removeprefix(_START) for k, on in values.items() if _is_mode(k, on)]
+    if isinstance(values.get("pooling_mode"), str):
+        modes = [values["pooling_mode"]]
+    if len(modes) != 1 or modes[0] not in _NAMES:
+        raise ValueError(
+            f"{path} has the pooling {', '.join(modes) or 'of none'}; what is known "
+            "here is the mean of the tokens, or the first one (cls)"
+        )
+    return _NAMES[modes[0]]
+
+
+def _is_mode(name: str, value: Any) -> bool:
+    return name.startswith(_START) and value is True
+
+
+def _max_length(lengths: pathlib.Path, prompts: pathlib.Path) -> int | None:
+    values = read_object(lengths) if lengths.is_file() else {}
+    if values.get("do_lower_case"):
+        raise ValueError(
+            f"{lengths}: do_lower_case is true, but texts are lower-cased by "
+            "tokenizers alone here; expected false"
+        )
+    more = read_object(prompts) if prompts.is_file() else {}
+    if more.get("default_prompt_name"):
+        raise ValueError(
+            f"{prompts}: default_prompt_name is {more['default_prompt_name']!r}, but "
+            "no prompt is put before texts here; expected null"
+        )
+    longest = values.get("max_seq_length")
+    if longest is not None and (type(longest) is not int or longest < 1):
+        raise ValueError(
+            f"{lengths}: max_seq_length is {longest!r}; expected 1 or more"
+        )
+    return longest
+
+
+def files_of(settings: SentenceFolder, embed_dim: int) -> dict[str, bytes]:
+    """{name: content} of the files that `read` reads.
+
+    Args:
+      settings: of the model, which is in the folder itself.
+      embed_dim: of the vectors.
+    """
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    if settings.normalize:
+        kinds["Normalize"] = "2_Normalize"
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"{_TYPES}{kind}"}
+        for i, (kind, path) in enumerate(kinds.items())
+    ]
+    modes = {"cls_token": "cls", "mean_tokens": "mean"}
+    modes |= {"max_tokens": None, "mean_sqrt_len_tokens": None}
+    pooling = {f"{_START}{k}": x == settings.pooling for k, x in modes.items()}
+    found: dict[str, Any] = {
+        MODULES: modules,
+        POOLING: {"word_embedding_dimension": embed_dim, **pooling},
+    }
+    if settings.max_length is not None:
+        lengths = {"max_seq_length": settings.max_length, "do_lower_case": False}
+        found[LENGTHS] = lengths
+    return {k: f"{json.dumps(x, indent=2)}\n".encode() for k, x in found.items()}

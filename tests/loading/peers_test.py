@@ -1,0 +1,153 @@
+"""Vectors beside those of transformers, and of a real sentence-transformers model."""
+
+import json
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+import etc_jax
+from etc_jax import extend
+
+_TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path += [str(_TESTS / "data"), str(_TESTS / "conversion")]
+import hub_samples  # noqa: E402
+from real_bert import package_folder  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+_SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+}
+TOKENIZERS = {
+    "Bert": hub_samples.bert_json,
+    "Roberta": hub_samples.roberta_json,
+    "Longformer": lambda folder: hub_samples.roberta_json(folder, "longformer"),
+    "BigBird": hub_samples.unigram_json,
+}
+MORE = {
+    "Bert": {"max_position_embeddings": 128},
+    # Rows of padding come before those of positions.
+    "Roberta": {"max_position_embeddings": 130, "pad_token_id": 1},
+    "Longformer": {
+        "max_position_embeddings": 130,
+        "pad_token_id": 1,
+        "attention_window": [4, 8],
+    },
+    "BigBird": {
+        "max_position_embeddings": 128,
+        "block_size": 4,
+        "num_random_blocks": 1,
+        "attention_type": "block_sparse",
+    },
+}
+TEXTS = ["", *("the cat said hello " * n for n in (1, 3, 9)), "a cat, 1999." * 3]
+
+
+@pytest.fixture(params=TOKENIZERS)
+def folder(request, tmp_path):
+    """A small random model as transformers saves it, with a tokenizer."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    made = TOKENIZERS[request.param](tmp_path / "tokenizer")
+    vocabulary = len(transformers.AutoTokenizer.from_pretrained(made))
+    config = getattr(transformers, f"{request.param}Config")(
+        vocab_size=vocabulary, **_SIZES, **MORE[request.param]
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{request.param}Model")(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(0, 0.3)
+    model.save_pretrained(tmp_path / "model")
+    for path in made.iterdir():
+        if path.name != "config.json":
+            shutil.copy(path, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def states(folder, text):
+    """Hidden states `[t, e]` of one text; its first token is global."""
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    given = tokenizer(text, return_tensors="pt")
+    if "longformer" in model.config.model_type:
+        first = torch.zeros_like(given["input_ids"])
+        first[:, 0] = 1
+        given["global_attention_mask"] = first
+    with torch.no_grad():
+        return model(**given).last_hidden_state[0].numpy()
+
+
+def test_five_lines_give_the_vectors_of_transformers(folder):
+    texts, longformer = TEXTS, str(folder)
+    want = np.stack([states(folder, text).mean(axis=0) for text in TEXTS])
+
+    import etc_jax
+
+    model = etc_jax.load(longformer)
+    vectors = model.encode(texts, pooling="mean")
+
+    np.testing.assert_allclose(vectors, want, atol=1e-5)
+
+
+def test_what_is_saved_is_read_by_transformers(folder, tmp_path):
+    etc_jax.load(folder).save_pretrained(tmp_path / "back")
+    for text in TEXTS[:3]:
+        np.testing.assert_array_equal(
+            states(tmp_path / "back", text), states(folder, text)
+        )
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    pytest.importorskip("torch")
+    return package_folder()
+
+
+SENTENCES = [
+    "The dense form of attention is a special case of the sparse one.",
+    "Mount Erebus, on Ross Island, was first climbed in 1908.",
+    "",
+]
+
+
+def sentence_vectors(folder) -> np.ndarray:
+    """As sentence-transformers pools the model: the mean, of length 1."""
+    means = np.stack([states(folder, text).mean(axis=0) for text in SENTENCES])
+    return means / np.linalg.norm(means, axis=1, keepdims=True)
+
+
+def test_a_real_model_gives_the_vectors_of_its_own_pooling(minilm, tmp_path):
+    model = etc_jax.load(minilm)
+    assert (model.max_length, model.sentences.normalize) == (256, True)
+    want = sentence_vectors(minilm)
+    np.testing.assert_allclose(model.encode(SENTENCES), want, atol=1e-5)
+    model.save_pretrained(tmp_path / "back")
+    for name in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+        ours, theirs = (
+            json.loads((x / name).read_text()) for x in (tmp_path / "back", minilm)
+        )
+        assert ours == theirs
+    np.testing.assert_allclose(sentence_vectors(tmp_path / "back"), want, atol=1e-7)
+
+
+def test_a_real_model_made_long_gives_the_same_vectors(minilm, tmp_path):
+    made = f"--from={minilm}", "--to=longformer", f"--out={tmp_path / 'long'}"
+    assert extend.main([*made, "--max_length=1024", "--window=128"]) == 0
+
+    model = etc_jax.load(tmp_path / "long")
+    vectors = model.encode(SENTENCES, normalize=True)
+    np.testing.assert_allclose(vectors, sentence_vectors(minilm), atol=1e-5)
+    assert model.encode(["a long text " * 250]).shape == (1, 384)
+    model.save_pretrained(tmp_path / "hf")
+    back = sentence_vectors(tmp_path / "hf")
+    np.testing.assert_allclose(vectors, back, atol=1e-5)
