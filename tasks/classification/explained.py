@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,14 +45,18 @@ def explain(
     found = []
     for window, row in zip(windows, logits, strict=True):
         labels = ranked(window.record.labels, softmax(row))
-        documents = tuple(_documents(window))
+        documents = documents_of(window)
         about = (window.record.id, question, labels[0].text)
         found.append(Explained(*about, documents, labels, wording=WORDING))
     return found
 
 
-def _documents(window: ClassificationWindow) -> Iterator[ExplainedDocument]:
+def documents_of(window: ClassificationWindow) -> tuple[ExplainedDocument, ...]:
+    """What the model has read of the text, and what it has not."""
     record, stop = window.record, window.num_chars
-    yield ExplainedDocument.of_text(record.title or "Text", record.text[:stop])
-    if unread := record.text[stop:].strip():
-        yield ExplainedDocument.of_text("Not read, for it did not fit", unread)
+    read = ExplainedDocument.of_text(record.title or "Text", record.text[:stop])
+    unread = record.text[stop:].strip()
+    if not unread:
+        return (read,)
+    rest = ExplainedDocument.of_text("Not read, for it did not fit", unread)
+    return read, rest

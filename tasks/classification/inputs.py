@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
@@ -39,25 +40,28 @@ class Labelled(Protocol):
       id: of the record.
       title: over the text, of which it is no part; may be blank.
       text: with at least one character that is no white space.
-      label: one of `labels`; None without one.
+      label: one of `labels`; where there may be any number of them, a tuple; None
+        without one.
     """
 
-    labels: ClassVar[tuple[str, ...]]
+    labels: tuple[str, ...]
     id: str
     title: str
     text: str
-    label: str | None
+    label: str | tuple[str, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationWindow(SequenceWindow):
     """As much of a text as fits.
 
-    `labels` has `label` int32 `[]`, the number of the label; -1 without one.
+    `labels` has `label`; see `label_of`.
 
     Attributes:
       num_chars: characters of the text that are in the input: the first ones.
     """
+
+    axes: ClassVar = {"label": Placed()}
 
     num_chars: int
 
@@ -109,20 +113,26 @@ def place_behind(text: str, read: str) -> int:
     return next(itertools.islice(ends, left - 1, None))
 
 
-def label_of(record: Labelled) -> tuple[int, str | None]:
-    """(number of the label, why it cannot be trained on): -1 without one."""
+def label_of(record: Labelled) -> tuple[np.ndarray, str | None]:
+    """(label, why it cannot be trained on).
+
+    The label is int32 `[]`, its number, or -1 without one; where there may be any
+    number of them, `[c]`, 1 for those of the text.
+    """
     if record.label is None:
-        return -1, "no gold label"
-    return record.labels.index(record.label), None
+        return np.array(-1, np.int32), "no gold label"
+    if isinstance(record.label, tuple):
+        return np.array([x in record.label for x in record.labels], np.int32), None
+    return np.array(record.labels.index(record.label), np.int32), None
 
 
 def _window(
     record: Labelled, sizes: SequenceSizes, ids: list[int], num_chars: int
 ) -> ClassificationWindow:
-    number, unusable = label_of(record)
+    label, unusable = label_of(record)
     return ClassificationWindow(
         record=record,
-        labels={"label": np.array(number, np.int32)},
+        labels={"label": label},
         unusable=unusable,
         num_chars=num_chars,
         **parts_of(sizes, ids, range(1)),

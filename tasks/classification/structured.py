@@ -10,9 +10,9 @@ fit, the head is kept; sentences that have no global token of their own share th
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
-import numpy as np
-
+from etc_jax.data.schema import Placed
 from etc_jax.data.text.sentences import SplitFn, split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import SENTENCE_TYPE
@@ -33,11 +33,13 @@ _LEAST = 2
 class StructuredText(StructuredWindow):
     """As much of a text as fits.
 
-    `labels` has `label` int32 `[]`, the number of the label; -1 without one.
+    `labels` has `label`; see `label_of`.
 
     Attributes:
       num_chars: characters of the text that are in the input: the first ones.
     """
+
+    axes: ClassVar = {"label": Placed()}
 
     num_chars: int
 
@@ -92,14 +94,14 @@ def features(
     if layout.num_long == 1:
         raise BadRecordError("no text", f"{record.id!r} has no token")
     layout.close_group()
-    number, unusable = label_of(record)
+    label, unusable = label_of(record)
     return [
         StructuredText(
             record=record,
             tokens=layout.tokens(),
             types=layout.types(),
             structure=layout.structure(exempt=[0], mentions=False, flat=False),
-            labels={"label": np.array(number, np.int32)},
+            labels={"label": label},
             unusable=unusable,
             num_chars=len(record.text)
             if whole

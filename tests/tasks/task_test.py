@@ -52,6 +52,7 @@ VALUES = {
     "triviaqa": triviaqa_samples.VALUE,
     "imdb": {**classification_samples.REVIEW, "label": 1},
     "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
+    "classification": {"id": "a", "text": "the old mill stands.", "label": "b c"},
     "coreference": coreference_samples.VALUE,
     "text_to_text": {
         "id": "a",
@@ -61,7 +62,12 @@ VALUES = {
     "wmt14_en_de": written_samples.TRANSLATION,
     "squad": written_samples.QUESTION,
 }
+# What a task must be told before it can read.
+OPTIONS = {"classification": {"labels": ("a", "b c", "d")}}
+# A value that is no gold answer, where it is not 3.
+BROKEN = {"classification": [3]}
 ID = {
+    "classification": "id",
     "hotpotqa": "_id",
     "wikihop": "id",
     "natural_questions": "example_id",
@@ -75,6 +81,7 @@ ID = {
     "squad": "id",
 }
 GOLD = {
+    "classification": "label",
     "hotpotqa": "answer",
     "wikihop": "answer",
     "natural_questions": "annotations",
@@ -90,7 +97,7 @@ GOLD = {
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text", "wmt14_en_de")
+LINES += ("text_to_text", "wmt14_en_de", "classification")
 RELEASES = {
     "triviaqa": triviaqa_samples.release_of,
     "squad": written_samples.write_release,
@@ -104,14 +111,22 @@ def no_model_of_sentences(monkeypatch):
         monkeypatch.setattr(module, "split_sentences", split)
 
 
+# Of the extra "metrics", that scores need.
+MODULES = {"wmt14_en_de": "sacrebleu", "classification": "sklearn"}
 EVERY = [(name, form) for name in task.names() for form in task.find(name).forms]
 
 
 @pytest.fixture(params=EVERY, ids="-".join)
 def found(request):
-    if request.param[0] == "wmt14_en_de":
-        pytest.importorskip("sacrebleu")
-    return task.find_task(*request.param)
+    for name, module in MODULES.items():
+        if request.param[0] == name:
+            pytest.importorskip(module)
+    return found_task(*request.param)
+
+
+def found_task(name, format):
+    """The data set with the options that it needs."""
+    return task.find_task(name, format).with_options(OPTIONS.get(name, {}))
 
 
 def windows_of(found, without="", **changes):
@@ -347,7 +362,8 @@ def write_values(folder, found, values, name):
 
 def test_a_summary_counts_all_there_is(found, tmp_path):
     value, key, gold = VALUES[found.name], ID[found.name], GOLD[found.name]
-    broken, other = {**value, gold: 3}, {**value, key: "second"}
+    broken = {**value, gold: BROKEN.get(found.name, 3)}
+    other = {**value, key: "second"}
     first = write_values(tmp_path, found, [value, broken], "a")
     second = write_values(tmp_path, found, [dict(value), other], "b")
     got = summarised(found, [first, second])
