@@ -67,6 +67,11 @@ def hyperpartisan(folder):
     return made.release(folder, articles, truth)
 
 
+def classification(folder):
+    values = [{"text": text, "label": x} for text, x in zip(TEXTS, "ab", strict=True)]
+    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
+
+
 def coreference(folder):
     return coreference_samples.write_text(folder, coreference_samples.conll_2012())
 
@@ -89,11 +94,15 @@ def squad(folder):
 RAW = {
     make.__name__: make
     for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
-    + (imdb, hyperpartisan, coreference, text_to_text, wmt14_en_de, squad)
+    + (imdb, hyperpartisan, classification, coreference)
+    + (text_to_text, wmt14_en_de, squad)
 }
 WRITTEN = ("text_to_text", "wmt14_en_de", "squad")
+# Of the extra "metrics", that scores need.
+MODULES = {"wmt14_en_de": "sacrebleu", "classification": "sklearn"}
 OPTIONS = {
     "natural_questions": ("question_tokens=4", "stride=24"),
+    "classification": ("labels=a,b",),
     "coreference": ("candidates=256",),
 }
 LENGTHS = {"coreference": (96, 1), **dict.fromkeys(WRITTEN, (80, 8))}
@@ -161,8 +170,8 @@ def config_of(name, family, lengths, vocab_size, cache):
 def test_from_the_raw_file_to_the_official_score(
     name, family, format, tmp_path, capsys
 ):
-    if name == "wmt14_en_de":
-        pytest.importorskip("sacrebleu")
+    if name in MODULES:
+        pytest.importorskip(MODULES[name])
     task = task_lib.find_task(name, format)
     path = RAW[name](tmp_path)
     tokenizer = multihop_samples.tokenizer_for(task)
@@ -214,4 +223,4 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     some = {name for name, cls in families() if answers & set(cls.formats)}
     assert SENSES.keys() == some - {"reformer"}
     assert {family for _, family, _ in CELLS} == SENSES.keys()
-    assert len(CELLS) == 7 + 8 * 4 + len(WRITTEN)
+    assert len(CELLS) == 8 + 9 * 4 + len(WRITTEN)
