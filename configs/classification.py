@@ -93,11 +93,8 @@ def get_config(arg: str = ""):
     setting = dataclasses.replace(SETTING, epochs=_epochs(given.get("epochs")))
     lengths = ETC_LENGTHS if family == "etc" else LENGTHS
     if cache is not None:
-        number = cache.num_windows
         lengths = {cache.schema.lengths[axis]: n for axis, n in cache.sizes.items()}
-        setting = dataclasses.replace(
-            setting, num_examples=number, batch_size=min(number, SETTING.batch_size)
-        )
+        setting = dataclasses.replace(setting, num_examples=cache.num_windows)
     config = setting.config(model, family=family, **lengths)
     steps = config.train.num_steps
     every = max(1, steps // EVALUATIONS)
@@ -110,7 +107,6 @@ def get_config(arg: str = ""):
     )
     if "tiny" in chosen:
         recipes.scale_down(config, num_steps=TINY_STEPS)
-        config.train.batch_size = setting.batch_size
         config.schedule.warmup_steps = TINY_STEPS // 10
     if cache is not None:
         _take_data(config, cache, given)

@@ -54,7 +54,7 @@ class FinetuningRecipe:
 
     def fields(self) -> dict[str, Any]:
         """{dotted path: value} of the config's fields that a setting decides."""
-        num_steps = int(self.num_examples / self.batch_size * self.epochs)
+        num_steps = max(1, int(self.num_examples / self.batch_size * self.epochs))
         warmup = self.warmup_steps
         if warmup is None:
             warmup = int(WARMUP_SHARE * num_steps)

@@ -80,8 +80,9 @@ def read_rows(
     their lines.
 
     Raises:
-      BadRecordError: where a compressed file is damaged, or the first line does not
-        name the columns. Rows before that place have come out.
+      BadRecordError: where a compressed file is damaged, a row of a CSV or TSV is too
+        large, or the first line does not name the columns. Rows before that place have
+        come out.
       OSError: if it cannot be read.
     """
     name = os.fspath(path)
@@ -157,30 +158,30 @@ def _listed(columns: list[str]) -> str:
     return ", ".join(f"{name:.40}" for name in columns[:_MOST_SHOWN]) + more
 
 
-class _BadLineError(BadRecordError):
-    """What is wrong with one line: those after it can be read."""
-
-
 class _Rows:
     """The rows of a CSV, each within the bound of a record."""
 
     def __init__(self, file: BinaryIO, **dialect: Any):
         self._lines, self._size = lines(file), 0
+        self._fault: BadRecordError | None = None
         self._reader = csv.reader(self, **dialect)
 
     def next(self) -> list[str] | BadRecordError | None:
-        """The cells of the next row, or what is wrong with it; None at the end."""
-        self._size = 0
+        """The cells of the next row, or what is wrong with it; None at the end.
+
+        Raises:
+          BadRecordError: if a row is too large: where it ends is not known.
+        """
+        self._size, self._fault = 0, None
         # The module has one bound for all readers: it is put back.
         before = csv.field_size_limit(max_record_bytes())
         try:
-            return next(self._reader, None)
+            cells = next(self._reader, None)
         except csv.Error as e:
-            return BadRecordError("broken row", str(e))
-        except _BadLineError as e:
-            return BadRecordError(e.kind, e.message)
+            return self._fault or BadRecordError("broken row", str(e))
         finally:
             csv.field_size_limit(before)
+        return self._fault or cells
 
     # --- the lines of the file, for the reader ---
 
@@ -190,12 +191,14 @@ class _Rows:
     def __next__(self) -> str:
         number, line = next(self._lines)
         if isinstance(line, BadRecordError):
-            raise _BadLineError(line.kind, line.message)
+            raise BadRecordError("record too large", line.message)
         self._size += len(line)
-        if self._size > max_record_bytes():  # a quote that is open
-            error = too_large("row too large", f"the row to line {number}", self._size)
-            raise _BadLineError(error.kind, error.message)
+        if self._size > max_record_bytes():  # a quote is open
+            row = f"the row that goes on in line {number}"
+            raise too_large("record too large", row, self._size)
         try:
             return line.decode("utf-8")
         except UnicodeDecodeError as e:
-            raise _BadLineError("not UTF-8", f"line {number}: {e}") from e
+            # The reader goes on, for it knows which lines are of one row.
+            self._fault = BadRecordError("not UTF-8", f"line {number}: {e}")
+            return line.decode("utf-8", "replace")

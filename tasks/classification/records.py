@@ -70,6 +70,11 @@ class ClassificationOptions(TableOptions):
         found = labels_in(paths, self)
         return self if self.labels else dataclasses.replace(self, labels=found)
 
+    def shaping(self, sizes: Any) -> dict[str, Any]:
+        """The labels: inputs are the same whatever the columns of a file are called."""
+        del sizes
+        return {"labels": self.labels, "multi_label": self.multi_label}
+
     def task_fields(self) -> dict[str, Any]:
         """The classes, and how outputs are read."""
         fields = LABEL_SETS if self.multi_label else ONE_LABEL
@@ -211,7 +216,10 @@ def _columns(path: str | os.PathLike, options: ClassificationOptions) -> str:
 
 
 def _id(fields: Fields, otherwise: str, column: str) -> str:
-    name = fields.get(column or "id", anything, None if column else otherwise)
+    if column:
+        name = fields.get(column, anything)
+    else:
+        name = fields.get("id", anything, otherwise)
     if type(name) is int:
         return str(name)
     if not isinstance(name, str):

@@ -75,4 +75,4 @@ class LabelSets(OneLabel):
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
         del batch
         share = self.class_weights() / len(self.classes)
-        return [Choice(outputs, share, binary=True)]
+        return [Choice(outputs, jnp.broadcast_to(share, outputs.shape), binary=True)]

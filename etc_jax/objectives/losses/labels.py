@@ -54,7 +54,8 @@ def label_set_loss(
     logits, weights = logits.astype(jnp.float32), weights.astype(jnp.float32)
     wanted = targets.astype(jnp.float32)
     # -log sigmoid(x) = softplus(-x), and softplus(x) = softplus(-x) + x for no.
-    losses = class_weights * (jax.nn.softplus(logits) - wanted * logits)
+    factors = jnp.broadcast_to(class_weights, logits.shape)
+    losses = factors * (jax.nn.softplus(logits) - wanted * logits)
     given = logits > 0
     of_each = weights[:, None]
     both = 2.0 * jnp.sum(given * wanted * of_each)
