@@ -91,7 +91,7 @@ def config_of(arg, **changes):
     return config_lib.from_config_dict(values)
 
 
-def trained(arg, num_steps=40):
+def trained(arg, num_steps=80):
     """Evaluated at the end alone."""
     every = ("train.num_steps", "train.eval_every_steps", "checkpoint.every_steps")
     config = config_of(arg, **dict.fromkeys(every, num_steps))
@@ -120,17 +120,15 @@ def test_three_labels_are_learnt_from_a_csv(format, variants, run, tmp_path):
 
     # An exported model knows the names too; new texts have no label, and may be JSON.
     run(convert, "--export=run", "--out=model")
-    new = write_lines(
-        tmp_path / "new.jsonl", [{"body": text} for text, _ in rows(3, 2)]
-    )
-    told = [
-        json.loads(x) for x in run(predict, "--model=model", "--json", new).splitlines()
-    ]
-    assert [x["answer"] for x in told] == list(WORDS)
-    assert {x["text"] for x in told[0]["candidates"]} == set(WORDS)
+    lines = [{"body": text} for text, _ in rows(3, 2)]
+    new = write_lines(tmp_path / "new.jsonl", lines)
     unlabelled = tmp_path / "new.csv"
     unlabelled.write_text(f"other,body\r\n1,{rows(1, 3)[0][0]}\r\n")
-    assert "red, fish" in run(predict, "--model=model", unlabelled)
+    told = run(predict, "--model=model", "--json", new, unlabelled).splitlines()
+    told = [json.loads(line) for line in told]
+    assert [x["answer"] for x in told] == [*WORDS, "red, fish"]
+    assert [x["id"] for x in told[2:]] == ["new.jsonl:3", "new.csv:1"]
+    assert {x["text"] for x in told[0]["candidates"]} == set(WORDS)
 
 
 def test_texts_learn_any_number_of_labels(run, tmp_path):
