@@ -52,11 +52,17 @@ def explain(
 
 
 def documents_of(window: ClassificationWindow) -> tuple[ExplainedDocument, ...]:
-    """What the model has read of the text, and what it has not."""
-    record, stop = window.record, window.num_chars
-    read = ExplainedDocument.of_text(record.title or "Text", record.text[:stop])
-    unread = record.text[stop:].strip()
-    if not unread:
-        return (read,)
-    rest = ExplainedDocument.of_text("Not read, for it did not fit", unread)
-    return read, rest
+    """What the model has read of the texts, and what it has not."""
+    record = window.record
+    found = _parts(record.title or "Text", record.text, window.num_chars)
+    if record.second is not None:
+        found += _parts("Second text", record.second, window.num_second)
+    return tuple(found)
+
+
+def _parts(title: str, text: str, stop: int) -> list[ExplainedDocument]:
+    """The text to a character, and what comes after it if there is something."""
+    read = ExplainedDocument.of_text(title, text[:stop])
+    if not (unread := text[stop:].strip()):
+        return [read]
+    return [read, ExplainedDocument.of_text("Not read, for it did not fit", unread)]

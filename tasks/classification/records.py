@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -27,6 +28,7 @@ class ClassificationOptions(TableOptions):
 
     Attributes:
       text_column: with the text.
+      second_column: with another text that is read after it; blank: there is none.
       label_column: with the label; of several, a list in JSON lines, and one text
         elsewhere.
       labels: all there are, in the order of the model's outputs; by default those of
@@ -36,6 +38,7 @@ class ClassificationOptions(TableOptions):
     """
 
     text_column: str = "text"
+    second_column: str = ""
     label_column: str = "label"
     labels: tuple[str, ...] = ()
     multi_label: bool = False
@@ -101,6 +104,7 @@ class Record:
     Attributes:
       id: of the record.
       text: that is not blank.
+      second: another one; None without one.
       label: one of `labels`, or a tuple of some of them in their order; None without.
       labels: all there are, in the order of their numbers; () before they are known.
       title: none.
@@ -108,6 +112,7 @@ class Record:
 
     id: str
     text: str
+    second: str | None
     label: str | tuple[str, ...] | None
     labels: tuple[str, ...]
 
@@ -162,7 +167,9 @@ def parse(
     row = value if isinstance(value, Row) else Row(value, "")
     fields = Fields(row.values)
     text = fields.text(options.text_column)
-    name = _id(fields, row.name or _digest(text), options.id_column)
+    second = fields.text(options.second_column) if options.second_column else None
+    name = row.name or _digest(text, second or "")
+    name = _id(fields, name, options.id_column)
     label = _label(fields, options)
     several = label if isinstance(label, tuple) else (label,)
     if options.labels and label is not None:
@@ -172,7 +179,7 @@ def parse(
                 f"{name!r} has the label {unknown!r:.60}, which is none of the known "
                 f"ones: {_shown(options.labels)}",
             )
-    return Record(name, text, label, options.labels)
+    return Record(name, text, second, label, options.labels)
 
 
 def labels_in(
@@ -227,10 +234,9 @@ def _id(fields: Fields, otherwise: str, column: str) -> str:
     return name if name.strip() else otherwise
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[
-        :_ID_DIGITS
-    ]
+def _digest(*texts: str) -> str:
+    named = json.dumps(texts).encode()
+    return hashlib.sha256(named).hexdigest()[:_ID_DIGITS]
 
 
 def _label(

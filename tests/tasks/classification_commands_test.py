@@ -100,7 +100,11 @@ def trained(arg, num_steps=80):
 
 
 @pytest.mark.parametrize(
-    "format, variants", [("sequence", "tiny"), ("structured", "etc,tiny")]
+    "format, variants",
+    [
+        ("sequence", "tiny"),
+        pytest.param("structured", "etc,tiny", marks=pytest.mark.slow),
+    ],
 )
 def test_three_labels_are_learnt_from_a_csv(format, variants, run, tmp_path):
     train = write_csv(tmp_path / "train.csv", rows(48, 0))

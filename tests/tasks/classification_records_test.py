@@ -38,8 +38,8 @@ def test_columns_are_found_by_their_names_and_rows_by_their_numbers(tmp_path):
     labels = ("red fish", "日本")
     got, problems = read_all(path, labels=labels)
     assert got == [
-        Record("a.csv:1", "a,\nb", "red fish", labels),
-        Record("a.csv:2", "c", "日本", labels),
+        Record("a.csv:1", "a,\nb", None, "red fish", labels),
+        Record("a.csv:2", "c", None, "日本", labels),
     ]
     assert not problems.counts and problems.read == 2
 
@@ -79,6 +79,23 @@ def test_sets_of_labels_are_lists_or_texts_with_a_separator(tmp_path):
     assert [x.label for x in read_all(of_lines, **known)[0]] == [*want, None]
     other = write(tmp_path, "body,topic\nt,c|z\n", "b.csv")
     assert read_all(other, **known, label_separator="|")[0][0].label == ("z", "c")
+
+
+def test_a_second_text_has_a_column_of_its_own(tmp_path):
+    path = write(tmp_path, "body,claim,topic\na,b,x\na,,x\n")
+    got, problems = read_all(path, second_column="claim")
+    assert [(x.text, x.second) for x in got] == [("a", "b")]
+    assert problems.counts == {"empty field": 1}
+    assert read_all(path)[0][0].second is None
+
+
+def test_records_without_a_file_are_named_by_what_they_say():
+    values = ({"body": "a", "claim": x} for x in ("b", "c", "b"))
+    said = options(second_column="claim")
+    names = [
+        classification.parse(x, lambda *note: None, options=said).id for x in values
+    ]
+    assert names[0] == names[2] != names[1] and len(names[0]) == 16
 
 
 @pytest.mark.parametrize("text", ["", " \t "])
