@@ -89,6 +89,10 @@ def get_config(arg: str = ""):
     )
     chosen = config_lib.variants(names, tuple(FAMILIES), ("tiny",))
     cache = WindowCache.open(given["prepared"]) if "prepared" in given else None
+    if cache is None and (
+        alone := given.keys() & {"dev", "held_back", "class_weights"}
+    ):
+        raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
     family, model = _model(chosen, given.get("from"), cache)
     setting = dataclasses.replace(SETTING, epochs=_epochs(given.get("epochs")))
     lengths = ETC_LENGTHS if family == "etc" else LENGTHS

@@ -172,9 +172,17 @@ def label_of(record: Labelled) -> tuple[np.ndarray, str | None]:
 
     The label is int32 `[]`, its number, or -1 without one; where there may be any
     number of them, `[c]`, 1 for those of the text.
+
+    Raises:
+      ValueError: if it has a label, and it is not known which there are.
     """
     if record.label is None:
         return np.array(-1, np.int32), "no gold label"
+    if not record.labels:
+        raise ValueError(
+            f"{record.id!r} has a label, but not all labels are known; give the option "
+            "labels, or read the files to learn from first (`Task.completed`)"
+        )
     if isinstance(record.label, tuple):
         return np.array([x in record.label for x in record.labels], np.int32), None
     return np.array(record.labels.index(record.label), np.int32), None

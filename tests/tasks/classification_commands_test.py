@@ -7,11 +7,17 @@ import json
 import pathlib
 
 import finetuned_run
+import jax
 import numpy as np
 import pytest
+from random_params import random_params
 
 from etc_jax import config as config_lib
 from etc_jax import convert, evaluate, predict, prepare
+from etc_jax.conversion.formats import native
+from etc_jax.models.encoder_config import RobertaConfig
+from etc_jax.models.encoder_heads import EncoderWithoutHead
+from etc_jax.prediction.model_files import open_model
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
@@ -207,6 +213,27 @@ def test_other_labels_than_those_of_the_run_are_refused(run, tmp_path, capsys):
         train_and_evaluate(config_of("prepared=prepared,tiny", **without), "run")
 
 
+def test_a_converted_model_gives_family_and_sizes(run, tmp_path):
+    prepared(run, write_csv(tmp_path / "train.csv", rows(6, 0)))
+    sizes = {"embed_dim": 8, "num_layers": 1, "num_heads": 2, "mlp_dim": 8}
+    tokenizer = finetuned_run.tokenizer()
+    model = RobertaConfig(vocab_size=tokenizer.vocab_size, max_length=30, **sizes)
+    tokens = np.ones((1, 4), np.int32)
+    encoder = random_params(EncoderWithoutHead(model).init, tokens)
+    native.save("model", encoder, model, {})
+    tokenizer.save("model/tokenizer.json")
+    config = config_of("prepared=prepared,from=model,epochs=7")
+    assert (config.family, config.model) == ("roberta", model)
+    assert config.train.num_steps == 1  # of 6 * 7 / 32
+    assert train_and_evaluate(config, "run").exit_code == errors.DONE
+    # One step of warm-up leaves the encoder as it was.
+    learnt = open_model("run").params["encoder"]["stack"]
+    for got, want in zip(
+        *map(jax.tree.leaves, (learnt, encoder["encoder"]["stack"])), strict=True
+    ):
+        np.testing.assert_allclose(got, want, atol=1e-4)
+
+
 def test_a_cache_is_found_again_and_a_missing_column_is_told_the_others(run, tmp_path):
     train = write_csv(tmp_path / "train.csv", rows(6, 0))
     prepared(run, train)
@@ -229,6 +256,7 @@ def test_a_cache_is_found_again_and_a_missing_column_is_told_the_others(run, tmp
         ("from=none", "no saved model at none"),
         ("from=none,bert", "says which model it is; leave bert out"),
         ("bert,etc", "exclude each other"),
+        ("dev=a.csv,tiny", "dev= needs prepared=FOLDER beside it"),
     ],
 )
 def test_what_a_config_is_told_wrongly_is_named(run, arg, said):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from multihop_samples import tokenizer
 
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.records import BadRecordError, Problems
@@ -174,3 +175,9 @@ def test_what_follows_from_the_options_is_put_back_with_them():
     again = several.with_options({"multi_label": False})
     for name in ("learner", "measure", "no_answer", "decode", "gold_outputs"):
         assert getattr(again, name) == getattr(task, name)
+
+
+def test_inputs_need_the_labels_to_be_known(tmp_path):
+    [record], _ = read_all(write(tmp_path, "body,topic\nthe mill,a\n"))
+    with pytest.raises(ValueError, match="'a.csv:1' has a label, but not all labels"):
+        classification.features(record, tokenizer())
