@@ -78,7 +78,7 @@ TINY = {
     "attention_dropout_rate": 0.0,
     "initializer_range": 0.1,
 }
-TINY_STEPS = 40
+TINY_STEPS = 80
 EVALUATIONS = 10
 
 

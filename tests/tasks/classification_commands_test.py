@@ -150,14 +150,19 @@ def test_texts_learn_any_number_of_labels(run, tmp_path):
     train = write_lines(tmp_path / "train.jsonl", sets(64, 0))
     dev = write_lines(tmp_path / "dev.jsonl", sets(8, 1))
     prepared(run, train, "--multi_label")
+    with dev.open("a") as file:
+        file.write('{"body": "the')  # a damaged record
     # Half of the texts have each label: they count alike anyway.
     said = f"prepared=prepared,dev={dev.name},tiny,class_weights=balanced"
     config = trained(said, num_steps=120)
     assert config.objective.class_weights == (1.0, 1.0, 1.0)
     assert config.checkpoint.best_metric == "official_micro_f1"
     run(evaluate, "--model=run", "--out=scored", dev)
-    scores = json.loads((tmp_path / "scored/scores.json").read_text())["metrics"]
-    assert scores == dict.fromkeys(("accuracy", "macro_f1", "micro_f1"), 1.0)
+    scores = json.loads((tmp_path / "scored/scores.json").read_text())
+    # The damaged record is wrong, and of no label.
+    want = {"accuracy": 8 / 9, "macro_f1": 1.0, "micro_f1": 1.0}
+    assert scores["metrics"] == pytest.approx(want)
+    assert (scores["records"], scores["unreadable"]) == (9, 1)
     said = json.loads((tmp_path / "scored/predictions.json").read_text())
     wanted = [sorted(value["topic"]) for value in sets(8, 1)]
     assert list(said.values()) == wanted

@@ -34,8 +34,8 @@ class LabelsConfig(FinetuningConfig):
             yield "class_weights", f"is {self.class_weights}; expected 0 or more each"
 
 
-class OneLabel(Finetuning):
-    """One label of a text: outputs are float32 `[b, classes]`."""
+class Labels(Finetuning):
+    """Labels of a text: outputs are float32 `[b, classes]`."""
 
     section = LabelsConfig
 
@@ -54,6 +54,10 @@ class OneLabel(Finetuning):
         weights = self.objective.class_weights or (1.0,) * len(self.classes)
         return jnp.array(weights, jnp.float32)
 
+
+class OneLabel(Labels):
+    """One label of a text, by a softmax over all."""
+
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         targets, weights = batch["labels"]["label"], batch["weights"]
         total, hits, texts = label_loss(outputs, targets, weights, self.class_weights())
@@ -64,8 +68,8 @@ class OneLabel(Finetuning):
         return [Choice(outputs, self.class_weights()[targets])]
 
 
-class LabelSets(OneLabel):
-    """Any number of labels of a text, each by itself: outputs as of `OneLabel`."""
+class LabelSets(Labels):
+    """Any number of labels of a text, each by a sigmoid of its own."""
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         targets, weights = batch["labels"]["label"], batch["weights"]
