@@ -83,7 +83,9 @@ def add_flags(
     hints, texts = typing.get_type_hints(type(options)), _texts(type(options))
     for field in dataclasses.fields(options):
         kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
-        text = f"{texts.get(field.name, '')} (default: {field.default})".strip()
+        text = texts.get(field.name, "")
+        if field.default not in ("", ()):
+            text = f"{text} (default: {field.default})".strip()
         flag, text = f"--{section}{field.name}", text.replace("%", "%%")
         if typing.get_origin(hints[field.name]) is typing.Literal:
             parser.add_argument(flag, choices=kinds, help=text)

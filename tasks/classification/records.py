@@ -74,9 +74,13 @@ class ClassificationOptions(TableOptions):
         return self if self.labels else dataclasses.replace(self, labels=found)
 
     def shaping(self, sizes: Any) -> dict[str, Any]:
-        """The labels: inputs are the same whatever the columns of a file are called."""
+        """See there: inputs are the same whatever the columns of a file are called."""
         del sizes
-        return {"labels": self.labels, "multi_label": self.multi_label}
+        return {
+            "labels": self.labels,
+            "multi_label": self.multi_label,
+            "two_texts": bool(self.second_column),
+        }
 
     def task_fields(self) -> dict[str, Any]:
         """The classes, and how outputs are read."""

@@ -181,3 +181,12 @@ def test_inputs_need_the_labels_to_be_known(tmp_path):
     [record], _ = read_all(write(tmp_path, "body,topic\nthe mill,a\n"))
     with pytest.raises(ValueError, match="'a.csv:1' has a label, but not all labels"):
         classification.features(record, tokenizer())
+
+
+def test_names_of_columns_shape_no_input_and_a_second_text_does():
+    sizes = classification.SIZES
+    usual = options(labels=("a", "b")).shaping(sizes)
+    assert options(labels=("a", "b"), text_column="txt").shaping(sizes) == usual
+    for changes in ({"second_column": "x"}, {"multi_label": True}):
+        assert options(labels=("a", "b"), **changes).shaping(sizes) != usual
+    assert options(labels=("b", "a")).shaping(sizes) != usual
