@@ -35,30 +35,36 @@ def score(
     """
     if not gold and not unread:
         raise ValueError("gold: at least one record expected, got none")
-    metrics = extras.needed("sklearn.metrics", extra="metrics", to="score labels")
+    sklearn = extras.needed("sklearn.metrics", extra="metrics", to="score labels")
     given = {name: predictions.get(name, ()) for name in gold}
     labels = sorted({x for of in (gold, given) for some in of.values() for x in some})
     right, found = (_matrix(of, labels) for of in (gold, given))
-    f1 = {
-        f"{average}_f1": float(
-            metrics.f1_score(right, found, average=average, zero_division=0.0)
-        )
-        if labels and gold
-        else 0.0
-        for average in ("macro", "micro")
-    }
     # A record without a prediction is wrong, even if it has no label at all.
     hits = sum(i in predictions and {*gold[i]} == {*given[i]} for i in gold)
-    accuracy = hits / (len(gold) + len(unread))
-    return Scores.of(
-        {"accuracy": accuracy, **f1}, [*gold, *unread], {"label": predictions}
-    )
+    metrics = {"accuracy": hits / (len(gold) + len(unread))}
+    for average in ("macro", "micro"):
+        metrics[f"{average}_f1"] = 0.0
+        if labels:
+            metrics[f"{average}_f1"] = float(
+                sklearn.f1_score(
+                    right,
+                    found,
+                    labels=range(len(labels)),
+                    average=average,
+                    zero_division=0.0,
+                )
+            )
+    return Scores.of(metrics, [*gold, *unread], {"label": predictions})
 
 
 def _matrix(of: Mapping[str, Collection[str]], labels: list[str]) -> np.ndarray:
-    """bool `[records, labels]`: which of them each record has."""
+    """bool `[records, labels + 1]`: which of them each record has.
+
+    The last column is of no label: scikit-learn takes a single column for one label a
+    record, true or false.
+    """
     place = {label: i for i, label in enumerate(labels)}
-    made = np.zeros((len(of), len(labels)), bool)
+    made = np.zeros((len(of), len(labels) + 1), bool)
     for row, some in enumerate(of.values()):
         made[row, [place[x] for x in some]] = True
     return made

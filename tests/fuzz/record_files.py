@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import mutations
-import pytest
+from score_packages import require_for
 
 from etc_jax.data.schema import stacked
 from etc_jax.data.text.sources import read_documents
@@ -191,8 +191,6 @@ PLAIN = {
     "imdb_folder": "imdb",
     "wmt14_en_de": "wmt14_en_de",
 }
-# Of the extra "metrics", that scores need.
-MODULES = {"wmt14_en_de": "sacrebleu", "classification": "sklearn"}
 # Documents for pre-training.
 TEXTS = ("text", "jsonl")
 ALL = (*FORMS, *PLAIN, *TEXTS)
@@ -336,9 +334,7 @@ def consume(form: str, path: pathlib.Path) -> int:
     if form in TEXTS:
         return _documents(path)
     name = FORMS[form].task if form in FORMS else PLAIN[form]
-    for data_set, module in MODULES.items():
-        if name == data_set:
-            pytest.importorskip(module)
+    require_for(name)
     options = OPTIONS.get(name, {})
     read = task_lib.find_task(name).with_options(options).read
     problems = Problems()

@@ -35,6 +35,15 @@ def test_sets_of_labels_by_hand():
     assert got["macro_f1"] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
 
 
+def test_a_label_that_is_the_only_one_is_found_or_not():
+    gold = {"1": {"a"}, "2": {"a"}, "3": set()}
+    got = score(gold, {"1": {"a"}, "2": set(), "3": set()}).metrics
+    want = {"accuracy": 2 / 3, "macro_f1": 2 / 3, "micro_f1": 2 / 3}
+    assert got == pytest.approx(want)
+    nothing = score({"1": set()}, {"1": set()}).metrics
+    assert nothing == {"accuracy": 1.0, "macro_f1": 0.0, "micro_f1": 0.0}
+
+
 def test_a_record_without_a_prediction_is_wrong():
     got = score(one("ab"), {"0": {"a"}, "x": {"b"}})
     assert got.metrics == pytest.approx(

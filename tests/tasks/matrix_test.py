@@ -13,6 +13,7 @@ import triviaqa_samples
 import written_samples
 from multihop_samples import HOTPOT, WIKIHOP
 from natural_questions_samples import ANN, original
+from score_packages import require_for
 
 from etc_jax import config as config_lib
 from etc_jax import evaluate, prepare, registry
@@ -98,8 +99,6 @@ RAW = {
     + (text_to_text, wmt14_en_de, squad)
 }
 WRITTEN = ("text_to_text", "wmt14_en_de", "squad")
-# Of the extra "metrics", that scores need.
-MODULES = {"wmt14_en_de": "sacrebleu", "classification": "sklearn"}
 OPTIONS = {
     "natural_questions": ("question_tokens=4", "stride=24"),
     "classification": ("labels=a,b",),
@@ -170,8 +169,7 @@ def config_of(name, family, lengths, vocab_size, cache):
 def test_from_the_raw_file_to_the_official_score(
     name, family, format, tmp_path, capsys
 ):
-    if name in MODULES:
-        pytest.importorskip(MODULES[name])
+    require_for(name)
     task = task_lib.find_task(name, format)
     path = RAW[name](tmp_path)
     tokenizer = multihop_samples.tokenizer_for(task)

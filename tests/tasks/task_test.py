@@ -16,6 +16,7 @@ import triviaqa_samples
 import written_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
+from score_packages import require_for
 from structured_batch import stacked_labels
 
 from etc_jax.data.schema import at, stacked
@@ -111,16 +112,12 @@ def no_model_of_sentences(monkeypatch):
         monkeypatch.setattr(module, "split_sentences", split)
 
 
-# Of the extra "metrics", that scores need.
-MODULES = {"wmt14_en_de": "sacrebleu", "classification": "sklearn"}
 EVERY = [(name, form) for name in task.names() for form in task.find(name).forms]
 
 
 @pytest.fixture(params=EVERY, ids="-".join)
 def found(request):
-    for name, module in MODULES.items():
-        if request.param[0] == name:
-            pytest.importorskip(module)
+    require_for(request.param[0])
     return found_task(*request.param)
 
 
