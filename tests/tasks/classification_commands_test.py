@@ -15,6 +15,7 @@ from random_params import random_params
 from etc_jax import config as config_lib
 from etc_jax import convert, evaluate, predict, prepare
 from etc_jax.conversion.formats import native
+from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.models.encoder_config import RobertaConfig
 from etc_jax.models.encoder_heads import EncoderWithoutHead
 from etc_jax.prediction.model_files import open_model
@@ -216,6 +217,20 @@ def test_other_labels_than_those_of_the_run_are_refused(run, tmp_path, capsys):
         errors.UserError, match="labels are not known; set data.input_options"
     ):
         train_and_evaluate(config_of("prepared=prepared,tiny", **without), "run")
+
+
+def test_a_second_column_is_part_of_the_inputs(run, tmp_path):
+    lines = [
+        {"body": text, "topic": label, "claim": "which town"}
+        for text, label in rows(6, 0)
+    ]
+    prepared(run, write_lines(tmp_path / "a.jsonl", lines), "--second_column=claim")
+    cache = WindowCache.open("prepared")
+    assert 'second_column="claim"' in cache.input_options
+    reader = WindowReader([cache], lengths=cache.sizes, batch_size=6, seed=0)
+    batch, tokenizer = reader.batch_at(0), cache.load_tokenizer()
+    for ids, types in zip(batch["tokens"], batch["types"], strict=True):
+        assert tokenizer.pieces(ids[types == 1]) == ["which", "town", "[SEP]"]
 
 
 def test_a_converted_model_gives_family_and_sizes(run, tmp_path):
