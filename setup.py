@@ -19,11 +19,14 @@ CORE = [
     "tqdm>=4.66",
 ]
 
-# Official scores of written texts, and Moses's detokenizer.
-METRICS = ["rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1"]
-
 # Clusters of similar documents, for `etc_jax.corpora link`.
 CORPORA = ["scikit-learn>=1.5"]
+
+# Scores of written texts, Moses's detokenizer, and F1 of labels.
+METRICS = [
+    *("rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1"),
+    "scikit-learn>=1.5",
+]
 
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.

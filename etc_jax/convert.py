@@ -430,13 +430,16 @@ def _save(
 
 def convert_to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
-    params, config, tokenizer = encoder_source.read_own(
+    own = encoder_source.read_own(
         args.to_hf, args.step, with_tokenizer=not args.without_tokenizer
     )
+    params, config, tokenizer = own.params, own.config, own.tokenizer
     files = {}
     if tokenizer is not None and hugging_face.is_known(config):
         files = hugging_face_files(tokenizer, config.max_length)
-    count = hugging_face.save(args.out, params, config, files=files)
+    count = hugging_face.save(
+        args.out, params, config, files=files, labels=own.labels()
+    )
     message = f"{count} arrays of {type(config).__name__}\n{tokenizer_note(tokenizer)}"
     return message if files else f"{message}\n{_NO_TOKENIZER}"
 

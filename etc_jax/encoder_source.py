@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
+from etc_jax.config import Config, from_json
+from etc_jax.config_kinds import is_objective
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.datasets.of_config import task_of
 from etc_jax.model_commands import check_ids, home_path, tokenizer_in
 from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
@@ -74,9 +77,8 @@ def read(
         if with_tokenizer:
             tokenizer = tokenizer_in(folder, config.vocab_size)
     else:
-        params, config, tokenizer = read_own(
-            folder, step, with_tokenizer=with_tokenizer
-        )
+        own = read_own(folder, step, with_tokenizer=with_tokenizer)
+        params, config, tokenizer = own.params, own.config, own.tokenizer
     kinds, more = (EncoderConfig,), ""
     if pairs:
         kinds, more = (*kinds, EncoderDecoderConfig), ", and Bart, Led and T5"
@@ -88,10 +90,34 @@ def read(
     return EncoderSource(folder, params, config, is_hf, tokenizer)
 
 
-def read_own(
-    folder: str, step: int | None, *, with_tokenizer: bool = True
-) -> tuple[dict[str, Any], Any, Tokenizer | None]:
-    """(parameters, config, tokenizer if any) of a model or run of etc_jax.
+class OwnModel(NamedTuple):
+    """A model or run of etc_jax.
+
+    Attributes:
+      params: nested dict of arrays.
+      config: of the model.
+      tokenizer: of the model; None if it has none, or was not asked for.
+      run: config of the run that trained it; None if it is not known.
+    """
+
+    params: dict[str, Any]
+    config: Any
+    tokenizer: Tokenizer | None
+    run: Config | None
+
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes that it was fine-tuned to choose among; () without.
+
+        Raises:
+          ValueError: if the data set that has them is not there.
+        """
+        if self.run is None or is_objective(self.run.objective.name):
+            return ()
+        return task_of(self.run).classes
+
+
+def read_own(folder: str, step: int | None, *, with_tokenizer: bool = True) -> OwnModel:
+    """Reads a model or run of etc_jax.
 
     Args:
       folder: of a saved model, or of a run or one of its checkpoints.
@@ -101,17 +127,20 @@ def read_own(
     Raises:
       ValueError, OSError, RunError: if there is no model.
     """
+    run = None
     if native.exists(folder):
         params, config = native.load(folder)
         file = pathlib.Path(folder) / TOKENIZER
         content = native.read_file(folder, TOKENIZER) if file.is_file() else None
+        if (pathlib.Path(folder) / HF_CONFIG).is_file():  # exported from a run
+            run = from_json(native.read_file(folder, HF_CONFIG).decode())
     else:
         saved = read_params(folder, step)
-        params, config = saved.params, saved.config.model
+        params, run, config = saved.params, saved.config, saved.config.model
         file = saved.run / TOKENIZER
         content = file.read_bytes() if file.exists() else None
     if content is None or not with_tokenizer:
-        return params, config, None
+        return OwnModel(params, config, None, run)
     tokenizer = Tokenizer.from_bytes(content, str(file))
     check_ids(tokenizer, config.vocab_size, str(folder))
-    return params, config, tokenizer
+    return OwnModel(params, config, tokenizer, run)

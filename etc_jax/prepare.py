@@ -43,7 +43,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
 from etc_jax.local_paths import ArgumentParser
-from etc_jax.terminal import say
+from etc_jax.terminal import in_shell, say
 
 _MOST_WORKERS = 32
 _PROGRESS_SECS = 10.0
@@ -83,6 +83,7 @@ def prepare(
       OSError: if a file cannot be read.
       parts.WorkerDiedError: if a process is killed.
     """
+    task = task.completed(files)
     sizes = sizes or task.sizes
     problems = Problems()
     source = _source(task, files, sizes, official_quirks)
@@ -191,7 +192,8 @@ def report(cache: WindowCache) -> str:
     else:
         lines.append("nothing left out")
     if cache.input_options:
-        lines.append(f'train with --config.data.input_options="{cache.input_options}"')
+        options = in_shell(str(cache.input_options))
+        lines.append(f"train with --config.data.input_options={options}")
     if found:
         lines.append("odd or wrong in the files (a wrong record is not read):")
     for kind, problem in found.items():

@@ -21,6 +21,12 @@ ENCODER = ("encoder",)
 ENCODER_WITHOUT_POOLER = ("encoder/embeddings", "encoder/stack")
 
 
+def encoder_parts(model: Any) -> tuple[str, ...]:
+    """What the labels of a text are learnt on top of: BERT's pooler is part of it."""
+    reads_pooler = getattr(model, "label_activation", None) is None
+    return ENCODER if reads_pooler else ENCODER_WITHOUT_POOLER
+
+
 @dataclasses.dataclass(frozen=True)
 class FinetuningRecipe:
     """One setting of a model on a task; values are as its paper and code say.
@@ -48,7 +54,7 @@ class FinetuningRecipe:
 
     def fields(self) -> dict[str, Any]:
         """{dotted path: value} of the config's fields that a setting decides."""
-        num_steps = int(self.num_examples / self.batch_size * self.epochs)
+        num_steps = max(1, int(self.num_examples / self.batch_size * self.epochs))
         warmup = self.warmup_steps
         if warmup is None:
             warmup = int(WARMUP_SHARE * num_steps)
@@ -351,6 +357,34 @@ def sweep(setting: FinetuningRecipe, **grid: tuple) -> Iterator[FinetuningRecipe
         yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
 
 
+def given_values(arg: str, *known: str) -> tuple[str, dict[str, str]]:
+    """The values in the argument of a config file, such as `windows=10`, taken out.
+
+    Args:
+      arg: names joined by commas, some of which may be NAME=VALUE.
+      *known: names that may have a value.
+
+    Returns:
+      (the other names, {name: value}).
+
+    Raises:
+      ValueError: if a name is not known, is given twice, or has no value.
+    """
+    names, found = [], {}
+    for text in arg.split(",") if arg else []:
+        name, sign, value = text.partition("=")
+        if not sign:
+            names.append(text)
+            continue
+        if name not in known or name in found or not value:
+            raise ValueError(
+                f"{text!r} in {arg!r}; expected one value each of "
+                f"{', '.join(f'{x}=' for x in known)}, and no comma in it"
+            )
+        found[name] = value
+    return ",".join(names), found
+
+
 def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningRecipe]:
     """The number of inputs that the argument of a config file gives, taken out of it.
 
@@ -366,15 +400,13 @@ def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningR
     Raises:
       ValueError: if it is no whole number above 0, or given twice.
     """
-    mark = "windows="
-    names = arg.split(",") if arg else []
-    numbers = [name.removeprefix(mark) for name in names if name.startswith(mark)]
-    rest = ",".join(name for name in names if not name.startswith(mark))
-    if not numbers:
+    rest, given = given_values(arg, "windows")
+    if not given:
         return rest, setting
-    if len(numbers) > 1 or not numbers[0].isdecimal() or int(numbers[0]) == 0:
+    number = given["windows"]
+    if not number.isdecimal() or int(number) == 0:
         raise ValueError(
-            f"{arg!r} says {mark}{', '.join(numbers)}; expected one whole number, the "
-            "windows that `python -m etc_jax.prepare` counted"
+            f"{arg!r} says windows={number}; expected one whole number, the windows "
+            "that `python -m etc_jax.prepare` counted"
         )
-    return rest, dataclasses.replace(setting, num_examples=int(numbers[0]))
+    return rest, dataclasses.replace(setting, num_examples=int(number))

@@ -7,6 +7,7 @@ goes through `say`.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from typing import TextIO
 
@@ -21,6 +22,11 @@ CONTROL = re.compile(
 def printable(text: str) -> str:
     """The text with an escape for each such character, as JSON spells it: \\u001b."""
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def in_shell(text: str) -> str:
+    """A text as a shell takes it: in double quotes if they keep it as it is."""
+    return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -2,13 +2,14 @@
 
 import io
 import json
+import shlex
 import unicodedata
 
 import pytest
 
 from etc_jax import inspect, predict
 from etc_jax.datasets.explained import Candidate, Explained
-from etc_jax.terminal import printable, say
+from etc_jax.terminal import in_shell, printable, say
 from tasks import stats
 
 EVIL = (
@@ -94,3 +95,12 @@ def test_statistics_show_records_harmlessly(tmp_path, capsys):
     captured = capsys.readouterr()
     assert_harmless(captured.out + captured.err)
     assert code == 0 and "context[0]" in captured.out
+
+
+@pytest.mark.parametrize(
+    "text", ["('a=1', 'b')", """('a="x y"', 'b')""", "$HOME `ls` \\ !!", "", "日本"]
+)
+def test_a_shell_reads_the_same_text(text):
+    assert shlex.split(in_shell(text)) == [text]
+    if not set(text) & set('"$'):
+        assert in_shell(text) == f'"{text}"'

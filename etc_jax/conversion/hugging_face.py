@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -85,6 +85,7 @@ def save(
     config: Any,
     *,
     files: Mapping[str, bytes] = MappingProxyType({}),
+    labels: Sequence[str] = (),
 ) -> int:
     """Writes a folder that transformers reads; the number of its arrays.
 
@@ -93,6 +94,7 @@ def save(
       params: nested dict of arrays.
       config: of the model.
       files: {name: content} of what lies beside them, such as a tokenizer.
+      labels: names of the classes of a model that chooses among some; (): numbers.
 
     Raises:
       ValueError: if the family has no counterpart, or the folder holds something.
@@ -111,7 +113,11 @@ def save(
     with native.whole_folder(folder) as part:
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
-        values = json.dumps(family.values_to(params, config), indent=2)
+        values = family.values_to(params, config)
+        if labels:
+            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+            values["label2id"] = {label: i for i, label in enumerate(labels)}
+        values = json.dumps(values, indent=2)
         (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
         native.write_files(part, files)
     return len(weights)

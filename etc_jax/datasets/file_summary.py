@@ -37,8 +37,8 @@ def summarised(task: Task, paths: Sequence[str | os.PathLike]) -> FileSummary:
     """Reads files of a data set from one end to the other.
 
     Raises:
-      BadRecordError: if a file is broken or cut short: the metrics of a part are not
-        those of the file.
+      BadRecordError: if a file is broken or cut short, or a record is refused: the
+        metrics of a part are not those of the file.
       ValueError: if no record can be read, or some have a gold answer and some none.
       OSError: if a file cannot be read.
     """
@@ -47,7 +47,7 @@ def summarised(task: Task, paths: Sequence[str | os.PathLike]) -> FileSummary:
     for record in task.read(paths, problems):
         ids.append(record.id)
         gold.append(task.gold(record))
-    if broken := problems.first_of_files():
+    if broken := problems.first_of_files() or problems.refused:
         raise broken
     if not ids:
         raise ValueError(f"there is no record to evaluate: {problems.report()}")

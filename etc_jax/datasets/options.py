@@ -6,10 +6,11 @@ import argparse
 import dataclasses
 import inspect
 import json
+import os
 import re
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,28 @@ class InputOptions:
     docstring: they are the help of the flags.
 
     Attributes:
-      of_records: whether they shape records too: `read` and `parse` of the data set
-        take `options` then, as `features` does.
+      given_to: the functions of the data set and its forms that take them, as
+        `options`: `features`, and others where they shape records too.
     """
 
-    of_records: ClassVar[bool] = False
+    given_to: ClassVar[tuple[str, ...]] = ("features",)
+
+    def completed(self, paths: Sequence[str | os.PathLike]) -> Self:
+        """The same with what the files to learn from say, such as names of classes.
+
+        Args:
+          paths: of the files.
+
+        Raises:
+          ValueError: if they do not say it.
+          OSError: if a file cannot be read.
+        """
+        del paths
+        return self
+
+    def task_fields(self) -> dict[str, Any]:
+        """The fields of a `Task` that are others with these options, by name."""
+        return {}
 
     def shaping(self, sizes: Any) -> dict[str, Any]:
         """What shapes inputs, by name.
@@ -65,10 +83,15 @@ def add_flags(
     hints, texts = typing.get_type_hints(type(options)), _texts(type(options))
     for field in dataclasses.fields(options):
         kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
-        text = f"{texts.get(field.name, '')} (default: {field.default})".strip()
+        text = texts.get(field.name, "")
+        if field.default not in ("", ()):
+            text = f"{text} (default: {field.default})".strip()
         flag, text = f"--{section}{field.name}", text.replace("%", "%%")
         if typing.get_origin(hints[field.name]) is typing.Literal:
             parser.add_argument(flag, choices=kinds, help=text)
+            continue
+        if typing.get_origin(hints[field.name]) is tuple:
+            parser.add_argument(flag, type=_names, metavar="A,B", help=text)
             continue
         kind = next(k for k in kinds if k is not type(None))
         if kind is bool and field.default:
@@ -122,6 +145,11 @@ def _value(options: Any, name: str, text: str) -> Any:
             listed = " or ".join(map(str, kinds))
             raise ValueError(f"option {name} is {text!r}; expected {listed}")
         return text
+    if typing.get_origin(hint) is tuple:
+        try:
+            return _names(text)
+        except argparse.ArgumentTypeError as e:
+            raise ValueError(f"option {name} {e}") from e
     try:
         value = json.loads(text)
     except ValueError:
@@ -132,3 +160,22 @@ def _value(options: Any, name: str, text: str) -> Any:
         names = " or ".join({type(None): "null"}.get(k, k.__name__) for k in kinds)
         raise ValueError(f"option {name} is {text!r}; expected {names}")
     return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names joined by commas, or a JSON list of them.
+
+    Raises:
+      argparse.ArgumentTypeError: if a list is none of strings.
+    """
+    if not text.startswith("["):
+        return tuple(text.split(","))
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+        raise argparse.ArgumentTypeError(
+            f"is {text:.60}; expected names joined by commas, or a JSON list of strings"
+        )
+    return tuple(found)

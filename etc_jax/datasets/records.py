@@ -27,6 +27,7 @@ FILE_KINDS = (
     "packed too densely",
     "record too large",
     "not a JSON array",
+    "broken header",
     "unknown domain",
     "broken XML",
     "unknown file",
@@ -39,6 +40,10 @@ class PassedOverError(BadRecordError):
     """A record that is left out by rule and not for a fault: nothing is lost."""
 
 
+class RefusedError(BadRecordError):
+    """A record for whose sake the metrics of its file would be wrong."""
+
+
 @dataclasses.dataclass
 class Problems:
     """Counts what was wrong, by kind, and keeps the first messages of each kind.
@@ -49,6 +54,7 @@ class Problems:
       counts: how often each kind came up.
       messages: the first `most` messages of each kind.
       most: how many messages are kept.
+      refused: the first record that forbids metrics of the others; None without one.
     """
 
     read: int = 0
@@ -58,8 +64,11 @@ class Problems:
     )
     messages: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     most: int = 3
+    refused: RefusedError | None = None
 
     def add(self, problem: BadRecordError) -> None:
+        if self.refused is None and isinstance(problem, RefusedError):
+            self.refused = problem
         self.counts[problem.kind] += 1
         messages = self.messages.setdefault(problem.kind, [])
         if len(messages) < self.most:

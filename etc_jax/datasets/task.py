@@ -130,7 +130,8 @@ class Form:
     Attributes:
       learner: what learns it: head and loss, registered as "learner" under this name
         and the format; see `etc_jax.objectives.learners.finetuning`.
-      classes: names of the classes, where the learner chooses one of them.
+      classes: names of the classes, where the learner chooses among some; () where
+        options name them (`InputOptions.task_fields`).
       tokens: that inputs have and a vocabulary must have grown by; see
         `etc_jax.convert grow`.
       sizes: lengths of the paper's inputs.
@@ -247,27 +248,28 @@ class Task(DataSet, Form):
           ValueError: if there is no record, or one has no gold answer.
           OSError: if a file cannot be read.
         """
+        task = self.completed(paths)
         problems, losses, gold = Problems(), [], []
         predictions: dict[str, Prediction] = {}
-        for record in self.read(paths, problems):
-            record = record if self.agreed is None else self.agreed(record)
-            if (of_record := self.gold(record)) is None:
+        for record in task.read(paths, problems):
+            record = record if task.agreed is None else task.agreed(record)
+            if (of_record := task.gold(record)) is None:
                 raise ValueError(
                     f"{record.id!r} has no gold answer; give files of training or "
                     "development data"
                 )
             gold.append(of_record)
             try:
-                windows = self.features(record, tokenizer, sizes or self.sizes)
+                windows = task.features(record, tokenizer, sizes or task.sizes)
             except BadRecordError as e:
                 losses.append(Loss(record.id, str(e)))
-                predictions[record.id] = self.no_answer
+                predictions[record.id] = task.no_answer
                 continue
-            [prediction] = self.answers(self.gold_outputs(windows), windows).values()
+            [prediction] = task.answers(task.gold_outputs(windows), windows).values()
             predictions[record.id] = prediction
-            reasons = self.why_lost(windows, prediction)
+            reasons = task.why_lost(windows, prediction)
             losses += [Loss(record.id, why) for why in reasons]
-        scores = self.score(gold, self.official(predictions))
+        scores = task.score(gold, task.official(predictions))
         return UpperBound(scores, tuple(losses), problems)
 
     def record_lengths(
@@ -339,12 +341,20 @@ class Task(DataSet, Form):
         if not values:
             return self
         options = dataclasses.replace(self.options, **values)
-        shaped = ("features", "read", "parse") if options.of_records else ("features",)
         given = {
             name: functools.partial(getattr(self, name), options=options)
-            for name in shaped
+            for name in options.given_to
         }
-        return dataclasses.replace(self, options=options, **given)
+        fields = {**given, **options.task_fields()}
+        return dataclasses.replace(self, options=options, **fields)
+
+    def completed(self, paths: Sequence[str | os.PathLike]) -> Task:
+        """The same with options that files to learn from say, such as their classes.
+
+        Raises:
+          ValueError, OSError: as for `InputOptions.completed`.
+        """
+        return self.with_options(dataclasses.asdict(self.options.completed(paths)))
 
     def with_texts(self, texts: Sequence[str]) -> Task:
         """The same with options as a config has them, such as "stride=256".

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
 from etc_jax.scoring import classification as scoring
+from etc_jax.scoring import labels as labels_scoring
 from etc_jax.scoring.result import Scores
 from tasks.classification.inputs import ClassificationWindow, Labelled
 
@@ -41,7 +43,7 @@ def check_logits(logits: np.ndarray, windows: Sequence[ClassificationWindow]) ->
 # --- metrics --------------------------------------------------------------------------
 
 
-def official_gold(record: Labelled) -> dict[str, str] | None:
+def official_gold(record: Labelled) -> dict[str, Any] | None:
     """What scoring needs of a record; None without a gold label."""
     if record.label is None:
         return None
@@ -56,6 +58,31 @@ def unread_gold(name: str, *, positive: str) -> dict[str, str]:
       positive: the label that F1 is of.
     """
     return {"id": name, "label": positive}
+
+
+def unknown_gold(name: str) -> dict[str, Any]:
+    """What `score_labels` takes for a record that could not be read: its id."""
+    return {"id": name, "label": None}
+
+
+def score_labels(
+    gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]
+) -> Scores:
+    """Accuracy, macro and micro F1; see `scoring.labels.score`.
+
+    Args:
+      gold: of `official_gold` and `unknown_gold`.
+      predictions: a label or a list of them by record id.
+    """
+    known = {x["id"]: _set(x["label"]) for x in gold if x["label"] is not None}
+    given = {name: _set(said) for name, said in predictions.items()}
+    return labels_scoring.score(
+        known, given, [x["id"] for x in gold if x["label"] is None]
+    )
+
+
+def _set(label: str | Sequence[str]) -> set[str]:
+    return ({label} if isinstance(label, str) else {*label}) - {NO_LABEL}
 
 
 def score(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,14 +45,24 @@ def explain(
     found = []
     for window, row in zip(windows, logits, strict=True):
         labels = ranked(window.record.labels, softmax(row))
-        documents = tuple(_documents(window))
+        documents = documents_of(window)
         about = (window.record.id, question, labels[0].text)
         found.append(Explained(*about, documents, labels, wording=WORDING))
     return found
 
 
-def _documents(window: ClassificationWindow) -> Iterator[ExplainedDocument]:
-    record, stop = window.record, window.num_chars
-    yield ExplainedDocument.of_text(record.title or "Text", record.text[:stop])
-    if unread := record.text[stop:].strip():
-        yield ExplainedDocument.of_text("Not read, for it did not fit", unread)
+def documents_of(window: ClassificationWindow) -> tuple[ExplainedDocument, ...]:
+    """What the model has read of the texts, and what it has not."""
+    record = window.record
+    found = _parts(record.title or "Text", record.text, window.num_chars)
+    if record.second is not None:
+        found += _parts("Second text", record.second, window.num_second)
+    return tuple(found)
+
+
+def _parts(title: str, text: str, stop: int) -> list[ExplainedDocument]:
+    """The text to a character, and what comes after it if there is something."""
+    read = ExplainedDocument.of_text(title, text[:stop])
+    if not (unread := text[stop:].strip()):
+        return [read]
+    return [read, ExplainedDocument.of_text("Not read, for it did not fit", unread)]

@@ -2,25 +2,29 @@
 
     RoBERTa's vocabulary:  <s> text </s>
     BERT's vocabulary:     [CLS] text [SEP]
+    of two texts:          <s> text </s></s> second </s>, [CLS] text [SEP] second [SEP]
 
 The first token is global, and the label is read off it. Of a text that does not fit,
-the head is kept.
+the head is kept; of two, the longer one is cut first.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.datasets.offsets import count_pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
+    filled,
     parts_of,
     refuse_quirks,
 )
@@ -39,27 +43,34 @@ class Labelled(Protocol):
       id: of the record.
       title: over the text, of which it is no part; may be blank.
       text: with at least one character that is no white space.
-      label: one of `labels`; None without one.
+      second: another one that is read after it; None without one.
+      label: one of `labels`; where there may be any number of them, a tuple; None
+        without one.
     """
 
-    labels: ClassVar[tuple[str, ...]]
+    labels: tuple[str, ...]
     id: str
     title: str
     text: str
-    label: str | None
+    second: str | None
+    label: str | tuple[str, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationWindow(SequenceWindow):
     """As much of a text as fits.
 
-    `labels` has `label` int32 `[]`, the number of the label; -1 without one.
+    `labels` has `label`; see `label_of`.
 
     Attributes:
       num_chars: characters of the text that are in the input: the first ones.
+      num_second: the same of the second text.
     """
 
+    axes: ClassVar = {"label": Placed()}
+
     num_chars: int
+    num_second: int = 0
 
 
 def features(
@@ -85,21 +96,68 @@ def features(
         token, or quirks are asked for.
     """
     refuse_quirks("a text to be classified", official_quirks)
-    room = sizes.input_length - _NUM_SPECIAL
-    if room < 1:
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
+    separators = [sep] * tokenizer.special.pair_separators
+    texts = texts_of(record)
+    special = _NUM_SPECIAL + len(separators) * (len(texts) - 1)
+    room = sizes.input_length - special
+    if room < len(texts):
         raise ValueError(
             f"input_length {sizes.input_length} leaves no room for a text; expected at "
-            f"least {_NUM_SPECIAL + 1}"
+            f"least {special + len(texts)}"
         )
-    [pieces] = encode(tokenizer, [" ".join(record.text.split())])
-    if not len(pieces):
+    pieces = encode(tokenizer, [" ".join(text.split()) for text in texts])
+    if not all(map(len, pieces)):
         raise BadRecordError("no text", f"{record.id!r} has no token")
-    num_chars = len(record.text)
-    if len(pieces) > room:
-        read = pieces.text[: pieces.offsets[room - 1][1]]
-        num_chars = place_behind(record.text, read)
-    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    return [_window(record, sizes, [cls, *pieces.ids[:room], sep], num_chars)]
+    kept = kept_tokens(room, list(map(len, pieces)))
+    chars = [
+        len(text) if most == len(found) else _chars_of(text, found, most)
+        for text, found, most in zip(texts, pieces, kept, strict=True)
+    ]
+    first, *others = (x.ids[:most] for x, most in zip(pieces, kept, strict=True))
+    ids, types = [cls, *first], None
+    for other in others:
+        # BERT tells texts apart by their types, RoBERTa by the separators alone.
+        ids += separators
+        second_type = int(len(separators) == 1)
+        marks = [second_type] * (len(other) + 1)
+        types = filled(sizes.input_length, 0, marks, len(ids))
+        ids += other
+    label, unusable = label_of(record)
+    return [
+        ClassificationWindow(
+            record=record,
+            labels={"label": label},
+            unusable=unusable,
+            num_chars=chars[0],
+            num_second=sum(chars[1:]),
+            **parts_of(sizes, [*ids, sep], range(1), types),
+        )
+    ]
+
+
+def texts_of(record: Labelled) -> list[str]:
+    """The text, and the second one if there is one."""
+    return [record.text] if record.second is None else [record.text, record.second]
+
+
+def kept_tokens(room: int, lengths: Sequence[int]) -> list[int]:
+    """Tokens of one text or two that are kept: the longer one is cut first.
+
+    Args:
+      room: for tokens of all.
+      lengths: tokens of each.
+    """
+    if len(lengths) == 1 or sum(lengths) <= room:
+        return [min(room, length) for length in lengths]
+    first, second = lengths
+    of_second = min(second, max(room // 2, room - first))
+    return [room - of_second, of_second]
+
+
+def _chars_of(text: str, pieces: TokenizedText, tokens: int) -> int:
+    """Characters of a text that its first tokens reach to."""
+    return place_behind(text, pieces.text[: pieces.offsets[tokens - 1][1]])
 
 
 def place_behind(text: str, read: str) -> int:
@@ -109,26 +167,29 @@ def place_behind(text: str, read: str) -> int:
     return next(itertools.islice(ends, left - 1, None))
 
 
-def label_of(record: Labelled) -> tuple[int, str | None]:
-    """(number of the label, why it cannot be trained on): -1 without one."""
+def label_of(record: Labelled) -> tuple[np.ndarray, str | None]:
+    """(label, why it cannot be trained on).
+
+    The label is int32 `[]`, its number, or -1 without one; where there may be any
+    number of them, `[c]`, 1 for those of the text.
+
+    Raises:
+      ValueError: if it has a label, and it is not known which there are.
+    """
     if record.label is None:
-        return -1, "no gold label"
-    return record.labels.index(record.label), None
-
-
-def _window(
-    record: Labelled, sizes: SequenceSizes, ids: list[int], num_chars: int
-) -> ClassificationWindow:
-    number, unusable = label_of(record)
-    return ClassificationWindow(
-        record=record,
-        labels={"label": np.array(number, np.int32)},
-        unusable=unusable,
-        num_chars=num_chars,
-        **parts_of(sizes, ids, range(1)),
-    )
+        return np.array(-1, np.int32), "no gold label"
+    if not record.labels:
+        raise ValueError(
+            f"{record.id!r} has a label, but not all labels are known; give the option "
+            "labels, or read the files to learn from first (`Task.completed`)"
+        )
+    if isinstance(record.label, tuple):
+        return np.array([x in record.label for x in record.labels], np.int32), None
+    return np.array(record.labels.index(record.label), np.int32), None
 
 
 def whole_length(record: Any, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
-    return 2 + count_pieces(tokenizer, [" ".join(record.text.split())])
+    texts = [" ".join(text.split()) for text in texts_of(record)]
+    separators = tokenizer.special.pair_separators * (len(texts) - 1)
+    return _NUM_SPECIAL + separators + count_pieces(tokenizer, texts)

@@ -5,41 +5,51 @@
 
 The global [CLS] sees every token, and the label is read off it. Of a text that does not
 fit, the head is kept; sentences that have no global token of their own share the last.
+A second text is a group apart from the first one, its long tokens of the type of
+questions; the longer of the two is cut first.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
 
-import numpy as np
-
+from etc_jax.data.schema import Placed
 from etc_jax.data.text.sentences import SplitFn, split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.data.windows.token_types import SENTENCE_TYPE
-from etc_jax.datasets.offsets import count_pieces, encode
+from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
-from tasks.classification.inputs import Labelled, label_of, place_behind
+from tasks.classification.inputs import (
+    Labelled,
+    kept_tokens,
+    label_of,
+    place_behind,
+    texts_of,
+)
 from tasks.paragraphs import by_lines
 
 SIZES = StructuredSizes(long_length=4096, global_length=128)
-
-# Of [CLS] and one sentence, long and global.
-_LEAST = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class StructuredText(StructuredWindow):
     """As much of a text as fits.
 
-    `labels` has `label` int32 `[]`, the number of the label; -1 without one.
+    `labels` has `label`; see `label_of`.
 
     Attributes:
       num_chars: characters of the text that are in the input: the first ones.
+      num_second: the same of the second text.
     """
 
+    axes: ClassVar = {"label": Placed()}
+
     num_chars: int
+    num_second: int = 0
 
 
 def features(
@@ -68,50 +78,93 @@ def features(
         or quirks are asked for.
     """
     refuse_quirks("a text to be classified", official_quirks)
-    if min(sizes.long_length, sizes.global_length) < _LEAST:
-        raise ValueError(f"{sizes} leave no room for a text; expected {_LEAST} or more")
+    texts = texts_of(record)
+    least = 1 + len(texts)  # [CLS] and a sentence of each, long and global
+    if min(sizes.long_length, sizes.global_length) < least:
+        raise ValueError(f"{sizes} leave no room for a text; expected {least} or more")
+    sentences = [_encoded(tokenizer, text, split_fn) for text in texts]
+    lengths = [sum(map(len, of_text)) for of_text in sentences]
+    if not all(lengths):
+        raise BadRecordError("no text", f"{record.id!r} has no token")
     layout, cls = Layout(sizes), tokenizer.special_id("cls")
     sentence_id = tokenizer.special_id("sentence")
     layout.add_global(cls)
     layout.add_long([cls], SENTENCE_TYPE)
-    read, whole = [], True
-    for pieces in encode(tokenizer, _sentences(record, split_fn)):
-        if not len(pieces):
-            continue
-        ids = pieces.ids[: sizes.long_length - layout.num_long]
-        if whole := len(ids) == len(pieces):
-            read.append(pieces.text)
-        elif ids:
-            read.append(pieces.text[: pieces.offsets[len(ids) - 1][1]])
-        if ids:
-            if layout.fits(0):
-                layout.add_global(sentence_id)
-            layout.add_long(ids, SENTENCE_TYPE, sentence=layout.num_global - 1)
-        if not whole:
-            break
-    if layout.num_long == 1:
-        raise BadRecordError("no text", f"{record.id!r} has no token")
-    layout.close_group()
-    number, unusable = label_of(record)
+    chars = []
+    kept = kept_tokens(sizes.long_length - 1, lengths)
+    for number, (text, most) in enumerate(zip(texts, kept, strict=True)):
+        read = _add_text(
+            layout,
+            sentences[number],
+            most,
+            kind=(SENTENCE_TYPE, QUESTION_TYPE)[number],
+            sentence_id=sentence_id,
+            later=len(texts) - number - 1,
+        )
+        layout.close_group()
+        whole = most == lengths[number]
+        chars.append(len(text) if whole else place_behind(text, read))
+    label, unusable = label_of(record)
     return [
         StructuredText(
             record=record,
             tokens=layout.tokens(),
             types=layout.types(),
             structure=layout.structure(exempt=[0], mentions=False, flat=False),
-            labels={"label": np.array(number, np.int32)},
+            labels={"label": label},
             unusable=unusable,
-            num_chars=len(record.text)
-            if whole
-            else place_behind(record.text, "".join(read)),
+            num_chars=chars[0],
+            num_second=sum(chars[1:]),
         )
     ]
 
 
-def _sentences(record: Labelled, split_fn: SplitFn | None = None) -> list[str]:
-    return list((split_fn or split_sentences)(by_lines(record.text)))
+def _add_text(
+    layout: Layout,
+    sentences: Sequence[TokenizedText],
+    most: int,
+    *,
+    kind: int,
+    sentence_id: int,
+    later: int,
+) -> str:
+    """Adds a text to a layout; what of it has been read.
+
+    Args:
+      layout: of the input.
+      sentences: each with a token.
+      most: tokens that are read, one or more.
+      kind: type of the long tokens.
+      sentence_id: id of the global tokens.
+      later: texts after it, for each of which a global token is left.
+    """
+    read = []
+    for number, pieces in enumerate(sentences):
+        ids = pieces.ids[:most]
+        if not ids:
+            break
+        if not number or layout.fits(0, 1 + later):
+            layout.add_global(sentence_id)
+        layout.add_long(ids, kind, sentence=layout.num_global - 1)
+        whole = len(ids) == len(pieces)
+        stop = None if whole else pieces.offsets[len(ids) - 1][1]
+        read.append(pieces.text[:stop])
+        most -= len(ids)
+    return "".join(read)
+
+
+def _encoded(
+    tokenizer: Tokenizer, text: str, split_fn: SplitFn | None
+) -> list[TokenizedText]:
+    """The sentences of a text that have a token."""
+    return [x for x in encode(tokenizer, _sentences(text, split_fn)) if len(x)]
+
+
+def _sentences(text: str, split_fn: SplitFn | None = None) -> list[str]:
+    return list((split_fn or split_sentences)(by_lines(text)))
 
 
 def whole_length(record: Labelled, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
-    return 1 + count_pieces(tokenizer, _sentences(record))
+    texts = texts_of(record)
+    return 1 + count_pieces(tokenizer, [s for text in texts for s in _sentences(text)])

@@ -56,6 +56,7 @@ class Record:
       text: cleaned; see `clean`.
       label: "true" if it is hyperpartisan, "false" if not; None without truth.
       labels: all there are, in the order of their numbers.
+      second: none.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Record:
     label: str | None
 
     labels: ClassVar = LABELS
+    second: ClassVar = None
 
 
 def read(

@@ -41,6 +41,7 @@ class Record:
       rating: stars, 1 to 10; None where the file does not say.
       labels: all there are, in the order of their numbers.
       title: none.
+      second: none.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Record:
 
     labels: ClassVar = LABELS
     title: ClassVar = ""
+    second: ClassVar = None
 
 
 def read(

@@ -38,7 +38,7 @@ class TranslationOptions(PairOptions):
         before punctuation); WMT's own files have none.
     """
 
-    of_records: ClassVar = True
+    given_to: ClassVar = ("features", "read", "parse")
 
     direction: str = "en-de"
     detokenise: bool = False

@@ -30,7 +30,7 @@ TOGETHER = {
     ("reformer_enwik8", "12_layers"): "paper,12_layers",
 }
 # What is named for completeness: it is there without.
-DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led"}
+DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led", "bert"}
 
 
 @functools.cache

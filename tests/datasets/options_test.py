@@ -91,3 +91,23 @@ def test_what_shapes_windows_is_told_with_its_defaults():
         assert find_task(name).shaping(sizes) == {}
     blocks = find_task("openkp").with_options({"tokens_per_block": 97})
     assert blocks.shaping(sizes) == {"tokens_per_block": 97}
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("b c,a", ("b c", "a")),
+        ('["a, b", "日本"]', ("a, b", "日本")),
+    ],
+)
+def test_names_are_joined_by_commas_or_a_json_list(text, names):
+    task = find_task("classification")
+    assert given(f"--labels={text}", name="classification") == {"labels": names}
+    assert input_options.parsed(task.options, [f"labels={text}"]) == {"labels": names}
+    assert task.with_texts([f"labels={text}"]).classes == names
+
+
+@pytest.mark.parametrize("text", ['["a"', "[1, 2]", "[" * 100_000])
+def test_a_list_that_is_none_of_names_is_refused(text):
+    with pytest.raises(ValueError, match="option labels is .*; expected names joined"):
+        input_options.parsed(find_task("classification").options, [f"labels={text}"])

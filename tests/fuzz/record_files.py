@@ -5,7 +5,9 @@ The items are invented ones in the form of the official release (`tasks.syntheti
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import json
 import pathlib
 import random
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import mutations
-import pytest
+from score_packages import require_for
 
 from etc_jax.data.schema import stacked
 from etc_jax.data.text.sources import read_documents
@@ -36,6 +38,9 @@ from tasks.synthetic import (
 )
 
 SIZES = (192, 64)
+LABELS = ("a", "b, c", "d")
+# What a data set must be told before it can read.
+OPTIONS = {"classification": {"labels": LABELS}}
 
 
 class Form(NamedTuple):
@@ -97,6 +102,14 @@ def _imdb() -> list[Any]:
 def _hyperpartisan() -> list[Any]:
     return [
         {"id": f"000000{i}", "title": "T", "text": value["text"], "label": "true"}
+        for i, value in enumerate(_imdb())
+    ]
+
+
+@functools.cache
+def _classification() -> list[Any]:
+    return [
+        {"id": i, "text": value["text"], "label": LABELS[i]}
         for i, value in enumerate(_imdb())
     ]
 
@@ -166,12 +179,14 @@ FORMS = {
     "triviaqa": Form("triviaqa", ".json", _release, _triviaqa),
     "imdb": Form("imdb", ".jsonl", _lines, _imdb),
     "hyperpartisan": Form("hyperpartisan", ".jsonl", _lines, _hyperpartisan),
+    "classification": Form("classification", ".jsonl", _lines, _classification),
     "coreference": Form("coreference", ".jsonl", _lines, _coreference),
     "squad": Form("squad", ".json", lambda x: f'{{"data": {_array(x)}}}', _squad),
 }
 # Forms that are no JSON, and their data sets: their bytes alone are damaged.
 PLAIN = {
     "hyperpartisan_xml": "hyperpartisan",
+    "classification_csv": "classification",
     "coreference_columns": "coreference",
     "imdb_folder": "imdb",
     "wmt14_en_de": "wmt14_en_de",
@@ -264,6 +279,12 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         path = folder / "whole"
         coreference.write(_stories(), path)
         return "a_gold_conll", path.read_bytes()
+    if form == "classification_csv":
+        file = io.StringIO()
+        rows = csv.DictWriter(file, ("id", "text", "label"))
+        rows.writeheader()
+        rows.writerows(_classification())
+        return "a.csv", file.getvalue().encode()
     texts = [value["text"] for value in _imdb()]
     if form == "wmt14_en_de":
         sides = (" ".join(text.split()) for text in texts)
@@ -313,9 +334,9 @@ def consume(form: str, path: pathlib.Path) -> int:
     if form in TEXTS:
         return _documents(path)
     name = FORMS[form].task if form in FORMS else PLAIN[form]
-    if name == "wmt14_en_de":
-        pytest.importorskip("sacrebleu")
-    read = task_lib.find_task(name).read
+    require_for(name)
+    options = OPTIONS.get(name, {})
+    read = task_lib.find_task(name).with_options(options).read
     problems = Problems()
     records = list(read([path], problems))
     assert problems.report()
@@ -328,7 +349,8 @@ def consume(form: str, path: pathlib.Path) -> int:
     found = task_lib.find(name)
     if path.is_file():
         _raw(found, path)
-    return min(_windows(found.in_format(x), records) for x in found.forms)
+    forms = (found.in_format(x).with_options(options) for x in found.forms)
+    return min(_windows(form, records) for form in forms)
 
 
 def _documents(path: pathlib.Path) -> int:

@@ -3,12 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives.losses.labels import label_loss
+from etc_jax.objectives.losses.labels import label_loss, label_set_loss
 
 B = 5
 WEIGHTS = np.array([1, 1, 2, 0, 1], np.float32)
 
 loss = jax.jit(label_loss)
+set_loss = jax.jit(label_set_loss)
 
 
 def examples(seed: int, c: int):
@@ -59,3 +60,47 @@ def test_the_gradient_is_probability_less_target():
     p /= p.sum(axis=-1, keepdims=True)
     right = np.arange(3) == targets[:, None]
     np.testing.assert_allclose(got, WEIGHTS[:, None] * (p - right), atol=1e-5)
+
+
+def test_weights_of_classes_are_factors_of_the_losses_alone():
+    (logits, targets), factors = examples(2, 4), np.float32([0.5, 3, 1, 0])
+    known = np.where(WEIGHTS > 0, targets, 0)
+    plain, alone = loss(logits, targets, WEIGHTS), []
+    for i in range(B):
+        one = np.float32(np.arange(B) == i) * WEIGHTS
+        alone.append(float(loss(logits, targets, one)[0]))
+    got = loss(logits, targets, WEIGHTS, factors)
+    np.testing.assert_allclose(got[0], np.dot(alone, factors[known]), rtol=1e-5)
+    assert got[1:] == plain[1:]
+
+
+@pytest.mark.parametrize("factors", [1.0, np.float32([0.5, 3, 1])])
+def test_a_set_of_labels_equals_a_plain_loop_over_yes_and_no(factors):
+    rng = np.random.default_rng(5)
+    logits = 3 * rng.normal(size=(B, 3)).astype(np.float32)
+    targets = rng.integers(0, 2, (B, 3))
+    losses, right, given, wanted = 0.0, 0.0, 0.0, 0.0
+    by_label = np.broadcast_to(factors, 3)
+    for row, target, weight in zip(logits, targets, WEIGHTS, strict=True):
+        for x, t, factor in zip(row, target, by_label, strict=True):
+            p = 1 / (1 + np.exp(-np.float64(x)))
+            losses -= weight * factor * np.log(p if t else 1 - p) / 3
+            right += weight * (t and x > 0)
+            given, wanted = given + weight * (x > 0), wanted + weight * t
+    total, (both, either) = set_loss(logits, targets, WEIGHTS, factors)
+    np.testing.assert_allclose(total, losses, rtol=1e-5)
+    assert (float(both), float(either)) == (2 * right, given + wanted)
+
+
+def test_sets_of_no_weight_and_large_logits_have_finite_gradients():
+    logits = jnp.array([[1e4, -1e4], [-1e4, 1e4]], jnp.float32)
+    targets = np.array([[1, 0], [1, 0]])
+
+    def total(x, weights):
+        return set_loss(x, targets, weights)[0]
+
+    assert float(total(logits, np.float32([0, 0]))) == 0.0
+    np.testing.assert_array_equal(jax.grad(total)(logits, np.float32([0, 0])), 0.0)
+    assert float(total(logits, np.float32([1, 1]))) == 1e4
+    got = jax.grad(total)(logits, np.float32([1, 1]))
+    np.testing.assert_allclose(got, [[0, 0], [-0.5, 0.5]], atol=1e-6)

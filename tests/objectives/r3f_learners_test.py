@@ -25,12 +25,17 @@ WEIGHT, NOISE = 0.3, 1e-2
 ON = R3fConfig(WEIGHT, NOISE)
 KEY = jax.random.key(7)
 
-DATA_SETS = {"labels": "imdb", "text": "text_to_text"}
+DATA_SETS = {"labels": "imdb", "label_sets": "classification", "text": "text_to_text"}
 OPTIONS = {
     "natural_questions": {"question_tokens": 4, "stride": 60},
     "coreference": {"span_tokens": 3, "candidates": 64, "singletons": True},
+    "classification": {"labels": ("a", "b c", "d"), "multi_label": True},
 }
-HEADS = {"coreference": {"ffnn_dim": 4, "max_antecedents": 4, "head_dropout_rate": 0.0}}
+HEADS = {
+    "coreference": {"ffnn_dim": 4, "max_antecedents": 4, "head_dropout_rate": 0.0},
+    "labels": {"class_weights": (0.5, 2.0)},
+    "label_sets": {"class_weights": (0.5, 2.0, 1.5)},
+}
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 SMALL = {"embed_dim": 8, "num_layers": 1, "num_heads": 2, "mlp_dim": 16}
 SMALL |= {"attention": "dense", **NO_DROPOUT}

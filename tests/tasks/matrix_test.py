@@ -13,6 +13,7 @@ import triviaqa_samples
 import written_samples
 from multihop_samples import HOTPOT, WIKIHOP
 from natural_questions_samples import ANN, original
+from score_packages import require_for
 
 from etc_jax import config as config_lib
 from etc_jax import evaluate, prepare, registry
@@ -67,6 +68,11 @@ def hyperpartisan(folder):
     return made.release(folder, articles, truth)
 
 
+def classification(folder):
+    values = [{"text": text, "label": x} for text, x in zip(TEXTS, "ab", strict=True)]
+    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
+
+
 def coreference(folder):
     return coreference_samples.write_text(folder, coreference_samples.conll_2012())
 
@@ -89,11 +95,13 @@ def squad(folder):
 RAW = {
     make.__name__: make
     for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
-    + (imdb, hyperpartisan, coreference, text_to_text, wmt14_en_de, squad)
+    + (imdb, hyperpartisan, classification, coreference)
+    + (text_to_text, wmt14_en_de, squad)
 }
 WRITTEN = ("text_to_text", "wmt14_en_de", "squad")
 OPTIONS = {
     "natural_questions": ("question_tokens=4", "stride=24"),
+    "classification": ("labels=a,b",),
     "coreference": ("candidates=256",),
 }
 LENGTHS = {"coreference": (96, 1), **dict.fromkeys(WRITTEN, (80, 8))}
@@ -161,8 +169,7 @@ def config_of(name, family, lengths, vocab_size, cache):
 def test_from_the_raw_file_to_the_official_score(
     name, family, format, tmp_path, capsys
 ):
-    if name == "wmt14_en_de":
-        pytest.importorskip("sacrebleu")
+    require_for(name)
     task = task_lib.find_task(name, format)
     path = RAW[name](tmp_path)
     tokenizer = multihop_samples.tokenizer_for(task)
@@ -214,4 +221,4 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     some = {name for name, cls in families() if answers & set(cls.formats)}
     assert SENSES.keys() == some - {"reformer"}
     assert {family for _, family, _ in CELLS} == SENSES.keys()
-    assert len(CELLS) == 7 + 8 * 4 + len(WRITTEN)
+    assert len(CELLS) == 8 + 9 * 4 + len(WRITTEN)

@@ -72,6 +72,7 @@ def made_up(tmp_path_factory):
         "text_to_text": synthetic_text_to_text.records(40, seed=1),
         "imdb": reviews,
         "hyperpartisan": [{**r, "label": sides[r["label"]]} for r in reviews],
+        "classification": reviews,
     }
     for name, in_lines in values.items():
         files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
@@ -140,7 +141,7 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
 def test_the_cache_holds_the_features_of_the_records(
     made_up, tmp_path, name, form, quirks
 ):
-    task = task_lib.find_task(name, form)
+    task = task_lib.find_task(name, form).completed([made_up[name]])
     model = tokenizer_for(task)
     if name == "natural_questions":
         model = articles.tokenizer()

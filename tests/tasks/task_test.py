@@ -16,6 +16,7 @@ import triviaqa_samples
 import written_samples
 from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
+from score_packages import require_for
 from structured_batch import stacked_labels
 
 from etc_jax.data.schema import at, stacked
@@ -52,6 +53,7 @@ VALUES = {
     "triviaqa": triviaqa_samples.VALUE,
     "imdb": {**classification_samples.REVIEW, "label": 1},
     "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
+    "classification": {"id": "a", "text": "the old mill stands.", "label": "b c"},
     "coreference": coreference_samples.VALUE,
     "text_to_text": {
         "id": "a",
@@ -61,7 +63,12 @@ VALUES = {
     "wmt14_en_de": written_samples.TRANSLATION,
     "squad": written_samples.QUESTION,
 }
+# What a task must be told before it can read.
+OPTIONS = {"classification": {"labels": ("a", "b c", "d")}}
+# A value that is no gold answer, where it is not 3.
+BROKEN = {"classification": [3]}
 ID = {
+    "classification": "id",
     "hotpotqa": "_id",
     "wikihop": "id",
     "natural_questions": "example_id",
@@ -75,6 +82,7 @@ ID = {
     "squad": "id",
 }
 GOLD = {
+    "classification": "label",
     "hotpotqa": "answer",
     "wikihop": "answer",
     "natural_questions": "annotations",
@@ -90,7 +98,7 @@ GOLD = {
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text", "wmt14_en_de")
+LINES += ("text_to_text", "wmt14_en_de", "classification")
 RELEASES = {
     "triviaqa": triviaqa_samples.release_of,
     "squad": written_samples.write_release,
@@ -109,9 +117,13 @@ EVERY = [(name, form) for name in task.names() for form in task.find(name).forms
 
 @pytest.fixture(params=EVERY, ids="-".join)
 def found(request):
-    if request.param[0] == "wmt14_en_de":
-        pytest.importorskip("sacrebleu")
-    return task.find_task(*request.param)
+    require_for(request.param[0])
+    return found_task(*request.param)
+
+
+def found_task(name, format):
+    """The data set with the options that it needs."""
+    return task.find_task(name, format).with_options(OPTIONS.get(name, {}))
 
 
 def windows_of(found, without="", **changes):
@@ -347,7 +359,8 @@ def write_values(folder, found, values, name):
 
 def test_a_summary_counts_all_there_is(found, tmp_path):
     value, key, gold = VALUES[found.name], ID[found.name], GOLD[found.name]
-    broken, other = {**value, gold: 3}, {**value, key: "second"}
+    broken = {**value, gold: BROKEN.get(found.name, 3)}
+    other = {**value, key: "second"}
     first = write_values(tmp_path, found, [value, broken], "a")
     second = write_values(tmp_path, found, [dict(value), other], "b")
     got = summarised(found, [first, second])

@@ -103,7 +103,8 @@ class WindowCache:
         """What else shaped the windows, as a config names it: "stride=256"."""
         options = dict(self.header["options"])
         options.pop("official_quirks", None)
-        return tuple(f"{k}={json.dumps(x)}" for k, x in sorted(options.items()))
+        options = sorted(options.items())
+        return tuple(f"{k}={json.dumps(x, ensure_ascii=False)}" for k, x in options)
 
     @property
     def num_windows(self) -> int:

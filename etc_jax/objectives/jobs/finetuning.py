@@ -15,6 +15,7 @@ from etc_jax.models import useful_flops
 from etc_jax.objectives.jobs import readers as reader_job
 from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.objectives.learners import finetuning
+from etc_jax.terminal import in_shell
 from etc_jax.training.job import Job
 
 
@@ -150,8 +151,8 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
         raise ValueError(
             f"{cache.path} was prepared with {how}, but data.input_options is "
             f"{config.data.input_options}; give --config.data.input_options="
-            f'"{cache.input_options}", so that the model is evaluated on inputs of the '
-            "same kind, or prepare the files again"
+            f"{in_shell(str(cache.input_options))}, so that the model is evaluated on "
+            "inputs of the same kind, or prepare the files again"
         )
 
 

@@ -30,6 +30,7 @@ from etc_jax.objectives.learners.finetuning import (
     Finetuning,
     Sums,
 )
+from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel
 from etc_jax.objectives.losses.answers import (
     answer_distributions,
     answer_losses,
@@ -42,7 +43,6 @@ from etc_jax.objectives.losses.coreference import (
     mention_loss,
     right_choices,
 )
-from etc_jax.objectives.losses.labels import label_loss
 from etc_jax.objectives.r3f import Choice
 
 
@@ -67,19 +67,16 @@ class EncoderFinetuning(Finetuning):
 
 
 @registry.register("learner", "labels/sequence")
-class SequenceLabels(EncoderFinetuning):
+class SequenceLabels(OneLabel, EncoderFinetuning):
     """A class of the whole text: outputs are float32 `[b, classes]`."""
 
     def module(self, deterministic: bool) -> EncoderForLabels:
         return EncoderForLabels(self.model, len(self.classes), deterministic)
 
-    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
-        targets, weights = batch["labels"]["label"], batch["weights"]
-        total, hits, examples = label_loss(outputs, targets, weights)
-        return total, {"accuracy": (hits, examples)}
 
-    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
-        return [Choice(outputs)]
+@registry.register("learner", "label_sets/sequence")
+class SequenceLabelSets(LabelSets, SequenceLabels):
+    """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
 
 
 @registry.register("learner", "triviaqa/sequence")

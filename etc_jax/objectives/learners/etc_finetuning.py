@@ -29,6 +29,7 @@ from etc_jax.models.heads import (
 )
 from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.learners.finetuning import Finetuning
+from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel
 from etc_jax.objectives.losses import candidates, qa_span
 from etc_jax.objectives.losses.answers import (
     SPAN,
@@ -40,7 +41,6 @@ from etc_jax.objectives.losses.answers import (
     span_losses,
     support_f1,
 )
-from etc_jax.objectives.losses.labels import label_loss
 from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums
 from etc_jax.types import Rows
@@ -125,19 +125,16 @@ class StructuredNaturalQuestions(HeadFinetuning):
 
 
 @registry.register("learner", "labels/structured")
-class StructuredLabels(HeadFinetuning):
+class StructuredLabels(OneLabel, HeadFinetuning):
     """A class of the whole text: outputs are float32 `[b, classes]`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> LabelsHead:
         return LabelsHead(config, len(self.classes), name="head")
 
-    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
-        targets, weights = batch["labels"]["label"], batch["weights"]
-        total, hits, examples = label_loss(outputs, targets, weights)
-        return total, {"accuracy": (hits, examples)}
 
-    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
-        return [Choice(outputs)]
+@registry.register("learner", "label_sets/structured")
+class StructuredLabelSets(LabelSets, StructuredLabels):
+    """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
 
 
 @registry.register("learner", "triviaqa/structured")

@@ -37,7 +37,7 @@ class Learner(abc.ABC):
       learns_from: what a batch to learn from has besides the schema.
       model: config of the model, one of those that it takes.
       objective: choices of the head and the loss, a `section`.
-      classes: names of the classes, where one of them is chosen; see `Form`.
+      classes: names of the classes, where some are chosen; see `Form`.
       options: how inputs are made.
     """
 
@@ -55,6 +55,11 @@ class Learner(abc.ABC):
     def takes(cls) -> tuple[type, ...]:
         """Configs of the models that there may be."""
         return cls.models
+
+    @property
+    def problem(self) -> str | None:
+        """Why objective, classes and options do not go together; None if they do."""
+        return None
 
     @property
     def why_no_outputs(self) -> str | None:
@@ -215,7 +220,10 @@ def _learner_for(model: Any, objective: RegularisedConfig, task: Task) -> Learne
         raise ValueError(
             f"objective {objective.name} trains {names}, not {given}; set model.family"
         )
-    return learner(model, objective, task.classes, task.options)
+    made = learner(model, objective, task.classes, task.options)
+    if made.problem is not None:
+        raise ValueError(made.problem)
+    return made
 
 
 def _family(model: type) -> str:

@@ -1,4 +1,4 @@
-"""A label of a whole text, such as for or against: IMDB, Hyperpartisan."""
+"""Labels of a whole text: one of some, or any number of them."""
 
 import jax
 import jax.numpy as jnp
@@ -6,18 +6,60 @@ import jax.numpy as jnp
 from etc_jax.objectives.losses.qa_span import cross_entropy
 
 
-def label_loss(logits: jax.Array, targets: jax.Array, weights: jax.Array):
+def label_loss(
+    logits: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    class_weights: jax.Array | float = 1.0,
+):
     """Cross-entropy of the right label, in nats.
 
     Args:
       logits: `[b, c]`, one a label.
       targets: int `[b]`, the right labels; anything where the weight is 0.
       weights: `[b]`, 0 for padding examples.
+      class_weights: `[c]`, factors of the losses of texts with each label.
 
     Returns:
-      (sum of losses, sum of right guesses, sum of weights), float32 scalars.
+      (sum of losses, sum of right guesses, sum of weights), float32 scalars. Weights of
+      classes are in the first of them alone.
     """
     weights = weights.astype(jnp.float32)
-    losses = cross_entropy(logits, jnp.where(weights > 0, targets, 0))
+    known = jnp.where(weights > 0, targets, 0)
+    factors = jnp.broadcast_to(class_weights, logits.shape[-1:])[known]
+    losses = factors * cross_entropy(logits, known)
     hits = jnp.argmax(logits, axis=-1) == targets
     return jnp.sum(losses * weights), jnp.sum(hits * weights), jnp.sum(weights)
+
+
+def label_set_loss(
+    logits: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    class_weights: jax.Array | float = 1.0,
+):
+    """Binary cross-entropy of each label, in nats: of a text the mean over all labels.
+
+    Args:
+      logits: `[b, c]`, one a label.
+      targets: int `[b, c]`, 1 for the labels of each text; anything where the weight
+        is 0.
+      weights: `[b]`, 0 for padding examples.
+      class_weights: `[c]`, factors of the loss of each label.
+
+    Returns:
+      (sum of losses, (numerator, denominator) of micro F1), float32 scalars. A label is
+      given where its logit is above 0.
+    """
+    logits, weights = logits.astype(jnp.float32), weights.astype(jnp.float32)
+    wanted = targets.astype(jnp.float32)
+    # -log sigmoid(x) = softplus(-x), and softplus(x) = softplus(-x) + x for no.
+    factors = jnp.broadcast_to(class_weights, logits.shape)
+    losses = factors * (jax.nn.softplus(logits) - wanted * logits)
+    given = logits > 0
+    of_each = weights[:, None]
+    both = 2.0 * jnp.sum(given * wanted * of_each)
+    return jnp.sum(jnp.mean(losses, axis=-1) * weights), (
+        both,
+        jnp.sum((given + wanted) * of_each),
+    )
