@@ -19,14 +19,9 @@ CORE = [
     "tqdm>=4.66",
 ]
 
-# Clusters of similar documents, for `etc_jax.corpora link`.
-CORPORA = ["scikit-learn>=1.5"]
-
+SKLEARN = "scikit-learn>=1.5"
 # Scores of written texts, Moses's detokenizer, and F1 of labels.
-METRICS = [
-    *("rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1"),
-    "scikit-learn>=1.5",
-]
+METRICS = ["rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1", SKLEARN]
 
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.
@@ -39,7 +34,8 @@ EXTRAS = {
     ],
     "tensorboard": ["tensorboardX>=2.6"],
     "metrics": METRICS,
-    "corpora": CORPORA,
+    # Clusters of similar documents, for `etc_jax.corpora link`.
+    "corpora": [SKLEARN],
     "plot": ["matplotlib>=3.9"],
     "parity": ["torch>=2.6", "transformers>=5.0"],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
@@ -52,7 +48,6 @@ EXTRAS = {
         "matplotlib>=3.9",
         "selenium>=4.51",
         *METRICS,
-        *CORPORA,
     ],
     "dev": ["ruff>=0.14", "pre-commit>=4.0"],
 }
