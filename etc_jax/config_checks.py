@@ -154,14 +154,15 @@ def _positions_suffice(config: Any) -> Iterator[Problem]:
 
 def _sequence_fits(config: Any) -> Iterator[Problem]:
     model, read = config.model, None
-    longest = getattr(model, "longest_input", getattr(model, "max_length", None))
+    usual = "max_length", getattr(model, "max_length", None)
+    limit, longest = getattr(model, "input_limit", usual)
     if longest is not None:
         read = config_kinds.read_at_once(config)
     if read is not None and read[1] > longest:
         field, length = read
         yield (
             f"data.{field}",
-            f"is {length}, more than model.max_length = {longest}; lower it, or raise "
+            f"is {length}, more than model.{limit} = {longest}; lower it, or raise "
             "that (and axial_shape)",
         )
 

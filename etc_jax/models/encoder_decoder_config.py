@@ -154,9 +154,16 @@ class EncoderDecoderConfig:
         return self.max_length
 
     @property
+    def input_limit(self) -> tuple[str, int]:
+        """(field, its value) that says how long an input may be."""
+        if self.sled.window:
+            return "sled.input_length", self.sled.input_length
+        return "max_length", self.max_length
+
+    @property
     def longest_input(self) -> int:
         """Longest input."""
-        return self.sled.input_length if self.sled.window else self.max_length
+        return self.input_limit[1]
 
     @property
     def attention_head_dim(self) -> int:

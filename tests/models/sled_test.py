@@ -18,6 +18,8 @@ from encoder_decoder_test import (
     tokens,
 )
 
+from configs import sled
+from etc_jax import config as config_lib
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import encoder_decoder_flops as flops
 from etc_jax.models.encoder_decoder import EncoderDecoder
@@ -187,6 +189,14 @@ def test_global_tokens_and_inputs_of_a_prefix_alone_are_refused():
     params = random_params(config)
     with pytest.raises(ValueError, match="has 3 places, expected more than the 3 of"):
         model_of(config).apply({"params": params}, tokens(1, 3), method="encode")
+
+
+def test_an_input_longer_than_the_windows_cover_is_refused():
+    made = sled.get_config("short")
+    made.data.input_length = 2048
+    message = "data.input_length: is 2048, more than model.sled.input_length = 1024"
+    with pytest.raises(config_lib.ConfigError, match=message):
+        config_lib.from_config_dict(made)
 
 
 def test_useful_flops_are_those_of_the_windows():
