@@ -31,7 +31,7 @@ class Record:
       text: what the customer wrote.
       label: one of `labels`; None where the file does not say.
       labels: all there are, in the order of their numbers.
-      title: none.
+      title, second: none, as there is one text.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Record:
 
     labels: ClassVar = LABELS
     title: ClassVar = ""
+    second: ClassVar = None
 
 
 def parse(value: Any, note: Note) -> Record:

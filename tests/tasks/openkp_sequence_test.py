@@ -219,7 +219,8 @@ def test_options_of_looks_are_for_structured_inputs_alone():
     values.objective.keyphrase_loss = "best"
     values.data.update(source="windows", paths=("train",), held_back_paths=("dev",))
     config = config_lib.from_config_dict(values)
-    assert config.objective == section_of("openkp", "sequence")("openkp", "best")
+    section = section_of("openkp", "sequence")
+    assert config.objective == section("openkp", keyphrase_loss="best")
     assert task_of(config).format == "sequence"
     values.objective.visual_features = False
     with pytest.raises(
