@@ -10,7 +10,7 @@ Trains `configs/denoising.py:short`, made smaller, on long documents (JSON lines
 held-back text, in nats. Rows of --study=corpora (Xiong et al. 2022, table 2):
 
   long    the documents as they are
-  random  passages of them, concatenated at random
+  random  passages of them; packing puts together those whose lengths fit
   linked  passages, each followed by the most similar ones (`etc_jax.corpora link`)
 
 Each is evaluated on its own held-back text, as in section 3.3, and on that of the
@@ -84,7 +84,7 @@ def passages(paragraphs: Sequence[str], words: int) -> Iterator[list[str]]:
 def write_corpora(
     paths: Sequence[str], folder: pathlib.Path, tokenizer: pathlib.Path
 ) -> dict[str, dict[str, pathlib.Path]]:
-    """{corpus: {side: file}}, and a vocabulary of what is learnt from.
+    """{corpus: {side: file}}, and a vocabulary of what is learnt from, made once.
 
     Raises:
       ValueError, OSError: if the documents cannot be read.
@@ -94,6 +94,9 @@ def write_corpora(
         name: {side: folder / f"{name}_{side}.jsonl" for side in SIDES}
         for name in STUDIES["corpora"]
     }
+    # Linked texts are written last.
+    if all(file.exists() for file in files["linked"].values()):
+        return files
     documents = [list(document.paragraphs) for document in read_documents(paths)]
     if not tokenizer.exists():
         texts = [text for document in documents for text in _side(document)[0]]

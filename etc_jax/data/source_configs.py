@@ -13,6 +13,7 @@ from etc_jax.config_sections import DataConfig
 from etc_jax.data.text.cache import HEADER
 from etc_jax.data.text.corpus import BuiltInSource
 from etc_jax.data.text.prepare import Source
+from etc_jax.data.text.reader import Packing
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
@@ -63,7 +64,7 @@ class TextConfig(MaskedConfig):
     lower_case: bool | None = None
     global_tokens: Literal["sentences", "fixed_blocks"] = "sentences"
     tokens_per_block: int = 97
-    packing: Literal["best_fit", "concatenated"] = "best_fit"
+    packing: Packing = "best_fit"
     min_sentences: int = 7
     max_sentence_tokens: int = 128
     cpc_share: float = 0.1

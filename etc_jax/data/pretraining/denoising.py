@@ -104,6 +104,11 @@ def _poisson_parts(
     return lengths
 
 
+def span_starts(missing: np.ndarray) -> np.ndarray:
+    """bool `[n]`, the first token of each span of missing ones, bool `[n]`."""
+    return missing & ~np.concatenate([[False], missing[:-1]])
+
+
 def span_corruption(
     tokens: np.ndarray, missing: np.ndarray, sentinels: Sequence[int]
 ) -> Corrupted:
@@ -117,7 +122,7 @@ def span_corruption(
     Raises:
       ValueError: if there are too few sentinels.
     """
-    starts = missing & ~np.concatenate([[False], missing[:-1]])
+    starts = span_starts(missing)
     count = int(starts.sum())
     if count > len(sentinels):
         raise ValueError(

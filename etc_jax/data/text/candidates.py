@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data.pretraining.denoising import Spans
+from etc_jax.data.pretraining.denoising import Spans, span_starts
 from etc_jax.data.schema import Field, Schema
 from etc_jax.data.text.denoised import Marks
 from etc_jax.data.text.packing import PackedWindow
@@ -99,7 +99,7 @@ class CandidateRows:
     ) -> Overflow:
         """See `reader.RowBuilder`."""
         is_candidate = self._spans.draw(rng, len(window.tokens))
-        starts = is_candidate & ~np.concatenate([[False], is_candidate[:-1]])
+        starts = span_starts(is_candidate)
         numbers = np.cumsum(starts)
         whole = self.marks.around(window.tokens)
         size, first = len(whole), int(self.marks.begin is not None)
