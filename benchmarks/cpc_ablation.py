@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import finetuning_runs, report, rows
-from configs import quickstart
 from etc_jax.config import Config
+from etc_jax.configs import quickstart
 
 # Row -> variant of the config, and the name of the column.
 VARIANTS = {"with_cpc": "", "no_cpc": "no_cpc"}

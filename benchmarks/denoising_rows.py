@@ -38,9 +38,9 @@ import numpy as np
 from etils import epath
 
 from benchmarks import finetuning_runs, rows
-from configs import denoising
 from etc_jax import corpora, registry
 from etc_jax.config import Config
+from etc_jax.configs import denoising
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers import wordpiece_training
 from etc_jax.data.whole_files import whole, whole_text

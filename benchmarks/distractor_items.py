@@ -20,10 +20,10 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.text_to_text import TextToTextSizes
-from tasks.squad import distractors
-from tasks.squad.records import read
-from tasks.synthetic import squad as invented
-from tasks.synthetic.__main__ import TASKS, write_records
+from etc_jax.tasks.squad import distractors
+from etc_jax.tasks.squad.records import read
+from etc_jax.tasks.synthetic import squad as invented
+from etc_jax.tasks.synthetic.__main__ import TASKS, write_records
 
 TASK = find_task("squad")
 # Tokens of a question with T5's word before it, of a paragraph, of an answer.

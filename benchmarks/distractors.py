@@ -3,7 +3,7 @@
     python -m benchmarks.distractors --out=distractors.json
     python -m benchmarks.distractors --rows=alone,sled --seeds=0 --out=two_rows.json
 
-Invented articles in SQuAD's form (`tasks.synthetic`), each question among other
+Invented articles in SQuAD's form (`etc_jax.tasks.synthetic`), each question among other
 paragraphs (`tasks.squad.distractors`), which say the same things of other names. A row
 is a system (Ivgi et al. 2022, sections 4.1 and 4.3) and an order of the paragraphs,
 such as "sled-shuffled":

@@ -25,8 +25,8 @@ import jax
 import numpy as np
 
 from benchmarks import finetuning_runs, rows
-from configs import reformer_duplication
 from etc_jax.config import Config
+from etc_jax.configs import reformer_duplication
 from etc_jax.data.bytes.duplication import DuplicationReader
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig

@@ -22,10 +22,10 @@ from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import StructuredSizes
-from tasks import hotpotqa, wikihop
-from tasks.synthetic import hotpotqa as invented_hotpotqa
-from tasks.synthetic import wikihop as invented_wikihop
-from tasks.synthetic.__main__ import write_records
+from etc_jax.tasks import hotpotqa, wikihop
+from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa
+from etc_jax.tasks.synthetic import wikihop as invented_wikihop
+from etc_jax.tasks.synthetic.__main__ import write_records
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()
@@ -41,7 +41,7 @@ class ItemSet:
     Attributes:
       task: whose official form they have.
       sizes: class of how large an item is.
-      records: as those of `tasks.synthetic`.
+      records: as those of `etc_jax.tasks.synthetic`.
       metric: of the evaluations during training, what a learning curve shows.
       beside: official metrics beside the one that counts.
     """

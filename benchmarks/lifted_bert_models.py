@@ -11,9 +11,9 @@ from typing import Any
 
 from benchmarks import finetuning_runs
 from benchmarks.structure_pretraining import NO_CPC
-from configs import bert_base_nq, etc_base_pretrain
 from etc_jax import config as config_lib
 from etc_jax.config import Config
+from etc_jax.configs import bert_base_nq, etc_base_pretrain
 from etc_jax.conversion.families import bert
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.lift import PAPER, LiftOptions, lifted_config

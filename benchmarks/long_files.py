@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from benchmarks import memory
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, train
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from tasks.synthetic import hotpotqa, natural_questions
+from etc_jax.tasks.synthetic import hotpotqa, natural_questions
 
 DIFFERENT = 100
 _HOTPOTQA_WORDS = 1000

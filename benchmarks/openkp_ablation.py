@@ -39,7 +39,7 @@ from etc_jax.data.tokenizers import wordpiece_training
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
-from tasks.synthetic import openkp as invented
+from etc_jax.tasks.synthetic import openkp as invented
 
 TASK = find_task("openkp")
 

@@ -37,8 +37,8 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
-from tasks.synthetic import hotpotqa, wikihop
-from tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic import hotpotqa, wikihop
+from etc_jax.tasks.synthetic.__main__ import write_records
 
 REFERENCE = "package"
 SYNTHETIC = {"hotpotqa": hotpotqa, "wikihop": wikihop}

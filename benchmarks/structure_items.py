@@ -7,7 +7,7 @@ name, which is not in the vocabulary: finding one of many names that are in it t
 models as small as these longer than their runs last.
 
 WikiHop-like: a candidate is to be chosen, which is linked to its mentions
-(`tasks.synthetic.teachers`).
+(`etc_jax.tasks.synthetic.teachers`).
 HotpotQA-like: a span is the answer, and the sentence that says so is asked for too. A
 sentence names its subject "she" or "he", so that who it is follows from its document
 alone, which holds sentences about other things as well.
@@ -31,9 +31,9 @@ from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import StructuredSizes
-from tasks import hotpotqa, wikihop
-from tasks.synthetic import hotpotqa as invented_hotpotqa
-from tasks.synthetic import teachers
+from etc_jax.tasks import hotpotqa, wikihop
+from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa
+from etc_jax.tasks.synthetic import teachers
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import finetuning_runs, rows
-from configs import longformer_charlm
 from etc_jax.config import Config
+from etc_jax.configs import longformer_charlm
 
 # Bits a character of the paper on the validation part of text8.
 PAPER = {"decreasing": 1.24, "fixed": 1.23, "increasing": 1.21, "dilation": 1.20}

@@ -30,10 +30,10 @@ from typing import Any
 from benchmarks.structure_items import frequent_words
 from etc_jax.data.tokenizers.special_tokens import WORDPIECE
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
-from tasks.natural_questions import Record as NaturalQuestionsRecord
-from tasks.natural_questions import read
-from tasks.synthetic import natural_questions as invented
-from tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.natural_questions import Record as NaturalQuestionsRecord
+from etc_jax.tasks.natural_questions import read
+from etc_jax.tasks.synthetic import natural_questions as invented
+from etc_jax.tasks.synthetic.__main__ import write_records
 
 Record = dict[str, Any]
 

@@ -18,7 +18,7 @@ _TABLES: dict[str, dict[str, Any]] = {}
 # The module whose import registers all names of a kind that have no path.
 _PROVIDERS = {
     "causal_lm_model": "etc_jax.models",
-    "data_set": "tasks.every",
+    "data_set": "etc_jax.tasks.every",
     "decoder": "etc_jax.models",
     "encoder_family": "etc_jax.conversion.families",
     "format": "etc_jax.formats",

@@ -4,9 +4,9 @@ import pathlib
 
 import numpy as np
 
+from etc_jax.tasks.synthetic.teachers import TeachersSizes
 from launch.quickstart_questions import RUNS, SHOWN, Questions
 from launch.quickstart_runs import Workdir
-from tasks.synthetic.teachers import TeachersSizes
 
 CURVES, QUESTIONS_CURVES, STRUCTURE = "curves.png", "questions.png", "structure.png"
 # Metric -> title of its panel.

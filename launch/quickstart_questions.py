@@ -19,9 +19,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from configs import quickstart_wikihop
 from etc_jax import config as config_lib
 from etc_jax.config import flat_items
+from etc_jax.configs import quickstart_wikihop
 from etc_jax.data.array_folder import TOKENIZER
 from etc_jax.data.windows.cache import FORMAT, WindowCache, WindowReader
 from etc_jax.structure import Rules
@@ -159,7 +159,7 @@ class Questions:
 
     def _make_up(self, split: str) -> list[str]:
         return [
-            *_command("tasks.synthetic"),
+            *_command("etc_jax.tasks.synthetic"),
             "--task=teachers",
             f"--count={COUNTS[split]}",
             f"--seed={_SEEDS[split]}",

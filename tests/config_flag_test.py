@@ -10,7 +10,7 @@ from etc_jax import convert
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
-QUICKSTART = ROOT / "configs" / "quickstart.py"
+QUICKSTART = ROOT / "etc_jax/configs" / "quickstart.py"
 FILES = {
     "broken.py": "def get_config(:\n",
     "raising.py": "def get_config(arg=''):\n    return 1 // 0\n",

@@ -21,7 +21,7 @@ from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import openkp as openkp_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.scoring.files import read_json
-from tasks import hotpotqa, openkp, wikihop
+from etc_jax.tasks import hotpotqa, openkp, wikihop
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 

@@ -12,14 +12,14 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.objectives.learners import finetuning
 from etc_jax.sharding import path_of
+from etc_jax.tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
+from etc_jax.tasks.synthetic.hotpotqa import HotpotQaSizes
+from etc_jax.tasks.synthetic.natural_questions import NaturalQuestionsSizes
+from etc_jax.tasks.synthetic.openkp import OpenkpSizes
+from etc_jax.tasks.synthetic.wikihop import WikiHopSizes
 from etc_jax.training import workdir
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
-from tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
-from tasks.synthetic.hotpotqa import HotpotQaSizes
-from tasks.synthetic.natural_questions import NaturalQuestionsSizes
-from tasks.synthetic.openkp import OpenkpSizes
-from tasks.synthetic.wikihop import WikiHopSizes
 
 SPECIAL = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]"]
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]

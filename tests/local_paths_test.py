@@ -42,11 +42,11 @@ COMMANDS = [
     ("etc_jax.prepare", *TOKENS, "--out=@", "f"),
     ("etc_jax.prepare", *TOKENS, "--out=o", "@"),
     ("etc_jax.prepare", "--task=wikihop", "--tokenizer=@", "--out=o", "f"),
-    ("tasks.stats", "@"),
-    ("tasks.upper_bound", *TOKENS, "@"),
-    ("tasks.coreference.writing", "--predictions=p", "--out=@", "f"),
-    ("tasks.hyperpartisan.split", "--splits=s", "--out=@", "a"),
-    ("tasks.synthetic.__main__", "--task=wikihop", "--count=1", "--out=@"),
+    ("etc_jax.tasks.stats", "@"),
+    ("etc_jax.tasks.upper_bound", *TOKENS, "@"),
+    ("etc_jax.tasks.coreference.writing", "--predictions=p", "--out=@", "f"),
+    ("etc_jax.tasks.hyperpartisan.split", "--splits=s", "--out=@", "a"),
+    ("etc_jax.tasks.synthetic.__main__", "--task=wikihop", "--count=1", "--out=@"),
 ]
 
 
@@ -121,10 +121,9 @@ def test_what_is_an_address(path, is_address):
 
 def test_no_command_has_a_parser_of_its_own():
     root = pathlib.Path(__file__).resolve().parent.parent
-    for folder in ("etc_jax", "tasks"):
-        for path in (root / folder).rglob("*.py"):
-            own = "= argparse.ArgumentParser(" in path.read_text()
-            assert not own or path.name == "local_paths.py", path
+    for path in (root / "etc_jax").rglob("*.py"):
+        own = "= argparse.ArgumentParser(" in path.read_text()
+        assert not own or path.name == "local_paths.py", path
 
 
 def test_text_may_be_an_address():

@@ -22,7 +22,7 @@ from etc_jax.objectives.jobs.finetuning import make_job
 from etc_jax.objectives.learners import finetuning
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.scoring.files import read_json
-from tasks import natural_questions as nq
+from etc_jax.tasks import natural_questions as nq
 
 NAME = "natural_questions"
 PREDICTIONS = "predictions.json"

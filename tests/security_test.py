@@ -27,7 +27,7 @@ from etc_jax.training.hosts import distributed
 from etc_jax.training.run import train_and_evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ("etc_jax", "tasks", "launch", "benchmarks", "configs")
+PARTS = ("etc_jax", "launch", "benchmarks")
 
 SECRET = "hf_5up3r53cr3tv4lu3"
 

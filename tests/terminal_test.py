@@ -9,8 +9,8 @@ import pytest
 
 from etc_jax import inspect, predict
 from etc_jax.datasets.explained import Candidate, Explained
+from etc_jax.tasks import stats
 from etc_jax.terminal import in_shell, printable, say
-from tasks import stats
 
 EVIL = (
     "\x1b[2J\x1b]0;title\x07\r\x00\x7f\x85\x9b31m\u200e\u200f\u061c\u202a\u202b\u202c"

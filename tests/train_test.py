@@ -278,7 +278,7 @@ def test_a_small_reformer_fits_a_tpu_that_is_not_there(tmp_path):
     file = tmp_path / "bytes"
     file.write_bytes(random.Random(0).randbytes(200_000))
     got = run_for_tpu(
-        ROOT / "configs" / "reformer_enwik8.py:short",
+        ROOT / "etc_jax/configs" / "reformer_enwik8.py:short",
         "v5e:1x1",
         f"--config.data.paths=('{file}',)",
         "--config.model.dtype=bfloat16",

@@ -17,7 +17,7 @@ from etc_jax import registry
 from etc_jax.datasets.fields import FLAG, Fields
 from etc_jax.datasets.json_lines import read_line_records
 from etc_jax.datasets.records import Note, Problems
-from tasks.classification import make_data_set
+from etc_jax.tasks.classification import make_data_set
 
 LABELS = ("can wait", "urgent")
 

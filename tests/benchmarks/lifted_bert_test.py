@@ -12,11 +12,11 @@ from benchmarks import lifted_bert, lifted_bert_models
 from benchmarks.lifted_bert import ROWS
 from benchmarks.lifted_bert_items import SETS, in_pairs, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Source
-from configs import bert_base_nq
+from etc_jax.configs import bert_base_nq
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from tasks.hotpotqa import gold_outputs, official_gold, read
-from tasks.synthetic import wikihop as invented_wikihop
+from etc_jax.tasks.hotpotqa import gold_outputs, official_gold, read
+from etc_jax.tasks.synthetic import wikihop as invented_wikihop
 
 # ml_collections loads config files in a way that Python announces to give up.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")

@@ -7,9 +7,9 @@ from benchmarks import long_texts
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.models.encoder import BertConfig, LongformerConfig
-from tasks.synthetic import coreference as invented_stories
-from tasks.synthetic import imdb as invented_reviews
-from tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic import coreference as invented_stories
+from etc_jax.tasks.synthetic import imdb as invented_reviews
+from etc_jax.tasks.synthetic.__main__ import write_records
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import openkp_ablation
 from benchmarks.openkp_ablation import PAGES, TRAIN_SERIES
 from etc_jax.data.windows.cache import WindowReader
-from tasks.synthetic import openkp as invented
+from etc_jax.tasks.synthetic import openkp as invented
 
 COUNT = 60
 

@@ -10,9 +10,9 @@ from benchmarks import finetuning_runs, overfit
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.datasets import task as task_lib
-from tasks.synthetic import hotpotqa, wikihop
-from tasks.synthetic.hotpotqa import HotpotQaSizes
-from tasks.synthetic.wikihop import WikiHopSizes
+from etc_jax.tasks.synthetic import hotpotqa, wikihop
+from etc_jax.tasks.synthetic.hotpotqa import HotpotQaSizes
+from etc_jax.tasks.synthetic.wikihop import WikiHopSizes
 
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
 PIECES = [*SPECIAL_TOKENS, *LETTERS, *(f"##{c}" for c in LETTERS), *".,?'_"]

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from configs import longformer_charlm
 from etc_jax import config as config_lib
+from etc_jax.configs import longformer_charlm
 from etc_jax.models.encoder_lm import EncoderForCausalLm
 
 STAGES = tuple(f"stage{number}" for number in range(1, 6))

@@ -22,7 +22,7 @@ from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.preflight import plan
 from etc_jax.training.state import abstract_state
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "etc_jax/configs"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 # Variants that are given with another one.
 TOGETHER = {

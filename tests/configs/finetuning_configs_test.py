@@ -12,7 +12,7 @@ from etc_jax import config as config_lib
 from etc_jax import structure
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "etc_jax/configs"
 
 
 def module(name):

@@ -8,10 +8,10 @@ import pytest
 from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
-from tasks.hotpotqa import sequence_inputs as hotpotqa_sequence
-from tasks.wikihop import sequence_inputs as wikihop_sequence
+from etc_jax.tasks.hotpotqa import sequence_inputs as hotpotqa_sequence
+from etc_jax.tasks.wikihop import sequence_inputs as wikihop_sequence
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "etc_jax/configs"
 
 
 def values_of(name, arg):

@@ -11,7 +11,7 @@ from every_config_test import parameters_of
 from etc_jax import config as config_lib
 from etc_jax import registry
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "configs"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "etc_jax/configs"
 
 
 def load(arg="", name="reformer_mlm", **data):

@@ -9,7 +9,7 @@ from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "etc_jax/configs"
 PAPER_TOKENS = 512 * 4096  # of one step of a base model
 
 

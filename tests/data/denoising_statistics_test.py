@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from configs import denoising as configs
 from etc_jax import config as config_lib
+from etc_jax.configs import denoising as configs
 from etc_jax.data.pretraining.denoising import Spans
 from etc_jax.data.pretraining.masking import generator
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks

@@ -24,8 +24,8 @@ from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.json_objects import read_members
 from etc_jax.datasets.records import read_array
 from etc_jax.prediction.raw_records import read_inputs
-from tasks.coreference.records import read_parts
-from tasks.hyperpartisan.records import read_values
+from etc_jax.tasks.coreference.records import read_parts
+from etc_jax.tasks.hyperpartisan.records import read_values
 
 MB = 1_000_000
 PART = b"#begin document (a); part 0\n"

@@ -15,7 +15,7 @@ from etc_jax.datasets.task import DataSet, Form, Task
 from etc_jax.models.encoder_config import BertConfig, LongformerConfig
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.objectives.learners import finetuning
-from tasks import coreference, hotpotqa, stats, upper_bound
+from etc_jax.tasks import coreference, hotpotqa, stats, upper_bound
 
 MODELS = {
     "structured": EtcConfig(),
@@ -28,7 +28,7 @@ EVERY = [
 MINE = """
 import dataclasses
 from etc_jax import registry
-from tasks import wikihop
+from etc_jax.tasks import wikihop
 
 mine = dataclasses.replace(wikihop.DATA_SET, name="my_sets.towns")
 registry.register("data_set", "my_sets.towns")(mine)

@@ -4,7 +4,7 @@ import finetuned_run
 import pytest
 
 from etc_jax.datasets.of_config import task_of, with_options
-from tasks import natural_questions
+from etc_jax.tasks import natural_questions
 
 NAME = "natural_questions"
 

@@ -32,7 +32,7 @@ def compile_cache_fixture(tmp_path_factory):
 def quickstart_values() -> ml_collections.ConfigDict:
     """What `configs/quickstart.py` says, read as the command line reads it."""
     spec = importlib.util.spec_from_file_location(
-        "quickstart_config", ROOT / "configs" / "quickstart.py"
+        "quickstart_config", ROOT / "etc_jax/configs" / "quickstart.py"
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -267,7 +267,7 @@ def test_two_processes_train_the_quickstart_model(
         with processes.start(
             tmp_path / output,
             *arguments,
-            config=processes.TESTS.parent / "configs" / "quickstart.py",
+            config=processes.TESTS.parent / "etc_jax/configs" / "quickstart.py",
             workdir=tmp_path / name,
             **options,
         ) as started:

@@ -27,7 +27,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction import answers_page
 from etc_jax.prediction.raw_records import read_inputs
-from tasks.synthetic import (
+from etc_jax.tasks.synthetic import (
     coreference,
     hotpotqa,
     imdb,

@@ -9,10 +9,10 @@ import pytest
 from xla_flags import xla_flags
 
 from etc_jax.data.tokenizers.wordpiece_training import train as train_wordpiece
+from etc_jax.tasks.synthetic import teachers
 from launch import quickstart_pictures, quickstart_questions
 from launch.quickstart_questions import RUNS, Questions
 from launch.quickstart_runs import Workdir
-from tasks.synthetic import teachers
 
 # A minute of compiling.
 pytestmark = pytest.mark.slow

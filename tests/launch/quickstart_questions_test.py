@@ -10,8 +10,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from configs import quickstart_wikihop
 from etc_jax import prepare
+from etc_jax.configs import quickstart_wikihop
 from etc_jax.data.tokenizers.wordpiece_training import (
     SPECIAL_TOKENS,
     WordPieceTokenizer,
@@ -19,6 +19,9 @@ from etc_jax.data.tokenizers.wordpiece_training import (
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.token_types import GLOBAL_TYPE
 from etc_jax.formats.structured import StructuredSizes
+from etc_jax.tasks import wikihop
+from etc_jax.tasks.synthetic import teachers
+from etc_jax.tasks.synthetic.__main__ import write_records
 from launch import (
     quickstart_pictures,
     quickstart_questions,
@@ -27,9 +30,6 @@ from launch import (
 )
 from launch.quickstart_questions import Questions
 from launch.quickstart_runs import QuickstartError, Workdir
-from tasks import wikihop
-from tasks.synthetic import teachers
-from tasks.synthetic.__main__ import write_records
 
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()
 
@@ -51,7 +51,7 @@ COMMAND = """
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(json.dumps(value))
 
-    if module == "tasks.synthetic":
+    if module == "etc_jax.tasks.synthetic":
         record = {"query": "teacher ann lee", "answer": "Mask1"}
         count = int(given["--count"])
         write(given["--out"], [{"id": f"r{i}", **record} for i in range(min(count, 5))])
@@ -75,7 +75,7 @@ COMMAND = """
         pathlib.Path(given["--html"]).write_text("a page")
 """
 STAGES = [
-    *["tasks.synthetic"] * 3,
+    *["etc_jax.tasks.synthetic"] * 3,
     *["etc_jax.prepare"] * 2,
     *["etc_jax.train", "etc_jax.evaluate"] * 2,
     "etc_jax.predict",

@@ -18,8 +18,8 @@ from encoder_decoder_test import (
     tokens,
 )
 
-from configs import sled
 from etc_jax import config as config_lib
+from etc_jax.configs import sled
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import encoder_decoder_flops as flops
 from etc_jax.models.encoder_decoder import EncoderDecoder

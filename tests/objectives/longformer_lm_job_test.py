@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from configs import longformer_charlm
 from etc_jax import config as config_lib
 from etc_jax import decoding, generate, registry
+from etc_jax.configs import longformer_charlm
 from etc_jax.conversion.formats import native
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.training.run import train_and_evaluate

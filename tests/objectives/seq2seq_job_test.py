@@ -15,11 +15,11 @@ from etc_jax import config as config_lib
 from etc_jax import registry
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.tokenizers.tokenizer import train as train_tokenizer
+from etc_jax.tasks.synthetic import text_to_text as synthetic
 from etc_jax.training import errors
 from etc_jax.training import run as run_lib
 from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate
-from tasks.synthetic import text_to_text as synthetic
 
 ROWS, INPUT, TARGET = 8, 16, 8
 

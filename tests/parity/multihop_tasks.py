@@ -10,10 +10,10 @@ from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE, GLOBAL_QUESTION_TYPE
 from etc_jax.data.windows.window import Window
 from etc_jax.formats.structured import StructuredSizes
+from etc_jax.tasks import hotpotqa, wikihop
+from etc_jax.tasks.hotpotqa.official import words_of
 from parity import etc_structure
 from parity.cases import Case, group
-from tasks import hotpotqa, wikihop
-from tasks.hotpotqa.official import words_of
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "key_doc", "notes", "provenance", "seed"}

@@ -8,11 +8,11 @@ from structured_batch import batch
 
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.formats.structured import StructuredSizes
+from etc_jax.tasks.natural_questions.inputs import NaturalQuestionsOptions, features
+from etc_jax.tasks.natural_questions.labels import PLACES
+from etc_jax.tasks.natural_questions.records import parse
+from etc_jax.tasks.natural_questions.spans import JOINT, SpanBoundary, official_spans
 from parity.cases import Case, group, largest_difference
-from tasks.natural_questions.inputs import NaturalQuestionsOptions, features
-from tasks.natural_questions.labels import PLACES
-from tasks.natural_questions.records import parse
-from tasks.natural_questions.spans import JOINT, SpanBoundary, official_spans
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "notes", "provenance", "seed", "is_train"}

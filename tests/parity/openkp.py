@@ -17,9 +17,9 @@ from etc_jax.models.openkp import VisualEmbedding, visual_adders
 from etc_jax.objectives.losses import keyphrase
 from etc_jax.ops import ngrams
 from etc_jax.ops.visual import FLAGS, NUM_CROSSES, Visual, dense_features
+from etc_jax.tasks.openkp.inputs import features
+from etc_jax.tasks.openkp.records import FEATURES, parse
 from parity.cases import Case, group, largest_difference
-from tasks.openkp.inputs import features
-from tasks.openkp.records import FEATURES, parse
 
 # What describes the case and decides no value.
 _NO_MATTER = {"case", "kind", "keys", "key_doc", "notes", "provenance", "seed"}

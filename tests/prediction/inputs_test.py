@@ -8,8 +8,8 @@ from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
+from etc_jax.tasks import wikihop
 from etc_jax.training.errors import UserError
-from tasks import wikihop
 
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()
 

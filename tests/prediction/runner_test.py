@@ -8,8 +8,8 @@ from etc_jax.data.schema import stacked
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.model_files import open_model
+from etc_jax.tasks import openkp
 from etc_jax.training.errors import UserError
-from tasks import openkp
 
 NAME = "openkp"
 

@@ -3,7 +3,7 @@ import pytest
 from etc_jax.prediction.answer_parts import Answer
 from etc_jax.prediction.scoreboard import problems_of, settle, with_wrong
 from etc_jax.scoring.result import Scores
-from tasks import hotpotqa, natural_questions, wikihop
+from etc_jax.tasks import hotpotqa, natural_questions, wikihop
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 NATURAL_QUESTIONS_TASK = natural_questions.DATA_SET.in_format()

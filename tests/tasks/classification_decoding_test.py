@@ -10,7 +10,7 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.explained import Explained
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import classification, hyperpartisan, imdb
+from etc_jax.tasks import classification, hyperpartisan, imdb
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()

@@ -11,7 +11,7 @@ from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import classification, hyperpartisan, imdb
+from etc_jax.tasks import classification, hyperpartisan, imdb
 
 HYPERPARTISAN_TASK = hyperpartisan.DATA_SET.in_format()
 IMDB_TASK = imdb.DATA_SET.in_format()

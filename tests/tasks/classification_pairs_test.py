@@ -9,9 +9,9 @@ from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
-from tasks.classification import Record, features, structured
-from tasks.classification.explained import documents_of
-from tasks.classification.inputs import kept_tokens, whole_length
+from etc_jax.tasks.classification import Record, features, structured
+from etc_jax.tasks.classification.explained import documents_of
+from etc_jax.tasks.classification.inputs import kept_tokens, whole_length
 
 FIRST, SECOND = "the old mill stands.", "it is old. it is the mill."
 

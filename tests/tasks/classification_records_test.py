@@ -8,8 +8,8 @@ from multihop_samples import tokenizer
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import find_task
-from tasks import classification
-from tasks.classification import ClassificationOptions, Record
+from etc_jax.tasks import classification
+from etc_jax.tasks.classification import ClassificationOptions, Record
 
 COLUMNS = {"text_column": "body", "label_column": "topic"}
 

@@ -4,7 +4,7 @@ import gzip
 import pathlib
 from xml.sax.saxutils import escape, quoteattr
 
-from tasks import hyperpartisan, imdb
+from etc_jax.tasks import hyperpartisan, imdb
 
 REVIEW = {"id": "train/pos/1_9", "text": "the old mill stands.<br /><br />it is old"}
 ARTICLE = {"id": "0000001", "title": "Mills", "text": "the old mill stands. it is old"}

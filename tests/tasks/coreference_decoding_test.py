@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from etc_jax.models.coreference import MASKED, SpanPairs
-from tasks.coreference.decoding import decode
-from tasks.coreference.inputs import Candidates
+from etc_jax.tasks.coreference.decoding import decode
+from etc_jax.tasks.coreference.inputs import Candidates
 
 
 def candidates(*spans) -> Candidates:

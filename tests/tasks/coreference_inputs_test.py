@@ -13,8 +13,8 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
-from tasks.coreference.inputs import features
-from tasks.coreference.records import Record, read
+from etc_jax.tasks.coreference.inputs import features
+from etc_jax.tasks.coreference.records import Record, read
 
 
 def sizes(input_length: int) -> SequenceSizes:

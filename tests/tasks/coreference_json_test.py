@@ -6,8 +6,8 @@ import pytest
 from coreference_samples import MILL, VALUE, conll_2012, record_of, write_text
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks import coreference
-from tasks.coreference.writing import main, write
+from etc_jax.tasks import coreference
+from etc_jax.tasks.coreference.writing import main, write
 
 
 def parse(**changes):

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks.coreference.records import Record, read
-from tasks.coreference.writing import write
+from etc_jax.tasks.coreference.records import Record, read
+from etc_jax.tasks.coreference.writing import write
 
 
 def test_both_kinds_of_file_say_the_same(tmp_path):

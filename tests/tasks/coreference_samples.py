@@ -2,7 +2,7 @@
 
 import pathlib
 
-from tasks.coreference.records import Record, parse, read_parts
+from etc_jax.tasks.coreference.records import Record, parse, read_parts
 
 # (word, last column) of each sentence.
 MILL = (

@@ -8,10 +8,10 @@ from multihop_samples import tokenizer
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import coreference
-from tasks.coreference.decoding import decode_each
-from tasks.coreference.explained import explain, pool_explained
-from tasks.coreference.windows import CoreferenceOptions, features, whole_length
+from etc_jax.tasks import coreference
+from etc_jax.tasks.coreference.decoding import decode_each
+from etc_jax.tasks.coreference.explained import explain, pool_explained
+from etc_jax.tasks.coreference.windows import CoreferenceOptions, features, whole_length
 
 WIDE = SequenceSizes(40, 1)
 

@@ -9,9 +9,9 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.offsets import encode
 from etc_jax.formats.structured import StructuredSizes
-from tasks import hotpotqa
-from tasks.hotpotqa.official import answer_spans, words_of
-from tasks.hotpotqa.records import parse
+from etc_jax.tasks import hotpotqa
+from etc_jax.tasks.hotpotqa.official import answer_spans, words_of
+from etc_jax.tasks.hotpotqa.records import parse
 
 WORDPIECE = tokenizer()
 

@@ -14,10 +14,10 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring import hotpotqa as scoring
+from etc_jax.tasks import hotpotqa
+from etc_jax.tasks.hotpotqa import select as hotpotqa_select
+from etc_jax.tasks.hotpotqa.records import read
 from etc_jax.training.errors import UserError
-from tasks import hotpotqa
-from tasks.hotpotqa import select as hotpotqa_select
-from tasks.hotpotqa.records import read
 
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 
@@ -131,5 +131,5 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(model, tmp_path, capsy
     out = tmp_path / "out.json"
     given = [f"--model={tmp_path}", f"--out={out}", str(tmp_path / "none.json")]
     assert hotpotqa_select.main(given) == 2
-    assert capsys.readouterr().err.startswith("tasks.hotpotqa.select: ")
+    assert capsys.readouterr().err.startswith("etc_jax.tasks.hotpotqa.select: ")
     assert not out.exists() and not list(tmp_path.glob("*.part"))

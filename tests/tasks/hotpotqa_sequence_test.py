@@ -13,11 +13,11 @@ from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import hotpotqa
-from tasks.hotpotqa.records import parse
-from tasks.hotpotqa.sequence_decoding import Outputs
-from tasks.hotpotqa.sequence_inputs import MAX_OCCURRENCES, TOKENS, spelled
-from tasks.synthetic import hotpotqa as synthetic
+from etc_jax.tasks import hotpotqa
+from etc_jax.tasks.hotpotqa.records import parse
+from etc_jax.tasks.hotpotqa.sequence_decoding import Outputs
+from etc_jax.tasks.hotpotqa.sequence_inputs import MAX_OCCURRENCES, TOKENS, spelled
+from etc_jax.tasks.synthetic import hotpotqa as synthetic
 
 HOTPOTQA_SEQUENCE = hotpotqa.DATA_SET.in_format("sequence")
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()

@@ -8,10 +8,10 @@ from multihop_samples import HOTPOT, tokenizer, write_json
 from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import StructuredSizes
-from tasks import hotpotqa as hp
-from tasks.hotpotqa.decoding import best_span, text_of
-from tasks.hotpotqa.inputs import NO, SPAN, YES
-from tasks.hotpotqa.records import parse
+from etc_jax.tasks import hotpotqa as hp
+from etc_jax.tasks.hotpotqa.decoding import best_span, text_of
+from etc_jax.tasks.hotpotqa.inputs import NO, SPAN, YES
+from etc_jax.tasks.hotpotqa.records import parse
 
 TASK = hp.DATA_SET.in_format("structured")
 SIZES = StructuredSizes(long_length=80, global_length=40)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks import hyperpartisan as hp
+from etc_jax.tasks import hyperpartisan as hp
 
 ARTICLES = [
     article_xml("0000001", "Top <p>One <a href='u'>two</a>.</p> <p>Three &amp; 4</p>"),

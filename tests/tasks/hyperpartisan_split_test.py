@@ -7,8 +7,8 @@ from classification_samples import article_xml, release, truth_xml
 from golden_data import require_shared
 
 from etc_jax.datasets.records import Problems
-from tasks import hyperpartisan as hp
-from tasks.hyperpartisan import split
+from etc_jax.tasks import hyperpartisan as hp
+from etc_jax.tasks.hyperpartisan import split
 
 
 @pytest.fixture

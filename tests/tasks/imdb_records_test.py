@@ -10,7 +10,7 @@ from classification_samples import REVIEW, aclimdb
 from golden_data import require_shared
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks import imdb
+from etc_jax.tasks import imdb
 
 TEXTS = {
     "pos/10_9.txt": "Good.<br /><br />Very<BR>good, a<b.",

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etc_jax.datasets.offsets import TokenizedText
-from tasks import mentions
+from etc_jax.tasks import mentions
 
 # Whatever \\w, \\s and neither hold in ASCII, and the case of letters.
 ASCII = st.text(st.sampled_from("aAbB1_ .-'\t\n\x1c"), max_size=24)

@@ -11,8 +11,8 @@ from natural_questions_samples import ANN, ARTICLE, annotation, record, tokenize
 
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks.natural_questions import DATA_SET
-from tasks.natural_questions.decoding import (
+from etc_jax.tasks.natural_questions import DATA_SET
+from etc_jax.tasks.natural_questions.decoding import (
     NO_ANSWER,
     Outputs,
     gold_outputs,
@@ -21,9 +21,9 @@ from tasks.natural_questions.decoding import (
     pool,
     summarise,
 )
-from tasks.natural_questions.inputs import NaturalQuestionsOptions, features
-from tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
-from tasks.natural_questions.spans import (
+from etc_jax.tasks.natural_questions.inputs import NaturalQuestionsOptions, features
+from etc_jax.tasks.natural_questions.labels import LONG, NO, NULL, PLACES, SHORT, YES
+from etc_jax.tasks.natural_questions.spans import (
     DISJOINT,
     EXHAUSTIVE,
     JOINT,

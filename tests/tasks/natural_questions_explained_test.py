@@ -8,8 +8,8 @@ from natural_questions_samples import ARTICLE, record, tokenizer
 
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction.answers_page import page
-from tasks import natural_questions as nq
-from tasks.natural_questions.labels import NULL, YES
+from etc_jax.tasks import natural_questions as nq
+from etc_jax.tasks.natural_questions.labels import NULL, YES
 
 NQ_TASK = nq.DATA_SET.in_format()
 

@@ -14,8 +14,8 @@ from natural_questions_samples import (
 )
 from structured_batch import batch
 
-from configs import bert_base_nq, etc_base_nq, etc_large_nq
 from etc_jax import config as config_lib
+from etc_jax.configs import bert_base_nq, etc_base_nq, etc_large_nq
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.arrays import flatten
 from etc_jax.datasets.of_config import task_of
@@ -23,14 +23,14 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
-from tasks.natural_questions.inputs import (
+from etc_jax.tasks.natural_questions.inputs import (
     SIZES,
     SIZES_512,
     SIZES_8192,
     NaturalQuestionsOptions,
     features,
 )
-from tasks.natural_questions.labels import (
+from etc_jax.tasks.natural_questions.labels import (
     LONG,
     NO,
     NULL,
@@ -39,8 +39,8 @@ from tasks.natural_questions.labels import (
     YES,
     chosen_annotation,
 )
-from tasks.natural_questions.records import Annotation
-from tasks.natural_questions.windows import NOT_DRAWN, default_stride, draw
+from etc_jax.tasks.natural_questions.records import Annotation
+from etc_jax.tasks.natural_questions.windows import NOT_DRAWN, default_stride, draw
 
 SMALL = StructuredSizes(long_length=24, global_length=16)
 OPTIONS = NaturalQuestionsOptions(question_tokens=4, stride=8)

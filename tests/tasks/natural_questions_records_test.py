@@ -13,7 +13,7 @@ from natural_questions_samples import (
 )
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks.natural_questions.records import Annotation, parse, read
+from etc_jax.tasks.natural_questions.records import Annotation, parse, read
 
 WORDS = ARTICLE.split(" ")
 

@@ -5,7 +5,7 @@ import json
 import random
 
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from tasks.natural_questions.records import parse
+from etc_jax.tasks.natural_questions.records import parse
 
 _LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
 WORDS = "mill town river lake song was built in by who the of . , yes no two".split()

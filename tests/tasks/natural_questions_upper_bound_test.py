@@ -17,9 +17,9 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks import natural_questions as nq
-from tasks.natural_questions import SIZES, SIZES_512, NaturalQuestionsOptions
-from tasks.natural_questions.decoding import MAX_SHORT_WORDS
+from etc_jax.tasks import natural_questions as nq
+from etc_jax.tasks.natural_questions import SIZES, SIZES_512, NaturalQuestionsOptions
+from etc_jax.tasks.natural_questions.decoding import MAX_SHORT_WORDS
 
 
 def predicted(record, model, sizes, options=NaturalQuestionsOptions(), **pooling):  # noqa: B008

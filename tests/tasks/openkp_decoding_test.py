@@ -8,14 +8,14 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.ops.ngrams import NO_NGRAM
 from etc_jax.scoring import openkp as scoring
-from tasks.openkp.decoding import (
+from etc_jax.tasks.openkp.decoding import (
     best_phrases,
     gold_outputs,
     official,
     official_gold,
 )
-from tasks.openkp.inputs import features
-from tasks.openkp.records import parse
+from etc_jax.tasks.openkp.inputs import features
+from etc_jax.tasks.openkp.records import parse
 
 TASK = find_task("openkp")
 SIZES = StructuredSizes(long_length=30, global_length=6)

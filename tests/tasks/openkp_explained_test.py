@@ -6,8 +6,8 @@ from openkp_samples import PLAIN, TITLE, record
 from etc_jax.datasets.explained import Box, Sheet
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.ops.ngrams import NO_NGRAM
-from tasks.openkp.explained import explain
-from tasks.openkp.inputs import features
+from etc_jax.tasks.openkp.explained import explain
+from etc_jax.tasks.openkp.inputs import features
 
 # Old Mill The old mill stands in Ton . The mill burned country of Ton
 OLD, MILL, TON = [0, 3], [1, 4, 10], [7, 14]

@@ -4,22 +4,22 @@ from data.tokenizer_samples import byte_bpe
 from multihop_samples import tokenizer
 from openkp_samples import BODY, PLAIN, TITLE, page, record
 
-from configs import etc_base_openkp
 from etc_jax import builders
 from etc_jax import config as config_lib
 from etc_jax import structure as st
+from etc_jax.configs import etc_base_openkp
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.ops.visual import FLAGS, NUM_FONTS, Visual, crosses, dense_features
-from tasks.openkp import visual as openkp_visual
-from tasks.openkp.inputs import (
+from etc_jax.tasks.openkp import visual as openkp_visual
+from etc_jax.tasks.openkp.inputs import (
     OpenkpOptions,
     features,
 )
-from tasks.openkp.pages import find_occurrences
-from tasks.openkp.records import parse
+from etc_jax.tasks.openkp.pages import find_occurrences
+from etc_jax.tasks.openkp.records import parse
 
 SIZES = StructuredSizes(long_length=30, global_length=6)
 

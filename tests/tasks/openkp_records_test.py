@@ -7,8 +7,8 @@ import pytest
 from openkp_samples import BODY, PLAIN, TITLE, page, record, with_nodes, write_lines
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks.openkp import records as openkp_records
-from tasks.openkp.records import num_found, read
+from etc_jax.tasks.openkp import records as openkp_records
+from etc_jax.tasks.openkp.records import num_found, read
 
 
 def counted(paths):

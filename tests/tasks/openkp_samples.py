@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from tasks.openkp import records as openkp_records
+from etc_jax.tasks.openkp import records as openkp_records
 
 # x, width, y, height, block, inline, heading, leaf, font size, bold.
 PLAIN = [40.0, 600.0, 70.0, 18.0, 1.0, 0.0, 0.0, 1.0, 14.0, 0.0]

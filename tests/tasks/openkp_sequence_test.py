@@ -24,9 +24,9 @@ from etc_jax.models.encoder import (
     LongformerConfig,
 )
 from etc_jax.ops.ngrams import NO_NGRAM
-from tasks.openkp.inputs import features as structured_features
-from tasks.openkp.records import parse
-from tasks.openkp.sequence_inputs import features
+from etc_jax.tasks.openkp.inputs import features as structured_features
+from etc_jax.tasks.openkp.records import parse
+from etc_jax.tasks.openkp.sequence_inputs import features
 
 TASK = find_task("openkp", "sequence")
 # The page has 15 pieces.

@@ -16,8 +16,8 @@ from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives.losses import keyphrase
 from etc_jax.ops.ngrams import ngram_mask, num_words
 from etc_jax.ops.visual import Visual
+from etc_jax.tasks import openkp
 from etc_jax.types import Rows
-from tasks import openkp
 
 MODEL = EtcForKeyphrases(
     EtcConfig(

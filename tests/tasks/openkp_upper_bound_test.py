@@ -8,7 +8,7 @@ from openkp_samples import page, write_lines
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
-from tasks.openkp.records import read
+from etc_jax.tasks.openkp.records import read
 
 SIZES = StructuredSizes(long_length=30, global_length=6)
 

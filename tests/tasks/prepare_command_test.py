@@ -29,14 +29,14 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.structure import Structure
-from tasks import hotpotqa
-from tasks.synthetic import coreference as synthetic_coreference
-from tasks.synthetic import hotpotqa as synthetic_hotpotqa
-from tasks.synthetic import imdb as synthetic_imdb
-from tasks.synthetic import openkp as synthetic_openkp
-from tasks.synthetic import text_to_text as synthetic_text_to_text
-from tasks.synthetic import triviaqa as synthetic_triviaqa
-from tasks.synthetic import wikihop as synthetic_wikihop
+from etc_jax.tasks import hotpotqa
+from etc_jax.tasks.synthetic import coreference as synthetic_coreference
+from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
+from etc_jax.tasks.synthetic import imdb as synthetic_imdb
+from etc_jax.tasks.synthetic import openkp as synthetic_openkp
+from etc_jax.tasks.synthetic import text_to_text as synthetic_text_to_text
+from etc_jax.tasks.synthetic import triviaqa as synthetic_triviaqa
+from etc_jax.tasks.synthetic import wikihop as synthetic_wikihop
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = StructuredSizes(256, 64)

@@ -178,8 +178,8 @@ def test_a_closed_stream_says_so(sio, registered):
 OPEN_STREAM = """
 import sys
 from etc_jax.data.tokenizers.tokenizer import train
-from tasks import seqio_pretraining
-from tasks import seqio_streaming
+from etc_jax.tasks import seqio_pretraining
+from etc_jax.tasks import seqio_streaming
 
 tokenizer = train(["the river runs."] * 30, vocab_size=130, min_char_count=1)
 for name in "ab":

@@ -22,8 +22,8 @@ from etc_jax.scoring import hotpotqa as hotpotqa_scoring
 from etc_jax.scoring import natural_questions as nq_scoring
 from etc_jax.scoring import wikihop as wikihop_scoring
 from etc_jax.structure import Structure
-from tasks import hotpotqa, openkp
-from tasks import natural_questions as nq
+from etc_jax.tasks import hotpotqa, openkp
+from etc_jax.tasks import natural_questions as nq
 
 pytest.importorskip("nupunkt")
 SIZES = {"hotpotqa": StructuredSizes(80, 40), "wikihop": StructuredSizes(100, 50)}

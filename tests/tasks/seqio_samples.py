@@ -128,7 +128,7 @@ def _modules():
         warnings.simplefilter("ignore")
         import tensorflow_datasets as tfds
 
-        from tasks import (
+        from etc_jax.tasks import (
             seqio_batches,
             seqio_denoising,
             seqio_documents,

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tasks.squad import pair_of, read
-from tasks.squad.distractors import main
-from tasks.synthetic import squad as synthetic
-from tasks.synthetic.__main__ import TASKS, write_records
+from etc_jax.tasks.squad import pair_of, read
+from etc_jax.tasks.squad.distractors import main
+from etc_jax.tasks.synthetic import squad as synthetic
+from etc_jax.tasks.synthetic.__main__ import TASKS, write_records
 
 ARTICLES = 20
 

@@ -7,7 +7,7 @@ import pytest
 from golden_data import require_shared
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from tasks.squad import records as squad
+from etc_jax.tasks.squad import records as squad
 
 CONTEXT = "The Old Mill was built by Ann Lee. Ann Lee was a baker."
 ANSWER = {"text": "Ann Lee", "answer_start": 26}

@@ -12,7 +12,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.text_to_text import TextToTextSizes, written_text
 from etc_jax.prediction.raw_records import read_inputs
-from tasks import squad
+from etc_jax.tasks import squad
 
 TASK = squad.DATA_SET.in_format()
 

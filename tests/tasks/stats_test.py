@@ -22,13 +22,13 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.task import find
 from etc_jax.formats.structured import StructuredSizes
-from tasks import stats
-from tasks.synthetic import hotpotqa as synthetic_hotpotqa
-from tasks.synthetic import imdb as synthetic_imdb
-from tasks.synthetic import natural_questions as synthetic_natural_questions
-from tasks.synthetic import openkp as synthetic_openkp
-from tasks.synthetic import triviaqa as synthetic_triviaqa
-from tasks.synthetic import wikihop as synthetic_wikihop
+from etc_jax.tasks import stats
+from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
+from etc_jax.tasks.synthetic import imdb as synthetic_imdb
+from etc_jax.tasks.synthetic import natural_questions as synthetic_natural_questions
+from etc_jax.tasks.synthetic import openkp as synthetic_openkp
+from etc_jax.tasks.synthetic import triviaqa as synthetic_triviaqa
+from etc_jax.tasks.synthetic import wikihop as synthetic_wikihop
 
 SYNTHETIC = {
     "hotpotqa": synthetic_hotpotqa,

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from tasks.synthetic import (
+from etc_jax.tasks.synthetic import (
     hotpotqa,
     natural_questions,
     openkp,
     wikihop,
 )
-from tasks.synthetic.__main__ import main, write_records
+from etc_jax.tasks.synthetic.__main__ import main, write_records
 
 # Made of two letters each, so that none is in another.
 WORDS = tuple(2 * (a + b) for a in "bdfgk" for b in "aeiou")

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from etc_jax.scoring import coreference
-from tasks.coreference.records import Problems, Record, read
-from tasks.synthetic.coreference import (
+from etc_jax.tasks.coreference.records import Problems, Record, read
+from etc_jax.tasks.synthetic.coreference import (
     PRONOUNS,
     THINGS,
     StorySizes,

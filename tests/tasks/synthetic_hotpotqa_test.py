@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from synthetic_solver import answer_hotpotqa
 
 from etc_jax.scoring import hotpotqa as scoring
-from tasks.synthetic.hotpotqa import HotpotQaSizes, records
-from tasks.synthetic.schema import KINDS
+from etc_jax.tasks.synthetic.hotpotqa import HotpotQaSizes, records
+from etc_jax.tasks.synthetic.schema import KINDS
 
 COUNT = 400
 

@@ -8,10 +8,10 @@ from multihop_samples import tokenizer
 
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import classification, imdb
-from tasks.synthetic import imdb as synthetic
-from tasks.synthetic import names
-from tasks.synthetic.imdb import OPINIONS, ImdbSizes, records, write_release
+from etc_jax.tasks import classification, imdb
+from etc_jax.tasks.synthetic import imdb as synthetic
+from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.imdb import OPINIONS, ImdbSizes, records, write_release
 
 COUNT = 400
 VERDICT = re.compile(r"(In the end I|My own verdict|As for me|Now that I have)[^.]*\.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.synthetic import (
+from etc_jax.tasks.synthetic import (
     backwards,
     coreference,
     hotpotqa,

@@ -12,17 +12,21 @@ from golden_data import require_shared
 from natural_questions_samples import tokenizer
 
 from etc_jax.scoring import natural_questions as scoring
-from tasks.natural_questions.decoding import (
+from etc_jax.tasks.natural_questions.decoding import (
     gold_outputs,
     official,
     official_gold,
     pool,
     summarise,
 )
-from tasks.natural_questions.inputs import SIZES, SIZES_512, features
-from tasks.natural_questions.records import parse
-from tasks.synthetic import names
-from tasks.synthetic.natural_questions import ABOUT, NaturalQuestionsSizes, records
+from etc_jax.tasks.natural_questions.inputs import SIZES, SIZES_512, features
+from etc_jax.tasks.natural_questions.records import parse
+from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.natural_questions import (
+    ABOUT,
+    NaturalQuestionsSizes,
+    records,
+)
 
 COUNT = 300
 INTRODUCTION = re.compile(

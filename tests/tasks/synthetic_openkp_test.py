@@ -12,8 +12,8 @@ from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import openkp as scoring
-from tasks.openkp.records import FEATURES, num_found, read
-from tasks.synthetic.openkp import OpenkpSizes, records
+from etc_jax.tasks.openkp.records import FEATURES, num_found, read
+from etc_jax.tasks.synthetic.openkp import OpenkpSizes, records
 
 COUNT = 300
 X, Y, FONT = (FEATURES.index(name) for name in ("x", "y", "font_size"))

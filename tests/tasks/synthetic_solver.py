@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from tasks.synthetic import paths, schema
+from etc_jax.tasks.synthetic import paths, schema
 
 _NAME = r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"
 _PRONOUN = r"[Hh]e|[Ss]he|[Tt]he (?:company|town|region)"

@@ -3,7 +3,7 @@
 import itertools
 import re
 
-from tasks.synthetic import teachers
+from etc_jax.tasks.synthetic import teachers
 
 
 def test_the_series_goes_on_where_it_is_asked_to():

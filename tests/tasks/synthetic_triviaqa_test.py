@@ -13,10 +13,10 @@ from synthetic_solver import _NAME, answer_hotpotqa, read
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring import triviaqa as scoring
-from tasks import triviaqa as tq
-from tasks.synthetic import triviaqa as synthetic
-from tasks.synthetic.triviaqa import TriviaqaSizes, records, write_release
-from tasks.triviaqa.inputs import AnswerNames, words_of
+from etc_jax.tasks import triviaqa as tq
+from etc_jax.tasks.synthetic import triviaqa as synthetic
+from etc_jax.tasks.synthetic.triviaqa import TriviaqaSizes, records, write_release
+from etc_jax.tasks.triviaqa.inputs import AnswerNames, words_of
 
 TASK = tq.DATA_SET.in_format("sequence")
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_solver import answer_wikihop
 
-from tasks.synthetic.paths import path_of_name
-from tasks.synthetic.schema import KINDS
-from tasks.synthetic.wikihop import WikiHopSizes, records
+from etc_jax.tasks.synthetic.paths import path_of_name
+from etc_jax.tasks.synthetic.schema import KINDS
+from etc_jax.tasks.synthetic.wikihop import WikiHopSizes, records
 
 COUNT = 400
 WAYS = {"any way": {}, "through candidates": {"through_candidates": True}}

@@ -7,9 +7,9 @@ import re
 import pytest
 from synthetic_solver import stated
 
-from tasks.synthetic import names, paths, schema, telling, worlds
-from tasks.synthetic.schema import RELATIONS, YEAR
-from tasks.synthetic.worlds import WorldSizes
+from etc_jax.tasks.synthetic import names, paths, schema, telling, worlds
+from etc_jax.tasks.synthetic.schema import RELATIONS, YEAR
+from etc_jax.tasks.synthetic.worlds import WorldSizes
 
 SUBJECTS = {
     "person": ("Bara Kolt", "She"),

@@ -32,13 +32,13 @@ from etc_jax.datasets.records import (
     Problems,
     read_records,
 )
-from tasks import (
+from etc_jax.tasks import (
     hotpotqa,
     wikihop,
 )
-from tasks.classification import structured as structured_text
-from tasks.triviaqa import structured as structured_documents
-from tasks.wikihop import inputs as wikihop_inputs
+from etc_jax.tasks.classification import structured as structured_text
+from etc_jax.tasks.triviaqa import structured as structured_documents
+from etc_jax.tasks.wikihop import inputs as wikihop_inputs
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 

@@ -13,8 +13,8 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring import triviaqa as scoring
-from tasks import triviaqa as tq
-from tasks.triviaqa.decoding import MAX_ANSWER_TOKENS, best_span
+from etc_jax.tasks import triviaqa as tq
+from etc_jax.tasks.triviaqa.decoding import MAX_ANSWER_TOKENS, best_span
 
 TASK = tq.DATA_SET.in_format("sequence")
 SIZES = SequenceSizes(input_length=40, global_length=8)

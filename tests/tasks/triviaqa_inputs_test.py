@@ -15,9 +15,9 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring.triviaqa import normalize
-from tasks import triviaqa as tq
-from tasks.triviaqa.inputs import MAX_OCCURRENCES
-from tasks.triviaqa.names import AnswerNames, words_of
+from etc_jax.tasks import triviaqa as tq
+from etc_jax.tasks.triviaqa.inputs import MAX_OCCURRENCES
+from etc_jax.tasks.triviaqa.names import AnswerNames, words_of
 
 SIZES = SequenceSizes(input_length=40, global_length=8)
 

@@ -10,7 +10,7 @@ from golden_data import require_shared
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.scoring import triviaqa as scoring
-from tasks import triviaqa as tq
+from etc_jax.tasks import triviaqa as tq
 
 TQ_TASK = tq.DATA_SET.in_format()
 

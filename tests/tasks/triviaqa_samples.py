@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from tasks import triviaqa as tq
+from etc_jax.tasks import triviaqa as tq
 
 VALUE = {
     "Question": "Who owned the mill?",

@@ -12,8 +12,8 @@ from triviaqa_samples import record
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import StructuredSizes
-from tasks import triviaqa as tq
-from tasks.triviaqa import structured
+from etc_jax.tasks import triviaqa as tq
+from etc_jax.tasks.triviaqa import structured
 
 TASK = tq.DATA_SET.in_format("structured")
 SIZES = StructuredSizes(32, 16)

@@ -8,7 +8,7 @@ from triviaqa_samples import VALUE, record
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.explained import Explained
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import triviaqa as tq
+from etc_jax.tasks import triviaqa as tq
 
 TQ_TASK = tq.DATA_SET.in_format()
 

@@ -10,7 +10,7 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
-from tasks import hotpotqa, upper_bound
+from etc_jax.tasks import hotpotqa, upper_bound
 
 
 def of_hotpotqa(tmp_path, *values, sizes=StructuredSizes(80, 40)):  # noqa: B008  (frozen)

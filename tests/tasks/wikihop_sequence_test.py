@@ -11,10 +11,10 @@ from multihop_samples import WIKIHOP, tokenizer, write_json
 from etc_jax.data.tokenizers.tokenizer import grown, open_tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
-from tasks import wikihop
-from tasks.synthetic import wikihop as synthetic
-from tasks.wikihop.records import parse
-from tasks.wikihop.sequence_inputs import TOKENS, _parts
+from etc_jax.tasks import wikihop
+from etc_jax.tasks.synthetic import wikihop as synthetic
+from etc_jax.tasks.wikihop.records import parse
+from etc_jax.tasks.wikihop.sequence_inputs import TOKENS, _parts
 
 WIKIHOP_SEQUENCE = wikihop.DATA_SET.in_format("sequence")
 

@@ -10,10 +10,10 @@ from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import StructuredSizes
-from tasks import wikihop as wh
-from tasks.mentions import by_pieces, by_words
-from tasks.wikihop.inputs import kept_sentences
-from tasks.wikihop.records import parse
+from etc_jax.tasks import wikihop as wh
+from etc_jax.tasks.mentions import by_pieces, by_words
+from etc_jax.tasks.wikihop.inputs import kept_sentences
+from etc_jax.tasks.wikihop.records import parse
 
 TASK = wh.DATA_SET.in_format("structured")
 SIZES = StructuredSizes(long_length=100, global_length=50)

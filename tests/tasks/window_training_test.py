@@ -18,10 +18,10 @@ from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs import finetuning as finetuning_job
 from etc_jax.objectives.learners import finetuning
+from etc_jax.tasks import natural_questions, openkp
+from etc_jax.tasks.synthetic import natural_questions as invented_questions
+from etc_jax.tasks.synthetic import openkp as invented_pages
 from etc_jax.training.preflight.plan import on_mesh
-from tasks import natural_questions, openkp
-from tasks.synthetic import natural_questions as invented_questions
-from tasks.synthetic import openkp as invented_pages
 
 BATCH_SIZE, STEPS = 8, 12
 SIZES = {

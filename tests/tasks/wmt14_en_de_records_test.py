@@ -17,8 +17,8 @@ from etc_jax.extras import MissingExtraError
 from etc_jax.prediction.answer_parts import Answer
 from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.prediction.scoreboard import of_no_answers, settle
-from tasks.wmt14_en_de import records as wmt_records
-from tasks.wmt14_en_de.records import TranslationOptions, parse, partners, read
+from etc_jax.tasks.wmt14_en_de import records as wmt_records
+from etc_jax.tasks.wmt14_en_de.records import TranslationOptions, parse, partners, read
 
 
 def read_all(paths, **options):

@@ -18,7 +18,7 @@ from etc_jax.training.checkpoints import warm_start
 from etc_jax.training.errors import UserError
 from etc_jax.training.run import train_and_evaluate
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "etc_jax/configs"
 FAMILIES = (
     *(
         "bart",

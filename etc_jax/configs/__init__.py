@@ -1,0 +1,1 @@
+"""Runnable configs, a file each; `get_config(arg="")` in it gives its variants."""

@@ -1,0 +1,123 @@
+"""Texts with labels: one's own files by the names of their columns, and what all share.
+
+    python -m etc_jax.prepare --task=classification --format=sequence \\
+        --text_column=body --label_column=topic --tokenizer=vocab.txt \\
+        --out=prepared train.csv
+
+The labels are found in the files and kept with the inputs and the model. Accuracy,
+macro and micro F1 need the extra "metrics". IMDB and hyperpartisan news are made of the
+same forms (`make_data_set`).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from etc_jax import registry
+from etc_jax.datasets.task import DataSet, Form
+from etc_jax.tasks.classification import structured
+from etc_jax.tasks.classification.decoding import (
+    gold_outputs,
+    official_gold,
+    score,
+    score_labels,
+    unknown_gold,
+    unread_gold,
+)
+from etc_jax.tasks.classification.explained import explain
+from etc_jax.tasks.classification.forms import ONE_LABEL
+from etc_jax.tasks.classification.inputs import SIZES, features, whole_length
+from etc_jax.tasks.classification.records import (
+    OPTIONS,
+    ClassificationOptions,
+    Record,
+    parse,
+    read,
+    release,
+)
+
+__all__ = [
+    "DATA_SET",
+    "SIZES",
+    "ClassificationOptions",
+    "Record",
+    "features",
+    "gold_outputs",
+    "make_data_set",
+    "official_gold",
+    "parse",
+    "read",
+]
+
+
+def _fields_of(cls: type) -> dict[str, Any]:
+    """Those of `ONE_LABEL` that a class has."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    return {name: value for name, value in ONE_LABEL.items() if name in names}
+
+
+def _forms(**fields: Any) -> Mapping[str, Form]:
+    """Both forms of texts with labels, with some fields of their own."""
+    common = {"features": features, "whole_length": whole_length, "sizes": SIZES}
+    sequence = Form(**{**_fields_of(Form), **common, **fields})
+    structured_form = dataclasses.replace(
+        sequence,
+        sizes=structured.SIZES,
+        features=structured.features,
+        whole_length=structured.whole_length,
+    )
+    return {"sequence": sequence, "structured": structured_form}
+
+
+def make_data_set(
+    name: str,
+    *,
+    labels: Sequence[str],
+    read: Callable[..., Any],
+    parse: Callable[..., Any],
+    measure: str,
+    positive: str,
+    question: str,
+) -> DataSet:
+    """A data set of texts with one of some labels that are always the same.
+
+    Args:
+      name: of the data set.
+      labels: there are, in the order of their logits.
+      read: see `DataSet`.
+      parse: see `DataSet`.
+      measure: see `DataSet`.
+      positive: the label that F1 is of.
+      question: to which the label is the answer, for readers.
+    """
+    return DataSet(
+        **{**_fields_of(DataSet), "measure": measure},
+        name=name,
+        read=read,
+        parse=parse,
+        official=dict,
+        gold=official_gold,
+        score=functools.partial(score, positive=positive),
+        unread_gold=functools.partial(unread_gold, positive=positive),
+        forms=_forms(
+            classes=tuple(labels),
+            explain=functools.partial(explain, question=question),
+        ),
+    )
+
+
+DATA_SET = registry.register("data_set", "classification")(
+    DataSet(
+        **_fields_of(DataSet),
+        name="classification",
+        read=read,
+        parse=parse,
+        release=release,
+        official=dict,
+        gold=official_gold,
+        score=score_labels,
+        unread_gold=unknown_gold,
+        forms=_forms(options=OPTIONS),
+    )
+)

@@ -1,0 +1,111 @@
+"""From logits of labels to labels, and to metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
+from etc_jax.scoring import classification as scoring
+from etc_jax.scoring import labels as labels_scoring
+from etc_jax.scoring.result import Scores
+from etc_jax.tasks.classification.inputs import ClassificationWindow, Labelled
+
+# The prediction for a text that is no input: no label.
+NO_LABEL = ""
+
+
+def labels_of(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> list[str]:
+    """The label of each window with the largest logit, the first of equal ones.
+
+    Args:
+      logits: `[b, c]`, in the order of `record.labels`.
+      windows: as `features` made them, in order.
+
+    Raises:
+      ValueError: if the logits are not of these windows, or not finite.
+    """
+    check_logits(logits, windows)
+    return [
+        window.record.labels[int(np.argmax(row))]
+        for window, row in zip(windows, logits, strict=True)
+    ]
+
+
+def check_logits(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> None:
+    """Raises ValueError unless there is a row of finite logits for each window."""
+    classes = len(windows[0].record.labels) if windows else 0
+    check_outputs({"": logits}, windows, {"": (classes,)})
+
+
+# --- metrics --------------------------------------------------------------------------
+
+
+def official_gold(record: Labelled) -> dict[str, Any] | None:
+    """What scoring needs of a record; None without a gold label."""
+    if record.label is None:
+        return None
+    return {"id": record.id, "label": record.label}
+
+
+def unread_gold(name: str, *, positive: str) -> dict[str, str]:
+    """What scoring takes for a record that could not be read: one that was not found.
+
+    Args:
+      name: stands for its id.
+      positive: the label that F1 is of.
+    """
+    return {"id": name, "label": positive}
+
+
+def unknown_gold(name: str) -> dict[str, Any]:
+    """What `score_labels` takes for a record that could not be read: its id."""
+    return {"id": name, "label": None}
+
+
+def score_labels(
+    gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]
+) -> Scores:
+    """Accuracy, macro and micro F1; see `scoring.labels.score`.
+
+    Args:
+      gold: of `official_gold` and `unknown_gold`.
+      predictions: a label or a list of them by record id.
+    """
+    known = {x["id"]: _set(x["label"]) for x in gold if x["label"] is not None}
+    given = {name: _set(said) for name, said in predictions.items()}
+    return labels_scoring.score(
+        known, given, [x["id"] for x in gold if x["label"] is None]
+    )
+
+
+def _set(label: str | Sequence[str]) -> set[str]:
+    return ({label} if isinstance(label, str) else {*label}) - {NO_LABEL}
+
+
+def score(
+    gold: Sequence[Mapping[str, str]],
+    predictions: Mapping[str, str],
+    *,
+    positive: str,
+) -> Scores:
+    """Accuracy, and F1 of one label; see `scoring.classification.score`.
+
+    Args:
+      gold: of `official_gold`.
+      predictions: labels by record id.
+      positive: the label that F1 is of.
+    """
+    return scoring.score({x["id"]: x["label"] for x in gold}, predictions, positive)
+
+
+def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:
+    """Logits `[b, c]` of a model that is sure of every label.
+
+    Raises:
+      ValueError: if a window has no gold label.
+    """
+    require_gold(windows, official_gold)
+    return one_hot(windows, "label", len(windows[0].record.labels) if windows else 0)

@@ -1,0 +1,72 @@
+"""Any number of labels for a text: from logits to sets, and to metrics.
+
+A label is given where its probability, a sigmoid, is above a half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from etc_jax.datasets.decoding import SURE, require_gold
+from etc_jax.datasets.explained import Explained, ranked
+from etc_jax.tasks.classification.decoding import check_logits, official_gold
+from etc_jax.tasks.classification.explained import WORDING, documents_of
+from etc_jax.tasks.classification.inputs import ClassificationWindow
+
+
+def label_sets_of(
+    logits: np.ndarray, windows: Sequence[ClassificationWindow]
+) -> list[list[str]]:
+    """The labels of each window with a logit above 0, in the order of all.
+
+    Args:
+      logits: `[b, c]`, in the order of `record.labels`.
+      windows: as `features` made them, in order.
+
+    Raises:
+      ValueError: if the logits are not of these windows, or not finite.
+    """
+    check_logits(logits, windows)
+    return [
+        [x for x, logit in zip(window.record.labels, row, strict=True) if logit > 0]
+        for window, row in zip(windows, logits, strict=True)
+    ]
+
+
+def explain(
+    logits: np.ndarray,
+    windows: Sequence[ClassificationWindow],
+    setting: None = None,
+) -> list[Explained]:
+    """For each window all labels with their probabilities, and the text.
+
+    Args:
+      logits: as of `label_sets_of`.
+      windows: as of `label_sets_of`.
+      setting: of decoding, of which there is one.
+
+    Raises:
+      ValueError: if the logits are not of these windows, or not finite.
+    """
+    del setting
+    found = []
+    for window, row, said in zip(
+        windows, logits, label_sets_of(logits, windows), strict=True
+    ):
+        about = (window.record.id, "", ", ".join(said), documents_of(window))
+        labels = ranked(window.record.labels, 0.5 + 0.5 * np.tanh(np.float64(row) / 2))
+        found.append(Explained(*about, labels, prediction=said, wording=WORDING))
+    return found
+
+
+def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:
+    """Logits `[b, c]` of a model that is sure of every label.
+
+    Raises:
+      ValueError: if a window has no gold labels.
+    """
+    require_gold(windows, official_gold)
+    labels = [window.labels["label"] for window in windows]
+    return SURE * (2.0 * np.array(labels) - 1.0)

@@ -1,0 +1,232 @@
+"""From HotpotQA outputs to predictions, and to the official file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
+from etc_jax.data.windows.window import Window
+from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
+from etc_jax.scoring.answers import exact_match
+from etc_jax.tasks.hotpotqa.inputs import NO, SPAN, YES, HotpotWindow
+from etc_jax.tasks.hotpotqa.records import Record, existing_support
+
+# Best on the development set in the paper (appendix C.2).
+THRESHOLD = 0.4
+THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(11))
+MAX_ANSWER_TOKENS = 30
+
+# {"answer": text, "support": [(title, sentence)]}
+Prediction = dict[str, Any]
+
+
+class Outputs(NamedTuple):
+    """Logits of some windows, on the host.
+
+    Attributes:
+      support: `[b, g]`, whether a global token's text supports the answer.
+      answer_type: `[b, 3]`: span, yes, no.
+      span: `[b, n, 2]`, whether the answer begins, and ends, at a long token.
+    """
+
+    support: np.ndarray
+    answer_type: np.ndarray
+    span: np.ndarray
+
+
+def decode(
+    outputs: Outputs,
+    windows: Sequence[HotpotWindow],
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> list[list[Prediction]]:
+    """Answer and supporting facts of each threshold, for each window.
+
+    A span lies in one sentence or title whose global token is taken as supporting; if
+    there is none, the answer is empty. The best spans are looked for once, whatever the
+    number of thresholds, and are exact: the official code looks among the 50 best
+    beginnings and ends (`best_span` with `top=50`).
+
+    Args:
+      outputs: of the windows, in order.
+      windows: as `features` made them.
+      thresholds: sentences are supporting from this probability on.
+
+    Raises:
+      ValueError: if the outputs are not of these windows, or not finite.
+    """
+    n, g = (len(windows[0].offsets), len(windows[0].sentence)) if windows else (0, 0)
+    shapes = {"support": (g,), "answer_type": (3,), "span": (n, 2)}
+    check_outputs(outputs._asdict(), windows, shapes)
+    found = []
+    for i, window in enumerate(windows):
+        probability = support_probability(outputs.support[i])
+        kind = int(np.argmax(outputs.answer_type[i]))
+        spans = best_spans(outputs.span[i], window) if kind == SPAN else None
+        found.append(
+            [_prediction(window, probability >= t, spans, kind) for t in thresholds]
+        )
+    return found
+
+
+def support_probability(logits: np.ndarray) -> np.ndarray:
+    """The sigmoid of support logits, in float64."""
+    # 1 / (1 + exp(-x)) without overflow.
+    return np.exp(-np.logaddexp(0.0, -np.float64(logits)))
+
+
+def _prediction(window, support: np.ndarray, spans, kind: int) -> Prediction:
+    if kind == SPAN:
+        span = _best_of(spans, support)
+        answer = "" if span is None else text_of(window, *span)
+    else:
+        answer = {YES: "yes", NO: "no"}[kind]
+    return {"answer": answer, "support": _facts(window, support)}
+
+
+def official_content(predictions: Mapping[str, Prediction]) -> dict[str, dict]:
+    """{"answer": {id: text}, "sp": {id: [(title, index)]}}: the official form."""
+    return {
+        "answer": {name: p["answer"] for name, p in predictions.items()},
+        "sp": {name: p["support"] for name, p in predictions.items()},
+    }
+
+
+def _facts(window: HotpotWindow, support: np.ndarray) -> list[tuple[str, int]]:
+    places = np.flatnonzero(support & (window.sentence >= 0)).tolist()
+    facts = [
+        (
+            window.record.paragraphs[window.paragraph[p]].title,
+            int(window.sentence[p]),
+        )
+        for p in places
+    ]
+    # Two paragraphs of one title give the same fact.
+    return list(dict.fromkeys(facts))
+
+
+def best_span(
+    logits: np.ndarray,
+    window: HotpotWindow,
+    support: np.ndarray,
+    max_tokens: int = MAX_ANSWER_TOKENS,
+    top: int | None = None,
+) -> tuple[int, int] | None:
+    """(first, last) long token of the best span; of equal ones the rearmost.
+
+    Args:
+      logits: `[n, 2]` of beginnings and ends.
+      window: of the tokens.
+      support: bool `[g]`, global tokens taken as supporting.
+      max_tokens: longest span.
+      top: how many beginnings and ends are looked at; None: all.
+    """
+    return _best_of(best_spans(logits, window, max_tokens, top), support)
+
+
+def best_spans(
+    logits: np.ndarray,
+    window: HotpotWindow,
+    max_tokens: int = MAX_ANSWER_TOKENS,
+    top: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best span of each sentence and title; of equal ones the rearmost.
+
+    Returns:
+      (float64 `[g]`, the spans' scores, -inf for a global token without one; int
+      `[g, 2]`, first and last long token).
+    """
+    sentence = window.structure.links[:, 0].astype(np.int64)
+    kinds = np.isin(window.types.long, (SENTENCE_TYPE, TITLE_TYPE))
+    allowed = kinds & (sentence >= 0)
+    n = 1 + int(np.max(np.flatnonzero(allowed), initial=-1))
+    sentence = sentence[:n]
+    begin, end = (_scores(logits[:, side], allowed, top)[:n] for side in (0, 1))
+    best, last = np.full(n, -np.inf), np.arange(n)  # of the spans that begin here
+    for extra in range(min(max_tokens, n)):
+        scores = begin[: n - extra] + end[extra:]
+        scores[sentence[: n - extra] != sentence[extra:]] = -np.inf
+        better = np.flatnonzero(scores >= best[: n - extra])
+        best[better], last[better] = scores[better], better + extra
+    g = len(window.sentence)
+    scores, spans = np.full(g, -np.inf), np.zeros((g, 2), np.int64)
+    # From the worst to the best and from the front to the rear: the last one stays.
+    order = np.lexsort((np.arange(n), best))
+    order = order[np.isfinite(best[order])]
+    scores[sentence[order]] = best[order]
+    spans[sentence[order]] = np.stack([order, last[order]], axis=1)
+    return scores, spans
+
+
+def _best_of(spans: tuple[np.ndarray, np.ndarray], support: np.ndarray):
+    scores, places = spans
+    chosen = np.flatnonzero(support & np.isfinite(scores)).tolist()
+    found = [(scores[i], *places[i].tolist()) for i in chosen]
+    return max(found)[1:] if found else None
+
+
+def _scores(logits: np.ndarray, allowed: np.ndarray, top: int | None) -> np.ndarray:
+    scores = np.where(allowed, np.float64(logits), -np.inf)
+    if top is not None and top < len(scores):
+        order = np.argsort(-np.float64(logits), kind="stable")
+        scores[order[top:]] = -np.inf
+    return scores
+
+
+def text_of(window: HotpotWindow, first: int, last: int) -> str:
+    """The record's text that the long tokens of one sentence or title come from."""
+    text = window.texts[window.structure.links[first, 0]]
+    return text[window.offsets[first, 0] : window.offsets[last, 1]]
+
+
+# --- gold answers ---------------------------------------------------------------------
+
+
+def official_gold(record: Record) -> dict | None:
+    """What scoring needs of a record, officially; None without answer or facts."""
+    if record.answer is None or record.support is None:
+        return None
+    facts = [list(fact) for fact in record.support]
+    return {"_id": record.id, "answer": record.answer, "supporting_facts": facts}
+
+
+def gold_outputs(windows: Sequence[HotpotWindow]) -> Outputs:
+    """Outputs of a model that is sure of every label: the upper bound of the format.
+
+    Raises:
+      ValueError: if a window has no gold answer.
+    """
+    require_gold(windows, official_gold)
+    labels = [w.labels for w in windows]
+    n = len(windows[0].offsets) if windows else 0
+    at = np.array([[x["begin"], x["end"]] for x in labels]).reshape(-1, 1, 2)
+    support = np.array([x["support"] for x in labels])
+    return Outputs(
+        support=SURE * (2.0 * support - 1.0),
+        answer_type=one_hot(windows, "answer_type", 3),
+        span=SURE * (np.arange(n)[None, :, None] == at),
+    )
+
+
+def why_lost(windows: Sequence[Window], prediction: Prediction) -> Iterator[str]:
+    """Why the window of a record does not give the gold answer and facts back."""
+    [window] = windows
+    record, facts = window.record, set(prediction["support"])
+    for fact in sorted(set(record.support) - facts):
+        there = fact in existing_support(record)
+        yield (
+            f"supporting fact {fact} "
+            + ("did not fit into the input" if there else "points nowhere")
+        )
+    if record.support and not facts:
+        yield "without a supporting fact there is no answer"
+    yield from lost_answer(window, prediction)
+
+
+def lost_answer(window: Window, prediction: Prediction) -> Iterator[str]:
+    """Why the gold answer is not that of the window's gold outputs."""
+    text, answer = prediction["answer"], window.record.answer
+    if not exact_match(text, answer):
+        yield f"answer {answer!r}: {window.unusable or f'tokens say {text!r}'}"

@@ -1,0 +1,195 @@
+"""The articles of hyperpartisan news in parts, as in Longformer's experiments.
+
+    python -m tasks.hyperpartisan.split --splits=hp-splits.json --out=hyperpartisan \\
+        articles-training-byarticle-20181122.xml
+
+writes `train.jsonl`, `dev.jsonl` and `test.jsonl`: files of the data set like others.
+--splits is a JSON object with the ids of each part, without zeros in front.
+
+In the published parts, 58 of the 65 test articles are in train or dev too, and as many
+are nowhere. The paper's metrics are of these parts, and so not of unseen articles.
+With --disjoint an article that is in several parts is in the last of them alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from etc_jax.data.whole_files import whole
+from etc_jax.datasets import json_lines
+from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.local_paths import ArgumentParser
+from etc_jax.scoring.result import named
+from etc_jax.tasks.hyperpartisan.records import parse, read_values
+from etc_jax.terminal import say
+
+PARTS = ("train", "dev", "test")
+
+# Name of a part -> ids, without zeros in front.
+Splits = dict[str, list[str]]
+
+
+def read_splits(path: str | os.PathLike) -> Splits:
+    """The ids of each part, in the order of `PARTS`.
+
+    Raises:
+      ValueError: if the file is something else, or a part has an id twice.
+      OSError: if it cannot be read.
+    """
+    try:
+        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{path}: {e}; expected JSON in UTF-8") from e
+    if not isinstance(found, dict) or not found or found.keys() - set(PARTS):
+        raise ValueError(
+            f"{path}: expected a JSON object with {', '.join(PARTS)}, or some of them, "
+            f"and lists of ids; got {str(found)[:40]!r}"
+        )
+    return {name: _ids(path, name, found[name]) for name in PARTS if name in found}
+
+
+def _ids(path: str | os.PathLike, part: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or any(type(x) not in (int, str) for x in value):
+        raise ValueError(
+            f"{path}: {part!r} is {str(value)[:40]!r}, expected a list of ids"
+        )
+    ids = [_plain(str(x)) for x in value]
+    if len(set(ids)) < len(ids):
+        twice = next(x for i, x in enumerate(ids) if x in ids[:i])
+        raise ValueError(f"{path}: {part!r} has the id {twice} twice, expected once")
+    return ids
+
+
+def _plain(name: str) -> str:
+    """An id without zeros in front: files and parts spell it differently."""
+    return name.lstrip("0") or "0"
+
+
+def overlaps(splits: Splits) -> Iterator[tuple[str, str, list[str]]]:
+    """(part, later part, ids) of parts that have ids in common."""
+    for (one, ids), (later, others) in itertools.combinations(splits.items(), 2):
+        if both := sorted(set(ids) & set(others), key=others.index):
+            yield one, later, both
+
+
+def disjoint(splits: Splits) -> Splits:
+    """The parts without what a later one has too."""
+    taken: set[str] = set()
+    found = {}
+    for name, ids in reversed(splits.items()):
+        found[name] = [x for x in ids if x not in taken]
+        taken.update(ids)
+    return {name: found[name] for name in splits}
+
+
+def write_parts(
+    paths: Sequence[str | os.PathLike],
+    splits: Splits,
+    out: str | os.PathLike,
+    problems: Problems | None = None,
+) -> dict[str, list[str]]:
+    """Writes a file for each part that has an article; all are held in memory.
+
+    Args:
+      paths: files of articles; see `hyperpartisan_records.read`.
+      splits: of `read_splits`.
+      out: the folder, which is made if it is not there.
+      problems: where what is wrong is counted; None: a bad article is raised.
+
+    Returns:
+      For each part its ids that no file has.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the record.
+      ValueError: if no part has an article, or a file of one is there already.
+      OSError: if a file cannot be read or written.
+    """
+    files = {name: pathlib.Path(out) / f"{name}.jsonl" for name in splits}
+    if there := [str(path) for path in files.values() if path.exists()]:
+        raise ValueError(f"{', '.join(there)} exists; give another folder")
+    articles = read_records(paths, _checked, problems, read_values)
+    values = {_plain(article.id): article.value for article in articles}
+    found = {name: [i for i in ids if i in values] for name, ids in splits.items()}
+    if not any(found.values()):
+        raise ValueError(
+            f"no part has one of the {len(values)} articles, such as "
+            f"{named(list(values))}: are these the articles of the parts?"
+        )
+    pathlib.Path(out).mkdir(parents=True, exist_ok=True)
+    for name, ids in found.items():
+        if ids:
+            _write(files[name], [values[i] for i in ids])
+    return {name: [i for i in ids if i not in values] for name, ids in splits.items()}
+
+
+class _Article(NamedTuple):
+    """An article that can be used, as it was read."""
+
+    id: str
+    value: Mapping[str, Any]
+
+
+def _checked(value: Any, note: Note) -> _Article:
+    return _Article(parse(value, note).id, value)
+
+
+def _write(path: pathlib.Path, values: Sequence[Mapping[str, Any]]) -> None:
+    with whole(path) as part:
+        part.write_text(json_lines.text_of(values), encoding="utf-8")
+
+
+# --- command line ---------------------------------------------------------------------
+
+
+def _report(splits: Splits, missing: Mapping[str, list[str]]) -> Iterator[str]:
+    for name, ids in splits.items():
+        lacking = missing[name]
+        yield f"{name}: {len(ids) - len(lacking)} of {len(ids)} articles"
+        if lacking:
+            none = "; no file is written" if len(lacking) == len(ids) else ""
+            yield f"  WARNING: not in the files: {named(lacking)}{none}"
+    for one, later, ids in overlaps(splits):
+        yield (
+            f"WARNING: {len(ids)} of the {len(splits[later])} ids of {later} are in "
+            f"{one} too: {named(ids)}; --disjoint leaves them to {later}"
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code, 2 for bad input."""
+    parser = ArgumentParser(
+        prog="python -m etc_jax.tasks.hyperpartisan.split",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--splits", required=True, help="JSON file with ids of parts")
+    parser.add_argument("--out", required=True, help="folder to write into")
+    parser.add_argument(
+        "--disjoint", action="store_true", help="no article in more than one part"
+    )
+    parser.add_argument("articles", nargs="+", help="files articles-NAME.xml")
+    args = parser.parse_args(argv)
+    problems = Problems()
+    try:
+        splits = read_splits(args.splits)
+        splits = disjoint(splits) if args.disjoint else splits
+        missing = write_parts(args.articles, splits, args.out, problems)
+    except (ValueError, OSError) as e:
+        say(f"error: {e}", sys.stderr)
+        return 2
+    say("\n".join(_report(splits, missing)))
+    if problems.counts:
+        say(problems.report())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""Windows of an article, whatever the format of inputs: text, labels, which are drawn.
+
+The article is cut into windows that overlap. Only what lies in top-level candidates is
+kept of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import InputSizes, Window
+from etc_jax.datasets.offsets import encode
+from etc_jax.datasets.options import InputOptions
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.tasks.natural_questions.labels import (
+    NULL,
+    PLACES,
+    WindowLabel,
+    chosen_annotation,
+    official_label,
+    visible_label,
+)
+from etc_jax.tasks.natural_questions.records import Record, Span, top_spans
+
+NOT_DRAWN = "window without an answer, not drawn"
+# Of the options: those that choose windows to train on and shape none.
+DRAWN_BY = ("null_share", "unanswerable_share", "seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowOptions(InputOptions):
+    """How an article is cut into windows.
+
+    Attributes:
+      question_tokens: longest question; what is beyond is cut off.
+      stride: pieces from one window to the next; None: `default_stride`.
+      null_share: of the windows without an answer that are trained on.
+      unanswerable_share: the same for questions that have no answer in any window.
+      seed: of that draw.
+    """
+
+    question_tokens: int = 32
+    stride: int | None = None
+    null_share: float = 1.0
+    unanswerable_share: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self):
+        for name in ("null_share", "unanswerable_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
+        if self.question_tokens < 1 or (self.stride is not None and self.stride < 1):
+            raise ValueError(f"{self}: question_tokens and stride must be at least 1")
+
+    def stride_for(self, length: int) -> int:
+        """Pieces from one window of this length to the next."""
+        return self.stride or default_stride(length)
+
+    def shaping(self, sizes: InputSizes) -> dict[str, Any]:
+        """See `InputOptions.shaping`; an article is cut into windows by the length."""
+        n = sizes.text_length
+        return {
+            **super().shaping(sizes),
+            "stride": self.stride_for(n),
+            sizes.text_field: n,
+        }
+
+    def check_room(self, sizes: InputSizes, special: int) -> None:
+        """Refuses sizes in which windows would leave out words.
+
+        Args:
+          sizes: of an input.
+          special: tokens beside question and article.
+
+        Raises:
+          ValueError: naming what to change.
+        """
+        stride = self.stride_for(sizes.text_length)
+        room = sizes.text_length - self.question_tokens - special
+        if room < stride:
+            raise ValueError(
+                f"{sizes.text_length} tokens hold {max(room, 0)} of the article "
+                f"beside a question of {self.question_tokens}, fewer than the stride "
+                f"{stride}; raise {sizes.text_field}, or lower stride or "
+                "question_tokens"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class ArticleWindow(Window):
+    """A part of an article, in any format, with the way back to it.
+
+    `labels` are int32 `[]`: `answer_type`, and `short_begin`, `short_end`,
+    `long_begin`, `long_end`, first and last token of the short and the long answer; 0,
+    the place of the first token, for an end that is not in the window.
+
+    Attributes:
+      number: of the window in its record, from 0.
+      count: windows of the record.
+      word: int32 `[n]`, word of the article of each token; -1 for none.
+      candidate: int32 `[n]`, top-level candidate of each token; -1 for none.
+      share: of such windows that are trained on; 1 for those with an answer.
+    """
+
+    number: int
+    count: int
+    word: np.ndarray
+    candidate: np.ndarray
+    share: float
+
+
+def default_stride(length: int) -> int:
+    """128 for 512 tokens, 2048 for 4096 and 4096 for 8192, as in the paper."""
+    return length // 2 if length > 512 else max(1, length // 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Article:
+    """Pieces of what lies in top-level candidates: int32 `[p]` each, in order."""
+
+    ids: np.ndarray
+    word: np.ndarray
+    candidate: np.ndarray
+
+
+class ArticleSlice(NamedTuple):
+    """What of an article is in a window.
+
+    Attributes:
+      ids: of its pieces.
+      candidate: int32 `[n]`; see `ArticleWindow`.
+      used: tokens of the window, special ones included.
+    """
+
+    ids: np.ndarray
+    candidate: np.ndarray
+    used: int
+
+
+class ArticleWindows:
+    """The windows of one record.
+
+    Attributes:
+      question: ids of its pieces.
+      article: of the record.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        tokenizer: Tokenizer,
+        options: WindowOptions,
+        *,
+        tags: tuple[int, int],
+        official_quirks: bool = False,
+    ):
+        """Tokenises the record.
+
+        Args:
+          record: question and article.
+          tokenizer: of the model.
+          options: see there.
+          tags: ids that stand for tags that open and that close something.
+          official_quirks: see `inputs.features`.
+
+        Raises:
+          BadRecordError: if nothing is left of the article.
+        """
+        self._record, self._options = record, options
+        self._quirks = official_quirks
+        surfaces = sorted({w for w, h in _words(record) if not h})
+        question, *pieces = encode(tokenizer, [record.question, *surfaces])
+        self.question = question.ids[: options.question_tokens]
+        known = dict(zip(surfaces, (p.ids for p in pieces), strict=True))
+        spans = _listed_tops(record) if official_quirks else top_spans(record)
+        self.article = _article(record, spans, known, tags)
+        annotations = record.annotations or ()
+        self._annotation = annotations[0] if annotations else None
+        if not official_quirks:
+            self._annotation = chosen_annotation(annotations)
+
+    def starts(self, sizes: InputSizes, room: int) -> range:
+        """The first piece of each window.
+
+        Args:
+          sizes: of an input.
+          room: for pieces of the article.
+
+        Raises:
+          BadRecordError: if there is none.
+        """
+        if room < 1:
+            raise BadRecordError(
+                "question too long",
+                f"{self._record.id!r}: {len(self.question)} tokens, in an input of "
+                f"{sizes}",
+            )
+        stride = self._options.stride_for(sizes.text_length)
+        beyond = max(len(self.article.ids) - room, 0)
+        return range(0, beyond + stride, stride)
+
+    def part(
+        self, number: int, starts: range, room: int, before: int, n: int
+    ) -> tuple[ArticleSlice, dict[str, Any]]:
+        """(what is in a window, the fields of it that all formats have).
+
+        Args:
+          number: of the window.
+          starts: of all windows.
+          room: for pieces of the article.
+          before: tokens before them.
+          n: tokens of a window, padding included.
+        """
+        article, start = self.article, starts[number]
+        part = slice(start, start + room)
+        ids = article.ids[part]
+        word, candidate = (
+            _padded(values[part], n, before)
+            for values in (article.word, article.candidate)
+        )
+        label = self._label(start, start + len(ids), before, word)
+        share = self._share(label)
+        labels = {"answer_type": label.type}
+        labels |= dict(zip(PLACES, label.places, strict=True))
+        return ArticleSlice(ids, candidate, before + len(ids) + 1), {
+            "record": self._record,
+            "labels": {k: np.array(x, np.int32) for k, x in labels.items()},
+            "unusable": self._unusable(number, share),
+            "number": number,
+            "count": len(starts),
+            "word": word,
+            "candidate": candidate,
+            "share": share,
+        }
+
+    def _label(
+        self, start: int, stop: int, before: int, word: np.ndarray
+    ) -> WindowLabel:
+        if self._annotation is None:
+            missing = -1 if self._quirks else 0
+            return WindowLabel(missing, (missing,) * 4)
+        if self._quirks:
+            return official_label(self._annotation, word)
+        return visible_label(
+            self._annotation, self.article.word, (start, stop), before - start
+        )
+
+    def _share(self, label: WindowLabel) -> float:
+        if label.type != NULL or self._annotation is None:
+            return 1.0
+        if self._annotation.long is None and not self._annotation.has_short:
+            return self._options.unanswerable_share
+        return self._options.null_share
+
+    def _unusable(self, number: int, share: float) -> str | None:
+        if self._annotation is None:
+            return "no annotation"
+        drawn = draw(self._options.seed, self._record.id, number) < share
+        return None if drawn else NOT_DRAWN
+
+
+def _padded(values: np.ndarray, n: int, before: int) -> np.ndarray:
+    padded = np.full(n, -1, np.int32)
+    padded[before : before + len(values)] = values
+    return padded
+
+
+def _words(record: Record):
+    return zip(record.words, record.is_html, strict=True)
+
+
+def _listed_tops(record: Record) -> list[tuple[int, Span]]:
+    """Top-level candidates as the file has them, even if they overlap."""
+    return [(i, x) for i, x in enumerate(record.candidates) if record.top_level[i]]
+
+
+def _article(
+    record: Record,
+    spans: list[tuple[int, Span]],
+    known: dict[str, list[int]],
+    tags: tuple[int, int],
+) -> Article:
+    ids: list[int] = []
+    lengths: list[int] = []
+    of_words, of_candidates = [], []
+    for index, (start, stop) in spans:
+        for number in range(start, stop):
+            word = record.words[number]
+            html = record.is_html[number]
+            found = [tags[word.startswith("</")]] if html else known[word]
+            ids += found
+            lengths.append(len(found))
+        of_words.append(np.arange(start, stop, dtype=np.int32))
+        of_candidates.append(np.full(stop - start, index, np.int32))
+    if not ids:
+        raise BadRecordError("no text", f"{record.id!r}: no candidate has a token")
+    counts = np.array(lengths)
+    return Article(
+        ids=np.array(ids, np.int32),
+        word=np.repeat(np.concatenate(of_words), counts),
+        candidate=np.repeat(np.concatenate(of_candidates), counts),
+    )
+
+
+def draw(seed: int, name: str, number: int) -> float:
+    """A number in 0..1 that depends on nothing but a seed, an id and a window."""
+    digest = hashlib.blake2b(f"{seed} {name} {number}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) / 2**64

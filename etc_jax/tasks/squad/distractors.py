@@ -1,0 +1,175 @@
+"""SQuAD with distractors: each question's paragraph among others, as SLED was tried on.
+
+    python -m tasks.squad.distractors --order=shuffled --out=shuffled.json dev-v1.1.json
+
+Ivgi et al. 2022, section 4.1: a question is asked of ten paragraphs, of which one has
+the answer. The others are drawn from the same files: none is of the same article, and
+none holds an answer. The file that is written has the form of SQuAD's own, with a
+paragraph of its own for each question, so that everything that reads SQuAD reads it.
+Draws depend on the question's id and the seed alone.
+
+    --order=ordered    the paragraph of the answer comes first
+    --order=shuffled   the paragraphs come in a random order
+    --order=alone      that paragraph alone: what a model reaches that need not search
+
+Exit codes: 0 done; 2 something given is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from etc_jax.data.whole_files import check_out, whole_text
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.local_paths import ArgumentParser
+from etc_jax.tasks.squad.records import Record, read
+from etc_jax.terminal import say
+
+ORDERS = ("ordered", "shuffled", "alone")
+_BETWEEN = "\n"
+
+
+class Paragraph(NamedTuple):
+    """A paragraph that may stand beside another one's question.
+
+    Attributes:
+      title: of its article.
+      text: of the paragraph.
+    """
+
+    title: str
+    text: str
+
+
+def paragraphs_of(records: Sequence[Record]) -> list[Paragraph]:
+    """All paragraphs, each once, in the order of the files."""
+    return list(dict.fromkeys(Paragraph(r.title, r.context) for r in records))
+
+
+def with_distractors(
+    record: Record,
+    paragraphs: Sequence[Paragraph],
+    *,
+    order: str,
+    count: int = 9,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """A question of several paragraphs, as an article of a file of SQuAD.
+
+    Args:
+      record: with answers.
+      paragraphs: to draw from.
+      order: of `ORDERS`.
+      count: paragraphs beside that of the question.
+      seed: of the draws.
+
+    Raises:
+      ValueError: if there are too few paragraphs to draw from, or the question has no
+        answer.
+    """
+    if record.answers is None:
+        raise ValueError(
+            f"{record.id!r} has no answers, which the other paragraphs must not hold; "
+            "give files with answers"
+        )
+    rng = random.Random(f"distractors {seed} {record.id}")
+    texts = [record.context]
+    if order != "alone":
+        texts += _drawn(record, paragraphs, count, rng)
+    if order == "shuffled":
+        rng.shuffle(texts)
+    before = texts[: texts.index(record.context)]
+    # Characters before the paragraph of the answer.
+    shift = sum(len(text) + len(_BETWEEN) for text in before)
+    answers = [
+        {"text": a.text, "answer_start": -1 if a.start is None else a.start + shift}
+        for a in record.answers
+    ]
+    asked = {"id": record.id, "question": record.question, "answers": answers}
+    paragraph = {"context": _BETWEEN.join(texts), "qas": [asked]}
+    return {"title": record.title, "paragraphs": [paragraph]}
+
+
+def _drawn(
+    record: Record, paragraphs: Sequence[Paragraph], count: int, rng: random.Random
+) -> list[str]:
+    found: list[str] = []
+    answers = [answer.text.lower() for answer in record.answers]
+    # In a random order, without making one of all paragraphs for each question.
+    tried: set[int] = set()
+    while len(found) < count:
+        if len(tried) == len(paragraphs):
+            raise ValueError(
+                f"{record.id!r}: {len(found)} of {len(paragraphs)} paragraphs are of "
+                f"another article and without its answer, fewer than {count}; give "
+                "more files, or lower --count"
+            )
+        i = rng.randrange(len(paragraphs))
+        if i in tried:
+            continue
+        tried.add(i)
+        title, text = paragraphs[i]
+        lower = text.lower()
+        if title != record.title and not any(answer in lower for answer in answers):
+            found.append(text)
+    return found
+
+
+def _pieces(articles: Iterator[dict[str, Any]]) -> Iterator[str]:
+    between = '{"version": "1.1", "data": [\n'
+    for article in articles:
+        yield between + json.dumps(article, ensure_ascii=False)
+        between = ",\n"
+    yield "\n]}\n"
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = ArgumentParser(
+        prog="python -m etc_jax.tasks.squad.distractors",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", nargs="+", help="of SQuAD, with answers")
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="JSON file")
+    parser.add_argument("--order", required=True, choices=ORDERS)
+    parser.add_argument("--count", type=int, default=9, help="paragraphs besides")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--overwrite", action="store_true", help="if --out exists")
+    return parser.parse_args(argv)
+
+
+def _write(args: argparse.Namespace) -> None:
+    if args.count < 0:
+        raise ValueError(f"--count is {args.count}; expected 0 or more")
+    check_out(args.out, overwrite=args.overwrite)
+    records = list(read(args.files))
+    if not records:
+        raise ValueError(f"{', '.join(args.files)}: no question")
+    paragraphs = paragraphs_of(records)
+    how = {"order": args.order, "count": args.count, "seed": args.seed}
+    with whole_text(args.out) as file:
+        for text in _pieces(with_distractors(r, paragraphs, **how) for r in records):
+            file.write(text)
+    say(f"wrote {len(records)} questions to {args.out}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    args = _parse(argv)
+    try:
+        _write(args)
+    except (BadRecordError, ValueError, OSError) as e:
+        say(f"error: {e}", sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

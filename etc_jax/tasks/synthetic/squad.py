@@ -1,0 +1,76 @@
+"""SQuAD's files: invented articles, each of which says some things of one name.
+
+A question asks for one of them. Names are of two common words, so that a small model
+need not learn to spell; a paragraph of another article says the same things of another
+name, so that a question must be matched with its paragraph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from etc_jax.tasks.synthetic.backwards import WORDS
+
+# What is told, and what it may be: one word each, and none is a word of a name.
+THINGS = {
+    "job": "baker miller sailor mason painter potter tanner weaver cooper saddler",
+    "food": "cheese honey plums soup cider pears salt beans rice butter",
+    "pet": "cat goat hen duck mouse crow pony frog snail owl",
+    "tool": "hammer saw needle rope spade brush knife ladder pump wheel",
+    "drink": "tea milk wine beer cocoa juice coffee broth punch syrup",
+    "game": "chess cards dice bowls darts tag golf polo tennis hockey",
+}
+_NAMES = tuple(
+    word
+    for word in WORDS
+    if not any(word in values.split() for values in THINGS.values())
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadSizes:
+    """How long an article is.
+
+    Attributes:
+      facts: things that are told of a name, each of which is asked for once.
+    """
+
+    facts: int = 4
+
+    def __post_init__(self):
+        if not 1 <= self.facts <= len(THINGS):
+            raise ValueError(f"facts is {self.facts}; expected 1 to {len(THINGS)}")
+
+
+def records(
+    count: int, *, seed: int, sizes: SquadSizes | None = None, start: int = 0
+) -> Iterator[dict[str, Any]]:
+    """Yields articles `start .. start + count - 1` of an endless series.
+
+    An article depends on seed, sizes and its number alone.
+    """
+    facts = (sizes or SquadSizes()).facts
+    for number in range(start, start + count):
+        rng = random.Random(f"squad {seed} {number}")
+        name = " ".join(rng.sample(_NAMES, 2))
+        told = rng.sample(sorted(THINGS), facts)
+        context, asked = "", []
+        for i, thing in enumerate(told):
+            value = rng.choice(THINGS[thing].split())
+            before = f"the {thing} of {name} is "
+            answer = {"text": value, "answer_start": len(context) + len(before)}
+            asked.append(
+                {
+                    "id": f"squad-{seed}-{number}-{i}",
+                    "question": f"what is the {thing} of {name} ?",
+                    "answers": [answer],
+                }
+            )
+            context += f"{before}{value} . "
+        yield {
+            "title": name,
+            "paragraphs": [{"context": context.rstrip(), "qas": asked}],
+        }

@@ -1,0 +1,58 @@
+"""An answer to a question of TriviaQA where it stands in the documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
+from etc_jax.tasks.triviaqa.decoding import Outputs, ScoredSpan, answer_text, best_spans
+from etc_jax.tasks.triviaqa.inputs import DocumentsWindow
+
+WORDING = Wording(
+    places="Found in",
+    legend="Marked: the answer, where the model found it. The number is the "
+    "probability of just these words among all in the input.",
+)
+
+
+def explain(
+    outputs: Outputs, windows: Sequence[DocumentsWindow], setting: None = None
+) -> list[Explained]:
+    """For each window the answer, and the documents with the place it is from.
+
+    Raises:
+      ValueError: see `decoding.answers`.
+    """
+    del setting
+    return [
+        Explained(
+            window.record.id,
+            window.record.question,
+            answer_text(window, span),
+            tuple(_documents(window, span)),
+            wording=WORDING,
+        )
+        for window, span in zip(windows, best_spans(outputs, windows), strict=True)
+    ]
+
+
+def _documents(
+    window: DocumentsWindow, span: ScoredSpan
+) -> Iterator[ExplainedDocument]:
+    chosen, place = window.span_of(span.first, span.last)
+    for number, document in enumerate(window.record.documents):
+        lines = _lines(document.text, place if number == chosen else (0, 0), span.score)
+        yield ExplainedDocument(Passage(document.name), tuple(lines), paragraphs=True)
+
+
+def _lines(text: str, place: tuple[int, int], score: float) -> Iterator[Passage]:
+    """The lines of a text; those with a part of the answer have it marked."""
+    at = 0
+    for line in text.splitlines(keepends=True):
+        mark = max(place[0] - at, 0), min(place[1] - at, len(line.rstrip()))
+        at += len(line)
+        if mark[0] < mark[1]:
+            yield Passage(line.rstrip(), math.exp(score), True, (mark,))
+        elif line.strip():
+            yield Passage(line.rstrip())

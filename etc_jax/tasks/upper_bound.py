@@ -1,0 +1,46 @@
+"""What the best possible model would score: gold labels to inputs and back to text.
+
+    python -m etc_jax.tasks.upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
+
+Each record goes through features and decoding with its own labels as outputs. The
+official metrics of that are printed, and for each record that lost something, why.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.datasets.task import find_task
+from etc_jax.local_paths import ArgumentParser
+from etc_jax.prepare import add_lengths, given_lengths
+from etc_jax.terminal import printable, say
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line; see the module."""
+    parser = ArgumentParser(
+        prog="python -m etc_jax.tasks.upper_bound",
+        description=__doc__.partition("\n")[0],
+    )
+    parser.add_argument("--task", required=True, help="name of the data set")
+    parser.add_argument("--format", help="default: the first that it has")
+    parser.add_argument(
+        "--tokenizer", required=True, help="vocabulary file, or a folder with one"
+    )
+    add_lengths(parser)
+    parser.add_argument("files", nargs="+", help="files of the official release")
+    args = parser.parse_args(arguments)
+    try:
+        task = find_task(args.task, args.format)
+        sizes = given_lengths(args, task)
+        tokenizer = open_tokenizer(args.tokenizer)
+        found = task.upper_bound(args.files, tokenizer, sizes)
+    except (ValueError, OSError) as e:
+        sys.exit(printable(f"error: {e}"))
+    say(found.report())
+
+
+if __name__ == "__main__":
+    main()

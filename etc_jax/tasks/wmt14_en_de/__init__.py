@@ -1,0 +1,77 @@
+"""WMT14 English-German (Bojar et al. 2014): translation, scored by BLEU.
+
+    python -m etc_jax.prepare --task=wmt14_en_de --tokenizer=spiece.model \\
+        --out=prepared/wmt europarl-v7.de-en.en commoncrawl.de-en.en
+
+The score is of all sentences together and of detokenised text; see
+`etc_jax.scoring.bleu`, which needs the extra "metrics".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from etc_jax import registry
+from etc_jax.datasets.pairs import Pair
+from etc_jax.datasets.task import DataSet
+from etc_jax.datasets.text_form import ONLY_WRITTEN, WORDING, make_text_form
+from etc_jax.formats.text_to_text import TextToTextSizes
+from etc_jax.scoring import bleu
+from etc_jax.tasks.wmt14_en_de.records import (
+    OPTIONS,
+    TranslationOptions,
+    parse,
+    partners,
+    read,
+    release_values,
+)
+
+__all__ = ["DATA_SET", "SIZES", "TranslationOptions", "parse", "read"]
+
+# Of single sentences: few have more than 100 words.
+SIZES = TextToTextSizes(input_length=256, target_length=256)
+
+
+def gold(record: Pair) -> dict[str, Any] | None:
+    """What `score` needs of a record; None without a translation."""
+    if record.target is None:
+        return None
+    return {"id": record.id, "references": [record.target]}
+
+
+def unread_gold(name: str) -> dict[str, Any]:
+    """What `score` takes for a pair that cannot be read.
+
+    What it would be compared with is not known: it adds nothing, and is counted.
+    """
+    return {"id": name, "references": [""]}
+
+
+DATA_SET = registry.register("data_set", "wmt14_en_de")(
+    DataSet(
+        name="wmt14_en_de",
+        read=read,
+        parse=parse,
+        release=release_values,
+        beside=partners,
+        measure="bleu",
+        no_answer="",
+        official=dict,
+        gold=gold,
+        score=bleu.score,
+        unread_gold=unread_gold,
+        forms={
+            "text_to_text": make_text_form(
+                "wmt14_en_de",
+                sizes=SIZES,
+                options=OPTIONS,
+                wording=dataclasses.replace(
+                    WORDING, question="Sentence", answer="Translation"
+                ),
+            )
+        },
+        absent=ONLY_WRITTEN,
+    )
+)
+"""What a data set is to the command lines."""
