@@ -30,8 +30,8 @@ BLOCKED = (
     "sklearn",
 )
 
-# Parts that use the rest, which knows nothing of them; seqio and tensorflow are imported at
-# the top of their files alone.
+# Parts that use the rest, which knows nothing of them; files of theirs alone import seqio
+# and tensorflow at the top.
 USERS = ("configs", "tasks")
 
 IMPORT_ALL = """
