@@ -25,15 +25,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from etc_jax import encoder_source
+from etc_jax import command_line, encoder_source
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
 from etc_jax.encoder_source import EncoderSource
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
@@ -42,16 +42,13 @@ from etc_jax.model_commands import (
     tokenizer_note,
 )
 
+_PROG = "etc-jax extend"
+
 _NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.convert extend",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     encoder_source.add_flags(parser)
     add = parser.add_argument
     add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
@@ -177,8 +174,12 @@ def _report(source: Any, made: Extended, length: int) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
     args.to = _NAMES.get(args.to, args.to)
-    return carry_out("etc_jax.convert extend", lambda: run(args), args.out)
+    return carry_out(_PROG, lambda: run(args), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

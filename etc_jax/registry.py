@@ -22,6 +22,7 @@ _PROVIDERS = {
     "decoder": "etc_jax.models",
     "encoder_family": "etc_jax.conversion.families",
     "format": "etc_jax.formats",
+    "invented_items": "etc_jax.tasks.synthetic.every",
     "held_back_score": "etc_jax.prediction.held_back",
     "hugging_face": "etc_jax.conversion.families",
     "hugging_face_class": "etc_jax.conversion.families",

@@ -21,7 +21,7 @@ from etc_jax.data.windows.token_types import GLOBAL_TYPE
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import wikihop
 from etc_jax.tasks.synthetic import teachers
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 from launch import (
     quickstart_pictures,
     quickstart_questions,

@@ -11,7 +11,8 @@ from etc_jax.tasks.synthetic import (
     openkp,
     wikihop,
 )
-from etc_jax.tasks.synthetic.__main__ import main, write_records
+from etc_jax.tasks.synthetic.__main__ import main
+from etc_jax.tasks.synthetic.maker import write_records
 
 # Made of two letters each, so that none is in another.
 WORDS = tuple(2 * (a + b) for a in "bdfgk" for b in "aeiou")
