@@ -420,9 +420,12 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 def identity(config: Config) -> dict[str, Any]:
     """{dotted path: value} of the fields that decide what a run computes."""
+    values = to_dict(config)
+    # A share and the steps that it comes to are the same run.
+    values["schedule"]["warmup_steps"] = config.schedule.warmup(config.train.num_steps)
     return {
         path: value
-        for path, value in flat_items(to_dict(config)).items()
+        for path, value in flat_items(values).items()
         if not any(path == f or path.startswith(f"{f}.") for f in _RUNTIME_FIELDS)
     }
 

@@ -173,8 +173,8 @@ def _called(module: ModuleType, arguments: list[str]) -> ml_collections.ConfigDi
     config = _guarded(lambda: module.get_config(*arguments), path)
     if not isinstance(config, ml_collections.ConfigDict):
         raise ConfigFlagError(
-            f"get_config() of {path.name} gave {config!r:.40}; expected a ConfigDict, as "
-            "etc_jax.config.default_config() gives"
+            f"get_config() of {path.name} gave {config!r:.40}; expected a ConfigDict, "
+            "as etc_jax.config.default_config() gives"
         )
     return config
 

@@ -1,5 +1,7 @@
-"""Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC, BART
-as a LED or a BART-LS, T5 as a LongT5.
+"""Makes a model of short texts long: BERT as a Longformer, BART as a LED.
+
+BERT and RoBERTa become a Longformer, a BigBird or an ETC, BART a LED or a BART-LS, and
+T5 a LongT5.
 
     python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
