@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -59,7 +60,7 @@ class ArgumentParser(argparse.ArgumentParser):
         (to or self).add_argument(
             "--config",
             metavar="NAME",
-            help="config; --config.FIELD=VALUE changes a field of it",
+            help="what is trained or made; --config.FIELD=VALUE changes a field",
         )
 
     def parse_args(self, args=None, namespace=None):
@@ -162,5 +163,14 @@ def run(
     if isinstance(told, int):
         return told
     if told:
-        say(told)
+        show(told)
     return 0
+
+
+def show(text: str) -> None:
+    """Prints a text that a reader, such as `head`, may leave before its end."""
+    try:
+        say(text)
+    except BrokenPipeError:
+        # What is left in the buffer would raise again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,13 +1,13 @@
 """Makes a model from a checkpoint of another project, or of a run of this one.
 
-    python -m etc_jax.convert --official=etc_base_2x_pretrain --out=models/etc_base
+    etc-jax convert --official=etc_base_2x_pretrain --out=models/etc_base
 
         An official ETC checkpoint of TensorFlow: the prefix of its files or the folder
         they are in, with etc_config.json beside them. TensorFlow is not needed. Of a
         fine-tuned one, --head=TASK takes what it has beside the encoder too.
 
-    python -m etc_jax.convert --lift=bert-base-uncased --out=models/etc_from_bert \\
-        --config=configs/etc_base_pretrain.py
+    etc-jax convert --lift=bert-base-uncased --out=models/etc_from_bert \\
+        --config=etc_base_pretrain
 
         Weights of BERT or RoBERTa, from a folder of Hugging Face with config.json and
         safetensors, as the beginning of the model of a config file. The numbers of
@@ -16,43 +16,43 @@
         the model keeps its own activation, gelu by tanh; token types, on which the
         paper is silent, begin anew. The flags below depart from that.
 
-    python -m etc_jax.convert --lift=roberta-base --out=models/etc_from_roberta \\
-        --config=configs/etc_base_pretrain.py:shared --config.model.vocab_size=50265 \\
+    etc-jax convert --lift=roberta-base --out=models/etc_from_roberta \\
+        --config=etc_base_pretrain:shared --config.model.vocab_size=50265 \\
         --activation=source --epsilon=source --types=first --special sentence=cls
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m etc_jax.convert --to_hf=models/longformer --out=back
+    etc-jax convert --hf=longformer-base-4096 --out=models/longformer
+    etc-jax convert --to_hf=models/longformer --out=back
 
         A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
         it has, a BART, LED, T5 or LongT5, and back: from a model that this command
         wrote, a run or one of its checkpoints. No bit is lost. The tokenizer goes
         along, in each direction. A folder of allenai's own LED is read too.
 
-    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+    etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
 
-        A BERT or RoBERTa made long; see `etc_jax.convert extend --help`.
+        A BERT or RoBERTa made long; see `etc-jax extend --help`.
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+    etc-jax grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
 
         More tokens in the vocabulary of an encoder or an encoder-decoder, or with
         --sentinels=100 so many that stand for missing spans; see
-        `etc_jax.convert grow --help`.
+        `etc-jax grow --help`.
 
-    python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
-        --config=configs/reformer_enwik8.py --config.model.vocab_size=320
+    etc-jax convert --trax=model.pkl.gz --out=models/reformer \\
+        --config=reformer_enwik8 --config.model.vocab_size=320
 
         Weights of trax's ReformerLM as its trainer pickles them; the config file says
         what the model is. Nothing that the pickle holds is run: arrays of numpy, lists,
         tuples and dicts are read, and no other object.
 
-    python -m etc_jax.convert --fairseq=bart.large/model.pt --out=models/bart
+    etc-jax convert --fairseq=bart.large/model.pt --out=models/bart
 
         A BART of fairseq: sizes come from the weights, and heads, activation and order
         of norms from the settings in the file. Heads of classification are left out.
 
-    python -m etc_jax.convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
+    etc-jax convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
 
         A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
         etc_jax.predict, without the optimizer. Without --step the newest checkpoint.

@@ -1,11 +1,11 @@
 """Makes corpora of long texts for pre-training, from documents of any length.
 
-    python -m etc_jax.corpora long --min_length=8192 --tokenizer=models/bart \\
+    etc-jax corpora long --min_length=8192 --tokenizer=models/bart \\
         --out=long.jsonl.gz 'books/*.txt' 'news/*.jsonl.gz'
 
         The documents that have so many tokens, as they are.
 
-    python -m etc_jax.corpora link --length=16382 --tokenizer=models/bart \\
+    etc-jax corpora link --length=16382 --tokenizer=models/bart \\
         --format=jsonl --out=linked.jsonl.gz 'c4-train.*.json.gz'
 
         All documents, each followed by its most similar ones until a text has that

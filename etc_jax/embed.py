@@ -1,9 +1,9 @@
 """Embeds texts: one vector for each, of the hidden states of a model.
 
-    python -m etc_jax.embed --model=longformer-base-4096 docs.jsonl --out=docs.npy
-    python -m etc_jax.embed --model=models/bert --pooling=cls --normalize docs.txt \\
+    etc-jax embed --model=longformer-base-4096 docs.jsonl --out=docs.npy
+    etc-jax embed --model=models/bert --pooling=cls --normalize docs.txt \\
         --out=docs.npy
-    cut -f2 table.tsv | python -m etc_jax.embed --model=runs/mlm - --out=table.npy
+    cut -f2 table.tsv | etc-jax embed --model=runs/mlm - --out=table.npy
 
 The model is the folder of a run, of a converted model, of Hugging Face or of
 sentence-transformers, or the name of a repository in the local cache of Hugging Face.

@@ -1,6 +1,6 @@
 """Answers the records of official files and scores them by the official measure.
 
-    python -m etc_jax.evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
+    etc-jax evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
         hotpot_dev_distractor_v1.json
 
 The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that

@@ -3,9 +3,9 @@
 BERT and RoBERTa become a Longformer, a BigBird or an ETC, BART a LED or a BART-LS, and
 T5 a LongT5.
 
-    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+    etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
-    python -m etc_jax.convert extend --from=bart-base --to=led --max_length=16384 \\
+    etc-jax extend --from=bart-base --to=led --max_length=16384 \\
         --out=led-base
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
@@ -17,7 +17,7 @@ Positions go on with copies of those of the source, block by block; global proje
 begin as copies of the local ones. The result is compared with the source on short
 inputs, where both must compute the same, before anything is written.
 
-    python -m etc_jax.convert extend --from=runs/more --to=longformer --copy_global \\
+    etc-jax extend --from=runs/more --to=longformer --copy_global \\
         --out=models/longer
 
 After training without global tokens: their projections become copies again.

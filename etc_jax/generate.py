@@ -1,11 +1,11 @@
 """Writes texts: a language model continues one, an encoder-decoder answers each.
 
-    python -m etc_jax.generate --model=runs/enwik8 --prompt="The history of " \\
+    etc-jax generate --model=runs/enwik8 --prompt="The history of " \\
         --num_tokens=500 --temperature=0.8 --seed=1
-    python -m etc_jax.generate --model=models/reformer --prompt_file=page.xml > more.xml
-    python -m etc_jax.generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
+    etc-jax generate --model=models/reformer --prompt_file=page.xml > more.xml
+    etc-jax generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
         --no_repeat_ngram=3 > written.jsonl
-    cut -f1 table.tsv | python -m etc_jax.generate --model=models/bart --inputs=-
+    cut -f1 table.tsv | etc-jax generate --model=models/bart --inputs=-
 
 The model is the folder of a run, of one of its checkpoints, or of a model that
 `etc_jax.convert` made.

@@ -1,8 +1,8 @@
 """Adds tokens to the vocabulary of a model, to be learnt in training.
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+    etc-jax grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
-    python -m etc_jax.convert grow --from=bart-base --sentinels=100 \\
+    etc-jax grow --from=bart-base --sentinels=100 \\
         --out=models/bart_spans
 
 The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run, of
@@ -13,7 +13,7 @@ missing: <extra_id_0> and on, after those that are there. New rows begin at rand
 the old rows are as they were: on short inputs the result is compared with the source
 before anything is written.
 
-    python -m etc_jax.convert grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
+    etc-jax grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
         --out=models/t5_spans
 
 A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-LS. With

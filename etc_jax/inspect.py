@@ -1,8 +1,8 @@
 """Shows what an input looks like to the model: who sees whom, under which label.
 
-    python -m etc_jax.inspect --text="First sentence. Second one." --out=attention.png
-    python -m etc_jax.inspect --corpus='books/*.jsonl.gz' --index=3
-    python -m etc_jax.inspect --cache=runs/mine/data/train --index=7 --out=example.png
+    etc-jax inspect --text="First sentence. Second one." --out=attention.png
+    etc-jax inspect --corpus='books/*.jsonl.gz' --index=3
+    etc-jax inspect --cache=runs/mine/data/train --index=7 --out=example.png
 
 A text, the document of a number of some files, or a training example of a token cache:
 packed and masked as training sees it. Each sentence gets a global token. Prints

@@ -1,7 +1,7 @@
 """Answers a few records and shows what each answer rests on.
 
-    python -m etc_jax.predict --model=runs/hotpotqa questions.json
-    python -m etc_jax.predict --model=models/wikihop --html=answers.html < records.jsonl
+    etc-jax predict --model=runs/hotpotqa questions.json
+    etc-jax predict --model=models/wikihop --html=answers.html < records.jsonl
 
 The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
 `etc_jax.convert --export` made. Records are as the data set has them, without answers:

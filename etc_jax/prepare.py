@@ -1,8 +1,8 @@
 """Raw files of a data set made ready for training: a window cache.
 
-    python -m etc_jax.prepare --task=hotpotqa --tokenizer=vocab.txt \\
+    etc-jax prepare --task=hotpotqa --tokenizer=vocab.txt \\
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
-    python -m etc_jax.prepare --task=natural_questions --tokenizer=vocab.txt \\
+    etc-jax prepare --task=natural_questions --tokenizer=vocab.txt \\
         --out=caches/nq_train nq-train-*.jsonl.gz
 
 The files are those of the official release, gzipped or not. Each record becomes inputs

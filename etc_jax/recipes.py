@@ -403,6 +403,6 @@ def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningR
     if not number.isdecimal() or int(number) == 0:
         raise ValueError(
             f"{arg!r} says windows={number}; expected one whole number, the windows "
-            "that `python -m etc_jax.prepare` counted"
+            "that `etc-jax prepare` counted"
         )
     return rest, dataclasses.replace(setting, num_examples=int(number))

@@ -1,6 +1,6 @@
 """A small ETC, pre-trained with MLM + CPC on the documentation that Python brings.
 
-    python -m etc_jax.train --config=configs/quickstart.py --workdir=runs/quickstart
+    etc-jax train --config=quickstart --workdir=runs/quickstart
 
 Made for a laptop without a network: `make quickstart` runs it, stops it half-way and
 resumes it.

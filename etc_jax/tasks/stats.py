@@ -1,7 +1,7 @@
 """How many inputs there are and how long: of caches, or of the files of a data set.
 
-    python -m etc_jax.tasks.stats caches/nq_train caches/nq_dev caches/books
-    python -m etc_jax.tasks.stats --task=natural_questions --tokenizer=vocab.txt \\
+    etc-jax stats caches/nq_train caches/nq_dev caches/books
+    etc-jax stats --task=natural_questions --tokenizer=vocab.txt \\
         'nq-train-*.jsonl.gz' 'nq-dev-*.jsonl.gz'
 
 Prints a row for each set: how many instances it has, and percentiles of their lengths

@@ -1,6 +1,6 @@
 """What the best possible model would score: gold labels to inputs and back to text.
 
-    python -m etc_jax.tasks.upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
+    etc-jax upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
 
 Each record goes through features and decoding with its own labels as outputs. The
 official metrics of that are printed, and for each record that lost something, why.

@@ -1,7 +1,7 @@
 """Clusters of mentions as the response file that CoNLL-2012's scorer reads.
 
-    python -m tasks.coreference.writing --predictions=runs/coref/dev/predictions.json \\
-        --out=response development.english.v4_gold_conll
+    python -m etc_jax.tasks.coreference.writing --out=response \\
+        --predictions=runs/coref/dev/predictions.json development.english.v4_gold_conll
 
 The predictions are what `etc_jax.evaluate` wrote for the same files.
 """

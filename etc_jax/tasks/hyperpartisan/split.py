@@ -1,7 +1,7 @@
 """The articles of hyperpartisan news in parts, as in Longformer's experiments.
 
-    python -m tasks.hyperpartisan.split --splits=hp-splits.json --out=hyperpartisan \\
-        articles-training-byarticle-20181122.xml
+    python -m etc_jax.tasks.hyperpartisan.split --splits=hp-splits.json \\
+        --out=hyperpartisan articles-training-byarticle-20181122.xml
 
 writes `train.jsonl`, `dev.jsonl` and `test.jsonl`: files of the data set like others.
 --splits is a JSON object with the ids of each part, without zeros in front.

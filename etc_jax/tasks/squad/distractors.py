@@ -1,6 +1,7 @@
 """SQuAD with distractors: each question's paragraph among others, as SLED was tried on.
 
-    python -m tasks.squad.distractors --order=shuffled --out=shuffled.json dev-v1.1.json
+    python -m etc_jax.tasks.squad.distractors --order=shuffled --out=shuffled.json \\
+        dev-v1.1.json
 
 Ivgi et al. 2022, section 4.1: a question is asked of ten paragraphs, of which one has
 the answer. The others are drawn from the same files: none is of the same article, and
