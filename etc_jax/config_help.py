@@ -50,7 +50,8 @@ def help_of(values: Mapping[str, Any], path: str) -> str:
             for name, cls in sections.items()
         )
     if path == "model.family":
-        return _field(path, str, "of the model", values["model"]["family"], None)
+        family = values["model"]["family"]
+        return _field(path, str, "of the model", family, dataclasses.MISSING)
     name, *rest = path.split(".")
     if name not in sections:
         raise NoFieldError(f"no section {name!r}; {suggestion(name, sections)}")

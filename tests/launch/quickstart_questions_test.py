@@ -127,7 +127,7 @@ def test_stages_follow_each_other_and_are_not_repeated(questions):
 def test_both_runs_differ_in_structure_alone(questions):
     questions.run()
     structured, flat = map(set, arguments_of("etc_jax.train"))
-    config = "--config=configs/quickstart_wikihop.py"
+    config = "--config=quickstart_wikihop"
     folder = questions.folder
     assert structured - flat == {config, f"--workdir={folder / 'structured'}"}
     assert flat - structured == {f"{config}:flat", f"--workdir={folder / 'flat'}"}
