@@ -546,7 +546,7 @@ def test_a_tokenizer_without_the_special_tokens_is_named(command, made_up, tmp_p
         (
             parts.WorkerDiedError("one of 2 processes"),
             1,
-            "etc-jax prepare: one of 2 processes",
+            "prepare: one of 2 processes",
         ),
         (KeyboardInterrupt(), 130, "stopped; the same command goes on"),
     ],

@@ -109,7 +109,7 @@ def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
         (
             "hotpotqa",
             "--task=chess",
-            "no invented items named 'chess'; there are: back",
+            "no invented items named 'chess'; there are:",
         ),
     ],
 )
