@@ -6,11 +6,11 @@ import pytest
 
 from etc_jax.scoring import coreference
 from etc_jax.tasks.coreference.records import Problems, Record, read
+from etc_jax.tasks.synthetic.__main__ import main
 from etc_jax.tasks.synthetic.coreference import (
     PRONOUNS,
     THINGS,
     StorySizes,
-    main,
     records,
     write,
 )
