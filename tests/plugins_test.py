@@ -2,8 +2,10 @@
 
 import importlib
 import sys
+import tomllib
 
 import pytest
+from golden_data import ROOT
 
 from etc_jax import registry
 from etc_jax.datasets import task
@@ -42,7 +44,7 @@ def install(tmp_path, monkeypatch):
     """Installs a package with one module, as pip leaves it: files and metadata."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def install(text):
+    def install(text, entries=("items = its_package.items",)):
         registry._waiting_plugins.cache_clear()
         package = tmp_path / "its_package"
         package.mkdir()
@@ -52,8 +54,8 @@ def install(tmp_path, monkeypatch):
         about.mkdir()
         metadata = "Metadata-Version: 2.1\nName: its-package\nVersion: 1.0\n"
         (about / "METADATA").write_text(metadata)
-        entry = f"[{registry.PLUGINS}]\nitems = its_package.items\n"
-        (about / "entry_points.txt").write_text(entry)
+        listed = "\n".join([f"[{registry.PLUGINS}]", *entries])
+        (about / "entry_points.txt").write_text(f"{listed}\n")
         importlib.invalidate_caches()
 
     yield install
@@ -101,3 +103,12 @@ def test_a_module_may_ask_for_names_while_it_is_imported(install):
     install("from etc_jax import registry\nKNOWN = [*registry.names('schedule')]\n")
     assert "linear" in list(registry.names("schedule"))
     assert "linear" in sys.modules["its_package.items"].KNOWN
+
+
+def test_the_example_is_listed_where_it_is_installed(install, monkeypatch):
+    examples = ROOT / "examples"
+    about = tomllib.loads((examples / "pyproject.toml").read_text())["project"]
+    entries = about["entry-points"][registry.PLUGINS]
+    monkeypatch.syspath_prepend(examples)
+    install("", [f"{name} = {module}" for name, module in entries.items()])
+    assert "tickets.urgency" in task.names()
