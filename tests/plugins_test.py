@@ -60,9 +60,10 @@ def install(tmp_path, monkeypatch):
 
     yield install
     registry._waiting_plugins.cache_clear()
-    registry._TABLES["data_set"].pop("yes_or_no", None)
-    for name in ("its_package", "its_package.items"):
-        sys.modules.pop(name, None)
+    for name in ("yes_or_no", "tickets.urgency"):
+        registry._TABLES["data_set"].pop(name, None)
+    for name in [x for x in sys.modules if x.startswith(("its_package", "tickets"))]:
+        del sys.modules[name]
 
 
 def test_a_data_set_is_found_by_the_name_that_it_registers(install):
