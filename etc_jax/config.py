@@ -347,9 +347,8 @@ def section_classes(values: Mapping[str, Any]) -> dict[str, type]:
         **dict(_named_sections(values)),
         **_SECTIONS,
     }
-    if missing := {"objective", "data"} - found.keys():
-        from_config_dict(values)  # says what is wrong
-        raise ConfigError([(name, "is none") for name in sorted(missing)])
+    if not {"objective", "data"} <= found.keys():
+        from_config_dict(values)  # says why one of them is none
     return found
 
 

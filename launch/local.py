@@ -1,7 +1,7 @@
 """Trains with several processes on this machine, that meet on loopback.
 
     python -m launch.local --processes=2 [--devices_per_process=4] -- \\
-        --config=configs/NAME.py --workdir=FOLDER [--config.A.B=VALUE]
+        --config=NAME --workdir=FOLDER [--config.A.B=VALUE]
 
 What stands after -- goes to every `etc-jax train`. With --devices_per_process
 each of them has so many simulated CPU devices; without, it has what jax finds. Lines of

@@ -146,6 +146,13 @@ def test_help_is_a_page_for_people(flag):
     assert "Configs: " in got.stdout and "quickstart_wikihop" in got.stdout
 
 
+def test_a_config_that_lacks_something_is_printed_all_the_same():
+    got = programs.run("etc_jax.train", "--config=etc_base_hotpotqa", "--print_config")
+    assert got.returncode == 2
+    assert json.loads(got.stdout)["objective"]["name"] == "hotpotqa"
+    assert "checkpoint.init_from_only: is given, but init_from is not" in got.stderr
+
+
 @pytest.mark.parametrize(
     "argument, message",
     [
