@@ -102,7 +102,8 @@ class ArgumentParser(argparse.ArgumentParser):
                 continue
             if self._has_config and flag.startswith(_CHANGE):
                 continue
-            near = difflib.get_close_matches(flag, known, n=1)
+            near = sorted(name for name in known if name.startswith(flag))
+            near += difflib.get_close_matches(flag, known, n=1, cutoff=0.75)
             hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
             self.error(f"there is no flag {flag}; {hint}")
 

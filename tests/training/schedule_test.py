@@ -41,7 +41,7 @@ def test_schedules_by_hand(name, want):
     np.testing.assert_allclose(values(made, 0, 1, 2, 3, 4, 6, 10), want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", registry.names("schedule"))
+@pytest.mark.parametrize("name", list(registry.names("schedule")))
 def test_a_warm_up_below_1_is_a_share_of_the_steps(name):
     made, whole = (schedule(name, warmup_steps=x) for x in (0.2, 2))
     np.testing.assert_array_equal(values(made, *range(11)), values(whole, *range(11)))
