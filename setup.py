@@ -58,7 +58,10 @@ setup(
     description="Long-document transformers in JAX: pre-train, convert, fine-tune.",
     license="Apache-2.0",
     python_requires=">=3.11",
+    # The library, its data sets and its configs: one package.
     packages=find_packages(include=["etc_jax", "etc_jax.*"]),
+    package_data={"etc_jax": ["**/*.txt"]},
+    entry_points={"console_scripts": ["etc-jax = etc_jax.__main__:main"]},
     install_requires=CORE,
     extras_require=EXTRAS,
 )

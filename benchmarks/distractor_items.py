@@ -23,7 +23,6 @@ from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.tasks.squad import distractors
 from etc_jax.tasks.squad.records import read
 from etc_jax.tasks.synthetic import squad as invented
-from etc_jax.tasks.synthetic.__main__ import TASKS, write_records
 
 TASK = find_task("squad")
 # Tokens of a question with T5's word before it, of a paragraph, of an answer.
@@ -117,7 +116,7 @@ def _write(
     plain = folder / "articles.json"
     if not plain.exists():
         articles = invented.records(questions // _FACTS, seed=series, sizes=sizes)
-        write_records(plain, articles, around=TASKS["squad"].around)
+        invented.MAKER.write(plain, articles)
     files = {}
     for order in distractors.ORDERS:
         file = files[order] = folder / f"{order}.json"

@@ -1,6 +1,6 @@
 """Answers the records of official files and scores them by the official measure.
 
-    python -m etc_jax.evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
+    etc-jax evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
         hotpot_dev_distractor_v1.json
 
 The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
@@ -41,9 +41,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from etc_jax import command_line
 from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.file_summary import summarised
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
@@ -54,12 +54,12 @@ from etc_jax.prediction.scoreboard import (
     problems_of,
     settle,
 )
-from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
+
+_PROG = "etc-jax evaluate"
 
 SCORES = "scores.json"
 _SHOWN = 3
-_INTERRUPTED = 130
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -74,12 +74,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     answering.add_flags(parser)
     parser.add_argument("--out", required=True, help="folder for what comes of it")
     parser.add_argument(
@@ -247,18 +242,8 @@ class _Evaluation:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        say(evaluate(args))
-    except (RunError, ValueError, OSError) as error:
-        say(f"etc_jax.evaluate: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    except KeyboardInterrupt:
-        print(
-            "etc_jax.evaluate: interrupted; the same command goes on from here",
-            file=sys.stderr,
-        )
-        return _INTERRUPTED
-    return 0
+    again = "interrupted; the same command goes on from here"
+    return command_line.run(_PROG, lambda: evaluate(args), interrupted=again)
 
 
 if __name__ == "__main__":

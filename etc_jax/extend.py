@@ -1,9 +1,11 @@
-"""Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC, BART
-as a LED or a BART-LS, T5 as a LongT5.
+"""Makes a model of short texts long: BERT as a Longformer, BART as a LED.
 
-    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+BERT and RoBERTa become a Longformer, a BigBird or an ETC, BART a LED or a BART-LS, and
+T5 a LongT5.
+
+    etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
-    python -m etc_jax.convert extend --from=bart-base --to=led --max_length=16384 \\
+    etc-jax extend --from=bart-base --to=led --max_length=16384 \\
         --out=led-base
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
@@ -15,7 +17,7 @@ Positions go on with copies of those of the source, block by block; global proje
 begin as copies of the local ones. The result is compared with the source on short
 inputs, where both must compute the same, before anything is written.
 
-    python -m etc_jax.convert extend --from=runs/more --to=longformer --copy_global \\
+    etc-jax extend --from=runs/more --to=longformer --copy_global \\
         --out=models/longer
 
 After training without global tokens: their projections become copies again.
@@ -25,15 +27,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from etc_jax import encoder_source
+from etc_jax import command_line, encoder_source
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
 from etc_jax.encoder_source import EncoderSource
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
@@ -42,16 +44,13 @@ from etc_jax.model_commands import (
     tokenizer_note,
 )
 
+_PROG = "etc-jax extend"
+
 _NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.convert extend",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     encoder_source.add_flags(parser)
     add = parser.add_argument
     add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
@@ -177,8 +176,12 @@ def _report(source: Any, made: Extended, length: int) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
     args.to = _NAMES.get(args.to, args.to)
-    return carry_out("etc_jax.convert extend", lambda: run(args), args.out)
+    return carry_out(_PROG, lambda: run(args), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

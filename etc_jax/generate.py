@@ -1,11 +1,11 @@
 """Writes texts: a language model continues one, an encoder-decoder answers each.
 
-    python -m etc_jax.generate --model=runs/enwik8 --prompt="The history of " \\
+    etc-jax generate --model=runs/enwik8 --prompt="The history of " \\
         --num_tokens=500 --temperature=0.8 --seed=1
-    python -m etc_jax.generate --model=models/reformer --prompt_file=page.xml > more.xml
-    python -m etc_jax.generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
+    etc-jax generate --model=models/reformer --prompt_file=page.xml > more.xml
+    etc-jax generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
         --no_repeat_ngram=3 > written.jsonl
-    cut -f1 table.tsv | python -m etc_jax.generate --model=models/bart --inputs=-
+    cut -f1 table.tsv | etc-jax generate --model=models/bart --inputs=-
 
 The model is the folder of a run, of one of its checkpoints, or of a model that
 `etc_jax.convert` made.
@@ -54,19 +54,18 @@ from typing import Any
 
 import jax
 
-from etc_jax import decoding, text_writer
+from etc_jax import command_line, decoding, text_writer
 from etc_jax.conversion.formats import native
 from etc_jax.datasets import options, pairs
-from etc_jax.datasets.records import BadRecordError
 from etc_jax.generation_config import GenerationConfig
 from etc_jax.language_model import LanguageModel, codec_of_model, codec_of_run
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.models.sled_config import SledConfig
-from etc_jax.terminal import say
 from etc_jax.text_codecs import tokenizer_of_model
 from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import read_params
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
+
+_PROG = "etc-jax generate"
 
 _SLED = "sled."
 # Of encoder-decoders alone, beside how texts are written, with what they are where
@@ -82,13 +81,7 @@ _OF_WRITERS: dict[str, Any] = {
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        texts=("prompt", "prefix"),
-        prog="python -m etc_jax.generate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("prompt", "prefix"))
     parser.add_argument("--model", required=True, help="folder, see above")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
     prompt = parser.add_mutually_exclusive_group(required=True)
@@ -302,14 +295,13 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        for piece in generate(args):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-    except (RunError, BadRecordError, ValueError, OSError) as error:
-        say(f"etc_jax.generate: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    return 0
+    return command_line.run(_PROG, lambda: _print(args))
+
+
+def _print(args: argparse.Namespace) -> None:
+    for piece in generate(args):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Adds tokens to the vocabulary of a model, to be learnt in training.
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+    etc-jax grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
-    python -m etc_jax.convert grow --from=bart-base --sentinels=100 \\
+    etc-jax grow --from=bart-base --sentinels=100 \\
         --out=models/bart_spans
 
 The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run, of
@@ -13,7 +13,7 @@ missing: <extra_id_0> and on, after those that are there. New rows begin at rand
 the old rows are as they were: on short inputs the result is compared with the source
 before anything is written.
 
-    python -m etc_jax.convert grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
+    etc-jax grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
         --out=models/t5_spans
 
 A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-LS. With
@@ -23,26 +23,22 @@ A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
-from etc_jax import encoder_source
+from etc_jax import command_line, encoder_source
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.grow import grow
 from etc_jax.data.text.denoised import next_sentinels
 from etc_jax.data.tokenizers.tokenizer import GrownTokenizer, grown
 from etc_jax.encoder_source import EncoderSource
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import carry_out, saved
+
+_PROG = "etc-jax grow"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        texts=("tokens",),
-        prog="python -m etc_jax.convert grow",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("tokens",))
     encoder_source.add_flags(parser)
     add = parser.add_argument
     add(
@@ -117,7 +113,11 @@ def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
     return grown(tokenizer, [*args.tokens, *sentinels])
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
-    return carry_out("etc_jax.convert grow", lambda: run(args), args.out)
+    return carry_out(_PROG, lambda: run(args), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

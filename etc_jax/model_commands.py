@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import sys
 from collections.abc import Callable
 
 import jax
 
+from etc_jax import command_line
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
 
 _WITHOUT = "--without_tokenizer leaves it out"
 
@@ -110,10 +108,4 @@ def carry_out(name: str, work: Callable[[], str], out: str) -> int:
     """
     # Copying needs no accelerator, and must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")
-    try:
-        report = work()
-    except (RunError, ValueError, OSError) as error:
-        say(f"{name}: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    say(f"{report}\nwrote {out}")
-    return 0
+    return command_line.run(name, lambda: f"{work()}\nwrote {out}")

@@ -111,6 +111,7 @@ def test_importing_everything_adds_less_than_what_it_requires(imports):
 # Part of the package -> parts that it may import besides itself. A part is the first
 # name below etc_jax: a package or a module.
 BASE = {
+    *("command_line", "field_texts"),
     *("local_paths", "types", "registry", "model_fields", "strict_json", "terminal"),
     *("config_upgrades", "extras"),
 }
@@ -134,6 +135,9 @@ ALLOWED = {
     "extras": set(),
     "types": set(),
     "local_paths": set(),
+    # The parser and the errors of all commands.
+    "command_line": {"local_paths", "terminal"},
+    "field_texts": set(),
     "model_fields": set(),
     "registry": set(),
     "strict_json": set(),
@@ -174,9 +178,11 @@ ALLOWED = {
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,
     # Command lines.
-    "config_flag": set(),
-    "train": OBJECTIVES | {"objectives", "config_flag"},
-    "model_commands": {"data", "terminal", "training"},
+    "__main__": set(),
+    "config_flag": CONFIG | {"config"},
+    "config_help": CONFIG | {"config"},
+    "train": OBJECTIVES | {"objectives", "config_flag", "config_help"},
+    "model_commands": {"command_line", "data"},
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}

@@ -1,15 +1,15 @@
 """An encoder learns the labels of texts of one's own: CSV, TSV or JSON lines.
 
-    python -m etc_jax.prepare --task=classification --format=sequence \
+    etc-jax prepare --task=classification --format=sequence \
         --text_column=body --label_column=topic --tokenizer=models/bert \
         --input_length=512 --global_length=1 --out=prepared train.csv
-    python -m etc_jax.train --workdir=runs/topics \
-        --config=configs/classification.py:prepared=prepared,from=models/bert,dev=dev.csv
+    etc-jax train --workdir=runs/topics \
+        --config=classification:prepared=prepared,from=models/bert,dev=dev.csv
 
 and then, with the names of the labels in all that they write,
 
-    python -m etc_jax.evaluate --model=runs/topics --out=runs/topics/test test.csv
-    python -m etc_jax.predict --model=runs/topics new.jsonl
+    etc-jax evaluate --model=runs/topics --out=runs/topics/test test.csv
+    etc-jax predict --model=runs/topics new.jsonl
 
 Lengths, labels, vocabulary and the number of texts are those of the prepared folder;
 what is said after the colon:

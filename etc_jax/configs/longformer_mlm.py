@@ -1,10 +1,10 @@
 """Longformer on masked tokens, or on more of them: from a RoBERTa or another model.
 
-    python -m etc_jax.train --config=configs/longformer_mlm.py:short \
+    etc-jax train --config=longformer_mlm:short \
         --workdir=runs/longformer_mlm
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m etc_jax.train --config=configs/longformer_mlm.py \
+    etc-jax convert --hf=longformer-base-4096 --out=models/longformer
+    etc-jax train --config=longformer_mlm \
         --workdir=runs/more --config.checkpoint.init_from=models/longformer \
         --config.data.source=cache --config.data.paths="('CACHE',)"
 

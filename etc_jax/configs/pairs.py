@@ -1,7 +1,7 @@
 """An encoder-decoder on one's own pairs of texts: summaries, answers, translations.
 
-    python -m etc_jax.convert --hf=led-base-16384 --out=models/led
-    python -m etc_jax.train --config=configs/pairs.py --workdir=runs/pairs \
+    etc-jax convert --hf=led-base-16384 --out=models/led
+    etc-jax train --config=pairs --workdir=runs/pairs \
         --config.checkpoint.init_from=models/led \
         --config.data.tokenizer=led-base-16384 \
         --config.data.paths="('train.jsonl',)" \

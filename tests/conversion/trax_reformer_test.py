@@ -382,7 +382,7 @@ class TestCommand:
     def test_what_does_not_fit_is_told(self, run, argv, message):
         code, out, err = run(*argv)
         assert (code, out) == (2, "")
-        assert err.startswith("etc_jax.convert: ")
+        assert err.startswith("etc-jax convert: ")
         assert re.search(message, err), err
         assert not pathlib.Path("model").exists()
 

@@ -7,7 +7,6 @@ import pytest
 from etc_jax.tasks.squad import pair_of, read
 from etc_jax.tasks.squad.distractors import main
 from etc_jax.tasks.synthetic import squad as synthetic
-from etc_jax.tasks.synthetic.__main__ import TASKS, write_records
 
 ARTICLES = 20
 
@@ -16,7 +15,7 @@ ARTICLES = 20
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("squad") / "some.json"
     records = synthetic.records(ARTICLES, seed=3)
-    write_records(path, records, around=TASKS["squad"].around)
+    synthetic.MAKER.write(path, records)
     return path
 
 

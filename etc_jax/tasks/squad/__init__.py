@@ -1,6 +1,6 @@
 """SQuAD 1.1 (Rajpurkar et al. 2016) as text: a model writes the answer.
 
-    python -m etc_jax.prepare --task=squad --tokenizer=spiece.model \\
+    etc-jax prepare --task=squad --tokenizer=spiece.model \\
         --out=prepared/squad train-v1.1.json
 
 Inputs are T5's, `question: ... context: ...` (Raffel et al. 2020, appendix D), and the

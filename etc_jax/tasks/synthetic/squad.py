@@ -12,7 +12,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic.backwards import WORDS
+from etc_jax.tasks.synthetic.maker import Maker
 
 # What is told, and what it may be: one word each, and none is a word of a name.
 THINGS = {
@@ -74,3 +76,8 @@ def records(
             "title": name,
             "paragraphs": [{"context": context.rstrip(), "qas": asked}],
         }
+
+
+MAKER = registry.register("invented_items", "squad")(
+    Maker(records, SquadSizes, around=('{"version": "1.1", "data": [', "]}"))
+)
