@@ -13,6 +13,8 @@ Works on all devices of this machine. In the folder --out:
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
+  predicted/           the given files with the predictions in them, of data sets in
+                       columns
   parts/               predictions of 32 records a file
 
 An evaluation that was stopped goes on where it was: give the same command again. On
@@ -41,7 +43,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etc_jax.data.whole_files import write_whole
+from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import answering, work
@@ -58,6 +60,7 @@ from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 
 SCORES = "scores.json"
+PREDICTED = "predicted"
 _SHOWN = 3
 _INTERRUPTED = 130
 
@@ -201,9 +204,24 @@ class _Evaluation:
             wrote.append(out / SCORES)
             scores = json.dumps(self.scores(result, lost), indent=2)
             write_whole(wrote[1], f"{scores}\n")
+        wrote += self._in_own_form(out, result.official)
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
+
+    def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
+        """Writes the files that were read with the predictions in them."""
+        if self.task.in_own_form is None:
+            return []
+        folder, wrote = out / PREDICTED, []
+        folder.mkdir(exist_ok=True)
+        for number, path in enumerate(map(pathlib.Path, self.args.files), start=1):
+            # Files of several folders may share a name.
+            first = path.name not in {x.name for x in wrote}
+            wrote.append(folder / (path.name if first else f"{number}_{path.name}"))
+            with whole_text(wrote[-1]) as file:
+                file.writelines(self.task.in_own_form(path, official))
+        return wrote
 
     def _chosen_by(self, result: EvaluationResult) -> str:
         if self.args.threshold is not None:
