@@ -34,6 +34,8 @@ for models of the base size, and no result of a search.
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -84,8 +86,27 @@ EVALUATIONS = 10
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
+    return prepared_config(arg, SETTING, "class_weights")
+
+
+def prepared_config(
+    arg: str,
+    setting: recipes.FinetuningRecipe,
+    *more: str,
+    tiny: Mapping[str, Any] = TINY,
+    tiny_steps: int = TINY_STEPS,
+):
+    """The config of a run on one's own data in a prepared folder.
+
+    Args:
+      arg: variants; those of the module that are no labels of whole texts.
+      setting: of the run, on a data set of one's own.
+      *more: further names that may have a value.
+      tiny: fields of the small model.
+      tiny_steps: of its run.
+    """
     names, given = recipes.given_values(
-        arg, "prepared", "dev", "held_back", "from", "epochs", "class_weights"
+        arg, "prepared", "dev", "held_back", "from", "epochs", *more
     )
     chosen = config_lib.variants(names, tuple(FAMILIES), ("tiny",))
     cache = WindowCache.open(given["prepared"]) if "prepared" in given else None
@@ -93,8 +114,9 @@ def get_config(arg: str = ""):
         alone := given.keys() & {"dev", "held_back", "class_weights"}
     ):
         raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
-    family, model = _model(chosen, given.get("from"), cache)
-    setting = dataclasses.replace(SETTING, epochs=_epochs(given.get("epochs")))
+    family, model = _model(chosen, given.get("from"), cache, tiny)
+    if "epochs" in given:
+        setting = dataclasses.replace(setting, epochs=_epochs(given["epochs"]))
     lengths = ETC_LENGTHS if family == "etc" else LENGTHS
     if cache is not None:
         lengths = {cache.schema.lengths[axis]: n for axis, n in cache.sizes.items()}
@@ -110,14 +132,19 @@ def get_config(arg: str = ""):
         init_from_only=recipes.encoder_parts(model) if "from" in given else (),
     )
     if "tiny" in chosen:
-        recipes.scale_down(config, num_steps=TINY_STEPS)
-        config.schedule.warmup_steps = TINY_STEPS // 10
+        recipes.scale_down(config, num_steps=tiny_steps)
+        config.schedule.warmup_steps = tiny_steps // 10
     if cache is not None:
         _take_data(config, cache, given)
     return config
 
 
-def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
+def _model(
+    chosen: set[str],
+    start: str | None,
+    cache: WindowCache | None,
+    tiny: Mapping[str, Any],
+):
     """(family, model) of a folder, or of the variants."""
     family = next((name for name in FAMILIES if name in chosen), "bert")
     if start is not None:
@@ -128,16 +155,14 @@ def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
         section = native.model_section(start)
         return section["family"], native.read_config(start)
     fields = {field.name for field in dataclasses.fields(FAMILIES[family])}
-    changes = TINY if "tiny" in chosen else {}
+    changes = tiny if "tiny" in chosen else {}
     changes = {name: value for name, value in changes.items() if name in fields}
     if cache is not None:
         changes["vocab_size"] = cache.header["vocab_size"]
     return family, dataclasses.replace(FAMILIES[family], **changes)
 
 
-def _epochs(text: str | None) -> int:
-    if text is None:
-        return SETTING.epochs
+def _epochs(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise ValueError(f"epochs={text}; expected a whole number above 0")
     return int(text)

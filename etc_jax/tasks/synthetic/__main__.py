@@ -1,4 +1,4 @@
-"""Writes invented items in the raw format of a real data set.
+r"""Writes invented items in the raw format of a real data set.
 
     python -m tasks.synthetic --task=hotpotqa --count=1000 --seed=0 --out=train.json
     python -m tasks.synthetic --task=wikihop --count=1000 --candidates=8 --out=w.json
@@ -6,6 +6,9 @@
     python -m etc_jax.tasks.synthetic --task=teachers --count=1000 --out=teachers.json
     python -m etc_jax.tasks.synthetic --task=text_to_text --count=1000 --out=pairs.jsonl
     python -m etc_jax.tasks.synthetic --task=backwards --count=1000 --out=words.jsonl
+    python -m etc_jax.tasks.synthetic --task=token_classification --count=1000 \
+      --out=tags.jsonl
+    python -m etc_jax.tasks.synthetic --task=multiple_choice --count=1000 --out=c.jsonl
     python -m tasks.synthetic --task=squad --count=1000 --facts=4 --out=squad.json
 
 Records are written as they are made, so that any number fits in memory: in one array,
@@ -14,8 +17,8 @@ arguments give the same file; --start goes on in the same series of records.
 
 Little to learn but following names, with two relations, one wording each:
 
-    python -m etc_jax.tasks.synthetic --task=wikihop --count=1000 --out=easy.json \\
-      --through_candidates --kinds=person --facts=2 --contexts=9 \\
+    python -m etc_jax.tasks.synthetic --task=wikihop --count=1000 --out=easy.json \
+      --through_candidates --kinds=person --facts=2 --contexts=9 \
       --wordings=1 --pronouns=0
 """
 
@@ -38,11 +41,13 @@ from etc_jax.local_paths import ArgumentParser
 from etc_jax.tasks.synthetic import (
     backwards,
     hotpotqa,
+    multiple_choice,
     natural_questions,
     openkp,
     squad,
     teachers,
     text_to_text,
+    token_classification,
     wikihop,
 )
 from etc_jax.tasks.synthetic.schema import KINDS
@@ -68,6 +73,9 @@ class SyntheticTask(NamedTuple):
 TASKS = {
     "backwards": SyntheticTask(backwards, backwards.BackwardsSizes, lines=True),
     "hotpotqa": SyntheticTask(hotpotqa, hotpotqa.HotpotQaSizes),
+    "multiple_choice": SyntheticTask(
+        multiple_choice, multiple_choice.ChoiceSizes, lines=True
+    ),
     "natural_questions": SyntheticTask(
         natural_questions, natural_questions.NaturalQuestionsSizes, lines=True
     ),
@@ -77,6 +85,9 @@ TASKS = {
     ),
     "teachers": SyntheticTask(teachers, teachers.TeachersSizes),
     "text_to_text": SyntheticTask(text_to_text, hotpotqa.HotpotQaSizes, lines=True),
+    "token_classification": SyntheticTask(
+        token_classification, token_classification.TaggedSizes, lines=True
+    ),
     "wikihop": SyntheticTask(wikihop, wikihop.WikiHopSizes),
 }
 
@@ -182,6 +193,10 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
         ("masked", "candidates are ___MASK<k>___"),
     ):
         add(f"--{name}", action="store_true", default=None, help=text)
+    add = parser.add_argument_group("multiple_choice alone").add_argument
+    add("--options", type=int, help="of a question")
+    add("--questions", type=int, help="about an article")
+    add("--hard", type=float, help="share of questions of the hard subset")
     add = parser.add_argument_group("backwards alone").add_argument
     add("--length", type=_range, help="words of an input: 8, or 3-8")
     add = parser.add_argument_group("natural_questions alone").add_argument
