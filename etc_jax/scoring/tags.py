@@ -96,7 +96,9 @@ def _named(values, name) -> dict[str, float]:
 
 def _accuracy(right: list[list[str]], found: list[list[str]]) -> float:
     pairs = [
-        pair for both in zip(right, found, strict=True) for pair in zip(*both, strict=True)
+        pair
+        for both in zip(right, found, strict=True)
+        for pair in zip(*both, strict=True)
     ]
     return sum(a == b for a, b in pairs) / max(len(pairs), 1)
 

@@ -52,7 +52,12 @@ def test_f1_is_that_of_sets_of_spans():
     said = {str(i): x for i, x in enumerate(makes[10:])}
 
     def spans(of):
-        return {(i, n, *s) for i, x in of.items() for n, t in enumerate(x) for s in spans_of(t)}
+        return {
+            (i, n, *s)
+            for i, x in of.items()
+            for n, t in enumerate(x)
+            for s in spans_of(t)
+        }
 
     right, found = spans(gold), spans(said)
     want = 2 * len(right & found) / (len(right) + len(found))

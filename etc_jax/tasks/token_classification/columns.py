@@ -169,9 +169,7 @@ def _parts(path: str, by_document: bool) -> Iterator[tuple[tuple[str, ...], _Par
         yield names, part
 
 
-def _record(
-    name: str, names: tuple[str, ...], part: _Part
-) -> Columns | BadRecordError:
+def _record(name: str, names: tuple[str, ...], part: _Part) -> Columns | BadRecordError:
     if part.size > max_record_bytes():
         return too_large("record too large", name, part.size)
     for line in (line for sentence in part.sentences for line in sentence):
