@@ -7,16 +7,19 @@ from etc_jax.tasks.synthetic import (
     coreference,
     hotpotqa,
     imdb,
+    multiple_choice,
     natural_questions,
     openkp,
     teachers,
     text_to_text,
+    token_classification,
     triviaqa,
     wikihop,
 )
 
 EVERY = (coreference, hotpotqa, imdb, natural_questions, openkp)
 EVERY += (backwards, teachers, text_to_text, triviaqa, wikihop)
+EVERY += (multiple_choice, token_classification)
 
 
 @pytest.mark.parametrize("module", EVERY, ids=lambda x: x.__name__.split(".")[-1])

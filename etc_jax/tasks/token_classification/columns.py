@@ -6,9 +6,9 @@
     rejects VBZ B-VP O
 
 Columns are apart by tabs, so that a cell can hold a space, or by any white space.
-CoNLL-U's comments (`# sent_id = 3`), `# newdoc`, `# global.columns` and lines of several
-words (`3-4`) are known too. What comes before any beginning of a document is a record a
-sentence.
+CoNLL-U's comments (`# sent_id = 3`), `# newdoc`, `# global.columns` and lines of
+several words (`3-4`) are known too. What comes before any beginning of a document is a
+record a sentence.
 """
 
 from __future__ import annotations

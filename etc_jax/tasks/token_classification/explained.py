@@ -26,8 +26,8 @@ WORDING = Wording(
     question="Text",
     answer="",
     places="",
-    legend="Coloured: what is tagged, each tag in a colour of its own. A line under it: "
-    "the other column has not the same.",
+    legend="Coloured: what is tagged, each tag in a colour of its own. A line under "
+    "it: the other column has not the same.",
     headed_by_id=True,
     side_by_side=True,
 )
@@ -100,7 +100,7 @@ def _as_json(record: Record, tags: Tags, spans: list[list[TaggedSpan]]):
 def character_spans(
     record: Record, spans: Sequence[Sequence[TaggedSpan]]
 ) -> list[tuple[int, int, str]]:
-    """(first, one past the last character, type) of the spans of sentences of a text."""
+    """(first, one past the last character, type) of the spans of a text's sentences."""
     return [
         (offsets[start][0], offsets[stop - 1][1], kind)
         for offsets, of_sentence in zip(record.places.offsets, spans, strict=True)
