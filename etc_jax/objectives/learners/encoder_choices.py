@@ -9,7 +9,7 @@ import jax
 
 from etc_jax import registry
 from etc_jax.formats import sequence
-from etc_jax.formats.sequence import EXAMPLE_IDS
+from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder_heads import EncoderForChoices
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
@@ -41,14 +41,11 @@ class SequenceChoices(EncoderFinetuning):
         return {k: x.swapaxes(1, 2) for k, x in super().named_inputs(batch).items()}
 
     def flops_inputs(self, batch: Any) -> SequenceInputs:
-        found = super().flops_inputs(batch)
-        # [b, n, o] -> [b, o, n] -> [b * o, n]: a sequence for each option.
-        return SequenceInputs(
-            *(
-                None if x is None else x.swapaxes(1, 2).reshape(-1, x.shape[1])
-                for x in (found.example_ids, found.global_index)
-            )
-        )
+        named = self.named_inputs(batch)
+        found = (batch[EXAMPLE_IDS].swapaxes(1, 2), named.get(GLOBAL_INDEX))
+        # [b, o, length] -> [b * o, length]: a sequence for each option.
+        flat = (None if x is None else x.reshape(-1, x.shape[-1]) for x in found)
+        return SequenceInputs(*flat)
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         total, hits, examples = candidates.choice(
