@@ -157,12 +157,13 @@ def marked(name, family, format):
     families = [y for x, y, form in CELLS if (x, form) == (name, format)]
     chosen = families[TURNS[name] % len(families)]
     # One format of each data set, and none of those whose files are learnt in
-    # `openkp_sequence_test.py`, `natural_questions_sequence_test.py` and
-    # `written_runs_test.py`.
+    # `openkp_sequence_test.py`, `natural_questions_sequence_test.py`,
+    # `token_classification_commands_test.py` and `written_runs_test.py`.
     slow = {"hotpotqa": "sequence", "hyperpartisan": "sequence", "imdb": "structured"}
     slow |= {"triviaqa": "structured", "wikihop": "structured"}
     slow |= {"token_classification": "structured", "multiple_choice": "structured"}
     elsewhere = name in ("natural_questions", "openkp", "wmt14_en_de")
+    elsewhere |= name == "token_classification"
     # Texts are written as those of other data sets.
     elsewhere |= (name, format) == ("multiple_choice", "text_to_text")
     quick = family == chosen and format != slow.get(name) and not elsewhere
