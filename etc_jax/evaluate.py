@@ -13,8 +13,7 @@ Works on all devices of this machine. In the folder --out:
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
-  predicted/           the given files with the predictions in them, of data sets in
-                       columns
+  predicted/           the given files with the predictions in them, of words with tags
   parts/               predictions of 32 records a file
 
 An evaluation that was stopped goes on where it was: give the same command again. On
@@ -136,6 +135,16 @@ def _out_folder(name: str) -> pathlib.Path:
     return out
 
 
+def _check_names(files: Sequence[str]) -> None:
+    """Refuses files of one name: records and what is written are named by it."""
+    names = collections.Counter(pathlib.Path(path).name for path in files)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UserError(
+            f"{names[twice[0]]} of the files are named {twice[0]}, and predictions are "
+            "written by name; rename them, or evaluate each by itself"
+        )
+
+
 class _Evaluation:
     """What is evaluated on what: read and checked, nothing compiled."""
 
@@ -146,6 +155,8 @@ class _Evaluation:
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
+        if self.task.in_own_form is not None:
+            _check_names(args.files)
         self.summary = summarised(self.task, args.files)
         if self.summary.gold is not None:
             of_no_answers(self.task, self.summary)
@@ -215,10 +226,8 @@ class _Evaluation:
             return []
         folder, wrote = out / PREDICTED, []
         folder.mkdir(exist_ok=True)
-        for number, path in enumerate(map(pathlib.Path, self.args.files), start=1):
-            # Files of several folders may share a name.
-            first = path.name not in {x.name for x in wrote}
-            wrote.append(folder / (path.name if first else f"{number}_{path.name}"))
+        for path in map(pathlib.Path, self.args.files):
+            wrote.append(folder / path.name)
             with whole_text(wrote[-1]) as file:
                 file.writelines(self.task.in_own_form(path, official))
         return wrote

@@ -34,8 +34,6 @@ for models of the base size, and no result of a search.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -93,17 +91,15 @@ def prepared_config(
     arg: str,
     setting: recipes.FinetuningRecipe,
     *more: str,
-    tiny: Mapping[str, Any] = TINY,
     tiny_steps: int = TINY_STEPS,
 ):
     """The config of a run on one's own data in a prepared folder.
 
     Args:
-      arg: variants; those of the module that are no labels of whole texts.
-      setting: of the run, on a data set of one's own.
+      arg: variants, as of the module.
+      setting: of the run.
       *more: further names that may have a value.
-      tiny: fields of the small model.
-      tiny_steps: of its run.
+      tiny_steps: of the run of a small model.
     """
     names, given = recipes.given_values(
         arg, "prepared", "dev", "held_back", "from", "epochs", *more
@@ -114,7 +110,7 @@ def prepared_config(
         alone := given.keys() & {"dev", "held_back", "class_weights"}
     ):
         raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
-    family, model = _model(chosen, given.get("from"), cache, tiny)
+    family, model = _model(chosen, given.get("from"), cache)
     if "epochs" in given:
         setting = dataclasses.replace(setting, epochs=_epochs(given["epochs"]))
     lengths = ETC_LENGTHS if family == "etc" else LENGTHS
@@ -139,12 +135,7 @@ def prepared_config(
     return config
 
 
-def _model(
-    chosen: set[str],
-    start: str | None,
-    cache: WindowCache | None,
-    tiny: Mapping[str, Any],
-):
+def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
     """(family, model) of a folder, or of the variants."""
     family = next((name for name in FAMILIES if name in chosen), "bert")
     if start is not None:
@@ -155,7 +146,7 @@ def _model(
         section = native.model_section(start)
         return section["family"], native.read_config(start)
     fields = {field.name for field in dataclasses.fields(FAMILIES[family])}
-    changes = tiny if "tiny" in chosen else {}
+    changes = TINY if "tiny" in chosen else {}
     changes = {name: value for name, value in changes.items() if name in fields}
     if cache is not None:
         changes["vocab_size"] = cache.header["vocab_size"]

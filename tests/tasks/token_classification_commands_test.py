@@ -124,6 +124,8 @@ def test_tags_are_learnt_from_columns_and_written_as_columns(run, tmp_path):
     run(evaluate, "--model=run", "--out=untagged", new)
     written = (tmp_path / "untagged/predicted/new.jsonl").read_text()
     assert json.loads(written)["predicted_tags"] == first["prediction"][0]
+    said = run(evaluate, "--model=run", "--out=twice", dev, "x/dev.conll", code=2)
+    assert "2 of the files are named dev.conll" in said
 
 
 @pytest.mark.slow
