@@ -20,8 +20,14 @@ CORE = [
 ]
 
 SKLEARN = "scikit-learn>=1.5"
-# Scores of written texts, Moses's detokenizer, and F1 of labels.
-METRICS = ["rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1", SKLEARN]
+# Scores of written texts, Moses's detokenizer, F1 of labels, and of entities.
+METRICS = [
+    "rouge-score>=0.1.2",
+    "sacrebleu>=2.4",
+    "sacremoses>=0.1.1",
+    SKLEARN,
+    "seqeval>=1.2.2",
+]
 
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.

@@ -13,6 +13,7 @@ Works on all devices of this machine. In the folder --out:
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
+  predicted/           the given files with the predictions in them, of words with tags
   parts/               predictions of 32 records a file
 
 An evaluation that was stopped goes on where it was: give the same command again. On
@@ -42,7 +43,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etc_jax import command_line
-from etc_jax.data.whole_files import write_whole
+from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
@@ -59,6 +60,7 @@ from etc_jax.training.errors import UserError
 _PROG = "etc-jax evaluate"
 
 SCORES = "scores.json"
+PREDICTED = "predicted"
 _SHOWN = 3
 
 
@@ -128,6 +130,16 @@ def _out_folder(name: str) -> pathlib.Path:
     return out
 
 
+def _check_names(files: Sequence[str]) -> None:
+    """Refuses files of one name: records and what is written are named by it."""
+    names = collections.Counter(pathlib.Path(path).name for path in files)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UserError(
+            f"{names[twice[0]]} of the files are named {twice[0]}, and predictions are "
+            "written by name; rename them, or evaluate each by itself"
+        )
+
+
 class _Evaluation:
     """What is evaluated on what: read and checked, nothing compiled."""
 
@@ -138,6 +150,8 @@ class _Evaluation:
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
+        if self.task.in_own_form is not None:
+            _check_names(args.files)
         self.summary = summarised(self.task, args.files)
         if self.summary.gold is not None:
             of_no_answers(self.task, self.summary)
@@ -196,9 +210,22 @@ class _Evaluation:
             wrote.append(out / SCORES)
             scores = json.dumps(self.scores(result, lost), indent=2)
             write_whole(wrote[1], f"{scores}\n")
+        wrote += self._in_own_form(out, result.official)
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
+
+    def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
+        """Writes the files that were read with the predictions in them."""
+        if self.task.in_own_form is None:
+            return []
+        folder, wrote = out / PREDICTED, []
+        folder.mkdir(exist_ok=True)
+        for path in map(pathlib.Path, self.args.files):
+            wrote.append(folder / path.name)
+            with whole_text(wrote[-1]) as file:
+                file.writelines(self.task.in_own_form(path, official))
+        return wrote
 
     def _chosen_by(self, result: EvaluationResult) -> str:
         if self.args.threshold is not None:

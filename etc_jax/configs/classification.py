@@ -84,8 +84,25 @@ EVALUATIONS = 10
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
+    return prepared_config(arg, SETTING, "class_weights")
+
+
+def prepared_config(
+    arg: str,
+    setting: recipes.FinetuningRecipe,
+    *more: str,
+    tiny_steps: int = TINY_STEPS,
+):
+    """The config of a run on one's own data in a prepared folder.
+
+    Args:
+      arg: variants, as of the module.
+      setting: of the run.
+      *more: further names that may have a value.
+      tiny_steps: of the run of a small model.
+    """
     names, given = recipes.given_values(
-        arg, "prepared", "dev", "held_back", "from", "epochs", "class_weights"
+        arg, "prepared", "dev", "held_back", "from", "epochs", *more
     )
     chosen = config_lib.variants(names, tuple(FAMILIES), ("tiny",))
     cache = WindowCache.open(given["prepared"]) if "prepared" in given else None
@@ -94,7 +111,8 @@ def get_config(arg: str = ""):
     ):
         raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
     family, model = _model(chosen, given.get("from"), cache)
-    setting = dataclasses.replace(SETTING, epochs=_epochs(given.get("epochs")))
+    if "epochs" in given:
+        setting = dataclasses.replace(setting, epochs=_epochs(given["epochs"]))
     lengths = ETC_LENGTHS if family == "etc" else LENGTHS
     if cache is not None:
         lengths = {cache.schema.lengths[axis]: n for axis, n in cache.sizes.items()}
@@ -110,8 +128,8 @@ def get_config(arg: str = ""):
         init_from_only=recipes.encoder_parts(model) if "from" in given else (),
     )
     if "tiny" in chosen:
-        recipes.scale_down(config, num_steps=TINY_STEPS)
-        config.schedule.warmup_steps = TINY_STEPS // 10
+        recipes.scale_down(config, num_steps=tiny_steps)
+        config.schedule.warmup_steps = tiny_steps // 10
     if cache is not None:
         _take_data(config, cache, given)
     return config
@@ -135,9 +153,7 @@ def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
     return family, dataclasses.replace(FAMILIES[family], **changes)
 
 
-def _epochs(text: str | None) -> int:
-    if text is None:
-        return SETTING.epochs
+def _epochs(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise ValueError(f"epochs={text}; expected a whole number above 0")
     return int(text)

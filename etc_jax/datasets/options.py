@@ -140,25 +140,31 @@ def _value(options: Any, name: str, text: str) -> Any:
         return text
     kinds = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is typing.Literal:
-        if text not in kinds:
+        found = _unquoted(text)  # caches have it as JSON
+        if found not in kinds:
             listed = " or ".join(map(str, kinds))
             raise ValueError(f"option {name} is {text!r}; expected {listed}")
-        return text
+        return found
     if typing.get_origin(hint) is tuple:
         try:
             return _names(text)
         except argparse.ArgumentTypeError as e:
             raise ValueError(f"option {name} {e}") from e
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
+    value = _unquoted(text)
     if float in kinds and type(value) is int:
         return float(value)
     if type(value) not in kinds:
         names = " or ".join({type(None): "null"}.get(k, k.__name__) for k in kinds)
         raise ValueError(f"option {name} is {text!r}; expected {names}")
     return value
+
+
+def _unquoted(text: str) -> Any:
+    """The JSON value of a text, or the text itself if it is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _range(text: str) -> tuple[int, int]:

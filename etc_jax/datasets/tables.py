@@ -70,6 +70,11 @@ class TableOptions(InputOptions):
             )
 
 
+def is_delimited(path: str | os.PathLike) -> bool:
+    """Whether the ending of a file is that of a CSV or TSV."""
+    return os.fspath(path).endswith(tuple(_DELIMITERS))
+
+
 def read_rows(
     path: str | os.PathLike, options: TableOptions
 ) -> Iterator[tuple[int, Row | BadRecordError]]:

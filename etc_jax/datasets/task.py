@@ -64,6 +64,8 @@ class DataSet:
       official: {record id: prediction} -> what the official prediction file holds: a
         JSON value, or a list of such if it has one a line.
       lines: whether the official prediction file has a JSON value a line.
+      in_own_form: (path of a file, content of the official file) -> the lines of that
+        file with the predictions in it; None: there is no such form.
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official metrics.
       unread_gold: id -> what `score` wants of a record that could not be read, so that
@@ -89,6 +91,7 @@ class DataSet:
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
     lines: bool = False
+    in_own_form: Callable[[str | os.PathLike, Any], Iterator[str]] | None = None
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     unread_gold: Callable[[str], dict[str, Any]] | None = None

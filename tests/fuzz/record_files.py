@@ -31,16 +31,23 @@ from etc_jax.tasks.synthetic import (
     coreference,
     hotpotqa,
     imdb,
+    multiple_choice,
     natural_questions,
     openkp,
+    token_classification,
     triviaqa,
     wikihop,
 )
 
 SIZES = (192, 64)
 LABELS = ("a", "b, c", "d")
+TAGS = tuple(f"{p}-{k}" for p in "BI" for k in ("company", "person", "region", "town"))
+TAGS = (*TAGS, "O")
 # What a data set must be told before it can read.
-OPTIONS = {"classification": {"labels": LABELS}}
+OPTIONS = {
+    "classification": {"labels": LABELS},
+    "token_classification": {"labels": TAGS, "scheme": "iob2"},
+}
 
 
 class Form(NamedTuple):
@@ -115,6 +122,16 @@ def _classification() -> list[Any]:
 
 
 @functools.cache
+def _token_classification() -> list[Any]:
+    return list(token_classification.records(3, seed=1))
+
+
+@functools.cache
+def _multiple_choice() -> list[Any]:
+    return list(multiple_choice.records(3, seed=1))
+
+
+@functools.cache
 def _stories() -> list[Any]:
     sizes = coreference.StorySizes(persons=2, things=1, sentences=4)
     return list(coreference.records(3, seed=1, sizes=sizes))
@@ -181,6 +198,10 @@ FORMS = {
     "hyperpartisan": Form("hyperpartisan", ".jsonl", _lines, _hyperpartisan),
     "classification": Form("classification", ".jsonl", _lines, _classification),
     "coreference": Form("coreference", ".jsonl", _lines, _coreference),
+    "token_classification": Form(
+        "token_classification", ".jsonl", _lines, _token_classification
+    ),
+    "multiple_choice": Form("multiple_choice", ".jsonl", _lines, _multiple_choice),
     "squad": Form("squad", ".json", lambda x: f'{{"data": {_array(x)}}}', _squad),
 }
 # Forms that are no JSON, and their data sets: their bytes alone are damaged.
@@ -188,6 +209,7 @@ PLAIN = {
     "hyperpartisan_xml": "hyperpartisan",
     "classification_csv": "classification",
     "coreference_columns": "coreference",
+    "tag_columns": "token_classification",
     "imdb_folder": "imdb",
     "wmt14_en_de": "wmt14_en_de",
 }
@@ -279,6 +301,15 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         path = folder / "whole"
         coreference.write(_stories(), path)
         return "a_gold_conll", path.read_bytes()
+    if form == "tag_columns":
+        documents = (
+            "\n".join(
+                "".join(f"{w} X {t}\n" for w, t in zip(words, tags, strict=True))
+                for words, tags in zip(value["tokens"], value["tags"], strict=True)
+            )
+            for value in _token_classification()
+        )
+        return "a.conll", "\n-DOCSTART- -X- O\n\n".join(documents).encode()
     if form == "classification_csv":
         file = io.StringIO()
         rows = csv.DictWriter(file, ("id", "text", "label"))

@@ -37,6 +37,7 @@ from etc_jax.tasks import (
     wikihop,
 )
 from etc_jax.tasks.classification import structured as structured_text
+from etc_jax.tasks.multiple_choice import structured as structured_choice
 from etc_jax.tasks.triviaqa import structured as structured_documents
 from etc_jax.tasks.wikihop import inputs as wikihop_inputs
 
@@ -62,11 +63,30 @@ VALUES = {
     },
     "wmt14_en_de": written_samples.TRANSLATION,
     "squad": written_samples.QUESTION,
+    "token_classification": {
+        "id": "a",
+        "tokens": [["ann", "lee", "owned", "it", "."], ["who", "burned", "ton", "?"]],
+        "tags": [["B-p", "I-p", "O", "O", "O"], ["O", "O", "B-t", "O"]],
+    },
+    "multiple_choice": {
+        "question_unique_id": "a",
+        "question": "who owned the mill?",
+        "options": ["a baker", "ann lee", "new york"],
+        "article": "the old mill stands in ton. ann lee owned the mill.",
+        "gold_label": 2,
+        "difficult": 1,
+    },
 }
 # What a task must be told before it can read.
-OPTIONS = {"classification": {"labels": ("a", "b c", "d")}}
+OPTIONS = {
+    "classification": {"labels": ("a", "b c", "d")},
+    "token_classification": {
+        "labels": ("B-p", "B-t", "I-p", "I-t", "O"),
+        "scheme": "iob2",
+    },
+}
 # A value that is no gold answer, where it is not 3.
-BROKEN = {"classification": [3]}
+BROKEN = {"classification": [3], "multiple_choice": 4}
 ID = {
     "classification": "id",
     "hotpotqa": "_id",
@@ -80,6 +100,8 @@ ID = {
     "text_to_text": "id",
     "wmt14_en_de": "id",
     "squad": "id",
+    "token_classification": "id",
+    "multiple_choice": "question_unique_id",
 }
 GOLD = {
     "classification": "label",
@@ -94,11 +116,14 @@ GOLD = {
     "text_to_text": "target",
     "wmt14_en_de": "de",
     "squad": "answers",
+    "token_classification": "tags",
+    "multiple_choice": "gold_label",
 }
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
 LINES += ("text_to_text", "wmt14_en_de", "classification")
+LINES += ("token_classification", "multiple_choice")
 RELEASES = {
     "triviaqa": triviaqa_samples.release_of,
     "squad": written_samples.write_release,
@@ -108,7 +133,8 @@ RELEASES = {
 @pytest.fixture(autouse=True)
 def no_model_of_sentences(monkeypatch):
     split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
-    for module in (wikihop_inputs, structured_text, structured_documents):
+    modules = (wikihop_inputs, structured_text, structured_documents, structured_choice)
+    for module in modules:
         monkeypatch.setattr(module, "split_sentences", split)
 
 
@@ -272,7 +298,7 @@ def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
     window = windows_of(found)[0]
     content = found.official({window.record.id: found.no_answer})
     text = found.official_text(content)
-    if found.name == "openkp":
+    if found.lines:
         assert found.prediction_file == "predictions.jsonl"
         assert [json.loads(line) for line in text.splitlines()] == content
     else:

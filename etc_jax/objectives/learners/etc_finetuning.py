@@ -26,10 +26,11 @@ from etc_jax.models.heads import (
     LabelsHead,
     NaturalQuestionsHead,
     SpanHead,
+    TokenLabelsHead,
 )
 from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.learners.finetuning import Finetuning
-from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel
+from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel, TokenLabels
 from etc_jax.objectives.losses import candidates, qa_span
 from etc_jax.objectives.losses.answers import (
     SPAN,
@@ -135,6 +136,14 @@ class StructuredLabels(OneLabel, HeadFinetuning):
 @registry.register("learner", "label_sets/structured")
 class StructuredLabelSets(LabelSets, StructuredLabels):
     """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
+
+
+@registry.register("learner", "token_labels/structured")
+class StructuredTokenLabels(TokenLabels, HeadFinetuning):
+    """A class of each long token: outputs are float32 `[b, n, classes]`."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> TokenLabelsHead:
+        return TokenLabelsHead(config, len(self.classes), name="head")
 
 
 @registry.register("learner", "triviaqa/structured")
