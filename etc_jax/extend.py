@@ -32,15 +32,17 @@ from etc_jax import encoder_source
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
-from etc_jax.encoder_source import EncoderSource
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
     hugging_face_files,
+    kept_tokenizer,
     saved,
+    sentence_files,
     tokenizer_note,
 )
+from etc_jax.model_source import ModelSource
 
 _NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
 
@@ -95,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _is_hf(args: argparse.Namespace, source: EncoderSource) -> bool:
+def _is_hf(args: argparse.Namespace, source: ModelSource) -> bool:
     """Whether the result is a folder of Hugging Face.
 
     Raises:
@@ -121,13 +123,8 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(
-        args.source,
-        args.step,
-        "made long",
-        with_tokenizer=not args.without_tokenizer,
-        pairs=True,
-    )
+    source = encoder_source.find(args.source, args.step, "made long")
+    tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     is_hf = _is_hf(args, source)
     asked = Extension(
         args.to,
@@ -141,8 +138,9 @@ def run(args: argparse.Namespace) -> str:
     )
     made = extend(source.params, source.config, asked)
     length = asked.max_length or _length(made)
+    beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
     if is_hf:
-        files = hugging_face_files(source.tokenizer, length)
+        files = hugging_face_files(tokenizer, length) | beside
         hugging_face.save(args.out, made.params, made.config, files=files)
     else:
         about = {
@@ -156,10 +154,11 @@ def run(args: argparse.Namespace) -> str:
             made.params,
             made.config,
             about,
-            files=saved(source.tokenizer),
+            files=saved(tokenizer) | beside,
             overwrite=args.overwrite,
         )
-    return f"{_report(source.config, made, length)}\n{tokenizer_note(source.tokenizer)}"
+    report = _report(source.config, made, length)
+    return "\n".join([report, tokenizer_note(tokenizer), *note])
 
 
 def _length(made: Extended) -> int:

@@ -30,8 +30,8 @@ BLOCKED = (
     "sklearn",
 )
 
-# Parts that use the rest, which knows nothing of them; files of theirs alone import seqio
-# and tensorflow at the top.
+# Parts that use the rest, which knows nothing of them; files of theirs alone import
+# seqio and tensorflow at the top.
 USERS = ("configs", "tasks")
 
 IMPORT_ALL = """
@@ -130,6 +130,7 @@ OBJECTIVES = (
     | {"formats", "decoding", "generation", "generation_config", "config_checks"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
+COMMANDS = {"encoder_source", "model_commands", "model_source"}
 ALLOWED = {
     "extras": set(),
     "types": set(),
@@ -176,24 +177,26 @@ ALLOWED = {
     # Command lines.
     "config_flag": set(),
     "train": OBJECTIVES | {"objectives", "config_flag"},
-    "model_commands": {"data", "terminal", "training"},
+    # A model of any folder, with its tokenizer and the names of its labels.
+    "model_source": TRAINING | {"training", "data", "datasets"},
+    "model_commands": {"data", "terminal", "training", "conversion", "model_source"},
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
-        | {"encoder_source", "config_flag"}
+        | {"model_source", "config_flag"}
     ),
-    "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
-    "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "text_codecs": BASE | {"data", "training", "conversion"},
-    "text_writer": OBJECTIVES | {"conversion", "text_codecs"},
+    "encoder_source": {"models", "model_commands", "model_source"},
+    "extend": {"local_paths", "conversion"} | COMMANDS,
+    "grow": {"local_paths", "conversion", "data"} | COMMANDS,
+    "text_codecs": BASE | {"data", "training"},
+    "text_writer": OBJECTIVES | {"text_codecs"},
     "language_model": OPS | {"data", "training", "decoding", "text_codecs"},
     "generate": (
         OBJECTIVES
-        | {"conversion", "beam_search", "text_codecs", "text_writer", "language_model"}
+        | {"conversion", "beam_search", "text_writer", "language_model", "model_source"}
     ),
     "loading": (
-        OBJECTIVES | {"conversion", "text_codecs", "text_writer", "language_model"}
+        OBJECTIVES | {"conversion", "text_writer", "language_model", "model_source"}
     ),
     # `etc_jax.load`, when it is asked for.
     "__init__": {"loading"},

@@ -46,11 +46,25 @@ def read(folder: str | os.PathLike) -> Imported:
     Raises:
       ValueError: if something is missing, damaged, of another family, or does not fit.
     """
-    family, values, config = read_hf_config(folder, _config)
-    weights = open_weights(folder)
-    config = family.refined(config, weights)
+    family, values, config, weights = _opened(folder)
     params, report = family.read(values, weights, config)
     return Imported(params, config, report)
+
+
+def read_config(folder: str | os.PathLike) -> Any:
+    """The config of the model of a folder, whose weights are opened and not read.
+
+    Raises:
+      ValueError: see `read`.
+    """
+    return _opened(folder)[2]
+
+
+def _opened(folder: str | os.PathLike) -> tuple[Exchange, Mapping, Any, Mapping]:
+    """(family, values of config.json, config, name -> array)."""
+    family, values, config = read_hf_config(folder, _config)
+    weights = open_weights(folder)
+    return family, values, family.refined(config, weights), weights
 
 
 def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any]:
