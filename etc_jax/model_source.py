@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from etc_jax.config import Config, from_json
@@ -22,7 +23,7 @@ from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.datasets.of_config import task_of
-from etc_jax.training.checkpoints import model_folder
+from etc_jax.training.checkpoints import model_folder, parameter_source
 from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 
@@ -56,16 +57,18 @@ class ModelSource:
         return read_params(self.place.path, self.step)
 
     @functools.cached_property
-    def config(self) -> Any:
-        """Of the model, a dataclass of its family.
+    def section(self) -> Mapping[str, Any]:
+        """Family and fields of the model. No parameters are read, nor checked.
 
         Raises:
           ValueError, RunError: if it cannot be read.
         """
-        if self.saved is not None:
-            return self.saved.config.model
-        read = hugging_face.read_config if self.is_hf else native.read_config
-        return read(self.place.path)
+        return parameter_source.of_folder(self.place).model()
+
+    @functools.cached_property
+    def config(self) -> Any:
+        """Of the model, a dataclass of its family; see `section`."""
+        return native.model_config(self.section)
 
     @functools.cached_property
     def params(self) -> dict[str, Any]:

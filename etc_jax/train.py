@@ -16,6 +16,10 @@ Flags:
                        The fields and their meaning are in etc_jax/config_sections.py
                        and, of the model, in etc_jax/models/. A name that does not exist
                        is an error that names the nearest one.
+  --override_model     With --config.checkpoint.init_from=FOLDER the model, its
+                       vocabulary and the size of it are those of the folder, and to say
+                       otherwise is an error. With this flag it is not: a window or an
+                       activation may be another one than the parameters were made with.
   --workdir=FOLDER     Where checkpoints, metrics and the report go. The same command
                        continues a run that was interrupted. A folder belongs to one
                        config, and to one run at a time. No object stores.
@@ -44,14 +48,15 @@ commands and times, CONTRIBUTING.md for how it works.
 import importlib
 import logging
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
 from etc_jax import config as config_lib
-from etc_jax import config_flag
+from etc_jax import config_flag, init_from
+from etc_jax.config_variants import said_by
 from etc_jax.terminal import say
 from etc_jax.training import errors
 from etc_jax.training.hosts import distributed
@@ -72,6 +77,9 @@ _DRY_RUN = flags.DEFINE_enum(
 )
 _TOPOLOGY = flags.DEFINE_string(
     "topology", None, "With --dry_run: TPUs to compile for, such as v5e:4x4."
+)
+_OVERRIDE_MODEL = flags.DEFINE_boolean(
+    "override_model", False, "Fields of the model may differ from checkpoint.init_from."
 )
 flags.mark_flag_as_required("config")
 flags.register_multi_flags_validator(
@@ -95,7 +103,7 @@ def main(argv: list[str]) -> int:
     for module in ("etc_jax.models", "etc_jax.objectives"):
         importlib.import_module(module)  # they register what a config can name
     try:
-        config = config_lib.from_config_dict(_CONFIG.value)
+        config = config_lib.from_config_dict(_values())
         if _DRY_RUN.value:
             say(_report(config))
             return errors.DONE
@@ -103,6 +111,20 @@ def main(argv: list[str]) -> int:
     except (config_lib.ConfigError, errors.RunError) as error:
         say(f"etc_jax.train: {error}", sys.stderr)
         return error.exit_code
+
+
+def _values() -> dict[str, Any]:
+    """The config with the model that it starts from; see `init_from`."""
+    flag = flags.FLAGS["config"]
+    file, _, arg = flag.config_filename.partition(":")
+    typed = config_flags.get_override_values(flag)
+    variants = said_by(lambda names: flag.parser.parse(f"{file}:{names}"), arg)
+    return init_from.completed(
+        _CONFIG.value.to_dict(),
+        said=variants | {path.partition("[")[0] for path in typed},
+        override=_OVERRIDE_MODEL.value,
+        workdir=_WORKDIR.value,
+    )
 
 
 def _report(config: config_lib.Config) -> str:

@@ -128,6 +128,7 @@ OBJECTIVES = (
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
     | {"formats", "decoding", "generation", "generation_config", "config_checks"}
+    | {"model_source"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 COMMANDS = {"encoder_source", "model_commands", "model_source"}
@@ -176,7 +177,10 @@ ALLOWED = {
     "prediction": PREDICTION,
     # Command lines.
     "config_flag": set(),
-    "train": OBJECTIVES | {"objectives", "config_flag"},
+    "config_variants": {"config"},
+    # It reads the models that a config starts from.
+    "init_from": TRAINING | {"training", "data", "model_source"},
+    "train": OBJECTIVES | {"objectives", "config_flag", "config_variants", "init_from"},
     # A model of any folder, with its tokenizer and the names of its labels.
     "model_source": TRAINING | {"training", "data", "datasets"},
     "model_commands": {"data", "terminal", "training", "conversion", "model_source"},

@@ -18,7 +18,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.training.checkpoints import manifest, model_folder
 from etc_jax.training.checkpoints.folder import FOLDER, CheckpointFolder, read_data
 from etc_jax.training.checkpoints.layout import Leaves, leaves_of
-from etc_jax.training.checkpoints.model_folder import Kind
+from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.orbax_io import read_state, saved_leaves
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.job import HELPERS
@@ -52,7 +52,11 @@ class ParameterSource(abc.ABC):
 
     @abc.abstractmethod
     def model(self) -> Mapping[str, Any]:
-        """The section `model` of the config that they were made with."""
+        """The section `model` of the config that they were made with.
+
+        Raises:
+          ValueError, RunError: if it cannot be read.
+        """
 
     @abc.abstractmethod
     def read(self, wanted: Any) -> dict[str, jax.Array]:
@@ -138,10 +142,7 @@ class HuggingFaceModel(_WholeModel):
         return hugging_face.read(self.folder).params
 
     def model(self) -> Mapping[str, Any]:
-        try:
-            return native.section_of(hugging_face.read_config(self.folder))
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        return native.section_of(hugging_face.read_config(self.folder))
 
 
 def find(place: epath.PathLike, *, named: str) -> ParameterSource:
@@ -154,19 +155,31 @@ def find(place: epath.PathLike, *, named: str) -> ParameterSource:
     Raises:
       UserError: if there is nothing.
     """
-    path = local_folder(place, named=named)
+    local_folder(place, named=named)
     try:
-        found = model_folder.find(path if path.exists() else place, named=named)
+        return of_folder(model_folder.find(place, named=named), named=named)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def of_folder(found: ModelFolder, *, named: str = "the model") -> ParameterSource:
+    """The parameters of a folder.
+
+    Args:
+      found: the folder.
+      named: what gave it, for the message.
+
+    Raises:
+      UserError: if it is a run without a finished checkpoint.
+    """
     if found.kind is not Kind.RUN:
         return _SOURCES[found.kind](found.path)
     there = CheckpointFolder(found.path)
     if finished := there.finished():
         return RunCheckpoint(there.path(finished[0]))
     raise UserError(
-        f"{named} is {place!s}, a run, but there is no finished checkpoint in it, no "
-        f"{found.path / FOLDER}/STEP/{manifest.NAME}; name another folder"
+        f"{named} is {found.path}, a run, but there is no finished checkpoint in it, "
+        f"no {found.path / FOLDER}/STEP/{manifest.NAME}; name another folder"
     )
 
 
