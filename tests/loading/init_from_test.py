@@ -105,12 +105,10 @@ def test_a_variant_is_said_and_the_family_of_the_file_alone_is_not(folders, tmp_
     assert said_by(file_config, "t5") == {"model.family"}
     assert "model.embed_dim" in said_by(file_config, "t5,large")
     tiny("t5").save(tmp_path / "t5")
-    found = [
-        init_from.completed(
-            values(tmp_path / "t5", arg), said=said_by(file_config, arg)
-        )
-        for arg in ("", "t5")
-    ]
+    found = []
+    for arg in ("", "t5"):
+        given, said = values(tmp_path / "t5", arg), said_by(file_config, arg)
+        found.append(init_from.completed(given, said=said))
     assert [x["model"]["family"] for x in found] == ["t5", "t5"]
     assert [x["model"]["embed_dim"] for x in found] == [8, 8]
     with pytest.raises(UserError, match="model.family: 'led' there, 't5' here"):
