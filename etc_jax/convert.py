@@ -390,7 +390,8 @@ def convert_hf(args: argparse.Namespace) -> str:
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     beside, note = sentence_files(source, config.embed_dim)
-    message = _save(args, "hf", params, config, report, saved(tokenizer) | beside)
+    files = saved(tokenizer, source.labels()) | beside
+    message = _save(args, "hf", params, config, report, files)
     return "\n".join([message, tokenizer_note(tokenizer), *note])
 
 

@@ -141,7 +141,9 @@ def run(args: argparse.Namespace) -> str:
     beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
     if is_hf:
         files = hugging_face_files(tokenizer, length) | beside
-        hugging_face.save(args.out, made.params, made.config, files=files)
+        hugging_face.save(
+            args.out, made.params, made.config, files=files, labels=source.labels()
+        )
     else:
         about = {
             "made_from": {"extend": args.source},
@@ -154,7 +156,7 @@ def run(args: argparse.Namespace) -> str:
             made.params,
             made.config,
             about,
-            files=saved(tokenizer) | beside,
+            files=saved(tokenizer, source.labels()) | beside,
             overwrite=args.overwrite,
         )
     report = _report(source.config, made, length)

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> str:
         made.params,
         made.config,
         about,
-        files=saved(tokenizer) | beside,
+        files=saved(tokenizer, source.labels()) | beside,
         overwrite=args.overwrite,
     )
     new = list(added)[source.tokenizer.vocab_size - tokenizer.vocab_size :]

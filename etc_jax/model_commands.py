@@ -6,11 +6,13 @@ import argparse
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import jax
 
-from etc_jax.conversion.formats import sentence_folder
+from etc_jax.conversion.formats import label_names, sentence_folder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -74,9 +76,17 @@ def sentence_files(
     return sentence_folder.files_of(says, embed_dim), []
 
 
-def saved(tokenizer: Tokenizer | None) -> dict[str, bytes]:
-    """{name: content} of a tokenizer's file in a folder of etc_jax."""
-    return {} if tokenizer is None else {TOKENIZER: tokenizer.saved()}
+def saved(
+    tokenizer: Tokenizer | None, labels: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, bytes]:
+    """{name: content} of files in a folder of etc_jax.
+
+    Args:
+      tokenizer: of the model, if it is kept.
+      labels: see `label_names`.
+    """
+    files = label_names.files_of(labels)
+    return files if tokenizer is None else files | {TOKENIZER: tokenizer.saved()}
 
 
 def hugging_face_files(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 from etc_jax.config import Config, from_json
 from etc_jax.config_kinds import is_objective
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import native
-from etc_jax.conversion.formats.config_file import HF_CONFIG
+from etc_jax.conversion.formats import label_names, native
+from etc_jax.conversion.formats.config_file import HF_CONFIG, read_object
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -129,15 +130,26 @@ class ModelSource:
             return from_json(native.read_file(path, HF_CONFIG).decode())
         return None
 
-    def labels(self) -> tuple[str, ...]:
-        """Names of the classes that it was fine-tuned to choose among; () without.
+    def labels(self) -> dict[str, Any]:
+        """What a config.json of Hugging Face says of the labels that it chooses among.
+
+        Returns:
+          `id2label`, `label2id` and `problem_type`, as far as they are known.
 
         Raises:
-          ValueError: if the data set that has them is not there.
+          ValueError: if a file is damaged, or the data set of a run is not there.
         """
-        if self.run is None or is_objective(self.run.objective.name):
-            return ()
-        return task_of(self.run).classes
+        path = self.place.path
+        if self.is_hf:
+            return label_names.of_config(read_object(path / HF_CONFIG))
+        if self.run is not None:
+            if is_objective(self.run.objective.name):
+                return {}
+            task = task_of(self.run)
+            return label_names.of_task(task.classes, task.learner)
+        if self.place.kind is Kind.CONVERTED and (path / label_names.FILE).is_file():
+            return json.loads(native.read_file(path, label_names.FILE))
+        return {}
 
 
 def check_ids(tokenizer: Tokenizer, config: Any, folder: str | os.PathLike) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ def save(
     config: Any,
     *,
     files: Mapping[str, bytes] = MappingProxyType({}),
-    labels: Sequence[str] = (),
+    labels: Mapping[str, Any] = MappingProxyType({}),
 ) -> int:
     """Writes a folder that transformers reads; the number of its arrays.
 
@@ -108,7 +108,8 @@ def save(
       params: nested dict of arrays.
       config: of the model.
       files: {name: content} of what lies beside them, such as a tokenizer.
-      labels: names of the classes of a model that chooses among some; (): numbers.
+      labels: of a model that chooses among some, as `label_names` has them; of another
+        one they are left out. {}: numbers.
 
     Raises:
       ValueError: if the family has no counterpart, or the folder holds something.
@@ -128,9 +129,9 @@ def save(
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
         values = family.values_to(params, config)
-        if labels:
-            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
-            values["label2id"] = {label: i for i, label in enumerate(labels)}
+        numbers = values.get("id2label")
+        if numbers and numbers.keys() == labels.get("id2label", {}).keys():
+            values |= labels
         values = json.dumps(values, indent=2)
         (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
         native.write_files(part, files)

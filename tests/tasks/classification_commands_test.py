@@ -134,6 +134,7 @@ def test_three_labels_are_learnt_from_a_csv(format, variants, run, tmp_path):
         values = json.loads((tmp_path / "hf/config.json").read_text())
         assert values["id2label"] == dict(zip("012", sorted(WORDS), strict=True))
         assert values["label2id"] == {x: i for i, x in enumerate(sorted(WORDS))}
+        assert values["problem_type"] == "single_label_classification"
     # An exported model knows the names too; new texts have no label, and may be JSON.
     run(convert, "--export=run", "--out=model")
     lines = [{"body": text} for text, _ in rows(3, 2)]
