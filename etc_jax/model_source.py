@@ -103,9 +103,10 @@ class ModelSource:
                 return None
         if not (path := folder / TOKENIZER).is_file():
             return None
-        converted = self.place.kind is Kind.CONVERTED
-        content = native.read_file(folder, TOKENIZER) if converted else None
-        return Tokenizer.from_bytes(content or path.read_bytes(), str(path))
+        if self.place.kind is Kind.CONVERTED and native.lists(folder, TOKENIZER):
+            return Tokenizer.from_bytes(native.read_file(folder, TOKENIZER), str(path))
+        # Of a run, or put beside a model that was converted without one.
+        return open_tokenizer(path)
 
     @functools.cached_property
     def sentences(self) -> SentenceFolder | None:

@@ -165,6 +165,9 @@ def test_texts_learn_any_number_of_labels(run, tmp_path):
     want = {"accuracy": 8 / 9, "macro_f1": 1.0, "micro_f1": 1.0}
     assert scores["metrics"] == pytest.approx(want)
     assert (scores["records"], scores["unreadable"]) == (9, 1)
+    run(convert, "--to_hf=run", "--out=hf")
+    values = json.loads((tmp_path / "hf/config.json").read_text())
+    assert values["problem_type"] == "multi_label_classification"
     said = json.loads((tmp_path / "scored/predictions.json").read_text())
     wanted = [sorted(value["topic"]) for value in sets(8, 1)]
     assert list(said.values()) == wanted

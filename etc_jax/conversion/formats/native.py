@@ -240,6 +240,15 @@ def model_section(folder: str | os.PathLike) -> dict[str, Any]:
     return _about(pathlib.Path(folder))["model"]
 
 
+def lists(folder: str | os.PathLike, name: str) -> bool:
+    """Whether a file was saved beside the parameters.
+
+    Raises:
+      ValueError: if there is no saved model, or another version's.
+    """
+    return name in _about(pathlib.Path(folder)).get("files", {})
+
+
 def read_file(folder: str | os.PathLike, name: str) -> bytes:
     """The content of a file that was saved beside the parameters.
 
