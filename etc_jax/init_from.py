@@ -27,6 +27,7 @@ from etc_jax import model_source, registry
 from etc_jax.config import flat_items
 from etc_jax.config_fields import default_dict
 from etc_jax.config_kinds import data_section
+from etc_jax.config_sections import registered
 from etc_jax.conversion.surgery.extend import targets_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.model_fields import is_free, must_agree
@@ -159,6 +160,8 @@ def _complete(
     """
     section = dict(_value(made, start.section) or {})
     here = {**section, "family": _value(made, start.family)}
+    if any(registered("model_config", str(here["family"]))):
+        return  # is told where the config is built
     asked = made.get("checkpoint", {}) if start.section == "model" else {}
     changes = tuple(asked.get("init_from_changes") or ())
     kept = {path.removeprefix(f"{start.section}.") for path in said} & here.keys()

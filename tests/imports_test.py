@@ -30,8 +30,8 @@ BLOCKED = (
     "sklearn",
 )
 
-# Parts that use the rest, which knows nothing of them; files of theirs alone import
-# seqio and tensorflow at the top.
+# Parts that use the rest, which knows nothing of them; files of theirs import seqio and
+# tensorflow at the top.
 USERS = ("configs", "tasks")
 
 IMPORT_ALL = """
@@ -179,7 +179,7 @@ ALLOWED = {
     "config_flag": set(),
     "config_variants": {"config"},
     # It reads the models that a config starts from.
-    "init_from": TRAINING | {"training", "data", "model_source"},
+    "init_from": TRAINING | {"training", "data", "model_source", "config_sections"},
     "train": OBJECTIVES | {"objectives", "config_flag", "config_variants", "init_from"},
     # A model of any folder, with its tokenizer and the names of its labels.
     "model_source": TRAINING | {"training", "data", "datasets"},

@@ -201,12 +201,22 @@ def test_without_a_tokenizer_the_rows_are_the_vocabulary(tmp_path):
     assert made["data"]["vocab_size"] == len(PIECES)
 
 
-def test_data_in_another_vocabulary_names_both(folders):
+def test_data_in_another_vocabulary_names_both(folders, tmp_path):
     other = WordPieceTokenizer([*PIECES[:-1], "other"])
     known = WordPieceTokenizer(PIECES)
     with pytest.raises(ValueError) as caught:
-        run_tokenizer.check_same(folders / "hf", other)
+        run_tokenizer.check_same(folders / "hf", other, tmp_path)
     for x in (other, known):
         text = f"{x.kind} {x.fingerprint()[:12]} of {x.vocab_size} ids"
         assert text in str(caught.value)
     assert f"--tokenizer={folders / 'hf'}" in str(caught.value)
+    run_tokenizer.check_same(folders / "hf", known, tmp_path)
+    (tmp_path / "run.json").write_text("{}")  # a run that has begun
+    run_tokenizer.check_same(tmp_path / "gone", other, tmp_path)
+
+
+def test_a_family_that_is_none_is_told_with_the_config(folders):
+    asked = values(folders / "hf", **{"model.family": "lde"})
+    made = init_from.completed(asked, said={"model.family"})
+    with pytest.raises(config_lib.ConfigError, match="did you mean 'led'"):
+        config_lib.from_config_dict(made)

@@ -27,19 +27,26 @@ def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
 def check_same(
     init_from: epath.PathLike,
     tokenizer: Tokenizer,
+    workdir: epath.PathLike,
     named: str = "checkpoint.init_from",
 ) -> None:
-    """Refuses to go on from a model of another vocabulary, where that is known.
+    """Refuses to start from a model of another vocabulary, where that is known.
+
+    A run that has begun is not asked again: its checkpoints have the digest, and the
+    folder may be gone.
 
     Args:
       init_from: a folder or a name; see `model_source.find`.
       tokenizer: of the data.
+      workdir: of the run.
       named: what gave the folder, for the message.
 
     Raises:
       ValueError: if a tokenizer lies there and is another one, or no model does.
     """
     local_folder(init_from, named=named)
+    if is_recorded(epath.Path(workdir)):
+        return
     source = model_source.find(init_from, named=named)
     known = source.tokenizer
     if known is None or known.fingerprint() == tokenizer.fingerprint():
