@@ -393,8 +393,9 @@ class CheckpointConfig:
       best_metric: what "best" is measured by: a metric of the evaluation.
       best_is: whether lower or higher is better.
       init_from: a run's folder (its newest checkpoint), the folder of one checkpoint,
-        or one that `etc_jax.convert` wrote: the parameters start from there, with a
-        fresh optimizer at step 0.
+        one that `etc_jax.convert` wrote, or one of Hugging Face or its name in the
+        cache: the parameters start from there, with a fresh optimizer at step 0.
+        `etc_jax.train` takes the model and its vocabulary from there too (`init_from`).
       init_from_only: parameters, or the beginnings of their paths, that are taken from
         there, such as "encoder"; all others start as without `init_from`. (): all.
       init_from_partial: parameters, or the beginnings of their paths, that are not

@@ -76,7 +76,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from etc_jax import command_line, config_flag, encoder_source, extend, grow
+from etc_jax import command_line, config_flag, extend, grow, model_source
 from etc_jax.config_kinds import section_of
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
@@ -95,8 +95,9 @@ from etc_jax.model_commands import (
     carry_out,
     home_path,
     hugging_face_files,
+    kept_tokenizer,
     saved,
-    tokenizer_in,
+    sentence_files,
     tokenizer_note,
 )
 from etc_jax.models.etc import EtcConfig
@@ -316,7 +317,7 @@ def convert_lifted(args: argparse.Namespace) -> str:
         **{name: value for name, value in given.items() if value is not None},
     )
     config = lifted_config(source, asked, options)
-    tokenizer = _tokenizer(args, args.lift, config)
+    tokenizer = kept_tokenizer(args, lambda: _lifted_tokenizer(args.lift, config))
     seed = args.seed or 0
     params, report = lift(weights, source, _fresh(config, seed), config, options)
     about = {
@@ -350,17 +351,28 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 
 def convert_hf(args: argparse.Namespace) -> str:
     """A model of Hugging Face -> a saved model; the report of it."""
-    params, config, report = hugging_face.read(args.hf)
-    tokenizer = _tokenizer(args, args.hf, config)
-    message = _save(args, "hf", params, config, report, saved(tokenizer))
-    return f"{message}\n{tokenizer_note(tokenizer)}"
+    source = model_source.find(args.hf, named="--hf")
+    if not source.is_hf:
+        raise ValueError(
+            f"--hf is {args.hf}, which is {source.place.kind.value}: it is read by all "
+            "commands as it is; name a folder of Hugging Face"
+        )
+    params, config, report = hugging_face.read(source.place.path)
+    tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
+    beside, note = sentence_files(source, config.embed_dim)
+    files = saved(tokenizer, source.labels()) | beside
+    message = _save(args, "hf", params, config, report, files)
+    return "\n".join([message, tokenizer_note(tokenizer), *note])
 
 
-def _tokenizer(args: argparse.Namespace, folder: str, config) -> Tokenizer | None:
-    """Of a folder of Hugging Face, unless it is to be left out."""
-    if args.without_tokenizer:
+def _lifted_tokenizer(folder: str, config: EtcConfig) -> Tokenizer | None:
+    """Of a folder of Hugging Face, for the model that is made of it."""
+    try:
+        tokenizer = open_tokenizer(folder)
+    except FileNotFoundError:
         return None
-    return tokenizer_in(folder, config.vocab_size)
+    model_source.check_ids(tokenizer, config, folder)
+    return tokenizer
 
 
 def convert_trax(args: argparse.Namespace) -> str:
@@ -400,18 +412,19 @@ def _save(
 
 def convert_to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
-    own = encoder_source.read_own(
-        args.to_hf, args.step, with_tokenizer=not args.without_tokenizer
-    )
-    params, config, tokenizer = own.params, own.config, own.tokenizer
+    source = model_source.find(args.to_hf, args.step, named="--to_hf")
+    config, tokenizer = source.config, kept_tokenizer(args, lambda: source.tokenizer)
+    known, beside, note = hugging_face.is_known(config), {}, []
+    if known:
+        beside, note = sentence_files(source, config.embed_dim)
     files = {}
-    if tokenizer is not None and hugging_face.is_known(config):
+    if known and tokenizer is not None:
         files = hugging_face_files(tokenizer, config.max_length)
     count = hugging_face.save(
-        args.out, params, config, files=files, labels=own.labels()
+        args.out, source.params, config, files=files | beside, labels=source.labels()
     )
-    message = f"{count} arrays of {type(config).__name__}\n{tokenizer_note(tokenizer)}"
-    return message if files else f"{message}\n{_NO_TOKENIZER}"
+    lines = [f"{count} arrays of {type(config).__name__}", tokenizer_note(tokenizer)]
+    return "\n".join([*lines, *note, *([] if files else [_NO_TOKENIZER])])
 
 
 # What transformers does where a folder has none.

@@ -35,14 +35,16 @@ from etc_jax import command_line, encoder_source
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
-from etc_jax.encoder_source import EncoderSource
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
     hugging_face_files,
+    kept_tokenizer,
     saved,
+    sentence_files,
     tokenizer_note,
 )
+from etc_jax.model_source import ModelSource
 
 _PROG = "etc-jax extend"
 
@@ -94,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _is_hf(args: argparse.Namespace, source: EncoderSource) -> bool:
+def _is_hf(args: argparse.Namespace, source: ModelSource) -> bool:
     """Whether the result is a folder of Hugging Face.
 
     Raises:
@@ -120,13 +122,8 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(
-        args.source,
-        args.step,
-        "made long",
-        with_tokenizer=not args.without_tokenizer,
-        pairs=True,
-    )
+    source = encoder_source.find(args.source, args.step, "made long")
+    tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     is_hf = _is_hf(args, source)
     asked = Extension(
         args.to,
@@ -140,9 +137,12 @@ def run(args: argparse.Namespace) -> str:
     )
     made = extend(source.params, source.config, asked)
     length = asked.max_length or _length(made)
+    beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
     if is_hf:
-        files = hugging_face_files(source.tokenizer, length)
-        hugging_face.save(args.out, made.params, made.config, files=files)
+        files = hugging_face_files(tokenizer, length) | beside
+        hugging_face.save(
+            args.out, made.params, made.config, files=files, labels=source.labels()
+        )
     else:
         about = {
             "made_from": {"extend": args.source},
@@ -155,10 +155,11 @@ def run(args: argparse.Namespace) -> str:
             made.params,
             made.config,
             about,
-            files=saved(source.tokenizer),
+            files=saved(tokenizer, source.labels()) | beside,
             overwrite=args.overwrite,
         )
-    return f"{_report(source.config, made, length)}\n{tokenizer_note(source.tokenizer)}"
+    report = _report(source.config, made, length)
+    return "\n".join([report, tokenizer_note(tokenizer), *note])
 
 
 def _length(made: Extended) -> int:

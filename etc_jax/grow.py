@@ -31,8 +31,8 @@ from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.grow import grow
 from etc_jax.data.text.denoised import next_sentinels
 from etc_jax.data.tokenizers.tokenizer import GrownTokenizer, grown
-from etc_jax.encoder_source import EncoderSource
-from etc_jax.model_commands import carry_out, saved
+from etc_jax.model_commands import carry_out, saved, sentence_files
+from etc_jax.model_source import ModelSource
 
 _PROG = "etc-jax grow"
 
@@ -60,12 +60,11 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(
-        args.source, args.step, "given more tokens", pairs=True
-    )
+    source = encoder_source.find(args.source, args.step, "given more tokens")
     tokenizer = _grown(source, args)
     number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
     made = grow(source.params, source.config, number, seed=args.seed)
+    beside, note = sentence_files(source, made.config.embed_dim)
     added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},
@@ -78,18 +77,19 @@ def run(args: argparse.Namespace) -> str:
         made.params,
         made.config,
         about,
-        files=saved(tokenizer),
+        files=saved(tokenizer, source.labels()) | beside,
         overwrite=args.overwrite,
     )
     new = list(added)[source.tokenizer.vocab_size - tokenizer.vocab_size :]
     told = ", ".join(f"{token} {added[token]}" for token in new)
-    return (
-        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}\n"
-        f"short inputs: logits differ by {made.difference:.2g} of the largest at most"
+    lines = (
+        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}",
+        f"short inputs: logits differ by {made.difference:.2g} of the largest at most",
     )
+    return "\n".join([*lines, *note])
 
 
-def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
+def _grown(source: ModelSource, args: argparse.Namespace) -> GrownTokenizer:
     """The tokenizer of a model with new tokens.
 
     Raises:
@@ -97,14 +97,15 @@ def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
         token is asked for.
     """
     tokenizer, rows = source.tokenizer, source.config.vocab_size
+    folder = source.place.tokenizer_folder
     if tokenizer is None:
         raise ValueError(
-            f"no tokenizer in {source.folder}, which is needed to number new tokens; "
+            f"no tokenizer in {folder}, which is needed to number new tokens; "
             "put the vocabulary files of the model there"
         )
     if tokenizer.vocab_size != rows and not args.spare_rows:
         raise ValueError(
-            f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "
+            f"the tokenizer in {folder} has {tokenizer.vocab_size} pieces, but "
             f"the model's table has {rows} rows, so that an id after the pieces is "
             "not one after the rows; give the vocabulary of the model, or, if it is "
             "that, --spare_rows"

@@ -17,6 +17,10 @@ those of others first. What stands after a colon chooses variants: quickstart:ti
     --config.train.num_steps=100 --config.mesh.fsdp=4
     --config.data.paths="('a.jsonl','b.jsonl')"
 
+With checkpoint.init_from the model, its vocabulary and its size are those of that folder,
+and to say otherwise is an error; not with --override_model: a window or an activation may
+be another one than the parameters were made with.
+
 The same command continues a run that was interrupted. A folder belongs to one config,
 and to one run at a time; object stores are refused. With --topology a step that takes
 more than 90 % of a chip's memory is refused, with what would help.
@@ -36,11 +40,13 @@ import logging
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from absl import logging as absl_logging
 
-from etc_jax import command_line, config_flag, config_help
+from etc_jax import command_line, config_flag, config_help, init_from
 from etc_jax import config as config_lib
+from etc_jax.config_variants import said_by
 from etc_jax.training.hosts import distributed
 from etc_jax.training.preflight import dry_run as dry_run_lib
 from etc_jax.training.run import train_and_evaluate
@@ -66,6 +72,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--topology",
         help="with --dry_run: TPUs to compile for, such as v5e:4x4 (sizes in chips); "
         "needs the extra tpu_aot",
+    )
+    add(
+        "--override_model",
+        action="store_true",
+        help="fields of the model may differ from checkpoint.init_from",
     )
     add("--print_config", action="store_true", help="print the config as JSON")
     add(
@@ -104,6 +115,7 @@ def run(args: argparse.Namespace) -> str | int:
     values = _values(args)
     if args.help_config is not None:
         return config_help.help_of(values, args.help_config)
+    values = _completed(values, args)
     if args.print_config:
         text = json.dumps(config_lib.used(values), indent=2, allow_nan=False)
         command_line.show(text)
@@ -118,6 +130,20 @@ def _values(args: argparse.Namespace):
     if args.config is None:
         return config_lib.default_config()
     return config_flag.read(args.config, args.changes)
+
+
+def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
+    """With the model that the config starts from; see `init_from`."""
+    place, _, arg = args.config.partition(":")
+    variants = said_by(lambda names: config_flag.read(f"{place}:{names}"), arg)
+    typed = {change.partition("=")[0] for change in args.changes}
+    paths = {path.removeprefix("--config.").partition("[")[0] for path in typed}
+    return init_from.completed(
+        values.to_dict(),
+        said=variants | paths,
+        override=args.override_model,
+        workdir=args.workdir,
+    )
 
 
 def train(values, args: argparse.Namespace) -> int:

@@ -130,8 +130,10 @@ OBJECTIVES = (
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
     | {"formats", "decoding", "generation", "generation_config", "config_checks"}
+    | {"model_source"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
+COMMANDS = {"encoder_source", "model_commands", "model_source"}
 ALLOWED = {
     "extras": set(),
     "types": set(),
@@ -182,25 +184,33 @@ ALLOWED = {
     "__main__": set(),
     "config_flag": CONFIG | {"config"},
     "config_help": CONFIG | {"config"},
-    "train": OBJECTIVES | {"objectives", "config_flag", "config_help"},
-    "model_commands": {"command_line", "data"},
+    "config_variants": {"config"},
+    # It reads the models that a config starts from.
+    "init_from": TRAINING | {"training", "data", "model_source", "config_sections"},
+    "train": (
+        OBJECTIVES
+        | {"objectives", "config_flag", "config_help", "config_variants", "init_from"}
+    ),
+    # A model of any folder, with its tokenizer and the names of its labels.
+    "model_source": TRAINING | {"training", "data", "datasets"},
+    "model_commands": {"command_line", "data", "conversion", "model_source"},
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
-        | {"encoder_source", "config_flag"}
+        | {"model_source", "config_flag"}
     ),
-    "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
-    "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "text_codecs": BASE | {"data", "training", "conversion"},
-    "text_writer": OBJECTIVES | {"conversion", "text_codecs"},
+    "encoder_source": {"models", "model_commands", "model_source"},
+    "extend": {"local_paths", "conversion"} | COMMANDS,
+    "grow": {"local_paths", "conversion", "data"} | COMMANDS,
+    "text_codecs": BASE | {"data", "training"},
+    "text_writer": OBJECTIVES | {"text_codecs"},
     "language_model": OPS | {"data", "training", "decoding", "text_codecs"},
     "generate": (
         OBJECTIVES
-        | {"conversion", "beam_search", "text_codecs", "text_writer", "language_model"}
+        | {"conversion", "beam_search", "text_writer", "language_model", "model_source"}
     ),
     "loading": (
-        OBJECTIVES | {"conversion", "text_codecs", "text_writer", "language_model"}
+        OBJECTIVES | {"conversion", "text_writer", "language_model", "model_source"}
     ),
     # `etc_jax.load`, when it is asked for.
     "__init__": {"loading"},

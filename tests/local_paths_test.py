@@ -83,7 +83,7 @@ CALLS = {
     "dry_run": lambda: dry_run.dry_run(toy_job.config(), ADDRESS, compiles=False),
     "init_from": lambda: parameter_source.find(ADDRESS, named="checkpoint.init_from"),
     "model": lambda: open_model(ADDRESS),
-    "tokenizer": lambda: run_tokenizer.check_same(ADDRESS, None),
+    "tokenizer": lambda: run_tokenizer.check_same(ADDRESS, None, "run"),
 }
 
 

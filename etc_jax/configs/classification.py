@@ -20,7 +20,8 @@ what is said after the colon:
                      text has several labels
     held_back=FOLDER prepared with the same labels, for the loss of evaluations; without
                      it they give the loss of the texts that are learnt
-    from=FOLDER      a converted model (`etc_jax.convert`): its family and sizes
+    from=FOLDER      a model to begin with, of Hugging Face, converted or a run: its
+                     family, sizes and vocabulary
     epochs=3         passes over the texts
     class_weights=balanced
                      texts of rare labels count more, so that all labels count alike
@@ -38,7 +39,7 @@ import dataclasses
 import numpy as np
 
 from etc_jax import config as config_lib
-from etc_jax import recipes
+from etc_jax import model_source, recipes
 from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
@@ -143,8 +144,8 @@ def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
             raise ValueError(
                 f"from={start} says which model it is; leave {', '.join(chosen)} out"
             )
-        section = native.model_section(start)
-        return section["family"], native.read_config(start)
+        config = model_source.find(start, named="from=").config
+        return native.family_of(config), config
     fields = {field.name for field in dataclasses.fields(FAMILIES[family])}
     changes = TINY if "tiny" in chosen else {}
     changes = {name: value for name, value in changes.items() if name in fields}

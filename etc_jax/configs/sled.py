@@ -1,9 +1,7 @@
 """SLED: BART or T5 on inputs of 16,384 tokens, by overlapping windows of the encoder.
 
-    etc-jax convert --hf=bart-base --out=models/bart
     etc-jax train --config=sled --workdir=runs/sled \
-        --config.checkpoint.init_from=models/bart \
-        --config.data.tokenizer=bart-base \
+        --config.checkpoint.init_from=bart-base \
         --config.data.paths="('train.jsonl',)" \
         --config.data.held_back_paths="('dev.jsonl',)"
 

@@ -14,15 +14,14 @@ import numpy as np
 
 from etc_jax import decoding, language_model, text_writer
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats import native, sentence_folder
+from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.pairs import Pair
 from etc_jax.loading import pooling as pooling_lib
-from etc_jax.loading import sentence_folder
 from etc_jax.loading.batches import Group, groups, new_shapes_first
-from etc_jax.loading.sentence_folder import SentenceFolder
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
 from etc_jax.training.checkpoints.saved_params import SavedParams
 

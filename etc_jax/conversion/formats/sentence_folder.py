@@ -34,13 +34,22 @@ class SentenceFolder:
       pooling: "mean" or "cls".
       normalize: vectors have length 1.
       max_length: tokens of the longest text; None: as many as the model reads.
-      model: folder of the model in that folder.
     """
 
     pooling: str
     normalize: bool
     max_length: int | None = None
-    model: str = ""
+
+
+def transformer_in(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of the model: that of its Transformer, or the folder itself.
+
+    Raises:
+      ValueError: if the list of modules is damaged.
+    """
+    path = folder / MODULES
+    paths = dict(_modules(path)) if path.is_file() else {}
+    return _inside(folder, paths.get(_KINDS[0], ""))
 
 
 def read(folder: pathlib.Path) -> SentenceFolder | None:
@@ -52,28 +61,36 @@ def read(folder: pathlib.Path) -> SentenceFolder | None:
     path = folder / MODULES
     if not path.is_file():
         return None
-    paths = _modules(path)
+    paths = dict(_known(path))
     pooling = _pooling(_inside(folder, paths["Pooling"]) / "config.json")
     model = _inside(folder, paths["Transformer"])
     return SentenceFolder(
         pooling,
         "Normalize" in paths,
         _max_length(model / LENGTHS, folder / _PROMPTS),
-        paths["Transformer"],
     )
 
 
-def _modules(path: pathlib.Path) -> dict[str, str]:
-    """{kind: folder} of the modules.
+def _modules(path: pathlib.Path) -> list[tuple[str, str]]:
+    """(kind, folder) of the modules.
 
     Raises:
-      ValueError: if they are not a transformer, a pooling and at most a norm.
+      ValueError: if the file is no list of them.
     """
     try:
         listed = strict_json.loads(path.read_bytes().decode("utf-8"))
-        found = [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in listed]
+        return [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error!r}") from error
+
+
+def _known(path: pathlib.Path) -> list[tuple[str, str]]:
+    """The modules, if they are a transformer, a pooling and at most a norm.
+
+    Raises:
+      ValueError: if they are others.
+    """
+    found = _modules(path)
     kinds = [kind for kind, _ in found]
     if kinds not in (_KINDS, _KINDS[:-1]):
         raise ValueError(
@@ -81,7 +98,7 @@ def _modules(path: pathlib.Path) -> dict[str, str]:
             "Transformer and Pooling, with Normalize or without. Load the folder of "
             "its Transformer for hidden states"
         )
-    return dict(found)
+    return found
 
 
 def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
