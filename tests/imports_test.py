@@ -200,8 +200,8 @@ ALLOWED = {
         | {"model_source", "config_flag"}
     ),
     "encoder_source": {"models", "model_commands", "model_source"},
-    "extend": {"local_paths", "conversion"} | COMMANDS,
-    "grow": {"local_paths", "conversion", "data"} | COMMANDS,
+    "extend": {"command_line", "conversion"} | COMMANDS,
+    "grow": {"command_line", "conversion", "data"} | COMMANDS,
     "text_codecs": BASE | {"data", "training"},
     "text_writer": OBJECTIVES | {"text_codecs"},
     "language_model": OPS | {"data", "training", "decoding", "text_codecs"},
