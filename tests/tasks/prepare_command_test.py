@@ -33,8 +33,12 @@ from etc_jax.tasks import hotpotqa
 from etc_jax.tasks.synthetic import coreference as synthetic_coreference
 from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from etc_jax.tasks.synthetic import imdb as synthetic_imdb
+from etc_jax.tasks.synthetic import multiple_choice as synthetic_multiple_choice
 from etc_jax.tasks.synthetic import openkp as synthetic_openkp
 from etc_jax.tasks.synthetic import text_to_text as synthetic_text_to_text
+from etc_jax.tasks.synthetic import (
+    token_classification as synthetic_token_classification,
+)
 from etc_jax.tasks.synthetic import triviaqa as synthetic_triviaqa
 from etc_jax.tasks.synthetic import wikihop as synthetic_wikihop
 
@@ -73,6 +77,8 @@ def made_up(tmp_path_factory):
         "imdb": reviews,
         "hyperpartisan": [{**r, "label": sides[r["label"]]} for r in reviews],
         "classification": reviews,
+        "token_classification": synthetic_token_classification.records(24, seed=1),
+        "multiple_choice": synthetic_multiple_choice.records(12, seed=1),
     }
     for name, in_lines in values.items():
         files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
