@@ -277,7 +277,7 @@ def test_a_cache_is_found_again_and_a_missing_column_is_told_the_others(run, tmp
         ),
         ("folder=x", "expected one value each of prepared="),
         ("prepared=none", "no window cache in none"),
-        ("from=none", "no saved model at none"),
+        ("from=none", "from=: .none. is neither a folder here"),
         ("from=none,bert", "says which model it is; leave bert out"),
         ("bert,etc", "exclude each other"),
         ("dev=a.csv,tiny", "dev= needs prepared=FOLDER beside it"),
