@@ -57,7 +57,7 @@ from etc_jax.prediction.scoreboard import (
 from etc_jax.terminal import say
 from etc_jax.training.errors import RunError, UserError
 
-SCORES = "scores.json"
+SCORES = answering.SCORES
 _SHOWN = 3
 _INTERRUPTED = 130
 
@@ -192,15 +192,20 @@ class _Evaluation:
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]
-        wrote = [out / self.task.prediction_file]
-        write_whole(wrote[0], self.task.official_text(result.official))
+        wrote = []
+        for name, text in self.task.official_files(result.official).items():
+            write_whole(out / name, text)
+            wrote.append(out / name)
         if result.chosen is None:
             lines.append("the records have no gold answers: there are no scores")
         else:
             lines.append(result.chosen.report())
-            wrote.append(out / SCORES)
             scores = json.dumps(self.scores(result, lost), indent=2)
-            write_whole(wrote[1], f"{scores}\n")
+            write_whole(out / SCORES, f"{scores}\n")
+            wrote.append(out / SCORES)
+        if result.thresholds is not None:
+            found = (f"{name} {x:.4g}" for name, x in result.thresholds.items())
+            lines.append(f"best thresholds: {', '.join(found)}")
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])

@@ -30,7 +30,7 @@ BLOCKED = (
     "sklearn",
 )
 
-# Parts that use the rest, which knows nothing of them; files of theirs alone import seqio
+# Parts that use the rest, which knows nothing of them; their files alone import seqio
 # and tensorflow at the top.
 USERS = ("configs", "tasks")
 
@@ -153,6 +153,9 @@ ALLOWED = {
     "config_checks": CONFIG,
     "config": CONFIG | {"config_checks"},
     "recipes": MODELS | {"config", "models"},
+    "prepared_recipes": (
+        MODELS | {"config", "models", "recipes", "conversion", "data", "datasets"}
+    ),
     # config_sections: a source of data has a section of its own.
     "data": BASE | {"structure", "config_fields", "config_sections"},
     "training": TRAINING,

@@ -393,7 +393,7 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
             decoded = task.decode(outputs, windows, task.settings)
             [prediction, *_] = task.predictions(json.loads(json.dumps(decoded)))
             content = task.official({record.id: prediction})
-            assert task.official_text(content).encode()
+            assert all(map(str.encode, task.official_files(content).values()))
             task.score([gold], content)
             told = task.pool_explained(task.explain(outputs, windows, task.setting))
             told.text().encode()

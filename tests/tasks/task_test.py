@@ -271,12 +271,14 @@ def test_each_threshold_is_decoded_as_by_itself():
 def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
     window = windows_of(found)[0]
     content = found.official({window.record.id: found.no_answer})
-    text = found.official_text(content)
+    text = found.official_files(content)[found.prediction_file]
     if found.name == "openkp":
         assert found.prediction_file == "predictions.jsonl"
         assert [json.loads(line) for line in text.splitlines()] == content
     else:
         assert found.prediction_file == "predictions.json"
+        if found.several:
+            content = content[found.prediction_file]
         assert json.loads(text) == content
 
 

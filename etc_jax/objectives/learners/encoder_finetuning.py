@@ -79,9 +79,9 @@ class SequenceLabelSets(LabelSets, SequenceLabels):
     """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
 
 
-@registry.register("learner", "triviaqa/sequence")
-class SequenceTriviaqa(EncoderFinetuning):
-    """Any place that names the answer: outputs are `SpanLogits`."""
+@registry.register("learner", "spans/sequence")
+class SequenceSpans(EncoderFinetuning):
+    """Any of some places of the answer: outputs are `SpanLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForSpans:
         return EncoderForSpans(self.model, deterministic)

@@ -137,9 +137,9 @@ class StructuredLabelSets(LabelSets, StructuredLabels):
     """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
 
 
-@registry.register("learner", "triviaqa/structured")
-class StructuredTriviaqa(HeadFinetuning):
-    """Any place that names the answer: outputs are `SpanLogits` of the long tokens."""
+@registry.register("learner", "spans/structured")
+class StructuredSpans(HeadFinetuning):
+    """Any of some places of the answer: outputs are `SpanLogits` of the long tokens."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
         return SpanHead(config, name="head")
