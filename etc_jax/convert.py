@@ -92,6 +92,7 @@ from etc_jax.conversion.formats.config_file import read_config_file
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.loading import sentence_folder
 from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
@@ -437,6 +438,8 @@ def convert_to_hf(args: argparse.Namespace) -> str:
     files = {}
     if tokenizer is not None and hugging_face.is_known(config):
         files = hugging_face_files(tokenizer, config.max_length)
+    if own.run is not None and (how := sentence_folder.of_run(own.run)) is not None:
+        files = files | sentence_folder.files_of(how, config.embed_dim)
     count = hugging_face.save(
         args.out, params, config, files=files, labels=own.labels()
     )

@@ -164,7 +164,8 @@ ALLOWED = {
     "datasets": BASE | {"structure", "data", "formats", "scoring", "config"},
     "corpora": BASE | {"data"},
     "prepare": BASE | {"data", "datasets", "formats"},
-    "objectives": OBJECTIVES,
+    # loading: vectors are learnt as they are made afterwards.
+    "objectives": OBJECTIVES | {"loading"},
     "drawing": OPS | {"ops"},
     # It finds the decoders of models by their names.
     "decoding": OPS | {"ops"},
@@ -183,7 +184,7 @@ ALLOWED = {
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
-        | {"encoder_source", "config_flag"}
+        | {"encoder_source", "config_flag", "loading"}
     ),
     "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
     "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import registry
+from etc_jax.config import from_json
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG
@@ -57,6 +58,7 @@ def load(
     params, config, tokenizer, run = _read(
         folder / (sentences.model if sentences else ""), step
     )
+    sentences = sentences or _as_trained(folder, run)
     if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
             f"the tokenizer in {folder} has {tokenizer.vocab_size} ids, but the table "
@@ -72,6 +74,17 @@ def load(
         sentences=sentences,
         run=run,
     )
+
+
+def _as_trained(folder: pathlib.Path, run: SavedParams | None) -> SentenceFolder | None:
+    """How vectors were made when they were learnt; None where none were."""
+    if run is not None:
+        return sentence_folder.of_run(run.config)
+    if not (native.exists(folder) and (folder / HF_CONFIG).is_file()):
+        return None
+    # A model that was exported from a run has its config.
+    config = from_json(native.read_file(folder, HF_CONFIG).decode())
+    return sentence_folder.of_run(config)
 
 
 def _read(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import pathlib
 from collections.abc import Collection, Sequence
 
@@ -64,11 +65,11 @@ def opened(args: argparse.Namespace) -> tuple[TrainedModel, Task]:
     options = args.option
     if args.thresholds is not None:
         known = task_of(config).option_values
-        options = [*_thresholds(args.thresholds, known), *options]
+        options = [*best_thresholds(args.thresholds, known), *options]
     return model, task_of(config, options)
 
 
-def _thresholds(folder: str, known: Collection[str]) -> list[str]:
+def best_thresholds(folder: str | os.PathLike, known: Collection[str]) -> list[str]:
     """Options of the best thresholds that an evaluation has found.
 
     Raises:

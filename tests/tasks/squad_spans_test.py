@@ -298,9 +298,7 @@ def test_wrong_options_are_named(option, said):
 @pytest.mark.parametrize("name", ["dev-v1.1.slice.json", "dev-v2.0.slice.json.gz"])
 def test_gold_labels_of_real_files_are_answers(name):
     path = require_shared("data/squad") / name
-    model = open_tokenizer(
-        require_shared("data/tokenizers/bert_base_uncased_vocab.txt")
-    )
+    model = open_tokenizer(require_shared("data/tokenizers/bert_base_uncased"))
     records = list(TASK.read([path], Problems()))[:150]
     found = TASK.with_options({"unanswerable": True})
     predictions, gold = {}, []

@@ -62,6 +62,7 @@ VALUES = {
     },
     "wmt14_en_de": written_samples.TRANSLATION,
     "squad": written_samples.QUESTION,
+    "retrieval": {"id": "a", "query": "who owned it?", "passage": "ann lee owned it."},
 }
 # What a task must be told before it can read.
 OPTIONS = {"classification": {"labels": ("a", "b c", "d")}}
@@ -80,6 +81,7 @@ ID = {
     "text_to_text": "id",
     "wmt14_en_de": "id",
     "squad": "id",
+    "retrieval": "id",
 }
 GOLD = {
     "classification": "label",
@@ -94,11 +96,12 @@ GOLD = {
     "text_to_text": "target",
     "wmt14_en_de": "de",
     "squad": "answers",
+    "retrieval": "passage",
 }
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text", "wmt14_en_de", "classification")
+LINES += ("text_to_text", "wmt14_en_de", "classification", "retrieval")
 RELEASES = {
     "triviaqa": triviaqa_samples.release_of,
     "squad": written_samples.write_release,
@@ -130,6 +133,8 @@ def windows_of(found, without="", **changes):
     value = {**VALUES[found.name], **changes}
     value.pop(without, None)
     record = found.parse(value, lambda *note: None)
+    if found.name == "squad" and found.format != "text_to_text":
+        found = found.with_options({"question_tokens": 16})
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
         return found.features(record, tokenizer_of(found), type(found.sizes)(*SHORT))

@@ -266,14 +266,15 @@ def _start(value: Any, column: str) -> int | None:
 # --- files ----------------------------------------------------------------------------
 
 
-def _is_table(path: str | os.PathLike) -> bool:
+def is_table(path: str | os.PathLike) -> bool:
+    """Whether a file has named columns, by its ending."""
     return os.fspath(path).removesuffix(_PACKED).endswith(_TABLES)
 
 
 def _values(
     path: str | os.PathLike, options: SquadOptions
 ) -> Iterator[tuple[int, Any]]:
-    return read_rows(path, options) if _is_table(path) else _questions(path)
+    return read_rows(path, options) if is_table(path) else _questions(path)
 
 
 def release_values(
@@ -284,7 +285,7 @@ def release_values(
     None for a file of another form, such as a list of questions that have their context
     in them.
     """
-    if _is_table(path) or has_member(path, "data"):
+    if is_table(path) or has_member(path, "data"):
         return _values(path, options)
     return None
 
