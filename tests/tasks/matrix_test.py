@@ -92,19 +92,31 @@ def squad(folder):
     return written_samples.write_release(folder, [value, {**value, "id": "b"}])
 
 
+def retrieval(folder):
+    values = [{"query": text[:20], "passage": text} for text in TEXTS]
+    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
+
+
 RAW = {
     make.__name__: make
     for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
     + (imdb, hyperpartisan, classification, coreference)
-    + (text_to_text, wmt14_en_de, squad)
+    + (text_to_text, wmt14_en_de, squad, retrieval)
 }
-WRITTEN = ("text_to_text", "wmt14_en_de", "squad")
+WRITTEN = ("text_to_text", "wmt14_en_de")
+SPANS = ("question_tokens=16",)
 OPTIONS = {
     "natural_questions": ("question_tokens=4", "stride=24"),
     "classification": ("labels=a,b",),
     "coreference": ("candidates=256",),
 }
-LENGTHS = {"coreference": (96, 1), **dict.fromkeys(WRITTEN, (80, 8))}
+LENGTHS = {"coreference": (96, 1)}
+
+
+def options_of(name, format):
+    """What a data set is told in a format."""
+    spans = name == "squad" and format != "text_to_text"
+    return SPANS if spans else OPTIONS.get(name, ())
 
 
 def families():
@@ -137,13 +149,14 @@ def marked(name, family, format):
     # `written_runs_test.py`.
     slow = {"hotpotqa": "sequence", "hyperpartisan": "sequence", "imdb": "structured"}
     slow |= {"triviaqa": "structured", "wikihop": "structured"}
-    elsewhere = name in ("natural_questions", "openkp", "wmt14_en_de")
+    elsewhere = name in ("natural_questions", "openkp", "wmt14_en_de", "retrieval")
+    elsewhere |= name == "squad" and format != "text_to_text"
     quick = family == chosen and format != slow.get(name) and not elsewhere
     marks = () if quick else (pytest.mark.slow,)
     return pytest.param(name, family, format, marks=marks, id=f"{name}-{family}")
 
 
-def config_of(name, family, lengths, vocab_size, cache):
+def config_of(name, family, format, lengths, vocab_size, cache):
     values = config_lib.default_config(family)
     model = {"num_types": 16, "max_length": 96, "mlp_dim": 16, **SENSES[family]}
     for field, value in {**model, "embed_dim": 8, "num_heads": 2}.items():
@@ -152,11 +165,11 @@ def config_of(name, family, lengths, vocab_size, cache):
     values.model.update(vocab_size=vocab_size, num_layers=1, attention="dense")
     values.objective.name = name
     values.data.update(source="windows", paths=(cache,), held_back_paths=(cache,))
-    values.data.update(vocab_size=vocab_size, input_options=OPTIONS.get(name, ()))
+    values.data.update(vocab_size=vocab_size, input_options=options_of(name, format))
     values.data.update(lengths)
     values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
     values.checkpoint.every_steps = 2
-    if name in WRITTEN:
+    if format == "text_to_text":
         values.data.format = "text_to_text"
         values.model.causal = True
     if name == "coreference":
@@ -176,10 +189,11 @@ def test_from_the_raw_file_to_the_official_score(
     if (name, format) == ("natural_questions", "structured"):
         tokenizer = natural_questions_samples.tokenizer()
     tokenizer.save(tmp_path / "tokenizer.json")
-    sizes = type(task.sizes)(*LENGTHS.get(name, (80, 40)))
+    usual = (80, 8) if format == "text_to_text" else (80, 40)
+    sizes = type(task.sizes)(*LENGTHS.get(name, usual))
     lengths = dataclasses.asdict(sizes)
     cache, run, out = (str(tmp_path / x) for x in ("cache", "run", "dev"))
-    flags = [f"--{option}" for option in OPTIONS.get(name, ())]
+    flags = [f"--{option}" for option in options_of(name, format)]
     status = prepare.main(
         [
             *(f"--task={name}", f"--format={format}", f"--out={cache}", *flags),
@@ -188,7 +202,7 @@ def test_from_the_raw_file_to_the_official_score(
         ]
     )
     assert status == 0, capsys.readouterr()
-    config = config_of(name, family, lengths, tokenizer.vocab_size, cache)
+    config = config_of(name, family, format, lengths, tokenizer.vocab_size, cache)
     assert train_and_evaluate(config, run).exit_code == errors.DONE
     assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
     found = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
@@ -199,12 +213,13 @@ def test_from_the_raw_file_to_the_official_score(
     content = (tmp_path / "dev" / task.prediction_file).read_text()
     official = [json.loads(x) for x in content.splitlines()] if task.lines else None
     official = json.loads(content) if official is None else official
+    official = {task.prediction_file: official} if task.several else official
     scores = task.score([task.gold(record) for record in records], official)
     assert 0 <= found["metrics"][task.measure] <= 1 and scores.problems() == []
     assert found["metrics"] == pytest.approx(dict(scores.metrics))
 
 
-ABSENT = {("coreference", "structured")}
+ABSENT = {("coreference", "structured"), ("retrieval", "structured")}
 ABSENT |= {(name, format) for name in WRITTEN for format in ("structured", "sequence")}
 
 
@@ -221,4 +236,4 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     some = {name for name, cls in families() if answers & set(cls.formats)}
     assert SENSES.keys() == some - {"reformer"}
     assert {family for _, family, _ in CELLS} == SENSES.keys()
-    assert len(CELLS) == 8 + 9 * 4 + len(WRITTEN)
+    assert len(CELLS) == 9 + 11 * 4 + len(WRITTEN) + 1

@@ -62,7 +62,12 @@ VALUES = {
     },
     "wmt14_en_de": written_samples.TRANSLATION,
     "squad": written_samples.QUESTION,
-    "retrieval": {"id": "a", "query": "who owned it?", "passage": "ann lee owned it."},
+    "retrieval": {
+        "id": "a",
+        "query": "who owned it?",
+        "passage": "ann lee owned it.",
+        "negatives": ["the mill burned."],
+    },
 }
 # What a task must be told before it can read.
 OPTIONS = {"classification": {"labels": ("a", "b c", "d")}}
