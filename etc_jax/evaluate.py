@@ -8,7 +8,9 @@ The model is the folder of a fine-tuning run, of one of its checkpoints, or of o
 Works on all devices of this machine. In the folder --out:
 
   predictions.json     as the official scorer and the leaderboard take it; where that
-                       is a JSON object a line, predictions.jsonl
+                       is a JSON object a line, predictions.jsonl. Of squad also
+                       nbest_predictions.json and, if there may be no answer,
+                       null_odds.json
   scores.json          the official metrics, of each threshold, what they count, how
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import importlib.util
 import json
 import pathlib
 
@@ -15,6 +14,7 @@ from written_samples import QUESTION, write_release
 import etc_jax
 from etc_jax import config as config_lib
 from etc_jax import convert, evaluate, predict, prepare
+from etc_jax.configs import retrieval as retrieval_config
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring import retrieval as scoring
@@ -25,7 +25,6 @@ from etc_jax.training.run import train_and_evaluate
 
 TASK = retrieval.DATA_SET.in_format()
 SIZES = SequenceSizes(12, 1)
-CONFIG = pathlib.Path(__file__).resolve().parents[2] / "configs/retrieval.py"
 VALUE = {"id": "a", "query": "who owned it?", "passage": "ann lee owned the mill ."}
 
 
@@ -213,10 +212,7 @@ def test_from_a_csv_to_vectors(family, pooling, tmp_path, monkeypatch, capsys):
     made = ("--task=retrieval", "--tokenizer=tokenizer.json", "--out=prepared")
     assert prepare.main([*made, *columns, *lengths, "train.csv"]) == 0
 
-    spec = importlib.util.spec_from_file_location("retrieval_config", CONFIG)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    values = module.get_config(f"prepared=prepared,dev=dev.csv,{family},tiny")
+    values = retrieval_config.get_config(f"prepared=prepared,dev=dev.csv,{family},tiny")
     values.objective.update(pooling=pooling, symmetric=family != "bert")
     values.train.eval_every_steps = values.checkpoint.every_steps = 80
     assert values.checkpoint.best_metric == "official_mrr"

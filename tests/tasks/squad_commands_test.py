@@ -1,10 +1,8 @@
 """Questions of one's own go through all commands, and so does SQuAD 2.0's form."""
 
 import csv
-import importlib.util
 import io
 import json
-import pathlib
 
 import finetuned_run
 import numpy as np
@@ -13,13 +11,13 @@ from written_samples import write_release
 
 from etc_jax import config as config_lib
 from etc_jax import convert, evaluate, predict, prepare
+from etc_jax.configs import squad as squad_config
 from etc_jax.prediction import answering
 from etc_jax.tasks.synthetic.__main__ import main as make_synthetic
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
 pytestmark = pytest.mark.usefixtures("one_device")
-CONFIG = pathlib.Path(__file__).resolve().parents[2] / "configs/squad.py"
 COLUMNS = ("--question_column=q", "--context_column=text", "--answer_column=a")
 LENGTHS = {
     "sequence": ("--input_length=20", "--global_length=3"),
@@ -80,10 +78,7 @@ def prepared(run, file, *flags, format="sequence"):
 
 
 def config_of(arg, num_steps=80):
-    spec = importlib.util.spec_from_file_location("squad_config", CONFIG)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    values = module.get_config(arg)
+    values = squad_config.get_config(arg)
     values.optimizer.learning_rate = 3e-3
     values.train.update(num_steps=num_steps, eval_every_steps=num_steps)
     values.checkpoint.every_steps = num_steps

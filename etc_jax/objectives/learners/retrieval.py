@@ -103,8 +103,9 @@ class SequenceRetrieval(EncoderFinetuning):
         return EncoderForTexts(self.model, deterministic)
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        # Of a Longformer the first token is global.
-        with_globals = isinstance(self.model, LongformerConfig)
+        # Of a Longformer the first token is global, unless it is causal.
+        is_longformer = isinstance(self.model, LongformerConfig)
+        with_globals = is_longformer and self.text_encoder.num_globals > 0
         return (
             {
                 name: {
