@@ -191,14 +191,16 @@ def pairs(number, seed):
         yield f"which {word}", f"{word} {' '.join(more)}", f"{' '.join(more)} town"
 
 
+# What is quick of it is in `tests/objectives/contrastive_test.py`.
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize(
     "family, pooling",
     [
         ("bert", "mean"),
-        pytest.param("longformer", "global", marks=pytest.mark.slow),
-        pytest.param("roberta", "cls", marks=pytest.mark.slow),
-        pytest.param("big_bird", "mean", marks=pytest.mark.slow),
+        ("longformer", "global"),
+        ("roberta", "cls"),
+        ("big_bird", "mean"),
     ],
 )
 def test_from_a_csv_to_vectors(family, pooling, tmp_path, monkeypatch, capsys):
