@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from learning import random_params
 
 from etc_jax.batch_sharding import to_global
 from etc_jax.config_sections import FinetuningConfig
@@ -145,13 +146,7 @@ def batch_of(b=8, n=10, seed=0):
 def trained():
     """(learner, parameters, batch, loss and gradients on one device)."""
     made, batch = learner(symmetric=True), batch_of()
-    abstract, rng = (
-        jax.eval_shape(made.init, jax.random.key(0)),
-        np.random.default_rng(1),
-    )
-    params = jax.tree.map(
-        lambda x: rng.normal(0, 0.5, x.shape).astype(x.dtype), abstract
-    )
+    params = random_params(made)
 
     def loss(params, batch):
         return made.loss(params, batch, None, True)[0]
