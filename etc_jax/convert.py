@@ -79,6 +79,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from etc_jax import config_flag, encoder_source, extend, grow
+from etc_jax.config import to_dict
 from etc_jax.config_kinds import section_of
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
@@ -438,7 +439,8 @@ def convert_to_hf(args: argparse.Namespace) -> str:
     files = {}
     if tokenizer is not None and hugging_face.is_known(config):
         files = hugging_face_files(tokenizer, config.max_length)
-    if own.run is not None and (how := sentence_folder.of_run(own.run)) is not None:
+    how = None if own.run is None else sentence_folder.of_run(to_dict(own.run))
+    if how is not None:
         files = files | sentence_folder.files_of(how, config.embed_dim)
     count = hugging_face.save(
         args.out, params, config, files=files, labels=own.labels()

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
-from etc_jax.config import from_json
+from etc_jax import registry, strict_json
+from etc_jax.config import to_dict
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG
@@ -79,11 +79,13 @@ def load(
 def _as_trained(folder: pathlib.Path, run: SavedParams | None) -> SentenceFolder | None:
     """How vectors were made when they were learnt; None where none were."""
     if run is not None:
-        return sentence_folder.of_run(run.config)
+        return sentence_folder.of_run(to_dict(run.config))
     if not (native.exists(folder) and (folder / HF_CONFIG).is_file()):
         return None
-    # A model that was exported from a run has its config.
-    config = from_json(native.read_file(folder, HF_CONFIG).decode())
+    # A model that was exported from a run has its config; its data set may be anywhere.
+    config = strict_json.loads(native.read_file(folder, HF_CONFIG).decode())
+    if not (isinstance(config, dict) and isinstance(config.get("objective"), dict)):
+        raise ValueError(f"{folder / HF_CONFIG} is no config of a run; export it again")
     return sentence_folder.of_run(config)
 
 

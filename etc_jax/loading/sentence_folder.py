@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from etc_jax import strict_json
@@ -130,16 +131,16 @@ def _max_length(lengths: pathlib.Path, prompts: pathlib.Path) -> int | None:
     return longest
 
 
-def of_run(config: Any) -> SentenceFolder | None:
+def of_run(config: Mapping[str, Any]) -> SentenceFolder | None:
     """How a run that learnt vectors makes them; None for other runs.
 
     Args:
-      config: of the run.
+      config: of the run, as `config.to_dict` gives it.
     """
-    pooling = getattr(config.objective, "pooling", None)
+    pooling = config["objective"].get("pooling")
     if pooling is None:
         return None
-    return SentenceFolder(pooling, True, config.data.input_length)
+    return SentenceFolder(pooling, True, config["data"]["input_length"])
 
 
 def files_of(settings: SentenceFolder, embed_dim: int) -> dict[str, bytes]:
