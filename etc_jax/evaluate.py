@@ -8,7 +8,9 @@ The model is the folder of a fine-tuning run, of one of its checkpoints, or of o
 Works on all devices of this machine. In the folder --out:
 
   predictions.json     as the official scorer and the leaderboard take it; where that
-                       is a JSON object a line, predictions.jsonl
+                       is a JSON object a line, predictions.jsonl. Of squad also
+                       nbest_predictions.json and, if there may be no answer,
+                       null_odds.json
   scores.json          the official metrics, of each threshold, what they count, how
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
@@ -59,7 +61,7 @@ from etc_jax.training.errors import UserError
 
 _PROG = "etc-jax evaluate"
 
-SCORES = "scores.json"
+SCORES = answering.SCORES
 PREDICTED = "predicted"
 _SHOWN = 3
 
@@ -201,16 +203,21 @@ class _Evaluation:
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]
-        wrote = [out / self.task.prediction_file]
-        write_whole(wrote[0], self.task.official_text(result.official))
+        wrote = []
+        for name, text in self.task.official_files(result.official).items():
+            write_whole(out / name, text)
+            wrote.append(out / name)
         if result.chosen is None:
             lines.append("the records have no gold answers: there are no scores")
         else:
             lines.append(result.chosen.report())
-            wrote.append(out / SCORES)
             scores = json.dumps(self.scores(result, lost), indent=2)
-            write_whole(wrote[1], f"{scores}\n")
+            write_whole(out / SCORES, f"{scores}\n")
+            wrote.append(out / SCORES)
         wrote += self._in_own_form(out, result.official)
+        if result.thresholds is not None:
+            found = (f"{name} {x:.4g}" for name, x in result.thresholds.items())
+            lines.append(f"best thresholds: {', '.join(found)}")
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])

@@ -15,10 +15,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from etc_jax.config import Config, from_json
+from etc_jax.config import Config, from_json, to_dict
 from etc_jax.config_kinds import is_objective
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import label_names, native
+from etc_jax.conversion.formats import label_names, native, sentence_folder
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_object
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
@@ -110,12 +110,37 @@ class ModelSource:
 
     @functools.cached_property
     def sentences(self) -> SentenceFolder | None:
-        """What sentence-transformers says beside it; None without.
+        """How it makes vectors of texts; None if that is not said.
+
+        Sentence-transformers says it beside a model, a run in its config.
 
         Raises:
           ValueError: if vectors are made in a way that is not known here.
         """
-        return self.place.sentences
+        if (says := self.place.sentences) is not None:
+            return says
+        values = self._run_values
+        return None if values is None else sentence_folder.of_run(values)
+
+    @property
+    def _run_values(self) -> Mapping[str, Any] | None:
+        """Those of the config of `run`, whose data set need not be there."""
+        if self.saved is not None:
+            return to_dict(self.saved.config)
+        if not self._is_exported:
+            return None
+        values = json.loads(native.read_file(self.place.path, HF_CONFIG))
+        if not (isinstance(values, dict) and isinstance(values.get("objective"), dict)):
+            raise ValueError(
+                f"{self.place.path / HF_CONFIG} is no config of a run; export it again"
+            )
+        return values
+
+    @property
+    def _is_exported(self) -> bool:
+        """Whether it is a converted model with the config of its run."""
+        converted = self.place.kind is Kind.CONVERTED
+        return converted and (self.place.path / HF_CONFIG).is_file()
 
     @functools.cached_property
     def run(self) -> Config | None:
@@ -126,10 +151,9 @@ class ModelSource:
         """
         if self.saved is not None:
             return self.saved.config
-        path, converted = self.place.path, self.place.kind is Kind.CONVERTED
-        if converted and (path / HF_CONFIG).is_file():  # exported from a run
-            return from_json(native.read_file(path, HF_CONFIG).decode())
-        return None
+        if not self._is_exported:
+            return None
+        return from_json(native.read_file(self.place.path, HF_CONFIG).decode())
 
     def labels(self) -> dict[str, Any]:
         """What a config.json of Hugging Face says of the labels that it chooses among.

@@ -160,6 +160,11 @@ ALLOWED = {
     "config_checks": CONFIG,
     "config": CONFIG | {"config_checks"},
     "recipes": MODELS | {"config", "models"},
+    "prepared_recipes": (
+        MODELS
+        | {"config", "models", "recipes", "conversion", "data", "datasets"}
+        | {"model_source"}
+    ),
     # config_sections: a source of data has a section of its own.
     "data": BASE | {"structure", "config_fields", "config_sections"},
     "training": TRAINING,
@@ -168,7 +173,8 @@ ALLOWED = {
     "datasets": BASE | {"structure", "data", "formats", "scoring", "config"},
     "corpora": BASE | {"data"},
     "prepare": BASE | {"data", "datasets", "formats"},
-    "objectives": OBJECTIVES,
+    # loading: vectors are learnt as they are made afterwards.
+    "objectives": OBJECTIVES | {"loading"},
     "drawing": OPS | {"ops"},
     # It finds the decoders of models by their names.
     "decoding": OPS | {"ops"},

@@ -20,8 +20,8 @@ of 16 and a peak of 1e-5 with a warm-up of a tenth are usual values, and no resu
 search.
 """
 
-from etc_jax import recipes
-from etc_jax.configs import classification
+from etc_jax import prepared_recipes, recipes
+from etc_jax.configs.classification import ETC_LENGTHS, LENGTHS
 
 SETTING = recipes.FinetuningRecipe(
     "multiple_choice",
@@ -36,4 +36,12 @@ TINY_STEPS = 400
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
-    return classification.prepared_config(arg, SETTING, tiny_steps=TINY_STEPS)
+    made = prepared_recipes.config_of_variants(
+        arg,
+        lambda task: SETTING,
+        lengths=LENGTHS,
+        etc_lengths=ETC_LENGTHS,
+        reads_pooler=True,
+        tiny_steps=TINY_STEPS,
+    )
+    return made.config

@@ -20,5 +20,6 @@ from etc_jax.objectives.learners import (  # noqa: F401
     encoder_multihop,
     etc_finetuning,
     openkp,
+    retrieval,
     text_to_text,
 )

@@ -48,6 +48,8 @@ OPTIONS = {
     "classification": {"labels": LABELS},
     "token_classification": {"labels": TAGS, "scheme": "iob2"},
 }
+# Of inputs whose answers are spans of a text in windows.
+SPANS = {"question_tokens": 40, "stride": 48}
 
 
 class Form(NamedTuple):
@@ -210,6 +212,8 @@ PLAIN = {
     "classification_csv": "classification",
     "coreference_columns": "coreference",
     "tag_columns": "token_classification",
+    "squad_csv": "squad",
+    "retrieval_csv": "retrieval",
     "imdb_folder": "imdb",
     "wmt14_en_de": "wmt14_en_de",
 }
@@ -311,11 +315,12 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         )
         return "a.conll", "\n-DOCSTART- -X- O\n\n".join(documents).encode()
     if form == "classification_csv":
-        file = io.StringIO()
-        rows = csv.DictWriter(file, ("id", "text", "label"))
-        rows.writeheader()
-        rows.writerows(_classification())
-        return "a.csv", file.getvalue().encode()
+        return _csv(_classification())
+    if form == "squad_csv":
+        question = {"question": "Where?", "context": "The mill stands in Ton."}
+        return _csv([{**question, "answer": "Ton", "answer_start": 19}] * 3)
+    if form == "retrieval_csv":
+        return _csv([{"query": f"q{i}", "passage": f"the mill {i}"} for i in range(3)])
     texts = [value["text"] for value in _imdb()]
     if form == "wmt14_en_de":
         sides = (" ".join(text.split()) for text in texts)
@@ -323,6 +328,14 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         (folder / "a.de").write_bytes(whole)
         return "a.en", whole
     return "a.txt", "\n\n".join(texts).encode()
+
+
+def _csv(values: Sequence[dict[str, Any]]) -> tuple[str, bytes]:
+    file = io.StringIO()
+    rows = csv.DictWriter(file, tuple(values[0]))
+    rows.writeheader()
+    rows.writerows(values)
+    return "a.csv", file.getvalue().encode()
 
 
 def _xml(elements: Sequence[str]) -> str:
@@ -380,7 +393,8 @@ def consume(form: str, path: pathlib.Path) -> int:
     found = task_lib.find(name)
     if path.is_file():
         _raw(found, path)
-    forms = (found.in_format(x).with_options(options) for x in found.forms)
+    forms = [found.in_format(x).with_options(options) for x in found.forms]
+    forms = [x.with_options(SPANS) if "n_best" in x.option_values else x for x in forms]
     return min(_windows(form, records) for form in forms)
 
 
@@ -424,7 +438,7 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
             decoded = task.decode(outputs, windows, task.settings)
             [prediction, *_] = task.predictions(json.loads(json.dumps(decoded)))
             content = task.official({record.id: prediction})
-            assert task.official_text(content).encode()
+            assert all(map(str.encode, task.official_files(content).values()))
             task.score([gold], content)
             told = task.pool_explained(task.explain(outputs, windows, task.setting))
             told.text().encode()

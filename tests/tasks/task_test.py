@@ -76,6 +76,12 @@ VALUES = {
         "gold_label": 2,
         "difficult": 1,
     },
+    "retrieval": {
+        "id": "a",
+        "query": "who owned it?",
+        "passage": "ann lee owned it.",
+        "negatives": ["the mill burned."],
+    },
 }
 # What a task must be told before it can read.
 OPTIONS = {
@@ -102,6 +108,7 @@ ID = {
     "squad": "id",
     "token_classification": "id",
     "multiple_choice": "question_unique_id",
+    "retrieval": "id",
 }
 GOLD = {
     "classification": "label",
@@ -118,11 +125,12 @@ GOLD = {
     "squad": "answers",
     "token_classification": "tags",
     "multiple_choice": "gold_label",
+    "retrieval": "passage",
 }
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text", "wmt14_en_de", "classification")
+LINES += ("text_to_text", "wmt14_en_de", "classification", "retrieval")
 LINES += ("token_classification", "multiple_choice")
 RELEASES = {
     "triviaqa": triviaqa_samples.release_of,
@@ -156,6 +164,8 @@ def windows_of(found, without="", **changes):
     value = {**VALUES[found.name], **changes}
     value.pop(without, None)
     record = found.parse(value, lambda *note: None)
+    if found.name == "squad" and found.format != "text_to_text":
+        found = found.with_options({"question_tokens": 16})
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
         return found.features(record, tokenizer_of(found), type(found.sizes)(*SHORT))
@@ -297,12 +307,14 @@ def test_each_threshold_is_decoded_as_by_itself():
 def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
     window = windows_of(found)[0]
     content = found.official({window.record.id: found.no_answer})
-    text = found.official_text(content)
+    text = found.official_files(content)[found.prediction_file]
     if found.lines:
         assert found.prediction_file == "predictions.jsonl"
         assert [json.loads(line) for line in text.splitlines()] == content
     else:
         assert found.prediction_file == "predictions.json"
+        if found.several:
+            content = content[found.prediction_file]
         assert json.loads(text) == content
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from etc_jax import strict_json
@@ -147,13 +148,33 @@ def _max_length(lengths: pathlib.Path, prompts: pathlib.Path) -> int | None:
     return longest
 
 
+def of_run(config: Mapping[str, Any]) -> SentenceFolder | None:
+    """How a run that learnt vectors makes them; None for other runs.
+
+    Args:
+      config: of the run, as `config.to_dict` gives it.
+    """
+    pooling = config["objective"].get("pooling")
+    if pooling is None:
+        return None
+    return SentenceFolder(pooling, True, config["data"]["input_length"])
+
+
 def files_of(settings: SentenceFolder, embed_dim: int) -> dict[str, bytes]:
     """{name: content} of the files that `read` reads.
 
     Args:
       settings: of the model, which is in the folder itself.
       embed_dim: of the vectors.
+
+    Raises:
+      ValueError: if sentence-transformers has no such pooling.
     """
+    if settings.pooling not in _NAMES:
+        raise ValueError(
+            f"vectors are made by pooling {settings.pooling!r}, which a folder of "
+            "sentence-transformers cannot say; it can say mean and cls"
+        )
     kinds = {"Transformer": "", "Pooling": "1_Pooling"}
     if settings.normalize:
         kinds["Normalize"] = "2_Normalize"

@@ -88,9 +88,9 @@ class SequenceTokenLabels(TokenLabels, EncoderFinetuning):
         return EncoderForTokenLabels(self.model, len(self.classes), deterministic)
 
 
-@registry.register("learner", "triviaqa/sequence")
-class SequenceTriviaqa(EncoderFinetuning):
-    """Any place that names the answer: outputs are `SpanLogits`."""
+@registry.register("learner", "spans/sequence")
+class SequenceSpans(EncoderFinetuning):
+    """Any of some places of the answer: outputs are `SpanLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForSpans:
         return EncoderForSpans(self.model, deterministic)

@@ -146,9 +146,9 @@ class StructuredTokenLabels(TokenLabels, HeadFinetuning):
         return TokenLabelsHead(config, len(self.classes), name="head")
 
 
-@registry.register("learner", "triviaqa/structured")
-class StructuredTriviaqa(HeadFinetuning):
-    """Any place that names the answer: outputs are `SpanLogits` of the long tokens."""
+@registry.register("learner", "spans/structured")
+class StructuredSpans(HeadFinetuning):
+    """Any of some places of the answer: outputs are `SpanLogits` of the long tokens."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
         return SpanHead(config, name="head")

@@ -74,7 +74,7 @@ def with_distractors(
       ValueError: if there are too few paragraphs to draw from, or the question has no
         answer.
     """
-    if record.answers is None:
+    if not record.answers:
         raise ValueError(
             f"{record.id!r} has no answers, which the other paragraphs must not hold; "
             "give files with answers"

@@ -38,13 +38,21 @@ class SquadSizes:
 
     Attributes:
       facts: things that are told of a name, each of which is asked for once.
+      unanswerable: further questions, of things that are not told, as in SQuAD 2.0.
     """
 
     facts: int = 4
+    unanswerable: int = 0
 
     def __post_init__(self):
         if not 1 <= self.facts <= len(THINGS):
             raise ValueError(f"facts is {self.facts}; expected 1 to {len(THINGS)}")
+        left = len(THINGS) - self.facts
+        if not 0 <= self.unanswerable <= left:
+            raise ValueError(
+                f"unanswerable is {self.unanswerable}; expected 0 to {left}, things "
+                f"that are not among the {self.facts} facts"
+            )
 
 
 def records(
@@ -54,11 +62,11 @@ def records(
 
     An article depends on seed, sizes and its number alone.
     """
-    facts = (sizes or SquadSizes()).facts
+    sizes = sizes or SquadSizes()
     for number in range(start, start + count):
         rng = random.Random(f"squad {seed} {number}")
         name = " ".join(rng.sample(_NAMES, 2))
-        told = rng.sample(sorted(THINGS), facts)
+        told = rng.sample(sorted(THINGS), sizes.facts)
         context, asked = "", []
         for i, thing in enumerate(told):
             value = rng.choice(THINGS[thing].split())
@@ -72,6 +80,15 @@ def records(
                 }
             )
             context += f"{before}{value} . "
+        for thing in rng.sample(sorted(THINGS.keys() - {*told}), sizes.unanswerable):
+            asked.append(
+                {
+                    "id": f"squad-{seed}-{number}-{len(asked)}",
+                    "question": f"what is the {thing} of {name} ?",
+                    "answers": [],
+                    "is_impossible": True,
+                }
+            )
         yield {
             "title": name,
             "paragraphs": [{"context": context.rstrip(), "qas": asked}],
