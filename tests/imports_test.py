@@ -30,8 +30,8 @@ BLOCKED = (
     "sklearn",
 )
 
-# Parts that use the rest, which knows nothing of them; files of theirs alone import
-# seqio and tensorflow at the top.
+# Parts that use the rest, which knows nothing of them; files of theirs import seqio and
+# tensorflow at the top.
 USERS = ("configs", "tasks")
 
 IMPORT_ALL = """
