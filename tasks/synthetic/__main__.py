@@ -190,6 +190,10 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     add("--long_only", type=float, help="share of those with a long answer alone")
     add("--annotators", type=int, help="1 as in training files, 5 as in development")
     add("--apart", type=int, help="words between an entity's name and its facts")
+    add = parser.add_argument_group("squad alone").add_argument
+    add("--things", type=int, help="that are told of some name")
+    add("--name_words", type=int, help="words of a name")
+    add("--name_pool", type=int, help="words that names are made of")
     add = parser.add_argument_group("openkp alone").add_argument
     add("--keyphrases", type=_range, help="of a page: 2, or 1-3")
     add("--others", type=int, help="phrases that are no keyphrase")
