@@ -2,8 +2,8 @@
 
 Articles in SQuAD's form (`tasks.synthetic`), and each question with other paragraphs
 beside its own (`tasks.squad.distractors`), which say the same things of other names. To
-begin with, short questions of one paragraph each, every second of which is about
-another name. `nothing` stands after it, and is then the answer.
+begin with, questions of short texts, every second of which does not have the answer.
+`nothing` stands at their end, and is then the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.text_to_text import TextToTextSizes
 from tasks.squad import distractors
-from tasks.squad.records import Record, SquadAnswer, read
+from tasks.squad.records import Record, read
 from tasks.synthetic import squad as invented
 from tasks.synthetic.__main__ import TASKS, write_records
 
@@ -33,15 +33,19 @@ TASK = find_task("squad")
 SIZES = invented.SquadSizes(facts=2, things=2, name_words=1, name_pool=24)
 # Tokens of a question with T5's word before it, of a paragraph, of an answer.
 QUESTION, PARAGRAPH, ANSWER = 10, 14, 2
+# Words of a piece of several paragraphs.
+PIECE = 18
 SHORT = "short"
+# As above, and `nothing`.
+SHORT_LENGTH = QUESTION + PIECE + 4
 _SHORT_SERIES = 3
 _NOTHING = "nothing"
 
 
 def length_of(paragraphs: int) -> int:
     """Tokens of an input with so many paragraphs."""
-    # Two words of T5 stand before them, `nothing` (of a short one) and an end after.
-    return QUESTION + PARAGRAPH * paragraphs + 4
+    # Two words of T5 stand before them, and an end after them.
+    return QUESTION + PARAGRAPH * paragraphs + 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,29 +160,59 @@ def _with_distractors(plain: pathlib.Path, paragraphs: int) -> dict[str, pathlib
 
 
 def short_articles(records: Sequence[Record], *, seed: int) -> Iterator[dict[str, Any]]:
-    """Each question of one paragraph: its own, or in every second that of another name.
+    """Questions of short texts, two of four without the answer.
+
+    Two are of one paragraph, their own or that of another name. Two are of a piece of
+    three paragraphs, in which sentences stand at all places, as they do in a window.
 
     Args:
-      records: with answers, of two names or more.
+      records: with answers, of three names or more.
       seed: of the draws.
     """
     paragraphs = distractors.paragraphs_of(records)
     rng = random.Random(f"short {seed}")
     for i, record in enumerate(records):
-        paragraph = distractors.Paragraph(record.title, record.context)
-        while i % 2 and paragraph.title == record.title:
-            paragraph = rng.choice(paragraphs)
-        context = f"{paragraph.text} {_NOTHING}"
-        [answer] = record.answers
-        if i % 2:
-            answer = SquadAnswer(_NOTHING, len(paragraph.text) + 1)
-        asked = {
-            "id": record.id,
-            "question": record.question,
-            "answers": [{"text": answer.text, "answer_start": answer.start}],
-        }
+        answered = i % 2 == 0
+        if i % 4 < 2:
+            text = record.context if answered else _another(record, paragraphs, rng)
+        else:
+            text = _piece(record, paragraphs, rng, answered)
+        answer = record.answers[0].text if answered else _NOTHING
+        context = f"{text} {_NOTHING}"
+        # Values are words of their own, and no other paragraph has this one.
+        given = {"text": answer, "answer_start": context.index(answer)}
+        asked = {"id": record.id, "question": record.question, "answers": [given]}
         about = {"context": context, "qas": [asked]}
         yield {"title": record.title, "paragraphs": [about]}
+
+
+def _another(
+    record: Record, paragraphs: Sequence[distractors.Paragraph], rng: random.Random
+) -> str:
+    return rng.choice([p.text for p in paragraphs if p.title != record.title])
+
+
+def _piece(
+    record: Record,
+    paragraphs: Sequence[distractors.Paragraph],
+    rng: random.Random,
+    answered: bool,
+) -> str:
+    """Words of three paragraphs, among them the answer with its name, or not both."""
+    made = distractors.with_distractors(
+        record, paragraphs, order="shuffled", count=2, seed=0
+    )
+    words = made["paragraphs"][0]["context"].split()
+    last = words.index(record.answers[0].text)
+    # "of NAME is VALUE"
+    first = last - 1 - SIZES.name_words
+    starts = [
+        start
+        for start in range(len(words) - PIECE + 1)
+        if (start <= first and last < start + PIECE) == answered
+    ]
+    start = rng.choice(starts)
+    return " ".join(words[start : start + PIECE])
 
 
 def config(
@@ -204,5 +238,6 @@ def config(
         input_options=train.input_options,
         vocab_size=vocab_size,
     )
-    made.train.compile_cache_dir = str(train.path.parent / "compile_cache")
+    # One for all orders, whose inputs have the same shapes.
+    made.train.compile_cache_dir = str(train.path.parent.parent / "compile_cache")
     return made

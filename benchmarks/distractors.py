@@ -18,11 +18,11 @@ such as "sled-shuffled":
   -ordered   the right paragraph comes first
   -shuffled  the paragraphs come in a random order
 
-All rows begin with one backbone, a BART trained from random weights on short questions
-(`distractor_items`): is the paragraph about the name, and what does it say? They see as
-many questions, and each its own. The score is SQuAD's own, on held-back questions.
-Finished runs are not trained again. Arguments of the form --config.A.B=VALUE go to
-every row, those of the model to the backbone too.
+All rows begin with one backbone, a BART trained from random weights on questions of
+short texts (`distractor_items`): does the text have the answer, and what is it? All
+rows see the same questions, each once. The score is SQuAD's own, on held-back
+questions. Finished runs are not trained again. Arguments of the form --config.A.B=VALUE
+go to every row, those of the model to the backbone too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import distractor_items, finetuning_runs, rows
-from benchmarks.distractor_items import QUESTION, SHORT, TASK, Items, length_of
+from benchmarks.distractor_items import (
+    QUESTION,
+    SHORT,
+    SHORT_LENGTH,
+    TASK,
+    Items,
+    length_of,
+)
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
 
@@ -164,7 +171,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
         paragraphs=paragraphs,
     )
     caches = {row: make_caches(row, items, paragraphs) for row in args.rows}
-    short_caches = short.caches(SHORT, length_of(1), {})
+    short_caches = short.caches(SHORT, SHORT_LENGTH, {})
     about = {"task": TASK.name, "items": args.items, "paragraphs": paragraphs}
 
     def before(row: str, seed: int) -> finetuning_runs.Spent:

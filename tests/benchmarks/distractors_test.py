@@ -44,15 +44,25 @@ def items(workdir, short):
     )
 
 
-def test_every_second_short_question_is_about_another_name(short):
+def test_every_second_short_text_does_not_have_the_answer(short):
     records = list(read([short.train["short"]]))
     assert len(records) == SIZES["short_items"]
+    lengths = set()
     for i, record in enumerate(records):
         [answer] = record.answers
         assert record.context.startswith(answer.text, answer.start)
-        assert (record.title in record.context) == (i % 2 == 0)
-        assert record.title in record.question
-        assert (answer.text == "nothing") == bool(i % 2)
+        thing = record.question.split()[3]
+        assert (answer.text == "nothing") == (i % 2 == 1)
+        if i % 2 == 0:
+            assert f"{record.title} is {answer.text} ." in f"{record.context} ."
+        elif i % 4 == 1:
+            assert thing in record.context and record.title not in record.context
+        lengths.add(len(record.context.split()))
+    # A paragraph or a piece, and `nothing`.
+    assert lengths == {distractor_items.PARAGRAPH + 1, distractor_items.PIECE + 1}
+    cache, _ = short.caches("short", distractor_items.SHORT_LENGTH, {})
+    # The question is not padded here.
+    assert cache.longest["input"] == distractor_items.SHORT_LENGTH - 1
 
 
 def test_all_paragraphs_tell_the_same_things_of_other_names(items):
@@ -82,7 +92,9 @@ def test_a_row_reads_what_it_says(items, short, row, tmp_path):
     }.get(system, (0, 0))
     assert sled.prefix_in_windows == (system != "no_prefix")
     assert made.train.num_steps == SIZES["items"] // 32
-    backbone = distractors.short_config(short.caches("short", 40, {}), 4, ())
+    backbone = distractors.short_config(
+        short.caches("short", distractor_items.SHORT_LENGTH, {}), 4, ()
+    )
     model = {x for x in differing(made, backbone) if x.startswith("model.")}
     assert all(x.startswith("model.sled.") for x in model)
 
