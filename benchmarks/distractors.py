@@ -11,7 +11,7 @@ such as "sled-shuffled":
   alone      the backbone reads the right paragraph alone: what a model reaches that
              need not search
   truncated  the backbone reads the first half of the input
-  sled       windows of 32 tokens, half of them context, behind the question
+  sled       windows of 18 tokens, half of them context, behind the question
   no_prefix  the question is a window of its own
   one_token  windows of one token behind the question
 
@@ -35,6 +35,7 @@ from typing import Any
 
 from benchmarks import distractor_items, finetuning_runs, rows
 from benchmarks.distractor_items import (
+    PIECE,
     QUESTION,
     SHORT,
     SHORT_LENGTH,
@@ -72,7 +73,8 @@ MODEL = {
     "initializer_range": 0.1,
     "forced_eos_id": None,
 }
-_WINDOWS = {"window": 32, "prefix_length": QUESTION}
+# As long as the pieces that the backbone has learnt.
+_WINDOWS = {"window": PIECE, "prefix_length": QUESTION}
 # Fields of `SledConfig`; the others are the backbone alone.
 _SLED: Mapping[str, Mapping[str, Any]] = {
     "sled": _WINDOWS,
@@ -80,7 +82,6 @@ _SLED: Mapping[str, Mapping[str, Any]] = {
     "one_token": {**_WINDOWS, "window": 1},
 }
 _BATCH, _SHORT_BATCH = 32, 64
-_LEARNING_RATE, _SHORT_LEARNING_RATE = 2e-3, 3e-3
 
 
 def _parts_of(row: str) -> tuple[str, str]:
@@ -114,7 +115,7 @@ def short_config(
     """The checked config of the backbone."""
     made = distractor_items.config("bart", MODEL, caches)
     finetuning_runs.set_training(made, seed=0, steps=steps)
-    made.optimizer.learning_rate = _SHORT_LEARNING_RATE
+    made.optimizer.learning_rate = 3e-3
     made.train.batch_size = _SHORT_BATCH
     of_model = [x for x in changes if x.startswith("--config.model.")]
     return finetuning_runs.changed(made, of_model)
@@ -145,7 +146,6 @@ def config_of(
         made.model.sled.update(_SLED[system], input_length=made.data.input_length)
     steps = caches[0].num_windows // _BATCH
     finetuning_runs.set_training(made, seed=seed, steps=steps)
-    made.optimizer.learning_rate = _LEARNING_RATE
     made.train.batch_size = _BATCH
     made.checkpoint.init_from = str(backbone.resolve())
     return finetuning_runs.changed(made, changes)
@@ -200,12 +200,12 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns the exit code."""
-    options = rows.parser("distractors", __doc__, NAMES, items=8_000, held_back=256)
+    options = rows.parser("distractors", __doc__, NAMES, items=3200, held_back=256)
     add = options.add_argument
     add("--count", type=int, default=3, help="paragraphs beside the right one")
-    add("--short_items", type=int, default=16_000, help="for the backbone")
+    add("--short_items", type=int, default=32_000, help="for the backbone")
     add(
-        "--short_steps", type=int, default=1500, help="of the backbone, of 64 questions"
+        "--short_steps", type=int, default=2500, help="of the backbone, of 64 questions"
     )
     return rows.main(options, argv, prepare)
 

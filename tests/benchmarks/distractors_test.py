@@ -86,8 +86,8 @@ def test_a_row_reads_what_it_says(items, short, row, tmp_path):
     longest = caches[0].longest["input"]
     assert length - 2 <= longest <= length or system == "truncated"
     assert (sled.window, sled.prefix_length) == {
-        "sled": (32, distractor_items.QUESTION),
-        "no_prefix": (32, distractor_items.QUESTION),
+        "sled": (18, distractor_items.QUESTION),
+        "no_prefix": (18, distractor_items.QUESTION),
         "one_token": (1, distractor_items.QUESTION),
     }.get(system, (0, 0))
     assert sled.prefix_in_windows == (system != "no_prefix")
