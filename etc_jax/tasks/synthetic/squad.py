@@ -1,8 +1,8 @@
 """SQuAD's files: invented articles, each of which says some things of one name.
 
-A question asks for one of them. Names are of two common words, so that a small model
-need not learn to spell; a paragraph of another article says the same things of another
-name, so that a question must be matched with its paragraph.
+A question asks for one of them. Names are of common words, so that a small model need
+not learn to spell; a paragraph of another article says the same things of another name,
+so that a question must be matched with its paragraph.
 """
 
 from __future__ import annotations
@@ -34,20 +34,29 @@ _NAMES = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class SquadSizes:
-    """How long an article is.
+    """How long an article is, and how many there can be.
 
     Attributes:
       facts: things that are told of a name, each of which is asked for once.
       unanswerable: further questions, of things that are not told, as in SQuAD 2.0.
+      things: that are told of some name.
+      name_words: words of a name.
+      name_pool: words that names are made of.
     """
 
     facts: int = 4
     unanswerable: int = 0
+    things: int = len(THINGS)
+    name_words: int = 2
+    name_pool: int = len(_NAMES)
 
     def __post_init__(self):
-        if not 1 <= self.facts <= len(THINGS):
-            raise ValueError(f"facts is {self.facts}; expected 1 to {len(THINGS)}")
-        left = len(THINGS) - self.facts
+        most = {"things": len(THINGS), "facts": self.things}
+        most |= {"name_pool": len(_NAMES), "name_words": self.name_pool}
+        for field, limit in most.items():
+            if not 1 <= (value := getattr(self, field)) <= limit:
+                raise ValueError(f"{field} is {value}; expected 1 to {limit}")
+        left = self.things - self.facts
         if not 0 <= self.unanswerable <= left:
             raise ValueError(
                 f"unanswerable is {self.unanswerable}; expected 0 to {left}, things "
@@ -63,10 +72,11 @@ def records(
     An article depends on seed, sizes and its number alone.
     """
     sizes = sizes or SquadSizes()
+    things, names = sorted(THINGS)[: sizes.things], _NAMES[: sizes.name_pool]
     for number in range(start, start + count):
         rng = random.Random(f"squad {seed} {number}")
-        name = " ".join(rng.sample(_NAMES, 2))
-        told = rng.sample(sorted(THINGS), sizes.facts)
+        name = " ".join(rng.sample(names, sizes.name_words))
+        told = rng.sample(things, sizes.facts)
         context, asked = "", []
         for i, thing in enumerate(told):
             value = rng.choice(THINGS[thing].split())
@@ -80,7 +90,7 @@ def records(
                 }
             )
             context += f"{before}{value} . "
-        for thing in rng.sample(sorted(THINGS.keys() - {*told}), sizes.unanswerable):
+        for thing in rng.sample(sorted({*things} - {*told}), sizes.unanswerable):
             asked.append(
                 {
                     "id": f"squad-{seed}-{number}-{len(asked)}",
