@@ -12,8 +12,9 @@ and then
         QuALITY.v1.0.1.htmlstripped.test
 
 What is said after the colon is as in `configs/classification.py`, without
-class_weights; etc reads --format=structured. The best checkpoint is that of the highest
-accuracy.
+class_weights: prepared, dev, held_back, from, epochs; bert, roberta, longformer,
+big_bird or etc (which reads --format=structured); tiny. The best checkpoint is that of
+the highest accuracy.
 
 A row of a batch is a sequence for each option, so batches are small. 20 epochs, batches
 of 16 and a peak of 1e-5 with a warm-up of a tenth are usual values, and no result of a

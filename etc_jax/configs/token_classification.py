@@ -12,8 +12,9 @@ and then, with the tags in all that they write,
     etc-jax predict --model=runs/names --html=names.html new.conll
 
 What is said after the colon is as in `configs/classification.py`, without
-class_weights. The best checkpoint is that of the highest F1 of entities, or of the
-highest accuracy of plain tags.
+class_weights: prepared, dev, held_back, from, epochs; bert, roberta, longformer,
+big_bird or etc (which reads --format=structured); tiny. The best checkpoint is that of
+the highest F1 of entities, or of the highest accuracy of plain tags.
 
 3 epochs, batches of 32 and a peak of 5e-5 with a warm-up of a tenth are usual values
 for models of the base size on sentences, and no result of a search; whole documents are
