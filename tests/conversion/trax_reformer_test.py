@@ -389,4 +389,4 @@ class TestCommand:
     def test_the_config_is_needed(self, run, capsys):
         with pytest.raises(SystemExit):
             run()
-        assert "--trax needs --config=FILE" in capsys.readouterr().err
+        assert "--trax needs --config=NAME" in capsys.readouterr().err
