@@ -20,8 +20,14 @@ CORE = [
 ]
 
 SKLEARN = "scikit-learn>=1.5"
-# Scores of written texts, Moses's detokenizer, and F1 of labels.
-METRICS = ["rouge-score>=0.1.2", "sacrebleu>=2.4", "sacremoses>=0.1.1", SKLEARN]
+# Scores of written texts, Moses's detokenizer, F1 of labels, and of entities.
+METRICS = [
+    "rouge-score>=0.1.2",
+    "sacrebleu>=2.4",
+    "sacremoses>=0.1.1",
+    SKLEARN,
+    "seqeval>=1.2.2",
+]
 
 EXTRAS = {
     # nupunkt splits sentences without downloading a model.
@@ -58,7 +64,10 @@ setup(
     description="Long-document transformers in JAX: pre-train, convert, fine-tune.",
     license="Apache-2.0",
     python_requires=">=3.11",
+    # The library, its data sets and its configs: one package.
     packages=find_packages(include=["etc_jax", "etc_jax.*"]),
+    package_data={"etc_jax": ["**/*.txt"]},
+    entry_points={"console_scripts": ["etc-jax = etc_jax.__main__:main"]},
     install_requires=CORE,
     extras_require=EXTRAS,
 )

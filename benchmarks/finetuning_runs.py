@@ -21,7 +21,7 @@ from etc_jax import evaluate, prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 from etc_jax.training import metrics, workdir
 from etc_jax.training.errors import PREEMPTED, RunError
 from etc_jax.training.run import train_and_evaluate

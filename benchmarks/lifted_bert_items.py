@@ -25,7 +25,7 @@ from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import hotpotqa, wikihop
 from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa
 from etc_jax.tasks.synthetic import wikihop as invented_wikihop
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()

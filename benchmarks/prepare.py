@@ -38,7 +38,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
 from etc_jax.tasks.synthetic import hotpotqa, wikihop
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 
 REFERENCE = "package"
 SYNTHETIC = {"hotpotqa": hotpotqa, "wikihop": wikihop}

@@ -33,7 +33,7 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.tasks.natural_questions import Record as NaturalQuestionsRecord
 from etc_jax.tasks.natural_questions import read
 from etc_jax.tasks.synthetic import natural_questions as invented
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 
 Record = dict[str, Any]
 

@@ -32,6 +32,18 @@ from etc_jax.config_upgrades import upgraded
 from etc_jax.sharding import MeshConfig
 
 
+class VariantError(ValueError):
+    """The argument of a config names no variant, or some that do not go together.
+
+    Attributes:
+      known: the variants that there are.
+    """
+
+    def __init__(self, message: str, known: Sequence[str]):
+        self.known = tuple(known)
+        super().__init__(message)
+
+
 class ConfigError(ValueError):
     """Everything that is wrong with a config.
 
@@ -267,17 +279,77 @@ def from_record(values: Mapping[str, Any]) -> Config:
     Raises:
       ConfigError: listing every error there is.
     """
+    return from_config_dict(used(_upgraded(values)))
+
+
+def dict_of_record(values: Mapping[str, Any]) -> ml_collections.ConfigDict:
+    """What `to_dict` gave, to be changed: it has the fields of all names.
+
+    Args:
+      values: of this version or an earlier one; not checked yet.
+
+    Raises:
+      ConfigError: if there is no such family, objective or source.
+    """
+    values = _upgraded(values)
+    given = {}
+    for argument, section, key in (
+        ("family", "model", "family"),
+        ("objective", "objective", "name"),
+        ("source", "data", "source"),
+    ):
+        found = values.get(section, {})
+        if isinstance(found, Mapping) and key in found:
+            given[argument] = found[key]
+    config = default_config(**given)
+    config.update(_tupled(values))
+    return config
+
+
+def _upgraded(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise ConfigError([("config", f"is {values!r}; expected sections")])
-    values = upgraded(values)
+    return upgraded(values)
+
+
+def _tupled(value: Any) -> Any:
+    """Lists as tuples, as configs have them."""
+    if isinstance(value, Mapping):
+        return {name: _tupled(x) for name, x in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
+
+
+def used(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts of a config without the fields that only other names have."""
+    if isinstance(values, ml_collections.ConfigDict):
+        values = values.to_dict()
+    values = dict(values)
     for kind, cls in _named_sections(values):
         if isinstance(values.get(kind), Mapping):
             own = default_dict(cls)
             # What no section has is an error, as elsewhere.
             others = config_kinds.shown(kind, cls, "").keys() - own.keys()
             kept = {k: x for k, x in values[kind].items() if k not in others}
-            values = {**values, kind: kept}
-    return from_config_dict(values)
+            values[kind] = kept
+    return values
+
+
+def section_classes(values: Mapping[str, Any]) -> dict[str, type]:
+    """{section: its dataclass}, as the values name model, objective and data.
+
+    Raises:
+      ConfigError: if a name is none.
+    """
+    problems: list[Problem] = []
+    family, _ = _build_model(values.get("model", {}), problems)
+    found = {
+        "model": _model_class(family),
+        **dict(_named_sections(values)),
+        **_SECTIONS,
+    }
+    if not {"objective", "data"} <= found.keys():
+        from_config_dict(values)  # says why one of them is none
+    return found
 
 
 def _named_sections(values: Mapping[str, Any]) -> Iterator[tuple[str, type]]:
@@ -310,7 +382,7 @@ def _listed(value: Any) -> Any:
 
 
 def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set[str]:
-    """The names in the argument of a config file: `configs/NAME.py:4096,shared`.
+    """The names in the argument of a config: `--config=NAME:4096,shared`.
 
     Args:
       arg: names joined by commas; "" for none.
@@ -318,22 +390,25 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
       flags: names that go with everything.
 
     Raises:
-      ValueError: naming what there is, if a name is not known, given twice, or at odds
-        with another.
+      VariantError: naming what there is, if a name is not known, given twice, or at
+        odds with another.
     """
     given = arg.split(",") if arg else []
     known = [*(name for group in groups for name in group), *flags]
     for name in given:
         if name not in known:
-            raise ValueError(
+            raise VariantError(
                 f"no variant {name!r} of this config; {_near(name, known)}there are: "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(known) or 'none'}",
+                known,
             )
     if len(set(given)) < len(given):
-        raise ValueError(f"a variant is given twice in {arg!r}")
+        raise VariantError(f"a variant is given twice in {arg!r}", known)
     for group in groups:
         if len(both := [name for name in given if name in group]) > 1:
-            raise ValueError(f"the variants {', '.join(both)} exclude each other")
+            raise VariantError(
+                f"the variants {', '.join(both)} exclude each other", known
+            )
     return set(given)
 
 
@@ -344,9 +419,12 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 def identity(config: Config) -> dict[str, Any]:
     """{dotted path: value} of the fields that decide what a run computes."""
+    values = to_dict(config)
+    # A share and the steps that it comes to are the same run.
+    values["schedule"]["warmup_steps"] = config.schedule.warmup(config.train.num_steps)
     return {
         path: value
-        for path, value in flat_items(to_dict(config)).items()
+        for path, value in flat_items(values).items()
         if not any(path == f or path.startswith(f"{f}.") for f in _RUNTIME_FIELDS)
     }
 

@@ -18,7 +18,8 @@ MAX_BATCH_TOKENS = 1 << 28
 
 
 def _warmup_fits(config: Any) -> Iterator[Problem]:
-    warmup, total = config.schedule.warmup_steps, config.train.num_steps
+    total = config.train.num_steps
+    warmup = config.schedule.warmup(total)
     if warmup > total:
         yield (
             "schedule.warmup_steps",

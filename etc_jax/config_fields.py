@@ -63,12 +63,16 @@ def default_dict(cls: type) -> dict[str, Any]:
     return {f.name: _default(f, hints[f.name]) for f in dataclasses.fields(cls)}
 
 
-def _default(field: dataclasses.Field, hint: Any) -> Any:
+def default_of(field: dataclasses.Field) -> Any:
+    """A field's default, `dataclasses.MISSING` if it has none; sections as dicts."""
     value = field.default
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
-    if dataclasses.is_dataclass(value):
-        return dataclasses.asdict(value)
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+
+
+def _default(field: dataclasses.Field, hint: Any) -> Any:
+    value = default_of(field)
     if value is None or value is dataclasses.MISSING:
         return config_dict.placeholder(_plain_type(hint))
     return value
@@ -88,12 +92,22 @@ def _union_members(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
+def hints_of(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """{field: type}, as the values of a section have it.
+
+    Where the dataclass of a field goes by a name beside it, the class method
+    `sections_by_name` says which one it is: values -> {field: dataclass}.
+    """
+    hints = typing.get_type_hints(cls)
+    if hasattr(cls, "sections_by_name"):
+        hints |= cls.sections_by_name(values)
+    return hints
+
+
 def build(cls: type, values: Any, path: str, problems: list[Problem]) -> Any:
     """An instance of a section from a mapping; errors are appended to `problems`.
 
-    A field in error keeps its default, so that the others can still be checked. Where
-    the dataclass of a field goes by a name beside it, the class method
-    `sections_by_name` says which one it is: values -> {field: dataclass}.
+    A field in error keeps its default, so that the others can still be checked.
 
     Returns:
       The instance, or None where a required field is missing or the class refuses.
@@ -101,9 +115,7 @@ def build(cls: type, values: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(values, Mapping):
         problems.append((path, f"is {values!r}; expected a section with fields"))
         return None
-    hints = typing.get_type_hints(cls)
-    if hasattr(cls, "sections_by_name"):
-        hints |= cls.sections_by_name(values)
+    hints = hints_of(cls, values)
     known = [f.name for f in dataclasses.fields(cls) if f.init]
     bad: set[str] = set()
     arguments: dict[str, Any] = {}

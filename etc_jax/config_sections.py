@@ -274,19 +274,32 @@ class ScheduleConfig:
 
     Attributes:
       name: of the schedule.
-      warmup_steps: updates from 0 up to the peak, which is `optimizer.learning_rate`.
+      warmup_steps: updates from 0 up to the peak, which is `optimizer.learning_rate`;
+        below 1: their share of `train.num_steps`.
       power: exponent of a polynomial schedule.
       end_value: learning rate at the last step of a polynomial schedule.
     """
 
     name: str = "linear"
-    warmup_steps: int = 0
+    warmup_steps: float = 0.0
     power: float = 1.0
     end_value: float = 0.0
+
+    def warmup(self, num_steps: int) -> int:
+        """The updates of the warm-up in a run of `num_steps`."""
+        if self.warmup_steps >= 1:
+            return int(self.warmup_steps)
+        # 100 * 0.29 is 29, which floating point misses by a little.
+        return int(num_steps * self.warmup_steps + 1e-6)
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("schedule", self.name)
         yield from at_least(self, 0, "warmup_steps", "end_value")
+        if self.warmup_steps > 1 and self.warmup_steps % 1:
+            yield (
+                "warmup_steps",
+                f"is {self.warmup_steps}; expected whole steps, or a share below 1",
+            )
         if not self.power > 0:
             yield "power", f"is {self.power}; expected more than 0"
         if self.name in _POLYNOMIALS:
@@ -380,8 +393,9 @@ class CheckpointConfig:
       best_metric: what "best" is measured by: a metric of the evaluation.
       best_is: whether lower or higher is better.
       init_from: a run's folder (its newest checkpoint), the folder of one checkpoint,
-        or one that `etc_jax.convert` wrote: the parameters start from there, with a
-        fresh optimizer at step 0.
+        one that `etc_jax.convert` wrote, or one of Hugging Face or its name in the
+        cache: the parameters start from there, with a fresh optimizer at step 0.
+        `etc_jax.train` takes the model and its vocabulary from there too (`init_from`).
       init_from_only: parameters, or the beginnings of their paths, that are taken from
         there, such as "encoder"; all others start as without `init_from`. (): all.
       init_from_partial: parameters, or the beginnings of their paths, that are not

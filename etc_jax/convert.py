@@ -1,13 +1,13 @@
 """Makes a model from a checkpoint of another project, or of a run of this one.
 
-    python -m etc_jax.convert --official=etc_base_2x_pretrain --out=models/etc_base
+    etc-jax convert --official=etc_base_2x_pretrain --out=models/etc_base
 
         An official ETC checkpoint of TensorFlow: the prefix of its files or the folder
         they are in, with etc_config.json beside them. TensorFlow is not needed. Of a
         fine-tuned one, --head=TASK takes what it has beside the encoder too.
 
-    python -m etc_jax.convert --lift=bert-base-uncased --out=models/etc_from_bert \\
-        --config=configs/etc_base_pretrain.py
+    etc-jax convert --lift=bert-base-uncased --out=models/etc_from_bert \\
+        --config=etc_base_pretrain
 
         Weights of BERT or RoBERTa, from a folder of Hugging Face with config.json and
         safetensors, as the beginning of the model of a config file. The numbers of
@@ -16,43 +16,43 @@
         the model keeps its own activation, gelu by tanh; token types, on which the
         paper is silent, begin anew. The flags below depart from that.
 
-    python -m etc_jax.convert --lift=roberta-base --out=models/etc_from_roberta \\
-        --config=configs/etc_base_pretrain.py:shared --config.model.vocab_size=50265 \\
+    etc-jax convert --lift=roberta-base --out=models/etc_from_roberta \\
+        --config=etc_base_pretrain:shared --config.model.vocab_size=50265 \\
         --activation=source --epsilon=source --types=first --special sentence=cls
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m etc_jax.convert --to_hf=models/longformer --out=back
+    etc-jax convert --hf=longformer-base-4096 --out=models/longformer
+    etc-jax convert --to_hf=models/longformer --out=back
 
         A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
         it has, a BART, LED, T5 or LongT5, and back: from a model that this command
         wrote, a run or one of its checkpoints. No bit is lost. The tokenizer goes
         along, in each direction. A folder of allenai's own LED is read too.
 
-    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+    etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
 
-        A BERT or RoBERTa made long; see `etc_jax.convert extend --help`.
+        A BERT or RoBERTa made long; see `etc-jax extend --help`.
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+    etc-jax grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
 
         More tokens in the vocabulary of an encoder or an encoder-decoder, or with
         --sentinels=100 so many that stand for missing spans; see
-        `etc_jax.convert grow --help`.
+        `etc-jax grow --help`.
 
-    python -m etc_jax.convert --trax=model.pkl.gz --out=models/reformer \\
-        --config=configs/reformer_enwik8.py --config.model.vocab_size=320
+    etc-jax convert --trax=model.pkl.gz --out=models/reformer \\
+        --config=reformer_enwik8 --config.model.vocab_size=320
 
         Weights of trax's ReformerLM as its trainer pickles them; the config file says
         what the model is. Nothing that the pickle holds is run: arrays of numpy, lists,
         tuples and dicts are read, and no other object.
 
-    python -m etc_jax.convert --fairseq=bart.large/model.pt --out=models/bart
+    etc-jax convert --fairseq=bart.large/model.pt --out=models/bart
 
         A BART of fairseq: sizes come from the weights, and heads, activation and order
         of norms from the settings in the file. Heads of classification are left out.
 
-    python -m etc_jax.convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
+    etc-jax convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
 
         A fine-tuned model with its tokenizer and config, for etc_jax.evaluate and
         etc_jax.predict, without the optimizer. Without --step the newest checkpoint.
@@ -75,10 +75,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import jax
-from absl import flags
-from ml_collections import config_flags
 
-from etc_jax import config_flag, encoder_source, extend, grow
+from etc_jax import command_line, config_flag, extend, grow, model_source
 from etc_jax.config_kinds import section_of
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
@@ -92,14 +90,14 @@ from etc_jax.conversion.formats.config_file import read_config_file
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
     home_path,
     hugging_face_files,
+    kept_tokenizer,
     saved,
-    tokenizer_in,
+    sentence_files,
     tokenizer_note,
 )
 from etc_jax.models.etc import EtcConfig
@@ -109,6 +107,8 @@ from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.prediction.export import export_run
 
+_PROG = "etc-jax convert"
+
 T = TypeVar("T")
 
 OFFICIAL_CONFIG = "etc_config.json"
@@ -117,13 +117,7 @@ _SHOWN = 8
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        texts=("special",),
-        prog="python -m etc_jax.convert",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("special",))
     source = parser.add_mutually_exclusive_group(required=True)
     add = source.add_argument
     add("--official", metavar="CHECKPOINT", type=home_path, help="official ETC")
@@ -148,11 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         "--head", choices=sorted(etc_heads.TASKS), help="task it was fine-tuned on"
     )
     sized = parser.add_argument_group("with --lift and --trax")
-    sized.add_argument(
-        "--config",
-        metavar="FILE",
-        help="config file of the model; --config.model.NAME=VALUE changes a field",
-    )
+    parser.add_config_flag(sized)
     lifting = parser.add_argument_group("with --lift")
     lifting.add_argument(
         "--positions",
@@ -186,7 +176,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_FILE = "--config="
 _LIFT_ONLY = ("positions", "types", "activation", "epsilon", "special", "seed")
 # Flags of each mode.
 _FLAGS = {
@@ -200,51 +189,33 @@ _FLAGS = {
 }
 
 
-def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """(flags, those of the config file)."""
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
-    # ml_collections reads the config file and its changes.
-    config_argv = [a for a in argv if a.startswith((_FILE, "--config."))]
-    args = parser.parse_args([a for a in argv if a not in config_argv])
-    if args.config is not None:
-        parser.error("write --config=FILE, with an equals sign")
+    args = parser.parse_args(argv)
     # By identity: --seed=0 is given.
     given = {n for n, v in vars(args).items() if v is not None and v is not False}
-    given |= {"config"} if config_argv else set()
+    given |= {"config"} if args.changes else set()
     [mode] = given & _FLAGS.keys()
     foreign = {n for names in _FLAGS.values() for n in names} - {*_FLAGS[mode]}
     if wrong := [f"--{name}" for name in sorted(foreign & given)]:
         parser.error(f"{', '.join(wrong)} cannot go with --{mode}")
-    if "config" in _FLAGS[mode] and not any(a.startswith(_FILE) for a in config_argv):
-        parser.error(f"--{mode} needs --config=FILE, whose model it makes")
-    return args, config_argv
+    if "config" in _FLAGS[mode] and args.config is None:
+        parser.error(f"--{mode} needs --config=NAME, whose model it makes")
+    return args
 
 
-def _model_of(config_argv: Sequence[str], kind: type[T], why: str) -> T:
-    """The model of a config file with its changes.
+def _model_of(args: argparse.Namespace, kind: type[T], why: str) -> T:
+    """The model of a config with its changes.
 
     Args:
-      config_argv: flags of the config file.
+      args: with the flags of the config.
       kind: that its config must be of.
       why: for the error.
 
     Raises:
-      ValueError: if the file or a change is wrong, or the model is another one.
+      ValueError: if the config or a change is wrong, or the model is another one.
     """
-    if problem := config_flag.missing(config_argv):
-        raise ValueError(problem)
-    argv = ["etc_jax.convert", *config_argv]
-    # Flags of its own: other modules of the package define --config as well.
-    values = flags.FlagValues()
-    config_flags.DEFINE_config_file(
-        "config", None, "", flag_values=values, sys_argv=argv, lock_config=True
-    )
-    try:
-        values(argv)
-        section = values.config.model.to_dict()
-    # The config file is code that runs: what it raises may be anything.
-    except Exception as error:
-        raise ValueError(config_flag.error_text(error, config_argv)) from error
+    section = config_flag.read(args.config, args.changes).model.to_dict()
     config = native.model_config(section)
     if not isinstance(config, kind):
         raise ValueError(f"--config is of a {section['family']}; {why}")
@@ -336,9 +307,9 @@ def _token_rows(pairs: Sequence[str], folder: str) -> tuple[tuple[int, int], ...
     return tuple(rows)
 
 
-def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
+def convert_lifted(args: argparse.Namespace) -> str:
     """BERT or RoBERTa -> a saved model; the report of it."""
-    asked = _model_of(config_argv, EtcConfig, "BERT is lifted into etc")
+    asked = _model_of(args, EtcConfig, "BERT is lifted into etc")
     source, weights = bert.open_checkpoint(args.lift)
     given = {name: getattr(args, name) for name in _LIFT_ONLY[:4]}
     options = LiftOptions(
@@ -346,7 +317,7 @@ def convert_lifted(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
         **{name: value for name, value in given.items() if value is not None},
     )
     config = lifted_config(source, asked, options)
-    tokenizer = _tokenizer(args, args.lift, config)
+    tokenizer = kept_tokenizer(args, lambda: _lifted_tokenizer(args.lift, config))
     seed = args.seed or 0
     params, report = lift(weights, source, _fresh(config, seed), config, options)
     about = {
@@ -380,23 +351,34 @@ def _changed(asked: EtcConfig, config: EtcConfig) -> list[str]:
 
 def convert_hf(args: argparse.Namespace) -> str:
     """A model of Hugging Face -> a saved model; the report of it."""
-    params, config, report = hugging_face.read(args.hf)
-    tokenizer = _tokenizer(args, args.hf, config)
-    message = _save(args, "hf", params, config, report, saved(tokenizer))
-    return f"{message}\n{tokenizer_note(tokenizer)}"
+    source = model_source.find(args.hf, named="--hf")
+    if not source.is_hf:
+        raise ValueError(
+            f"--hf is {args.hf}, which is {source.place.kind.value}: it is read by all "
+            "commands as it is; name a folder of Hugging Face"
+        )
+    params, config, report = hugging_face.read(source.place.path)
+    tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
+    beside, note = sentence_files(source, config.embed_dim)
+    files = saved(tokenizer, source.labels()) | beside
+    message = _save(args, "hf", params, config, report, files)
+    return "\n".join([message, tokenizer_note(tokenizer), *note])
 
 
-def _tokenizer(args: argparse.Namespace, folder: str, config) -> Tokenizer | None:
-    """Of a folder of Hugging Face, unless it is to be left out."""
-    if args.without_tokenizer:
+def _lifted_tokenizer(folder: str, config: EtcConfig) -> Tokenizer | None:
+    """Of a folder of Hugging Face, for the model that is made of it."""
+    try:
+        tokenizer = open_tokenizer(folder)
+    except FileNotFoundError:
         return None
-    return tokenizer_in(folder, config.vocab_size)
+    model_source.check_ids(tokenizer, config, folder)
+    return tokenizer
 
 
-def convert_trax(args: argparse.Namespace, config_argv: Sequence[str]) -> str:
+def convert_trax(args: argparse.Namespace) -> str:
     """A Reformer of trax -> a saved model; the report of it."""
     why = "what is read of trax is a reformer"
-    config = _model_of(config_argv, ReformerConfig, why)
+    config = _model_of(args, ReformerConfig, why)
     weights = trax_reformer.read_weights(args.trax)
     params, report = trax_reformer.import_trax(weights, config)
     return _save(args, "trax", params, config, report)
@@ -430,18 +412,19 @@ def _save(
 
 def convert_to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
-    own = encoder_source.read_own(
-        args.to_hf, args.step, with_tokenizer=not args.without_tokenizer
-    )
-    params, config, tokenizer = own.params, own.config, own.tokenizer
+    source = model_source.find(args.to_hf, args.step, named="--to_hf")
+    config, tokenizer = source.config, kept_tokenizer(args, lambda: source.tokenizer)
+    known, beside, note = hugging_face.is_known(config), {}, []
+    if known:
+        beside, note = sentence_files(source, config.embed_dim)
     files = {}
-    if tokenizer is not None and hugging_face.is_known(config):
+    if known and tokenizer is not None:
         files = hugging_face_files(tokenizer, config.max_length)
     count = hugging_face.save(
-        args.out, params, config, files=files, labels=own.labels()
+        args.out, source.params, config, files=files | beside, labels=source.labels()
     )
-    message = f"{count} arrays of {type(config).__name__}\n{tokenizer_note(tokenizer)}"
-    return message if files else f"{message}\n{_NO_TOKENIZER}"
+    lines = [f"{count} arrays of {type(config).__name__}", tokenizer_note(tokenizer)]
+    return "\n".join([*lines, *note, *([] if files else [_NO_TOKENIZER])])
 
 
 # What transformers does where a folder has none.
@@ -458,18 +441,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return extend.main(argv[1:])
     if argv[:1] == ["grow"]:
         return grow.main(argv[1:])
-    args, config_argv = _parse(argv)
-    return carry_out("etc_jax.convert", lambda: _convert(args, config_argv), args.out)
+    args = _parse(argv)
+    return carry_out(_PROG, lambda: _convert(args), args.out)
 
 
-def _convert(args: argparse.Namespace, config_argv: list[str]) -> str:
+def _convert(args: argparse.Namespace) -> str:
     native.check_free(args.out, overwrite=args.overwrite)
     if args.official is not None:
         return convert_official(args)
     if args.hf is not None:
         return convert_hf(args)
     if args.trax is not None:
-        return convert_trax(args, config_argv)
+        return convert_trax(args)
     if args.to_hf is not None:
         return convert_to_hf(args)
     if args.fairseq is not None:
@@ -478,7 +461,7 @@ def _convert(args: argparse.Namespace, config_argv: list[str]) -> str:
         return export_run(
             args.export, args.out, step=args.step, overwrite=args.overwrite
         )
-    return convert_lifted(args, config_argv)
+    return convert_lifted(args)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Makes corpora of long texts for pre-training, from documents of any length.
 
-    python -m etc_jax.corpora long --min_length=8192 --tokenizer=models/bart \\
+    etc-jax corpora long --min_length=8192 --tokenizer=models/bart \\
         --out=long.jsonl.gz 'books/*.txt' 'news/*.jsonl.gz'
 
         The documents that have so many tokens, as they are.
 
-    python -m etc_jax.corpora link --length=16382 --tokenizer=models/bart \\
+    etc-jax corpora link --length=16382 --tokenizer=models/bart \\
         --format=jsonl --out=linked.jsonl.gz 'c4-train.*.json.gz'
 
         All documents, each followed by its most similar ones until a text has that
@@ -47,6 +47,7 @@ from typing import TypeVar
 import numpy as np
 import tqdm
 
+from etc_jax import command_line
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.linking import Linker, Linking
 from etc_jax.data.text.long_texts import (
@@ -59,8 +60,8 @@ from etc_jax.data.text.long_texts import (
 from etc_jax.data.text.sources import BORDERS, FORMATS, TextSource, read_documents
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.whole_files import check_out, whole_text
-from etc_jax.local_paths import ArgumentParser
-from etc_jax.terminal import say
+
+_PROG = "etc-jax corpora"
 
 T = TypeVar("T")
 
@@ -161,17 +162,12 @@ def long_documents(
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.corpora",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    long = commands.add_parser("long", help="choose long documents", allow_abbrev=False)
+    long = commands.add_parser("long", help="choose long documents")
     long.add_argument("--min_length", required=True, type=int)
     long.add_argument("--max_length", type=int, help="default: any")
-    link = commands.add_parser("link", help="link similar ones", allow_abbrev=False)
+    link = commands.add_parser("link", help="link similar ones")
     add = link.add_argument
     add("--length", required=True, type=int, help="the most that a text has")
     for name, text in (
@@ -263,12 +259,7 @@ def _with_progress(items: Iterable[T], unit: str) -> Iterator[T]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        say(_run(args))
-    except (ValueError, OSError) as e:
-        say(f"error: {e}", sys.stderr)
-        return 2
-    return 0
+    return command_line.run(_PROG, lambda: _run(args))
 
 
 if __name__ == "__main__":

@@ -193,13 +193,11 @@ def draw(
 
 def _figure_class():
     try:
-        import matplotlib
         from matplotlib.figure import Figure
     except ImportError as e:
         raise ImportError(
             'drawing needs matplotlib: pip install "etc_jax[plot]"'
         ) from e
-    matplotlib.use("Agg")
     return Figure
 
 

@@ -1,9 +1,9 @@
 """Embeds texts: one vector for each, of the hidden states of a model.
 
-    python -m etc_jax.embed --model=longformer-base-4096 docs.jsonl --out=docs.npy
-    python -m etc_jax.embed --model=models/bert --pooling=cls --normalize docs.txt \\
+    etc-jax embed --model=longformer-base-4096 docs.jsonl --out=docs.npy
+    etc-jax embed --model=models/bert --pooling=cls --normalize docs.txt \\
         --out=docs.npy
-    cut -f2 table.tsv | python -m etc_jax.embed --model=runs/mlm - --out=table.npy
+    cut -f2 table.tsv | etc-jax embed --model=runs/mlm - --out=table.npy
 
 The model is the folder of a run, of a converted model, of Hugging Face or of
 sentence-transformers, or the name of a repository in the local cache of Hugging Face.
@@ -29,26 +29,23 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from tqdm import tqdm
 
+from etc_jax import command_line
 from etc_jax.data.whole_files import check_out, whole, write_whole
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.loading.load import load
 from etc_jax.loading.pooling import POOLINGS
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
+
+_PROG = "etc-jax embed"
 
 _JSON_LINES = (".jsonl", ".jsonl.gz")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.embed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     add = parser.add_argument
     add("--model", required=True, help="folder or name, see above")
     add("--step", type=int, help="of a run; default: the newest checkpoint")
@@ -142,19 +139,13 @@ def _told_plainly() -> Iterator[None]:
 
 
 def _tell(message: str) -> None:
-    say(f"etc_jax.embed: {message}", sys.stderr)
+    say(f"{_PROG}: {message}", sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        told = embed(args)
-    except (RunError, ValueError, OSError) as error:
-        _tell(str(error))
-        return getattr(error, "exit_code", UserError.exit_code)
-    say(told)
-    return 0
+    return command_line.run(_PROG, lambda: embed(args))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Answers the records of official files and scores them by the official measure.
 
-    python -m etc_jax.evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
+    etc-jax evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
         hotpot_dev_distractor_v1.json
 
 The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
@@ -8,11 +8,14 @@ The model is the folder of a fine-tuning run, of one of its checkpoints, or of o
 Works on all devices of this machine. In the folder --out:
 
   predictions.json     as the official scorer and the leaderboard take it; where that
-                       is a JSON object a line, predictions.jsonl
+                       is a JSON object a line, predictions.jsonl. Of squad also
+                       nbest_predictions.json and, if there may be no answer,
+                       null_odds.json
   scores.json          the official metrics, of each threshold, what they count, how
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official measure has
                        such; only if the records have gold answers
+  predicted/           the given files with the predictions in them, of words with tags
   parts/               predictions of 32 records a file
 
 An evaluation that was stopped goes on where it was: give the same command again. On
@@ -41,9 +44,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etc_jax.data.whole_files import write_whole
+from etc_jax import command_line
+from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.datasets.file_summary import summarised
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
@@ -54,12 +57,13 @@ from etc_jax.prediction.scoreboard import (
     problems_of,
     settle,
 )
-from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
 
-SCORES = "scores.json"
+_PROG = "etc-jax evaluate"
+
+SCORES = answering.SCORES
+PREDICTED = "predicted"
 _SHOWN = 3
-_INTERRUPTED = 130
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -74,12 +78,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     answering.add_flags(parser)
     parser.add_argument("--out", required=True, help="folder for what comes of it")
     parser.add_argument(
@@ -133,6 +132,16 @@ def _out_folder(name: str) -> pathlib.Path:
     return out
 
 
+def _check_names(files: Sequence[str]) -> None:
+    """Refuses files of one name: records and what is written are named by it."""
+    names = collections.Counter(pathlib.Path(path).name for path in files)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UserError(
+            f"{names[twice[0]]} of the files are named {twice[0]}, and predictions are "
+            "written by name; rename them, or evaluate each by itself"
+        )
+
+
 class _Evaluation:
     """What is evaluated on what: read and checked, nothing compiled."""
 
@@ -143,6 +152,8 @@ class _Evaluation:
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
+        if self.task.in_own_form is not None:
+            _check_names(args.files)
         self.summary = summarised(self.task, args.files)
         if self.summary.gold is not None:
             of_no_answers(self.task, self.summary)
@@ -192,18 +203,36 @@ class _Evaluation:
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]
-        wrote = [out / self.task.prediction_file]
-        write_whole(wrote[0], self.task.official_text(result.official))
+        wrote = []
+        for name, text in self.task.official_files(result.official).items():
+            write_whole(out / name, text)
+            wrote.append(out / name)
         if result.chosen is None:
             lines.append("the records have no gold answers: there are no scores")
         else:
             lines.append(result.chosen.report())
-            wrote.append(out / SCORES)
             scores = json.dumps(self.scores(result, lost), indent=2)
-            write_whole(wrote[1], f"{scores}\n")
+            write_whole(out / SCORES, f"{scores}\n")
+            wrote.append(out / SCORES)
+        wrote += self._in_own_form(out, result.official)
+        if result.thresholds is not None:
+            found = (f"{name} {x:.4g}" for name, x in result.thresholds.items())
+            lines.append(f"best thresholds: {', '.join(found)}")
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
+
+    def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
+        """Writes the files that were read with the predictions in them."""
+        if self.task.in_own_form is None:
+            return []
+        folder, wrote = out / PREDICTED, []
+        folder.mkdir(exist_ok=True)
+        for path in map(pathlib.Path, self.args.files):
+            wrote.append(folder / path.name)
+            with whole_text(wrote[-1]) as file:
+                file.writelines(self.task.in_own_form(path, official))
+        return wrote
 
     def _chosen_by(self, result: EvaluationResult) -> str:
         if self.args.threshold is not None:
@@ -247,18 +276,8 @@ class _Evaluation:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        say(evaluate(args))
-    except (RunError, ValueError, OSError) as error:
-        say(f"etc_jax.evaluate: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    except KeyboardInterrupt:
-        print(
-            "etc_jax.evaluate: interrupted; the same command goes on from here",
-            file=sys.stderr,
-        )
-        return _INTERRUPTED
-    return 0
+    again = "interrupted; the same command goes on from here"
+    return command_line.run(_PROG, lambda: evaluate(args), interrupted=again)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Makes an encoder long: BERT or RoBERTa as a Longformer, a BigBird or an ETC, BART
-as a LED or a BART-LS, T5 as a LongT5.
+"""Makes a model of short texts long: BERT as a Longformer, BART as a LED.
 
-    python -m etc_jax.convert extend --from=roberta-base --to=longformer \\
+BERT and RoBERTa become a Longformer, a BigBird or an ETC, BART a LED or a BART-LS, and
+T5 a LongT5.
+
+    etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
-    python -m etc_jax.convert extend --from=bart-base --to=led --max_length=16384 \\
+    etc-jax extend --from=bart-base --to=led --max_length=16384 \\
         --out=led-base
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
@@ -15,7 +17,7 @@ Positions go on with copies of those of the source, block by block; global proje
 begin as copies of the local ones. The result is compared with the source on short
 inputs, where both must compute the same, before anything is written.
 
-    python -m etc_jax.convert extend --from=runs/more --to=longformer --copy_global \\
+    etc-jax extend --from=runs/more --to=longformer --copy_global \\
         --out=models/longer
 
 After training without global tokens: their projections become copies again.
@@ -25,33 +27,32 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from etc_jax import encoder_source
+from etc_jax import command_line, encoder_source
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
-from etc_jax.encoder_source import EncoderSource
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
     hugging_face_files,
+    kept_tokenizer,
     saved,
+    sentence_files,
     tokenizer_note,
 )
+from etc_jax.model_source import ModelSource
+
+_PROG = "etc-jax extend"
 
 _NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.convert extend",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     encoder_source.add_flags(parser)
     add = parser.add_argument
     add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
@@ -95,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _is_hf(args: argparse.Namespace, source: EncoderSource) -> bool:
+def _is_hf(args: argparse.Namespace, source: ModelSource) -> bool:
     """Whether the result is a folder of Hugging Face.
 
     Raises:
@@ -121,13 +122,8 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(
-        args.source,
-        args.step,
-        "made long",
-        with_tokenizer=not args.without_tokenizer,
-        pairs=True,
-    )
+    source = encoder_source.find(args.source, args.step, "made long")
+    tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     is_hf = _is_hf(args, source)
     asked = Extension(
         args.to,
@@ -141,9 +137,12 @@ def run(args: argparse.Namespace) -> str:
     )
     made = extend(source.params, source.config, asked)
     length = asked.max_length or _length(made)
+    beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
     if is_hf:
-        files = hugging_face_files(source.tokenizer, length)
-        hugging_face.save(args.out, made.params, made.config, files=files)
+        files = hugging_face_files(tokenizer, length) | beside
+        hugging_face.save(
+            args.out, made.params, made.config, files=files, labels=source.labels()
+        )
     else:
         about = {
             "made_from": {"extend": args.source},
@@ -156,10 +155,11 @@ def run(args: argparse.Namespace) -> str:
             made.params,
             made.config,
             about,
-            files=saved(source.tokenizer),
+            files=saved(tokenizer, source.labels()) | beside,
             overwrite=args.overwrite,
         )
-    return f"{_report(source.config, made, length)}\n{tokenizer_note(source.tokenizer)}"
+    report = _report(source.config, made, length)
+    return "\n".join([report, tokenizer_note(tokenizer), *note])
 
 
 def _length(made: Extended) -> int:
@@ -177,8 +177,12 @@ def _report(source: Any, made: Extended, length: int) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
     args.to = _NAMES.get(args.to, args.to)
-    return carry_out("etc_jax.convert extend", lambda: run(args), args.out)
+    return carry_out(_PROG, lambda: run(args), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

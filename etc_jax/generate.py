@@ -1,14 +1,14 @@
 """Writes texts: a language model continues one, an encoder-decoder answers each.
 
-    python -m etc_jax.generate --model=runs/enwik8 --prompt="The history of " \\
+    etc-jax generate --model=runs/enwik8 --prompt="The history of " \\
         --num_tokens=500 --temperature=0.8 --seed=1
-    python -m etc_jax.generate --model=models/reformer --prompt_file=page.xml > more.xml
-    python -m etc_jax.generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
+    etc-jax generate --model=models/reformer --prompt_file=page.xml > more.xml
+    etc-jax generate --model=runs/pairs --inputs=dev.jsonl --num_beams=4 \\
         --no_repeat_ngram=3 > written.jsonl
-    cut -f1 table.tsv | python -m etc_jax.generate --model=models/bart --inputs=-
+    cut -f1 table.tsv | etc-jax generate --model=models/bart --inputs=-
 
-The model is the folder of a run, of one of its checkpoints, or of a model that
-`etc_jax.convert` made.
+The model is the folder of a run, of one of its checkpoints, of a model that
+`etc_jax.convert` made, or of Hugging Face; or a name in its cache.
 
 A language model (objective causal_lm) continues a prompt. What follows the prompt is
 written to standard output; the prompt itself is not. A model of text has its tokenizer
@@ -54,19 +54,18 @@ from typing import Any
 
 import jax
 
-from etc_jax import decoding, text_writer
+from etc_jax import command_line, decoding, model_source, text_writer
 from etc_jax.conversion.formats import native
+from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.datasets import options, pairs
-from etc_jax.datasets.records import BadRecordError
 from etc_jax.generation_config import GenerationConfig
 from etc_jax.language_model import LanguageModel, codec_of_model, codec_of_run
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.models.sled_config import SledConfig
-from etc_jax.terminal import say
-from etc_jax.text_codecs import tokenizer_of_model
 from etc_jax.text_writer import TextWriter
-from etc_jax.training.checkpoints.saved_params import read_params
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.checkpoints.saved_params import SavedParams
+from etc_jax.training.errors import UserError
+
+_PROG = "etc-jax generate"
 
 _SLED = "sled."
 # Of encoder-decoders alone, beside how texts are written, with what they are where
@@ -82,13 +81,7 @@ _OF_WRITERS: dict[str, Any] = {
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        texts=("prompt", "prefix"),
-        prog="python -m etc_jax.generate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("prompt", "prefix"))
     parser.add_argument("--model", required=True, help="folder, see above")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
     prompt = parser.add_mutually_exclusive_group(required=True)
@@ -151,7 +144,7 @@ def open_model(
     """Reads a language model, or an encoder-decoder.
 
     Args:
-      folder: of a run, of a checkpoint, or of a converted model.
+      folder: of a run, of a checkpoint, or of another model; see `model_source.find`.
       step: of a run's checkpoint; None: the newest.
       first_id: of a converted model of bytes; None: 0, if it has no other ids.
       begin_token: of an encoder-decoder, see `text_writer.TextWriter`.
@@ -162,30 +155,39 @@ def open_model(
       UserError, ValueError: if there is no such model.
       CorruptCheckpointError: if no whole checkpoint is left.
     """
-    path = pathlib.Path(folder).expanduser()
+    source = model_source.find(folder, step)
     more = {"begin_token": begin_token, "global_tokens": global_tokens}
-    if native.exists(path):
-        if step is not None:
-            raise UserError(f"{folder} is a converted model: leave --step out")
-        config = native.read_config(path)
-        if sled:
-            config = _with_sled(folder, config, sled)
-        decoder = decoding.decoder_of(native.family_of(config), config)
-        decoder.check(1)
-        if text_writer.writes(decoder):
-            return text_writer.of_converted(path, decoder, **more)
-        given = tokenizer_of_model(path), config.vocab_size, first_id, str(path)
-        codec = codec_of_model(*given)
-        return LanguageModel(native.load(path).params, decoder, codec)
+    if source.saved is not None:
+        return _of_run(source.saved, first_id, sled, more)
+    config = _with_sled(folder, source.config, sled) if sled else source.config
+    decoder = decoding.decoder_of(native.family_of(config), config)
+    decoder.check(1)
+    tokenizer = source.tokenizer
+    if not text_writer.writes(decoder):
+        codec = codec_of_model(tokenizer, config.vocab_size, first_id, folder)
+        return LanguageModel(source.params, decoder, codec)
+    if tokenizer is None:
+        raise UserError(
+            f"{folder} has no {TOKENIZER}, by which texts become tokens; convert the "
+            "model with its tokenizer's files beside it"
+        )
+    return text_writer.of_model(source.params, tokenizer, decoder, **more)
+
+
+def _of_run(
+    saved: SavedParams, first_id: int | None, sled: Mapping[str, Any], more: dict
+) -> LanguageModel | TextWriter:
+    """The model of a run, see `open_model`."""
     if sled:
         listed = ", ".join(f"--{_SLED}{name}" for name in sled)
         raise UserError(
-            f"{folder} is a run, which reads inputs as it was trained: leave {listed} "
-            "out"
+            f"{saved.run} is a run, which reads inputs as it was trained: leave "
+            f"{listed} out"
         )
-    saved = read_params(folder, step)
     if first_id is not None:
-        raise UserError(f"{folder} is a run, whose ids are known: leave --first_id out")
+        raise UserError(
+            f"{saved.run} is a run, whose ids are known: leave --first_id out"
+        )
     decoder = decoding.decoder_of(saved.config.family, saved.config.model)
     decoder.check(1)
     if text_writer.writes(decoder):
@@ -302,14 +304,13 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        for piece in generate(args):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-    except (RunError, BadRecordError, ValueError, OSError) as error:
-        say(f"etc_jax.generate: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    return 0
+    return command_line.run(_PROG, lambda: _print(args))
+
+
+def _print(args: argparse.Namespace) -> None:
+    for piece in generate(args):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

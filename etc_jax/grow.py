@@ -1,8 +1,8 @@
 """Adds tokens to the vocabulary of a model, to be learnt in training.
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \\
+    etc-jax grow --from=longformer-base-4096 \\
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
-    python -m etc_jax.convert grow --from=bart-base --sentinels=100 \\
+    etc-jax grow --from=bart-base --sentinels=100 \\
         --out=models/bart_spans
 
 The source is a folder of Hugging Face, a model that etc_jax.convert wrote, or a run, of
@@ -13,7 +13,7 @@ missing: <extra_id_0> and on, after those that are there. New rows begin at rand
 the old rows are as they were: on short inputs the result is compared with the source
 before anything is written.
 
-    python -m etc_jax.convert grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
+    etc-jax grow --from=t5-v1_1-base --sentinels=250 --spare_rows \\
         --out=models/t5_spans
 
 A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-LS. With
@@ -23,26 +23,22 @@ A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
-from etc_jax import encoder_source
+from etc_jax import command_line, encoder_source
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.grow import grow
 from etc_jax.data.text.denoised import next_sentinels
 from etc_jax.data.tokenizers.tokenizer import GrownTokenizer, grown
-from etc_jax.encoder_source import EncoderSource
-from etc_jax.local_paths import ArgumentParser
-from etc_jax.model_commands import carry_out, saved
+from etc_jax.model_commands import carry_out, saved, sentence_files
+from etc_jax.model_source import ModelSource
+
+_PROG = "etc-jax grow"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        texts=("tokens",),
-        prog="python -m etc_jax.convert grow",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("tokens",))
     encoder_source.add_flags(parser)
     add = parser.add_argument
     add(
@@ -64,12 +60,11 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.read(
-        args.source, args.step, "given more tokens", pairs=True
-    )
+    source = encoder_source.find(args.source, args.step, "given more tokens")
     tokenizer = _grown(source, args)
     number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
     made = grow(source.params, source.config, number, seed=args.seed)
+    beside, note = sentence_files(source, made.config.embed_dim)
     added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},
@@ -82,18 +77,19 @@ def run(args: argparse.Namespace) -> str:
         made.params,
         made.config,
         about,
-        files=saved(tokenizer),
+        files=saved(tokenizer, source.labels()) | beside,
         overwrite=args.overwrite,
     )
     new = list(added)[source.tokenizer.vocab_size - tokenizer.vocab_size :]
     told = ", ".join(f"{token} {added[token]}" for token in new)
-    return (
-        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}\n"
-        f"short inputs: logits differ by {made.difference:.2g} of the largest at most"
+    lines = (
+        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}",
+        f"short inputs: logits differ by {made.difference:.2g} of the largest at most",
     )
+    return "\n".join([*lines, *note])
 
 
-def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
+def _grown(source: ModelSource, args: argparse.Namespace) -> GrownTokenizer:
     """The tokenizer of a model with new tokens.
 
     Raises:
@@ -101,14 +97,15 @@ def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
         token is asked for.
     """
     tokenizer, rows = source.tokenizer, source.config.vocab_size
+    folder = source.place.tokenizer_folder
     if tokenizer is None:
         raise ValueError(
-            f"no tokenizer in {source.folder}, which is needed to number new tokens; "
+            f"no tokenizer in {folder}, which is needed to number new tokens; "
             "put the vocabulary files of the model there"
         )
     if tokenizer.vocab_size != rows and not args.spare_rows:
         raise ValueError(
-            f"the tokenizer in {source.folder} has {tokenizer.vocab_size} pieces, but "
+            f"the tokenizer in {folder} has {tokenizer.vocab_size} pieces, but "
             f"the model's table has {rows} rows, so that an id after the pieces is "
             "not one after the rows; give the vocabulary of the model, or, if it is "
             "that, --spare_rows"
@@ -117,7 +114,11 @@ def _grown(source: EncoderSource, args: argparse.Namespace) -> GrownTokenizer:
     return grown(tokenizer, [*args.tokens, *sentinels])
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
-    return carry_out("etc_jax.convert grow", lambda: run(args), args.out)
+    return carry_out(_PROG, lambda: run(args), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

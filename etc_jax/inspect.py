@@ -1,8 +1,8 @@
 """Shows what an input looks like to the model: who sees whom, under which label.
 
-    python -m etc_jax.inspect --text="First sentence. Second one." --out=attention.png
-    python -m etc_jax.inspect --corpus='books/*.jsonl.gz' --index=3
-    python -m etc_jax.inspect --cache=runs/mine/data/train --index=7 --out=example.png
+    etc-jax inspect --text="First sentence. Second one." --out=attention.png
+    etc-jax inspect --corpus='books/*.jsonl.gz' --index=3
+    etc-jax inspect --cache=runs/mine/data/train --index=7 --out=example.png
 
 A text, the document of a number of some files, or a training example of a token cache:
 packed and masked as training sees it. Each sentence gets a global token. Prints
@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from etc_jax import builders, drawing
-from etc_jax.local_paths import ArgumentParser
+from etc_jax import builders, command_line, drawing
 from etc_jax.structure import Rules, Structure
 from etc_jax.terminal import say
+
+_PROG = "etc-jax inspect"
 
 Tokenize = Callable[[str], list[str]]
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -193,12 +194,7 @@ def describe(given: TextInput, matrix: np.ndarray) -> str:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        texts=("text",),
-        prog="python -m etc_jax.inspect",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("text",))
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", help="the text itself")
     source.add_argument("--file", help="a file with the text, UTF-8")
@@ -275,12 +271,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     # A picture needs no accelerator, and looking must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")
-    try:
-        _show(args)
-    except (ValueError, ImportError, OSError) as e:
-        say(f"error: {e}", sys.stderr)
-        return 2
-    return 0
+    return command_line.run(_PROG, lambda: _show(args))
 
 
 if __name__ == "__main__":

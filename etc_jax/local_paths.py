@@ -6,10 +6,9 @@ one, to which a run would be written without a word.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 # One slash: `pathlib` leaves no more. One letter alone is a drive of Windows.
@@ -27,39 +26,18 @@ def problem(path: str | os.PathLike) -> str | None:
     )
 
 
-class ArgumentParser(argparse.ArgumentParser):
-    """Refuses addresses in all arguments, with exit code 2, but in those of `texts`.
-
-    Args:
-      texts: names of arguments that hold text, which may be an address.
-      **options: of `argparse.ArgumentParser`.
-    """
-
-    def __init__(self, *args: Any, texts: Sequence[str] = (), **options: Any):
-        super().__init__(*args, **options)
-        self._texts = frozenset(texts)
-
-    def parse_known_args(self, args=None, namespace=None):
-        """Like that of argparse."""
-        found, rest = super().parse_known_args(args, namespace)
-        for name, value in vars(found).items():
-            for part in () if name in self._texts else _paths_in(value):
-                if wrong := problem(part):
-                    self.error(f"{name} {wrong}")
-        return found, rest
-
-
-def _paths_in(value: Any) -> Iterator[str | os.PathLike]:
+def paths_in(value: Any) -> Iterator[str | os.PathLike]:
+    """The texts and paths in a value, and in lists and tuples of them."""
     if isinstance(value, str | os.PathLike):
         yield value
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _paths_in(part)
+            yield from paths_in(part)
 
 
 def problems_in(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(name, what is wrong) of each address among the values of a config."""
     for name, value in fields.items():
-        for part in _paths_in(value):
+        for part in paths_in(value):
             if wrong := problem(part):
                 yield name, wrong

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import jax
 
+from etc_jax import command_line
+from etc_jax.conversion.formats import label_names, sentence_folder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
-from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.model_source import ModelSource
 
 _WITHOUT = "--without_tokenizer leaves it out"
 
@@ -24,47 +27,64 @@ def home_path(text: str) -> str:
     return str(pathlib.Path(text).expanduser())
 
 
-def tokenizer_in(folder: str, vocab_size: int | None = None) -> Tokenizer | None:
-    """The tokenizer in a folder, of Hugging Face or not; None if there is none.
+def kept_tokenizer(
+    args: argparse.Namespace, read: Callable[[], Tokenizer | None]
+) -> Tokenizer | None:
+    """The tokenizer of a model; None if there is none, or it is to be left out.
 
     Data for the model is prepared with it, and a run that starts from the model
     compares its own with it.
 
     Args:
-      folder: of a model.
-      vocab_size: rows of the model's table, if it must have one for each id.
+      args: with the flag of `add_tokenizer_flag`.
+      read: reads it.
 
     Raises:
       ValueError: if there is one that cannot be kept, or that is not the model's.
     """
-    try:
-        tokenizer = open_tokenizer(folder)
-    except FileNotFoundError:
+    if args.without_tokenizer:
         return None
+    try:
+        return read()
     except ValueError as error:
         raise ValueError(f"{error}; {_WITHOUT}") from error
-    if vocab_size is not None:
-        check_ids(tokenizer, vocab_size, folder)
-    return tokenizer
 
 
-def check_ids(tokenizer: Tokenizer, vocab_size: int, place: str) -> None:
-    """Refuses a tokenizer with ids that the model has no rows for.
+def sentence_files(
+    source: ModelSource, embed_dim: int, *, max_length: int | None = None
+) -> tuple[dict[str, bytes], list[str]]:
+    """What sentence-transformers says of a model, for the folder of another one.
 
-    Raises:
-      ValueError: if there is such an id.
+    Args:
+      source: of the model.
+      embed_dim: of the other one.
+      max_length: tokens of its longest text; None: as there.
+
+    Returns:
+      ({name: content}, lines of a report: why there is none, if there should be one).
     """
-    if tokenizer.vocab_size > vocab_size:
-        raise ValueError(
-            f"the tokenizer in {place} has {tokenizer.vocab_size} ids, but the table "
-            f"of the model {vocab_size} rows; give the vocabulary of the model, or "
-            f"{_WITHOUT}"
-        )
+    try:
+        says = source.sentences
+    except ValueError as error:
+        return {}, [f"left out, how vectors are made: {error}"]
+    if says is None:
+        return {}, []
+    if max_length is not None:
+        says = dataclasses.replace(says, max_length=max_length)
+    return sentence_folder.files_of(says, embed_dim), []
 
 
-def saved(tokenizer: Tokenizer | None) -> dict[str, bytes]:
-    """{name: content} of a tokenizer's file in a folder of etc_jax."""
-    return {} if tokenizer is None else {TOKENIZER: tokenizer.saved()}
+def saved(
+    tokenizer: Tokenizer | None, labels: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, bytes]:
+    """{name: content} of files in a folder of etc_jax.
+
+    Args:
+      tokenizer: of the model, if it is kept.
+      labels: see `label_names`.
+    """
+    files = label_names.files_of(labels)
+    return files if tokenizer is None else files | {TOKENIZER: tokenizer.saved()}
 
 
 def hugging_face_files(
@@ -110,10 +130,4 @@ def carry_out(name: str, work: Callable[[], str], out: str) -> int:
     """
     # Copying needs no accelerator, and must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")
-    try:
-        report = work()
-    except (RunError, ValueError, OSError) as error:
-        say(f"{name}: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    say(f"{report}\nwrote {out}")
-    return 0
+    return command_line.run(name, lambda: f"{work()}\nwrote {out}")

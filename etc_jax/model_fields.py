@@ -42,3 +42,13 @@ def must_agree(cls: type) -> list[str]:
         if _KEY in field.metadata
     }
     return [f.name for f in dataclasses.fields(cls) if f.name not in declared]
+
+
+def is_free(cls: type, name: str) -> bool:
+    """Whether a field of a model's config is free; see `must_agree` on subclasses."""
+    return any(
+        field.name == name and field.metadata.get(_KEY) == "free"
+        for base in cls.__mro__
+        if dataclasses.is_dataclass(base)
+        for field in dataclasses.fields(base)
+    )

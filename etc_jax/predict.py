@@ -1,7 +1,7 @@
 """Answers a few records and shows what each answer rests on.
 
-    python -m etc_jax.predict --model=runs/hotpotqa questions.json
-    python -m etc_jax.predict --model=models/wikihop --html=answers.html < records.jsonl
+    etc-jax predict --model=runs/hotpotqa questions.json
+    etc-jax predict --model=models/wikihop --html=answers.html < records.jsonl
 
 The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
 `etc_jax.convert --export` made. Records are as the data set has them, without answers:
@@ -28,9 +28,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from etc_jax import command_line
 from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.inputs import Input, make_input
@@ -38,16 +38,13 @@ from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
+
+_PROG = "etc-jax predict"
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.predict",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     answering.add_flags(parser)
     parser.add_argument(
         "--threshold",
@@ -63,8 +60,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def predict(args: argparse.Namespace) -> int:
-    """Prints the answers; returns the exit code.
+def predict(args: argparse.Namespace) -> None:
+    """Prints the answers.
 
     Raises:
       RunError, ValueError, OSError: if the model cannot be used.
@@ -85,7 +82,6 @@ def predict(args: argparse.Namespace) -> int:
         page = answers_page.page(explained, task=task.name)
         write_whole(args.html, page)
         say(f"wrote {args.html}", sys.stderr)
-    return 0
 
 
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
@@ -153,17 +149,13 @@ def _first(inputs: Iterator[Input], enough: int) -> list[Input]:
 
 
 def _tell(message: str) -> None:
-    say(f"etc_jax.predict: {message}", sys.stderr)
+    say(f"{_PROG}: {message}", sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        return predict(args)
-    except (RunError, ValueError, OSError) as error:
-        _tell(str(error))
-        return getattr(error, "exit_code", UserError.exit_code)
+    return command_line.run(_PROG, lambda: predict(args))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Raw files of a data set made ready for training: a window cache.
 
-    python -m etc_jax.prepare --task=hotpotqa --tokenizer=vocab.txt \\
+    etc-jax prepare --task=hotpotqa --tokenizer=vocab.txt \\
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
-    python -m etc_jax.prepare --task=natural_questions --tokenizer=vocab.txt \\
+    etc-jax prepare --task=natural_questions --tokenizer=vocab.txt \\
         --out=caches/nq_train nq-train-*.jsonl.gz
 
 The files are those of the official release, gzipped or not. Each record becomes inputs
@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from etc_jax import registry
+from etc_jax import command_line, registry
 from etc_jax.data import parts
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.cache import FORMAT, WindowCache
@@ -42,8 +42,9 @@ from etc_jax.datasets import options as input_options
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import in_shell, say
+
+_PROG = "etc-jax prepare"
 
 _MOST_WORKERS = 32
 _PROGRESS_SECS = 10.0
@@ -228,11 +229,7 @@ def progress_printer(
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = ArgumentParser(
-        prog="python -m etc_jax.prepare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument(
         "--task",
         required=True,
@@ -262,24 +259,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("files", nargs="+", help="files of the official release")
     # What a data set leaves to choose are flags beside the others.
-    first = ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--task")
-    first.add_argument("--format")
-    named, _ = first.parse_known_args(arguments)
+    named = command_line.first_given(arguments, "task", "format")
     if named.task is None:
         parser.epilog = "More flags: --task=NAME --help"
-        return parser.parse_args(arguments)
-    task = task_lib.find_task(named.task, named.format)
-    group = parser.add_argument_group(f"inputs of {task.name}")
-    input_options.add_flags(group, task.options)
-    args, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        names = (flag.partition("=")[0].lstrip("-") for flag in unknown)
-        raise ValueError(
-            f"{task.name} has no option {', '.join(names)}; there are: "
-            f"{', '.join(task.option_values) or 'none at all'}, beside those of --help"
-        )
-    return args
+    else:
+        task = task_lib.find_task(named.task, named.format)
+        group = parser.add_argument_group(f"inputs of {task.name}")
+        input_options.add_flags(group, task.options)
+    return parser.parse_args(arguments)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -346,18 +333,8 @@ def _cores() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
-    try:
-        run(parse(arguments))
-    except (ValueError, OSError) as e:
-        say(f"error: {e}", sys.stderr)
-        return 2
-    except parts.WorkerDiedError as e:
-        say(f"error: {e}", sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+    again = "stopped; the same command goes on from here"
+    return command_line.run(_PROG, lambda: run(parse(arguments)), interrupted=again)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class FinetuningRecipe:
       batch_size: examples of a step.
       learning_rate: the peak.
       optimizer: "adamw_bert" or "lamb_bert", the official forms of ETC; "adamw".
-      warmup_steps: updates up to the peak; None: a tenth of all.
+      warmup_steps: updates up to the peak, or their share of all.
       seed: of the run.
     """
 
@@ -49,22 +49,19 @@ class FinetuningRecipe:
     batch_size: int
     learning_rate: float
     optimizer: str = "adamw_bert"
-    warmup_steps: int | None = None
+    warmup_steps: float = WARMUP_SHARE
     seed: int = 0
 
     def fields(self) -> dict[str, Any]:
         """{dotted path: value} of the config's fields that a setting decides."""
         num_steps = max(1, int(self.num_examples / self.batch_size * self.epochs))
-        warmup = self.warmup_steps
-        if warmup is None:
-            warmup = int(WARMUP_SHARE * num_steps)
         return {
             "optimizer.name": self.optimizer,
             "optimizer.learning_rate": self.learning_rate,
             "train.batch_size": self.batch_size,
             "train.num_steps": num_steps,
             "train.seed": self.seed,
-            "schedule.warmup_steps": warmup,
+            "schedule.warmup_steps": self.warmup_steps,
         }
 
     def config(
@@ -193,8 +190,7 @@ def etc_pretraining(
         eval_every_steps=1000,
         eval_steps=8,
     )
-    warmup = int(WARMUP_SHARE * config.train.num_steps)
-    config.schedule.update(name="linear", warmup_steps=warmup)
+    config.schedule.update(name="linear", warmup_steps=WARMUP_SHARE)
     config.checkpoint.every_steps = 1000
     if lifted:
         config.checkpoint.init_from_only = ENCODER
@@ -407,6 +403,6 @@ def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningR
     if not number.isdecimal() or int(number) == 0:
         raise ValueError(
             f"{arg!r} says windows={number}; expected one whole number, the windows "
-            "that `python -m etc_jax.prepare` counted"
+            "that `etc-jax prepare` counted"
         )
     return rest, dataclasses.replace(setting, num_examples=int(number))

@@ -1,13 +1,21 @@
 """Names for the things a config can choose: models, objectives, data sets.
 
-A new one is a file with one `register` line. It is found by its name, or, in a package
-of one's own, by the path of the module that registers it under that path:
+A new one is a file with one `register` line. It is found by its name; in a package of
+one's own, by the path of the module that registers it under that path,
 
     registry.register("data_set", "my_package.my_dataset")(...)
     registry.lookup("data_set", "my_package.my_dataset")
+
+or, once that package is installed, under any name that a module of it registers, if
+the package names the module as an entry point:
+
+    [project.entry-points."etc_jax.plugins"]
+    my_dataset = "my_package.my_dataset"
 """
 
+import functools
 import importlib
+import importlib.metadata
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -22,6 +30,7 @@ _PROVIDERS = {
     "decoder": "etc_jax.models",
     "encoder_family": "etc_jax.conversion.families",
     "format": "etc_jax.formats",
+    "invented_items": "etc_jax.tasks.synthetic.every",
     "held_back_score": "etc_jax.prediction.held_back",
     "hugging_face": "etc_jax.conversion.families",
     "hugging_face_class": "etc_jax.conversion.families",
@@ -37,6 +46,16 @@ _PROVIDERS = {
     "source_config": "etc_jax.data.source_configs",
     "text_encoder": "etc_jax.loading.encoders",
 }
+
+
+# The entry points of packages that register names of their own.
+PLUGINS = "etc_jax.plugins"
+
+
+class PluginError(ImportError):
+    """A module that an installed package registers names by cannot be imported."""
+
+    exit_code = 2
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
@@ -67,14 +86,17 @@ def lookup(kind: str, name: str) -> Any:
     """The object filed under `(kind, name)`.
 
     What is not there yet is imported: the module of that path, or the one of this
-    project that registers this kind.
+    project that registers this kind, and then those of installed packages.
 
     Raises:
       KeyError: naming what exists, if there is no such name.
+      PluginError: if a module of an installed package cannot be imported.
     """
     table = _TABLES.setdefault(kind, {})
     if name not in table:
         _import(name if "." in name else _PROVIDERS.get(kind))
+    if name not in table:
+        _import_plugins()
     if name not in table:
         raise KeyError(
             f"no {kind.replace('_', ' ')} named {name!r}; there are: "
@@ -85,8 +107,13 @@ def lookup(kind: str, name: str) -> Any:
 
 
 def names(kind: str) -> Iterator[str]:
-    """The registered names of one kind, sorted, those of this project among them."""
+    """The registered names of one kind, sorted: of this project and of packages.
+
+    Raises:
+      PluginError: if a module of an installed package cannot be imported.
+    """
     _import(_PROVIDERS.get(kind))
+    _import_plugins()
     return iter(sorted(_TABLES.get(kind, {})))
 
 
@@ -112,3 +139,26 @@ def _import(module: str | None) -> None:
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
             raise
+
+
+def _import_plugins() -> None:
+    """Imports the modules of installed packages, once."""
+    waiting = _waiting_plugins()
+    while waiting:
+        # Taken out before its import, which may ask for names.
+        found = waiting.pop()
+        try:
+            importlib.import_module(found.module)
+        except Exception as error:  # code of others may raise anything
+            waiting.append(found)
+            of = f" of {found.dist.name}" if found.dist else ""
+            raise PluginError(
+                f"the entry point {found.name}{of} names the module {found.module}, "
+                f"which cannot be imported: {type(error).__name__}: {error}; repair or "
+                "uninstall the package"
+            ) from error
+
+
+@functools.cache
+def _waiting_plugins() -> list[importlib.metadata.EntryPoint]:
+    return list(importlib.metadata.entry_points(group=PLUGINS))

@@ -1,12 +1,10 @@
 """Texts as ids of a language model and back: bytes, or pieces of a vocabulary."""
 
 import dataclasses
-import pathlib
 from typing import Protocol
 
 import numpy as np
 
-from etc_jax.conversion.formats import native
 from etc_jax.data.bytes.stream import BYTES, START
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -30,13 +28,6 @@ def tokenizer_of_run(saved: SavedParams) -> Tokenizer:
             "folder of the run, or a checkpoint that lies where the run left it"
         )
     return Tokenizer.from_bytes(path.read_bytes(), str(path))
-
-
-def tokenizer_of_model(folder: pathlib.Path) -> Tokenizer | None:
-    """That of a model that `etc_jax.convert` made; None if it has none."""
-    if not (folder / TOKENIZER).is_file():
-        return None
-    return Tokenizer.from_bytes(native.read_file(folder, TOKENIZER), str(folder))
 
 
 class Codec(Protocol):

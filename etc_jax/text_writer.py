@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax import decoding, generation
-from etc_jax.conversion.formats import native
-from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets import task as task_lib
@@ -22,9 +19,8 @@ from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.formats.text_to_text import written_text
 from etc_jax.generation import Options
 from etc_jax.generation_config import GenerationConfig
-from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
+from etc_jax.text_codecs import tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams
-from etc_jax.training.errors import UserError
 
 # Inputs are padded to the next of these numbers times two, so that few are compiled.
 SHORTEST = 64
@@ -185,33 +181,6 @@ def writes(decoder: decoding.Decoder) -> bool:
     return hasattr(decoder, "encode")
 
 
-def of_converted(
-    folder: pathlib.Path,
-    decoder: Any,
-    *,
-    begin_token: bool | None,
-    global_tokens: int | None,
-) -> TextWriter:
-    """The model of a folder that `etc_jax.convert` made.
-
-    Args:
-      folder: of the model, with its tokenizer.
-      decoder: of the model.
-      begin_token: see `TextWriter`; None: as the family was trained.
-      global_tokens: see there; None: one, where an encoder has global tokens.
-
-    Raises:
-      UserError: if there is no tokenizer.
-    """
-    if (tokenizer := tokenizer_of_model(folder)) is None:
-        raise UserError(
-            f"{folder} has no {TOKENIZER}, by which texts become tokens; convert the "
-            "model with its tokenizer's files beside it"
-        )
-    params, more = native.load(folder).params, (begin_token, global_tokens)
-    return of_model(params, tokenizer, decoder, *more)
-
-
 def of_model(
     params: Any,
     tokenizer: Tokenizer,
@@ -225,8 +194,8 @@ def of_model(
       params: nested dict of arrays.
       tokenizer: of the model.
       decoder: of the model.
-      begin_token: see `of_converted`.
-      global_tokens: see there.
+      begin_token: see `TextWriter`; None: as the family was trained.
+      global_tokens: see there; None: one, where an encoder has global tokens.
     """
     config = decoder.config
     return TextWriter(

@@ -1,33 +1,29 @@
-"""Trains what a config file describes, checks it first, or compiles it for a TPU.
+"""Trains what a config describes, checks it first, or compiles it for a TPU.
 
-    python -m etc_jax.train --config=FILE --workdir=FOLDER     train, or go on training
-    python -m etc_jax.train --config=FILE --dry_run            check it and compile it
-    python -m etc_jax.train --config=FILE --dry_run --topology=v5e:4x4
-                                                               the same for absent TPUs
+    etc-jax train --config=NAME --workdir=FOLDER         train, or go on training
+    etc-jax train --config=NAME --dry_run                check it and compile it
+    etc-jax train --config=NAME --dry_run --topology=v5e:4x4
+                                                         the same for absent TPUs
+    etc-jax train --config=NAME --help                   what it is for; its variants
+    etc-jax train --config=NAME --help_config=data       its fields, of one section
 
-Flags:
-  --config=FILE        A Python file with get_config(), such as configs/quickstart.py;
-                       its head says what it is for. It is code that runs: read those
-                       of others first. What stands after a colon chooses a variant:
-                       --config=configs/quickstart.py:tiny
-  --config.NAME=VALUE  Changes one value, as often as needed:
-                         --config.train.num_steps=100 --config.mesh.fsdp=4
-                         --config.data.paths="('a.jsonl','b.jsonl')"
-                       The fields and their meaning are in etc_jax/config_sections.py
-                       and, of the model, in etc_jax/models/. A name that does not exist
-                       is an error that names the nearest one.
-  --workdir=FOLDER     Where checkpoints, metrics and the report go. The same command
-                       continues a run that was interrupted. A folder belongs to one
-                       config, and to one run at a time. No object stores.
-  --dry_run            Starts nothing. Goes through every check, compiles the step and
-                       reports parameters, FLOPs, layout, the memory of a device and
-                       what devices exchange. Needs no --workdir, writes nothing.
-  --dry_run=shapes     The same without compiling: seconds for any size.
-  --topology=NAME      With --dry_run: compiles for TPUs that need not be there, such as
-                       v5e:4x4, v5p:2x2x2 or v6e:8x8 (sizes in chips), with the package
-                       libtpu: pip install -e '.[tpu_aot]'. A step that takes more than
-                       90 % of a chip's memory is refused, with what would help.
-  --help, --helpfull   This text; every flag of every module.
+NAME is a config of the package, such as quickstart; a Python file, my/config.py, or a
+module, my_package.config, with get_config(); or a record in JSON, which is what
+--print_config wrote, or runs/mine/run.json. Files and modules are code that runs: read
+those of others first. What stands after a colon chooses variants: quickstart:tiny.
+
+--config.FIELD=VALUE changes one value, as often as needed:
+
+    --config.train.num_steps=100 --config.mesh.fsdp=4
+    --config.data.paths="('a.jsonl','b.jsonl')"
+
+With checkpoint.init_from the model and its vocabulary are those of that folder, and to
+say otherwise is an error; not with --override_model: a window or an activation may be
+another one than the parameters were made with.
+
+The same command continues a run that was interrupted. A folder belongs to one config,
+and to one run at a time; object stores are refused. With --topology a step that takes
+more than 90 % of a chip's memory is refused, with what would help.
 
 Exit codes:
    0  done
@@ -36,122 +32,151 @@ Exit codes:
    3  the loss is not finite, too many steps in a row
    4  there were checkpoints, and none of them is whole
   17  interrupted and saved: run the same command again
-
-Where to look next: README.md for a first run, configs/ for the papers' runs with their
-commands and times, CONTRIBUTING.md for how it works.
 """
 
-import importlib
+import argparse
+import json
 import logging
 import sys
-from typing import NoReturn
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from absl import app, flags
 from absl import logging as absl_logging
-from ml_collections import config_flags
 
+from etc_jax import command_line, config_flag, config_help, init_from
 from etc_jax import config as config_lib
-from etc_jax import config_flag
-from etc_jax.terminal import say
-from etc_jax.training import errors
+from etc_jax.config_variants import said_by
 from etc_jax.training.hosts import distributed
 from etc_jax.training.preflight import dry_run as dry_run_lib
 from etc_jax.training.run import train_and_evaluate
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Python file with get_config().", lock_config=True
-)
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Folder of the run: checkpoints, metrics, report."
-)
-_DRY_RUN = flags.DEFINE_enum(
-    "dry_run",
-    None,
-    ["compile", "shapes"],
-    "Report on the run instead of starting it; alone, the same as =compile.",
-)
-_TOPOLOGY = flags.DEFINE_string(
-    "topology", None, "With --dry_run: TPUs to compile for, such as v5e:4x4."
-)
-flags.mark_flag_as_required("config")
-flags.register_multi_flags_validator(
-    ["workdir", "dry_run"],
-    lambda given: given["workdir"] or given["dry_run"],
-    message="--workdir is needed to train.",
-)
-flags.register_multi_flags_validator(
-    ["topology", "dry_run"],
-    lambda given: given["dry_run"] or not given["topology"],
-    message="--topology says what to compile for; it needs --dry_run.",
-)
-
-_HELP = ("--help", "-help", "-h", "-?", "--helpshort", "-helpshort")
+_PROG = "etc-jax train"
 
 
-def main(argv: list[str]) -> int:
-    """Runs, and turns every known kind of failure into a message and a code."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-    for module in ("etc_jax.models", "etc_jax.objectives"):
-        importlib.import_module(module)  # they register what a config can name
-    try:
-        config = config_lib.from_config_dict(_CONFIG.value)
-        if _DRY_RUN.value:
-            say(_report(config))
-            return errors.DONE
-        return train_and_evaluate(config, _WORKDIR.value).exit_code
-    except (config_lib.ConfigError, errors.RunError) as error:
-        say(f"etc_jax.train: {error}", sys.stderr)
-        return error.exit_code
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = command_line.ArgumentParser(_PROG, __doc__, add_help=False)
+    add = parser.add_argument
+    add("--help", "-h", action="store_true", help="this text, or that of --config")
+    parser.add_config_flag()
+    add("--workdir", help="folder of the run: checkpoints, metrics, report")
+    add(
+        "--dry_run",
+        nargs="?",
+        const="compile",
+        choices=("compile", "shapes"),
+        help="start nothing: go through every check, compile the step and report "
+        "parameters, FLOPs, layout, memory and collectives; =shapes: without compiling",
+    )
+    add(
+        "--topology",
+        help="with --dry_run: TPUs to compile for, such as v5e:4x4 (sizes in chips); "
+        "needs the extra tpu_aot",
+    )
+    add(
+        "--override_model",
+        action="store_true",
+        help="fields of the model may differ from checkpoint.init_from",
+    )
+    add("--print_config", action="store_true", help="print the config as JSON")
+    add(
+        "--help_config",
+        nargs="?",
+        const="",
+        metavar="FIELD",
+        help="what a field or a section of the config is; alone, all fields",
+    )
+    args = parser.parse_args(argv)
+    if args.help and args.config is None:
+        parser.epilog = textwrap.fill(f"Configs: {', '.join(config_flag.names())}", 88)
+        parser.print_help()
+        parser.exit()
+    asks = args.help or args.help_config is not None
+    if args.config is None and (args.changes or not asks):
+        parser.error("--config is needed, such as --config=quickstart; see --help")
+    if args.topology and not args.dry_run:
+        parser.error("--topology says what to compile for; it needs --dry_run")
+    if not (args.workdir or args.dry_run or args.print_config or asks):
+        parser.error("--workdir is needed to train")
+    return args
 
 
-def _report(config: config_lib.Config) -> str:
-    return dry_run_lib.dry_run(
-        config,
-        _WORKDIR.value,
-        compiles=_DRY_RUN.value == "compile",
-        topology=_TOPOLOGY.value,
+def run(args: argparse.Namespace) -> str | int:
+    """What the flags ask for; see the module.
+
+    Returns:
+      What is to be printed, or the exit code of a run.
+
+    Raises:
+      ValueError, RunError: if something given is wrong.
+    """
+    if args.help:
+        return config_flag.help_of(args.config)
+    values = _values(args)
+    if args.help_config is not None:
+        return config_help.help_of(values, args.help_config)
+    values = _completed(values, args)
+    if args.print_config:
+        text = json.dumps(config_lib.used(values), indent=2, allow_nan=False)
+        command_line.show(text)
+        config_lib.from_config_dict(values)  # it is printed, and may be wrong
+        return 0
+    if args.dry_run:
+        return dry_run(values, args)
+    return distributed.run(lambda: _told(lambda: train(values, args)))
+
+
+def _values(args: argparse.Namespace):
+    if args.config is None:
+        return config_lib.default_config()
+    return config_flag.read(args.config, args.changes)
+
+
+def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
+    """With the model that the config starts from; see `init_from`."""
+    place, _, arg = args.config.partition(":")
+    variants = said_by(lambda names: config_flag.read(f"{place}:{names}"), arg)
+    typed = {change.partition("=")[0] for change in args.changes}
+    paths = {path.removeprefix("--config.").partition("[")[0] for path in typed}
+    return init_from.completed(
+        values.to_dict(),
+        said=variants | paths,
+        override=args.override_model,
+        workdir=args.workdir,
     )
 
 
-def process_main(argv: list[str]) -> int:
-    """`main` as one of the processes of a run; a dry run is no run."""
-    if _DRY_RUN.value:
-        return main(argv)
-    try:
-        return distributed.run(lambda: main(argv))
-    except errors.UserError as error:
-        say(f"etc_jax.train: {error}", sys.stderr)
-        return error.exit_code
+def train(values, args: argparse.Namespace) -> int:
+    """Trains, as one of the processes of a run; returns the exit code."""
+    config = config_lib.from_config_dict(values)
+    return train_and_evaluate(config, args.workdir).exit_code
 
 
-def _parse(argv: list[str]) -> list[str]:
-    if any(argument in _HELP for argument in argv[1:]):
-        print(__doc__.strip())
-        sys.exit(errors.DONE)
-    argv = ["--dry_run=compile" if a in ("--dry_run", "-dry_run") else a for a in argv]
-    if problem := config_flag.missing(argv):
-        _refuse(problem)
-    try:
-        rest = flags.FLAGS(argv)
-        _CONFIG.value.lock()  # reads the file
-        return rest
-    except flags.UnrecognizedFlagError as error:
-        _refuse(str(error))
-    except flags.ValidationError as error:
-        _refuse("; ".join(str(error).splitlines()))
-    # The config file is code that runs: what it raises may be anything.
-    except Exception as error:
-        _refuse(config_flag.error_text(error, argv))
+def dry_run(values, args: argparse.Namespace) -> str:
+    """The report on a run that is not started."""
+    return dry_run_lib.dry_run(
+        config_lib.from_config_dict(values),
+        args.workdir,
+        compiles=args.dry_run == "compile",
+        topology=args.topology,
+    )
 
 
-def _refuse(problem: str) -> NoReturn:
-    say(f"etc_jax.train: {problem}", sys.stderr)
-    sys.exit(errors.USER_ERROR)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    args = _parse(argv)
+    # Orbax and jax log much at the level at which this package logs little.
+    absl_logging.use_absl_handler()
+    absl_logging.set_verbosity(absl_logging.WARNING)
+    logging.getLogger("etc_jax").setLevel(logging.INFO)
+    return _told(lambda: run(args))
+
+
+def _told(work: Callable[[], str | int]) -> int:
+    """Runs with every known kind of failure as a message and a code."""
+    # Any other error is a fault of the program, whose traceback is needed.
+    return command_line.run(_PROG, work, errors=())
 
 
 if __name__ == "__main__":
-    # Orbax and jax log much at the level at which this package logs little.
-    absl_logging.set_verbosity(absl_logging.WARNING)
-    logging.getLogger("etc_jax").setLevel(logging.INFO)
-    app.run(process_main, flags_parser=_parse)
+    sys.exit(main())

@@ -1,9 +1,9 @@
 """Trains with several processes on this machine, that meet on loopback.
 
     python -m launch.local --processes=2 [--devices_per_process=4] -- \\
-        --config=configs/NAME.py --workdir=FOLDER [--config.A.B=VALUE]
+        --config=NAME --workdir=FOLDER [--config.A.B=VALUE]
 
-What stands after -- goes to every `python -m etc_jax.train`. With --devices_per_process
+What stands after -- goes to every `etc-jax train`. With --devices_per_process
 each of them has so many simulated CPU devices; without, it has what jax finds. Lines of
 output begin with the number of their process.
 

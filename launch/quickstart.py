@@ -40,7 +40,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         allow_abbrev=False,
     )
     parser.add_argument("--workdir", default="runs/quickstart")
-    parser.add_argument("--config", default="configs/quickstart.py")
+    parser.add_argument("--config", default="quickstart")
     parser.add_argument("--pretrain_only", action="store_true")
     args, rest = parser.parse_known_args(argv)
     for argument in rest:

@@ -27,7 +27,7 @@ from etc_jax.data.windows.cache import FORMAT, WindowCache, WindowReader
 from etc_jax.structure import Rules
 from launch.quickstart_runs import LOG, Workdir, finish, say, train
 
-CONFIG = "configs/quickstart_wikihop.py"
+CONFIG = "quickstart_wikihop"
 # Name of a run -> variant of the config.
 RUNS = {"structured": "", "flat": "flat"}
 SHOWN = {"structured": "with structure", "flat": "flat"}

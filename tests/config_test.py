@@ -88,6 +88,7 @@ def test_all_errors_come_at_once():
         ("optimizer", "name", "adamv", "did you mean 'adamw'"),
         ("schedule", "name", "cosin", "there are: constant, inverse_sqrt, linear"),
         ("schedule", "warmup_steps", 13, "more than train.num_steps = 12"),
+        ("schedule", "warmup_steps", 2.5, "expected whole steps, or a share below 1"),
         ("objective", "similarity", "l2", "one of 'cosine', 'dot'"),
         ("objective", "mlm_weight", -1, "at least 0"),
         ("data", "held_back_fraction", 1.0, "0 < held_back_fraction < 1"),
@@ -191,6 +192,15 @@ def test_json_round_trip_keeps_config_and_hash(lr, seed, steps):
     back = config_lib.from_json(config_lib.to_json(made))
     assert back == made
     assert config_lib.config_hash(back) == config_lib.config_hash(made)
+
+
+def test_a_warm_up_by_share_is_the_run_of_its_steps():
+    share, steps = (toy_job.config(schedule__warmup_steps=x) for x in (0.25, 3))
+    assert share != steps and config_lib.identity(share) == config_lib.identity(steps)
+    # As the versions before shares recorded it.
+    assert config_lib.identity(share)["schedule.warmup_steps"] == 3
+    assert '"schedule.warmup_steps": 3,' in json.dumps(config_lib.identity(share))
+    assert config_lib.config_hash(share) == config_lib.config_hash(steps)
 
 
 def test_hash_changes_with_what_is_computed_alone():

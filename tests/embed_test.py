@@ -70,7 +70,7 @@ def test_cut_texts_are_told_once(ask):
     given = "a.txt", "--out=a.npy", "--max_length=4"
     code, _, err = ask(*given)
     told = "1 of 2 texts have more than the 4 tokens that the model reads, up to 7"
-    assert (code, err) == (0, f"etc_jax.embed: {told}; they were cut\n")
+    assert (code, err) == (0, f"etc-jax embed: {told}; they were cut\n")
     code, _, err = ask(*given, "--on_long=error", "--overwrite")
     assert code == 2 and told in err
 
@@ -99,5 +99,5 @@ def test_what_cannot_be_done_is_told_and_leaves_nothing(ask, argv, message):
     before = sorted(pathlib.Path().iterdir())
     code, out, err = ask(*argv)
     assert (code, out) == (2, "")
-    assert err.startswith("etc_jax.embed: ") and message in err
+    assert err.startswith("etc-jax embed: ") and message in err
     assert sorted(pathlib.Path().iterdir()) == before

@@ -139,7 +139,7 @@ def test_other_sources_are_told(tmp_path, capsys):
     assert run(f"--from={tmp_path / 'ours'}", *args, "--format=hf") == 2
     assert "is a model of etc_jax" in capsys.readouterr().err
     assert run(f"--from={tmp_path / 'gone'}", *args) == 2
-    assert "no finished checkpoint at" in capsys.readouterr().err
+    assert "--from: there is no folder" in capsys.readouterr().err
     reformer = ReformerConfig()
     native.save(tmp_path / "reformer", {"a": np.zeros(1)}, reformer, {})
     assert run(f"--from={tmp_path / 'reformer'}", *args) == 2

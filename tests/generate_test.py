@@ -131,7 +131,7 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
             "has 258 ids and no tokenizer.json, so that they are not just",
         ),
         ({}, ["--first_id=1"], "--first_id is 1, but .* has 256 ids"),
-        ({}, ["--step=3"], "is a converted model: leave --step out"),
+        ({}, ["--step=3"], "is a converted model and no run: leave step=3 out"),
         ({}, ["--num_tokens=28"], "6 tokens and 28 that follow need 33 positions"),
         ({}, ["--num_tokens=0"], "num_tokens is 0; expected 1 or more"),
         ({}, ["--temperature=-1"], "temperature is -1.0; expected 0 or more"),
@@ -155,7 +155,7 @@ def test_folders_without_a_model_of_bytes_are_told(
     copies = save_run(tmp_path / "copies", params, "duplication")
     (tmp_path / "empty").mkdir()
     for model, argv, message in (
-        (tmp_path / "empty", [], "no finished checkpoint at"),
+        (tmp_path / "empty", [], "nor a finished checkpoint, manifest.json"),
         (
             tmp_path / "etc",
             [],

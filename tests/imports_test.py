@@ -28,6 +28,7 @@ BLOCKED = (
     "nltk",
     "sacremoses",
     "sklearn",
+    "seqeval",
 )
 
 # Parts that use the rest, which knows nothing of them; files of theirs import seqio and
@@ -111,6 +112,7 @@ def test_importing_everything_adds_less_than_what_it_requires(imports):
 # Part of the package -> parts that it may import besides itself. A part is the first
 # name below etc_jax: a package or a module.
 BASE = {
+    *("command_line", "field_texts"),
     *("local_paths", "types", "registry", "model_fields", "strict_json", "terminal"),
     *("config_upgrades", "extras"),
 }
@@ -128,12 +130,17 @@ OBJECTIVES = (
     | TRAINING
     | {"models", "data", "config_sections", "training", "builders", "datasets"}
     | {"formats", "decoding", "generation", "generation_config", "config_checks"}
+    | {"model_source"}
 )
 PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
+COMMANDS = {"encoder_source", "model_commands", "model_source"}
 ALLOWED = {
     "extras": set(),
     "types": set(),
     "local_paths": set(),
+    # The parser and the errors of all commands.
+    "command_line": {"local_paths", "terminal"},
+    "field_texts": set(),
     "model_fields": set(),
     "registry": set(),
     "strict_json": set(),
@@ -153,6 +160,11 @@ ALLOWED = {
     "config_checks": CONFIG,
     "config": CONFIG | {"config_checks"},
     "recipes": MODELS | {"config", "models"},
+    "prepared_recipes": (
+        MODELS
+        | {"config", "models", "recipes", "conversion", "data", "datasets"}
+        | {"model_source"}
+    ),
     # config_sections: a source of data has a section of its own.
     "data": BASE | {"structure", "config_fields", "config_sections"},
     "training": TRAINING,
@@ -161,7 +173,8 @@ ALLOWED = {
     "datasets": BASE | {"structure", "data", "formats", "scoring", "config"},
     "corpora": BASE | {"data"},
     "prepare": BASE | {"data", "datasets", "formats"},
-    "objectives": OBJECTIVES,
+    # loading: vectors are learnt as they are made afterwards.
+    "objectives": OBJECTIVES | {"loading"},
     "drawing": OPS | {"ops"},
     # It finds the decoders of models by their names.
     "decoding": OPS | {"ops"},
@@ -174,26 +187,36 @@ ALLOWED = {
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,
     # Command lines.
-    "config_flag": set(),
-    "train": OBJECTIVES | {"objectives", "config_flag"},
-    "model_commands": {"data", "terminal", "training"},
+    "__main__": set(),
+    "config_flag": CONFIG | {"config"},
+    "config_help": CONFIG | {"config"},
+    "config_variants": {"config"},
+    # It reads the models that a config starts from.
+    "init_from": TRAINING | {"training", "data", "model_source", "config_sections"},
+    "train": (
+        OBJECTIVES
+        | {"objectives", "config_flag", "config_help", "config_variants", "init_from"}
+    ),
+    # A model of any folder, with its tokenizer and the names of its labels.
+    "model_source": TRAINING | {"training", "data", "datasets"},
+    "model_commands": {"command_line", "data", "conversion", "model_source"},
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
-        | {"encoder_source", "config_flag"}
+        | {"model_source", "config_flag"}
     ),
-    "encoder_source": OBJECTIVES | {"conversion", "model_commands"},
-    "extend": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "grow": OBJECTIVES | {"conversion", "encoder_source", "model_commands"},
-    "text_codecs": BASE | {"data", "training", "conversion"},
-    "text_writer": OBJECTIVES | {"conversion", "text_codecs"},
+    "encoder_source": {"models", "model_commands", "model_source"},
+    "extend": {"command_line", "conversion"} | COMMANDS,
+    "grow": {"command_line", "conversion", "data"} | COMMANDS,
+    "text_codecs": BASE | {"data", "training"},
+    "text_writer": OBJECTIVES | {"text_codecs"},
     "language_model": OPS | {"data", "training", "decoding", "text_codecs"},
     "generate": (
         OBJECTIVES
-        | {"conversion", "beam_search", "text_codecs", "text_writer", "language_model"}
+        | {"conversion", "beam_search", "text_writer", "language_model", "model_source"}
     ),
     "loading": (
-        OBJECTIVES | {"conversion", "text_codecs", "text_writer", "language_model"}
+        OBJECTIVES | {"conversion", "text_writer", "language_model", "model_source"}
     ),
     # `etc_jax.load`, when it is asked for.
     "__init__": {"loading"},

@@ -287,7 +287,7 @@ def test_bad_input_gives_one_message_and_exit_code_2(argv, message, capsys):
     assert inspect.main(argv) == 2
     err = capsys.readouterr().err
     assert message in err
-    assert err.startswith("error: ") and "Traceback" not in err
+    assert err.startswith("etc-jax inspect: ") and "Traceback" not in err
 
 
 @pytest.mark.parametrize("argv", [[], ["--text=a", "--file=b"]])

@@ -6,8 +6,8 @@ import pathlib
 import pytest
 import toy_job
 
+from etc_jax import command_line, local_paths
 from etc_jax import config as config_lib
-from etc_jax import local_paths
 from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training.checkpoints import parameter_source
@@ -83,7 +83,7 @@ CALLS = {
     "dry_run": lambda: dry_run.dry_run(toy_job.config(), ADDRESS, compiles=False),
     "init_from": lambda: parameter_source.find(ADDRESS, named="checkpoint.init_from"),
     "model": lambda: open_model(ADDRESS),
-    "tokenizer": lambda: run_tokenizer.check_same(ADDRESS, None),
+    "tokenizer": lambda: run_tokenizer.check_same(ADDRESS, None, "run"),
 }
 
 
@@ -123,11 +123,11 @@ def test_no_command_has_a_parser_of_its_own():
     root = pathlib.Path(__file__).resolve().parent.parent
     for path in (root / "etc_jax").rglob("*.py"):
         own = "= argparse.ArgumentParser(" in path.read_text()
-        assert not own or path.name == "local_paths.py", path
+        assert not own or path.name == "command_line.py", path
 
 
 def test_text_may_be_an_address():
-    parser = local_paths.ArgumentParser(texts=("prompt",))
+    parser = command_line.ArgumentParser(texts=("prompt",))
     parser.add_argument("--prompt")
     parser.add_argument("--out")
     assert parser.parse_args(["--prompt=http://x.org"]).prompt == "http://x.org"

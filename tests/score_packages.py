@@ -2,7 +2,11 @@
 
 import pytest
 
-_PACKAGES = {"wmt14_en_de": "sacrebleu", "classification": "sklearn"}
+_PACKAGES = {
+    "wmt14_en_de": "sacrebleu",
+    "classification": "sklearn",
+    "token_classification": "seqeval",
+}
 
 
 def require_for(data_set: str) -> None:

@@ -1,7 +1,7 @@
 """BART-LS: a BART for 16,384 tokens, with attention in blocks and to averages.
 
-    python -m etc_jax.convert --fairseq=model_100k.pt --out=models/bart_ls
-    python -m etc_jax.train --config=configs/bart_ls.py --workdir=runs/bart_ls \
+    etc-jax convert --fairseq=model_100k.pt --out=models/bart_ls
+    etc-jax train --config=bart_ls --workdir=runs/bart_ls \
         --config.checkpoint.init_from=models/bart_ls \
         --config.data.tokenizer=bart-large \
         --config.data.paths="('train.jsonl',)" \

@@ -1,20 +1,20 @@
 """BERT-base over sliding windows on Natural Questions (ETC paper, table 2).
 
-    python -m etc_jax.convert --lift=bert-base-uncased --out=models/bert_base \
-        --config=configs/bert_base_nq.py --positions=copy --types=copy \
+    etc-jax convert --lift=bert-base-uncased --out=models/bert_base \
+        --config=bert_base_nq --positions=copy --types=copy \
         --activation=source
-    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_bert_train \
+    etc-jax prepare --task=natural_questions --out=caches/nq_bert_train \
         --flat --long_length=512 --global_length=1 --tokenizer=bert-base-uncased \
         nq-train-*.jsonl.gz
-    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_bert_dev --flat \
+    etc-jax prepare --task=natural_questions --out=caches/nq_bert_dev --flat \
         --long_length=512 --global_length=1 --tokenizer=bert-base-uncased \
         nq-dev-*.jsonl.gz
-    python -m etc_jax.train --config=configs/bert_base_nq.py:windows=NUMBER \
+    etc-jax train --config=bert_base_nq:windows=NUMBER \
         --workdir=runs/nq_bert --config.checkpoint.init_from=models/bert_base \
         --config.data.paths="('caches/nq_bert_train',)" \
         --config.data.held_back_paths="('caches/nq_bert_dev',)" \
         --config.data.held_back_files="('nq-dev-00.jsonl.gz',)"
-    python -m etc_jax.evaluate --model=runs/nq_bert --out=runs/nq_bert/dev \
+    etc-jax evaluate --model=runs/nq_bert --out=runs/nq_bert/dev \
         nq-dev-*.jsonl.gz
 
 The baseline of the table: 0.634 / 0.475 long / short answer F1 on the development set.

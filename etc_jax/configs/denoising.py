@@ -1,8 +1,8 @@
 """Pre-training of an encoder-decoder: to write what is missing from long texts.
 
-    python -m etc_jax.convert extend --from=models/bart --to=bart_ls \
+    etc-jax extend --from=models/bart --to=bart_ls \
         --max_length=16384 --out=models/bart_ls
-    python -m etc_jax.train --config=configs/denoising.py --workdir=runs/denoising \
+    etc-jax train --config=denoising --workdir=runs/denoising \
         --config.checkpoint.init_from=models/bart_ls \
         --config.data.source=cache --config.data.paths="('CACHE',)" \
         --config.data.held_back_paths="('HELD_BACK',)"
@@ -32,9 +32,9 @@ after fine-tuning):
     frozen_generator
                model_based with a generator that is not trained; it needs a trained one:
 
-    python -m etc_jax.convert extend --from=distilroberta-base --to=longformer \
+    etc-jax extend --from=distilroberta-base --to=longformer \
         --max_length=16384 --format=native --out=models/generator
-    python -m etc_jax.train --config=configs/denoising.py:base,frozen_generator \
+    etc-jax train --config=denoising:base,frozen_generator \
         --workdir=runs/model_based --config.checkpoint.init_from=models/bart_ls \
         --config.objective.generator_init_from=models/generator
 
@@ -48,12 +48,12 @@ and 20.4), are files for
     C4, concatenated at random: 36.3, 32.8, 32.8 and 21.6; its files as they are
     long documents (books, news, stories, dialogues): 34.7, 29.9, 31.3 and 21.2; with
         --config.data.packing=best_fit and the file of
-        python -m etc_jax.corpora long --min_length=8192 --tokenizer=models/bart \
+        etc-jax corpora long --min_length=8192 --tokenizer=models/bart \
             --out=long.jsonl.gz FILES
     C4 with similar documents linked: 35.7, 32.1, 32.8 and 21.3; by TF-IDF here, in the
         paper by a dense retrieval model; with --config.data.packing=best_fit, which
         keeps linked documents together, and the file of
-        python -m etc_jax.corpora link --length=16382 --tokenizer=models/bart \
+        etc-jax corpora link --length=16382 --tokenizer=models/bart \
             --format=jsonl --out=linked.jsonl.gz FILES
 
 and other tasks of the papers they are from:

@@ -1,15 +1,15 @@
 """ETC-base on HotpotQA, distractor setting (ETC paper, table 3 and appendix C).
 
-    python -m etc_jax.prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
+    etc-jax prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
-    python -m etc_jax.prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
+    etc-jax prepare --task=hotpotqa --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/hotpotqa_dev hotpot_dev_distractor_v1.json
-    python -m etc_jax.train --config=configs/etc_base_hotpotqa.py \
+    etc-jax train --config=etc_base_hotpotqa \
         --workdir=runs/hotpotqa --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/hotpotqa_train',)" \
         --config.data.held_back_paths="('caches/hotpotqa_dev',)" \
         --config.data.held_back_files="('hotpot_dev_distractor_v1.json',)"
-    python -m etc_jax.evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \
+    etc-jax evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \
         hotpot_dev_distractor_v1.json
 
 `init_from` is a run of `etc_base_pretrain.py`, or what `etc_jax.convert` made of an

@@ -1,15 +1,15 @@
 """ETC-base on Natural Questions (ETC paper, table 2 and appendix C).
 
-    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_train \
+    etc-jax prepare --task=natural_questions --out=caches/nq_train \
         --tokenizer=bert_base_uncased/vocab.txt nq-train-*.jsonl.gz
-    python -m etc_jax.prepare --task=natural_questions --out=caches/nq_dev \
+    etc-jax prepare --task=natural_questions --out=caches/nq_dev \
         --tokenizer=bert_base_uncased/vocab.txt nq-dev-*.jsonl.gz
-    python -m etc_jax.train --config=configs/etc_base_nq.py:windows=NUMBER \
+    etc-jax train --config=etc_base_nq:windows=NUMBER \
         --workdir=runs/nq --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/nq_train',)" \
         --config.data.held_back_paths="('caches/nq_dev',)" \
         --config.data.held_back_files="('nq-dev-00.jsonl.gz',)"
-    python -m etc_jax.evaluate --model=runs/nq --out=runs/nq/dev nq-dev-*.jsonl.gz
+    etc-jax evaluate --model=runs/nq --out=runs/nq/dev nq-dev-*.jsonl.gz
 
 `init_from` is a run of `etc_base_pretrain.py`, or what `etc_jax.convert` made of an
 official checkpoint or of BERT. Inputs of 4096 long and 230 global tokens, with a stride

@@ -1,15 +1,15 @@
 """ETC-base on OpenKP (ETC paper, table 4 and appendix C).
 
-    python -m etc_jax.prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
+    etc-jax prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/openkp_train OpenKPTrain.jsonl
-    python -m etc_jax.prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
+    etc-jax prepare --task=openkp --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/openkp_dev OpenKPDev.jsonl
-    python -m etc_jax.train --config=configs/etc_base_openkp.py \
+    etc-jax train --config=etc_base_openkp \
         --workdir=runs/openkp --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/openkp_train',)" \
         --config.data.held_back_paths="('caches/openkp_dev',)" \
         --config.data.held_back_files="('OpenKPDev.jsonl',)"
-    python -m etc_jax.evaluate --model=runs/openkp --out=runs/openkp/dev \
+    etc-jax evaluate --model=runs/openkp --out=runs/openkp/dev \
         OpenKPDev.jsonl
 
 `init_from` is a run of `etc_base_pretrain.py`, or what `etc_jax.convert` made of an

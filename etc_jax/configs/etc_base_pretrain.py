@@ -1,6 +1,6 @@
 """ETC-base, pre-trained with MLM + CPC as in the paper (sections 3.5 and 4.1, app. C).
 
-    python -m etc_jax.train --config=configs/etc_base_pretrain.py --workdir=runs/base \
+    etc-jax train --config=etc_base_pretrain --workdir=runs/base \
         --config.data.paths="('wikipedia/*.jsonl.gz','books/*.jsonl.gz')" \
         --config.data.tokenizer=bert_base_uncased/vocab.txt
 

@@ -1,14 +1,14 @@
 """ETC-base on WikiHop (ETC paper, table 3 and appendix C).
 
-    python -m etc_jax.prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
+    etc-jax prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/wikihop_train qangaroo_v1.1/wikihop/train.json
-    python -m etc_jax.prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
+    etc-jax prepare --task=wikihop --tokenizer=bert_base_uncased/vocab.txt \
         --out=caches/wikihop_dev qangaroo_v1.1/wikihop/dev.json
-    python -m etc_jax.train --config=configs/etc_base_wikihop.py \
+    etc-jax train --config=etc_base_wikihop \
         --workdir=runs/wikihop --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/wikihop_train',)" \
         --config.data.held_back_paths="('caches/wikihop_dev',)"
-    python -m etc_jax.evaluate --model=runs/wikihop --out=runs/wikihop/dev \
+    etc-jax evaluate --model=runs/wikihop --out=runs/wikihop/dev \
         qangaroo_v1.1/wikihop/dev.json
 
 `init_from` is a run of `etc_base_pretrain.py`, or what `etc_jax.convert` made of an

@@ -1,14 +1,14 @@
 """ETC-large, pre-trained with MLM + CPC as in the paper (sections 3.5 and 4.1, app. C).
 
-    python -m etc_jax.train --config=configs/etc_large_pretrain.py --workdir=runs/1 \
+    etc-jax train --config=etc_large_pretrain --workdir=runs/1 \
         --config.data.paths="('wikipedia/*.jsonl.gz','books/*.jsonl.gz')" \
         --config.data.tokenizer=bert_base_uncased/vocab.txt
 
 and, from RoBERTa, the paper's best model:
 
-    python -m etc_jax.convert --lift=roberta-large --out=models/lifted \
-        --config=configs/etc_large_pretrain.py:roberta_vocab
-    python -m etc_jax.train --config=configs/etc_large_pretrain.py:roberta_vocab \
+    etc-jax convert --lift=roberta-large --out=models/lifted \
+        --config=etc_large_pretrain:roberta_vocab
+    etc-jax train --config=etc_large_pretrain:roberta_vocab \
         --workdir=runs/2 --config.checkpoint.init_from=models/lifted \
         --config.data.paths="('wikipedia/*.jsonl.gz','books/*.jsonl.gz')" \
         --config.data.tokenizer=roberta-large

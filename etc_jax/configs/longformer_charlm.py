@@ -1,8 +1,8 @@
 """Longformer as a language model of bytes, in five stages (Beltagy et al. 2020).
 
-    python -m etc_jax.train --config=configs/longformer_charlm.py:stage1 \
+    etc-jax train --config=longformer_charlm:stage1 \
         --workdir=runs/charlm1 --config.data.paths="('enwik8',)"
-    python -m etc_jax.train --config=configs/longformer_charlm.py:stage2 \
+    etc-jax train --config=longformer_charlm:stage2 \
         --workdir=runs/charlm2 --config.data.paths="('enwik8',)" \
         --config.checkpoint.init_from=runs/charlm1
 

@@ -1,15 +1,15 @@
 """Longformer on whole texts: IMDB, hyperpartisan news (Beltagy et al. 2020, table 8).
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m etc_jax.prepare --task=imdb --tokenizer=longformer-base-4096 \
+    etc-jax convert --hf=longformer-base-4096 --out=models/longformer
+    etc-jax prepare --task=imdb --tokenizer=longformer-base-4096 \
         --out=caches/imdb_train aclImdb/train
-    python -m etc_jax.prepare --task=imdb --tokenizer=longformer-base-4096 \
+    etc-jax prepare --task=imdb --tokenizer=longformer-base-4096 \
         --out=caches/imdb_test aclImdb/test
-    python -m etc_jax.train --config=configs/longformer_classification.py:imdb \
+    etc-jax train --config=longformer_classification:imdb \
         --workdir=runs/imdb --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/imdb_train',)" \
         --config.data.held_back_paths="('caches/imdb_test',)"
-    python -m etc_jax.evaluate --model=runs/imdb --out=runs/imdb/test aclImdb/test
+    etc-jax evaluate --model=runs/imdb --out=runs/imdb/test aclImdb/test
 
     python -m etc_jax.tasks.hyperpartisan.split \
         --articles=articles-training-byarticle-20181122.xml \

@@ -1,16 +1,16 @@
 """Longformer on coreference (Beltagy et al. 2020, table 8; Joshi et al. 2019).
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m etc_jax.prepare --task=coreference --tokenizer=longformer-base-4096 \
+    etc-jax convert --hf=longformer-base-4096 --out=models/longformer
+    etc-jax prepare --task=coreference --tokenizer=longformer-base-4096 \
         --out=caches/coref_train train.english.v4_gold_conll
-    python -m etc_jax.prepare --task=coreference --tokenizer=longformer-base-4096 \
+    etc-jax prepare --task=coreference --tokenizer=longformer-base-4096 \
         --out=caches/coref_dev development.english.v4_gold_conll
-    python -m etc_jax.train --config=configs/longformer_coreference.py \
+    etc-jax train --config=longformer_coreference \
         --workdir=runs/coref --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/coref_train',)" \
         --config.data.held_back_paths="('caches/coref_dev',)" \
         --config.data.held_back_files="('development.english.v4_gold_conll',)"
-    python -m etc_jax.evaluate --model=runs/coref --out=runs/coref/dev \
+    etc-jax evaluate --model=runs/coref --out=runs/coref/dev \
         development.english.v4_gold_conll
 
 OntoNotes 5 with the columns of CoNLL-2012, which is under a licence, or LitBank, which

@@ -1,19 +1,19 @@
 """Longformer on HotpotQA, distractor setting (Beltagy et al. 2020, section 6).
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \
+    etc-jax grow --from=longformer-base-4096 \
         --tokens='[q],[/q],<t>,</t>,[s]' --out=models/longformer_hotpotqa
     for file in train_v1.1 dev_distractor_v1; do
-      python -m etc_jax.prepare --task=hotpotqa --format=sequence \
+      etc-jax prepare --task=hotpotqa --format=sequence \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_lf_$file hotpot_$file.json
     done
-    python -m etc_jax.train --config=configs/longformer_hotpotqa.py \
+    etc-jax train --config=longformer_hotpotqa \
         --workdir=runs/longformer_hotpotqa \
         --config.checkpoint.init_from=models/longformer_hotpotqa \
         --config.data.paths="('caches/hotpotqa_lf_train_v1.1',)" \
         --config.data.held_back_paths="('caches/hotpotqa_lf_dev_distractor_v1',)" \
         --config.data.held_back_files="('hotpot_dev_distractor_v1.json',)"
-    python -m etc_jax.evaluate --model=runs/longformer_hotpotqa \
+    etc-jax evaluate --model=runs/longformer_hotpotqa \
         --out=runs/longformer_hotpotqa/dev hotpot_dev_distractor_v1.json
 
 A question and ten paragraphs, 4,096 tokens together; the question, the beginnings of
@@ -34,33 +34,33 @@ second reads what is left. With the run above for the first one:
     for file in train_v1.1 dev_distractor_v1; do
       python -m etc_jax.tasks.hotpotqa.select --model=runs/longformer_hotpotqa \
           --out=kept_$file.json hotpot_$file.json
-      python -m etc_jax.prepare --task=hotpotqa --format=sequence --input_length=1024 \
+      etc-jax prepare --task=hotpotqa --format=sequence --input_length=1024 \
           --tokenizer=models/longformer_hotpotqa \
           --out=caches/hotpotqa_kept_$file kept_$file.json
     done
-    python -m etc_jax.train --config=configs/longformer_hotpotqa.py:stage2 \
+    etc-jax train --config=longformer_hotpotqa:stage2 \
         --workdir=runs/longformer_hotpotqa2 \
         --config.checkpoint.init_from=models/longformer_hotpotqa \
         --config.data.paths="('caches/hotpotqa_kept_train_v1.1',)" \
         --config.data.held_back_paths="('caches/hotpotqa_kept_dev_distractor_v1',)" \
         --config.data.held_back_files="('kept_dev_distractor_v1.json',)"
-    python -m etc_jax.evaluate --model=runs/longformer_hotpotqa2 \
+    etc-jax evaluate --model=runs/longformer_hotpotqa2 \
         --out=runs/longformer_hotpotqa2/dev kept_dev_distractor_v1.json
 
 Five paragraphs are kept and 1,024 tokens read, and the second stage has the settings of
 the first: these are choices. Supporting facts in lost paragraphs stay in the files, so
 that the score is the official one. For the invented questions:
 
-    python -m etc_jax.train --config=configs/longformer_mlm.py:short --workdir=runs/mlm
-    python -m etc_jax.convert grow --from=runs/mlm \
+    etc-jax train --config=longformer_mlm:short --workdir=runs/mlm
+    etc-jax grow --from=runs/mlm \
         --tokens='[q],[/q],<t>,</t>,[s]' --out=models/short
-    python -m tasks.synthetic --task=hotpotqa --count=4000 --contexts=5 --facts=2 \
+    etc-jax synthetic --task=hotpotqa --count=4000 --contexts=5 --facts=2 \
         --out=train.json
-    python -m tasks.synthetic --task=hotpotqa --count=200 --start=4000 --contexts=5 \
+    etc-jax synthetic --task=hotpotqa --count=200 --start=4000 --contexts=5 \
         --facts=2 --out=dev.json
 
 make a vocabulary, in models/short, and questions. The number of steps is that of 90,447
-questions; `python -m etc_jax.prepare` says how many have an answer in their input.
+questions; `etc-jax prepare` says how many have an answer in their input.
 Learning rate 5e-5, 5 epochs, batches of 32 and 1,000 steps of warm-up are the paper's
 (Beltagy et al. 2020, appendix; not checked against the code, which is not released; the
 large model's are not given and are taken to be the same). How they weighed the parts of

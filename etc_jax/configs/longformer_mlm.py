@@ -1,16 +1,15 @@
 """Longformer on masked tokens, or on more of them: from a RoBERTa or another model.
 
-    python -m etc_jax.train --config=configs/longformer_mlm.py:short \
+    etc-jax train --config=longformer_mlm:short \
         --workdir=runs/longformer_mlm
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
-    python -m etc_jax.train --config=configs/longformer_mlm.py \
-        --workdir=runs/more --config.checkpoint.init_from=models/longformer \
+    etc-jax train --config=longformer_mlm \
+        --workdir=runs/more --config.checkpoint.init_from=longformer-base-4096 \
         --config.data.source=cache --config.data.paths="('CACHE',)"
 
-The sizes of longformer-base-4096; the vocabulary must be that of the model one starts
-from. 64 sequences of 4,096 tokens a step, learning rate 3e-5 after 500 steps, in one of
-two recipes of its authors:
+The sizes of longformer-base-4096, or those of the model one starts from; the cache must
+be in its vocabulary. 64 sequences of 4,096 tokens a step, learning rate 3e-5 after 500
+steps, in one of two recipes of its authors:
 
     (none)    3,000 steps, then linearly down, b2 = 0.999, gradients clipped to 5: their
               notebook convert_model_to_long.ipynb (which recommends a constant rate,

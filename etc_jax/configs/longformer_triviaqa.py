@@ -1,16 +1,16 @@
 """Longformer on TriviaQA, the Wikipedia track (Beltagy et al. 2020, section 6).
 
-    python -m etc_jax.convert --hf=longformer-base-4096 --out=models/longformer
+    etc-jax convert --hf=longformer-base-4096 --out=models/longformer
     for split in train dev; do
-      python -m etc_jax.prepare --task=triviaqa --tokenizer=longformer-base-4096 \
+      etc-jax prepare --task=triviaqa --tokenizer=longformer-base-4096 \
           --out=caches/triviaqa_$split triviaqa-rc/qa/wikipedia-$split.json
     done
-    python -m etc_jax.train --config=configs/longformer_triviaqa.py \
+    etc-jax train --config=longformer_triviaqa \
         --workdir=runs/triviaqa --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/triviaqa_train',)" \
         --config.data.held_back_paths="('caches/triviaqa_dev',)" \
         --config.data.held_back_files="('triviaqa-rc/qa/wikipedia-dev.json',)"
-    python -m etc_jax.evaluate --model=runs/triviaqa --out=runs/triviaqa/dev \
+    etc-jax evaluate --model=runs/triviaqa --out=runs/triviaqa/dev \
         triviaqa-rc/qa/wikipedia-dev.json
 
 A question and its documents, 4,096 tokens together; the question is global. F1 on the
@@ -22,10 +22,10 @@ of 512. Not trained here at this size. Variants:
                     start from: for invented questions on a laptop, see below
     from_scratch    no model to start from
 
-    python -m etc_jax.tasks.synthetic.triviaqa --count=4000 --split=train --out=made
-    python -m tasks.synthetic.triviaqa --count=200 --split=dev --start=4000 --out=made
+    etc-jax synthetic --task=triviaqa --count=4000 --split=train --out=made
+    etc-jax synthetic --task=triviaqa --count=200 --split=dev --start=4000 --out=made
 
-The number of steps is that of 61,888 questions; `python -m etc_jax.prepare` says how
+The number of steps is that of 61,888 questions; `etc-jax prepare` says how
 many have an answer in their input. Learning rate 3e-5, 5 epochs, batches of 32 and
 1,000 steps of warm-up are the paper's (Beltagy et al. 2020, appendix); the authors'
 scripts/cheatsheet.txt has the same rate and warm-up with 4 epochs, for both sizes. Adam

@@ -1,19 +1,19 @@
 """Longformer on WikiHop (Beltagy et al. 2020, section 6).
 
-    python -m etc_jax.convert grow --from=longformer-base-4096 \
+    etc-jax grow --from=longformer-base-4096 \
         --tokens='[q],[/q],[ent],[/ent]' --out=models/longformer_wikihop
     for split in train dev; do
-      python -m etc_jax.prepare --task=wikihop --format=sequence \
+      etc-jax prepare --task=wikihop --format=sequence \
           --tokenizer=models/longformer_wikihop \
           --out=caches/wikihop_lf_$split qangaroo_v1.1/wikihop/$split.json
     done
-    python -m etc_jax.train --config=configs/longformer_wikihop.py \
+    etc-jax train --config=longformer_wikihop \
         --workdir=runs/longformer_wikihop \
         --config.checkpoint.init_from=models/longformer_wikihop \
         --config.data.paths="('caches/wikihop_lf_train',)" \
         --config.data.held_back_paths="('caches/wikihop_lf_dev',)" \
         --config.data.held_back_files="('qangaroo_v1.1/wikihop/dev.json',)"
-    python -m etc_jax.evaluate --model=runs/longformer_wikihop \
+    etc-jax evaluate --model=runs/longformer_wikihop \
         --out=runs/longformer_wikihop/dev qangaroo_v1.1/wikihop/dev.json
 
 Query and candidates are global, and stand before each 4,096 tokens of the documents.
@@ -21,7 +21,7 @@ Accuracy in the paper: of the base model 75.0 on the development set (72.4 for R
 with windows of 512), of the large one 81.9 on the test set. Not trained here at this
 size. Variants:
 
-    windows=NUMBER  inputs of the training set that `python -m etc_jax.prepare` counted;
+    windows=NUMBER  inputs of the training set that `etc-jax prepare` counted;
                     without it one for each of the 43,738 records
     large           longformer-large-4096
     roberta         the baseline of the paper's table 7: RoBERTa over windows of 512
@@ -31,12 +31,12 @@ size. Variants:
                     start from: for invented records on a laptop, see below
     from_scratch    no model to start from
 
-    python -m etc_jax.train --config=configs/longformer_mlm.py:short --workdir=runs/mlm
-    python -m etc_jax.convert grow --from=runs/mlm \
+    etc-jax train --config=longformer_mlm:short --workdir=runs/mlm
+    etc-jax grow --from=runs/mlm \
         --tokens='[q],[/q],[ent],[/ent]' --out=models/short
-    python -m tasks.synthetic --task=wikihop --count=4000 --contexts=5 --candidates=5 \
+    etc-jax synthetic --task=wikihop --count=4000 --contexts=5 --candidates=5 \
         --facts=2 --out=train.json
-    python -m tasks.synthetic --task=wikihop --count=200 --start=4000 --contexts=5 \
+    etc-jax synthetic --task=wikihop --count=200 --start=4000 --contexts=5 \
         --candidates=5 --facts=2 --out=dev.json
 
 make a vocabulary, in models/short, and records. Learning rate 3e-5, 15 epochs, batches

@@ -1,9 +1,7 @@
 """An encoder-decoder on one's own pairs of texts: summaries, answers, translations.
 
-    python -m etc_jax.convert --hf=led-base-16384 --out=models/led
-    python -m etc_jax.train --config=configs/pairs.py --workdir=runs/pairs \
-        --config.checkpoint.init_from=models/led \
-        --config.data.tokenizer=led-base-16384 \
+    etc-jax train --config=pairs --workdir=runs/pairs \
+        --config.checkpoint.init_from=led-base-16384 \
         --config.data.paths="('train.jsonl',)" \
         --config.data.held_back_paths="('dev.jsonl',)"
 
@@ -22,6 +20,9 @@ and
 
     large     the large model in place of the base one; of Reformer there is one size
     short     4 layers of 128 for 512 tokens: for a laptop, from random weights
+
+Sizes and vocabulary are those of the model in `init_from`; from random weights,
+`data.tokenizer` names the vocabulary.
 
 BART and LED: AdamW, 3e-5 after 500 steps, then linearly down, label smoothing 0.1. T5
 and LongT5: Adafactor, 1e-3 throughout (Raffel et al. 2020, section 3.1.3). Reformer:

@@ -1,6 +1,6 @@
 """A small ETC, pre-trained with MLM + CPC on the documentation that Python brings.
 
-    python -m etc_jax.train --config=configs/quickstart.py --workdir=runs/quickstart
+    etc-jax train --config=quickstart --workdir=runs/quickstart
 
 Made for a laptop without a network: `make quickstart` runs it, stops it half-way and
 resumes it.
@@ -42,7 +42,7 @@ def get_config(arg: str = ""):
     config.checkpoint.every_steps = 100
     if "tiny" in chosen:
         config.train.update(num_steps=20, log_every_steps=5, eval_every_steps=20)
-        config.schedule.warmup_steps = 5
+        config.schedule.warmup_steps = 0.25
     if "no_cpc" in chosen:
         config.objective.update(mlm_weight=1.0, cpc_weight=0.0)
     return config

@@ -1,6 +1,6 @@
 """A very small BART on invented pairs of texts: words, and the same words backwards.
 
-    python -m etc_jax.train --config=configs/quickstart_pairs.py --workdir=runs/mine \
+    etc-jax train --config=quickstart_pairs --workdir=runs/mine \
         --config.data.paths="('caches/train',)" \
         --config.data.held_back_paths="('caches/dev',)"
 

@@ -1,6 +1,6 @@
 """A very small ETC on invented questions of WikiHop's form, with structure or flat.
 
-    python -m etc_jax.train --config=configs/quickstart_wikihop.py \
+    etc-jax train --config=quickstart_wikihop \
         --workdir=runs/mine \
         --config.data.paths="('runs/quickstart/questions/train',)" \
         --config.data.held_back_paths="('runs/quickstart/questions/dev',)"

@@ -1,6 +1,6 @@
 """Reformer on the duplication task (Kitaev et al. 2020, section 5.1, table 2).
 
-    python -m etc_jax.train --config=configs/reformer_duplication.py:lsh4 \
+    etc-jax train --config=reformer_duplication:lsh4 \
         --workdir=runs/duplication_lsh4
 
 Sequences 0w0w of 1,024 symbols, of which the second w is to be predicted: who does not

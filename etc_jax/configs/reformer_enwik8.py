@@ -1,6 +1,6 @@
 """Reformer as a language model of bytes, 65,536 at a time.
 
-    python -m etc_jax.train --config=configs/reformer_enwik8.py \
+    etc-jax train --config=reformer_enwik8 \
         --workdir=runs/enwik8 --config.data.paths="('enwik8',)"
 
 The file is split by position into 90 % for training, 5 % for validation and 5 % for

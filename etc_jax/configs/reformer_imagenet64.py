@@ -1,6 +1,6 @@
 """Reformer as a model of images of 64 x 64 pixels (trax, reformer_imagenet64.gin).
 
-    python -m etc_jax.train --config=configs/reformer_imagenet64.py \
+    etc-jax train --config=reformer_imagenet64 \
         --workdir=runs/imagenet64 --config.data.paths="('train.npy',)" \
         --config.data.held_back_paths="('valid.npy',)"
 

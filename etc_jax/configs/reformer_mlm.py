@@ -1,6 +1,6 @@
 """Reformer that sees both sides, trained on masked tokens (BERT's 15 %).
 
-    python -m etc_jax.train --config=configs/reformer_mlm.py:short \
+    etc-jax train --config=reformer_mlm:short \
         --workdir=runs/reformer_mlm --config.data.paths="('README.md', 'docs/**/*.md')"
 
 Any files do: their bytes are the symbols, the mask is the id 256. They are split by

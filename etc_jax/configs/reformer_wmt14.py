@@ -1,11 +1,11 @@
 """Reversible Transformers on WMT14 English-German (Kitaev et al. 2020, table 4).
 
-    python -m etc_jax.prepare --task=wmt14_en_de --tokenizer=spiece.model \
+    etc-jax prepare --task=wmt14_en_de --tokenizer=spiece.model \
         --input_length=128 --target_length=128 --out=prepared/train ...
-    python -m etc_jax.train --config=configs/reformer_wmt14.py --workdir=runs/wmt14 \
+    etc-jax train --config=reformer_wmt14 --workdir=runs/wmt14 \
         --config.data.paths="('prepared/train',)" \
         --config.data.held_back_paths="('prepared/dev',)"
-    python -m etc_jax.generate --model=runs/wmt14 --inputs=newstest2014.en \
+    etc-jax generate --model=runs/wmt14 --inputs=newstest2014.en \
         --num_beams=4 --length_penalty=0.6 --dialect=t5x --num_tokens=146
 
 BLEU of newstest2014 in the paper, which has not been trained here: as printed first,

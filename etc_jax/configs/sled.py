@@ -1,9 +1,7 @@
 """SLED: BART or T5 on inputs of 16,384 tokens, by overlapping windows of the encoder.
 
-    python -m etc_jax.convert --hf=bart-base --out=models/bart
-    python -m etc_jax.train --config=configs/sled.py --workdir=runs/sled \
-        --config.checkpoint.init_from=models/bart \
-        --config.data.tokenizer=bart-base \
+    etc-jax train --config=sled --workdir=runs/sled \
+        --config.checkpoint.init_from=bart-base \
         --config.data.paths="('train.jsonl',)" \
         --config.data.held_back_paths="('dev.jsonl',)"
 

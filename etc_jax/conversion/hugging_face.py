@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -46,11 +46,25 @@ def read(folder: str | os.PathLike) -> Imported:
     Raises:
       ValueError: if something is missing, damaged, of another family, or does not fit.
     """
-    family, values, config = read_hf_config(folder, _config)
-    weights = open_weights(folder)
-    config = family.refined(config, weights)
+    family, values, config, weights = _opened(folder)
     params, report = family.read(values, weights, config)
     return Imported(params, config, report)
+
+
+def read_config(folder: str | os.PathLike) -> Any:
+    """The config of the model of a folder, whose weights are opened and not read.
+
+    Raises:
+      ValueError: see `read`.
+    """
+    return _opened(folder)[2]
+
+
+def _opened(folder: str | os.PathLike) -> tuple[Exchange, Mapping, Any, Mapping]:
+    """(family, values of config.json, config, name -> array)."""
+    family, values, config = read_hf_config(folder, _config)
+    weights = open_weights(folder)
+    return family, values, family.refined(config, weights), weights
 
 
 def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any]:
@@ -85,7 +99,7 @@ def save(
     config: Any,
     *,
     files: Mapping[str, bytes] = MappingProxyType({}),
-    labels: Sequence[str] = (),
+    labels: Mapping[str, Any] = MappingProxyType({}),
 ) -> int:
     """Writes a folder that transformers reads; the number of its arrays.
 
@@ -94,7 +108,8 @@ def save(
       params: nested dict of arrays.
       config: of the model.
       files: {name: content} of what lies beside them, such as a tokenizer.
-      labels: names of the classes of a model that chooses among some; (): numbers.
+      labels: of a model that chooses among some, as `label_names` has them; of another
+        one they are left out. {}: numbers.
 
     Raises:
       ValueError: if the family has no counterpart, or the folder holds something.
@@ -114,9 +129,9 @@ def save(
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
         values = family.values_to(params, config)
-        if labels:
-            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
-            values["label2id"] = {label: i for i, label in enumerate(labels)}
+        numbers = values.get("id2label")
+        if numbers and numbers.keys() == labels.get("id2label", {}).keys():
+            values |= labels
         values = json.dumps(values, indent=2)
         (part / HF_CONFIG).write_text(f"{values}\n", encoding="utf-8")
         native.write_files(part, files)

@@ -62,6 +62,8 @@ class Part(NamedTuple):
 class WorkerDiedError(RuntimeError):
     """A process that worked on parts ended by itself."""
 
+    exit_code = 1
+
 
 MakeFn = Callable[[list[Item]], Part]
 

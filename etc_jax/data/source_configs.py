@@ -275,7 +275,7 @@ class TokenCachesConfig(TextConfig):
 @registry.register("source_config", "windows")
 @dataclasses.dataclass(frozen=True)
 class WindowsConfig(DataConfig):
-    """Prepared inputs of a data set, by `python -m etc_jax.prepare`.
+    """Prepared inputs of a data set, by `etc-jax prepare`.
 
     Attributes:
       paths: folders of window caches.
@@ -293,7 +293,7 @@ class WindowsConfig(DataConfig):
     """
 
     gives: ClassVar[str] = "windows"
-    hint: ClassVar[str] = "and data.paths to folders of `python -m etc_jax.prepare`"
+    hint: ClassVar[str] = "and data.paths to folders of `etc-jax prepare`"
 
     source: str = "windows"
     paths: tuple[str, ...] = ()
@@ -318,7 +318,7 @@ class WindowsConfig(DataConfig):
             yield "input_options", f"is {self.input_options}; name each option once"
 
     def missing(self) -> Iterator[str]:
-        remedy = "make it with `python -m etc_jax.prepare`"
+        remedy = "make it with `etc-jax prepare`"
         yield from _missing_caches(self, "window cache", remedy)
 
 

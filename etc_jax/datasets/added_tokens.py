@@ -25,7 +25,7 @@ def added_ids(tokenizer: Tokenizer, tokens: Sequence[str], task: str) -> dict[st
         raise ValueError(
             f"a vocabulary of {tokenizer.vocab_size} pieces lacks the added tokens "
             f"{', '.join(missing)}, which inputs of {task} have; add them to the model "
-            "with python -m etc_jax.convert grow --from=MODEL "
+            "with etc-jax grow --from=MODEL "
             f"--tokens='{','.join(missing)}' --out=GROWN, and give the tokenizer in "
             "GROWN"
         )

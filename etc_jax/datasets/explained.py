@@ -22,7 +22,7 @@ class Wording:
 
     Attributes:
       question: over the question.
-      answer: over the answer; "" if the candidates say all of it.
+      answer: over the answer; "" if candidates or documents say all of it.
       reference: over what the answer should be, where that is shown.
       places: over the list of the places that an answer rests on; "" for no list.
       candidates: over the candidates, of which `{}` is the number.
@@ -77,6 +77,10 @@ class Passage:
         or where a candidate is mentioned; ascending and apart.
       ranks: which of the candidates each mark is of, from 1; () where it does not
         matter.
+      names: of each mark, what it is, shown after it in a colour of that name; () for
+        marks that need none.
+      doubted: of each mark with a name, whether another reading has not the same; ()
+        for none.
       box: where it stands on the document's sheet; None if it is not drawn, as nothing
         blank is.
     """
@@ -87,6 +91,8 @@ class Passage:
     marks: tuple[tuple[int, int], ...] = ()
     score: float | None = None
     ranks: tuple[tuple[int, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    doubted: tuple[bool, ...] = ()
     box: Box | None = None
 
 

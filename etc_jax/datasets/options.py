@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import inspect
 import json
 import os
 import re
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
+
+from etc_jax.field_texts import texts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,18 +78,26 @@ def add_flags(
 
     Args:
       parser: of the command line, or a group of it.
-      options: the dataclass, with defaults.
+      options: the dataclass, with defaults. A field's metadata may have how to "read"
+        a text, and a "metavar".
       section: what stands before the names, such as "sled.".
     """
-    hints, texts = typing.get_type_hints(type(options)), _texts(type(options))
+    hints, texts = typing.get_type_hints(type(options)), texts_of(type(options))
     for field in dataclasses.fields(options):
         kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
         text = texts.get(field.name, "")
         if field.default not in ("", ()):
             text = f"{text} (default: {field.default})".strip()
         flag, text = f"--{section}{field.name}", text.replace("%", "%%")
+        if (read := field.metadata.get("read")) is not None:
+            name = field.metadata["metavar"]
+            parser.add_argument(flag, type=read, metavar=name, help=text)
+            continue
         if typing.get_origin(hints[field.name]) is typing.Literal:
             parser.add_argument(flag, choices=kinds, help=text)
+            continue
+        if kinds == (int, int):
+            parser.add_argument(flag, type=_range, metavar="LEAST-MOST", help=text)
             continue
         if typing.get_origin(hints[field.name]) is tuple:
             parser.add_argument(flag, type=_names, metavar="A,B", help=text)
@@ -108,16 +117,6 @@ def given(args: argparse.Namespace, options: Any, section: str = "") -> dict[str
     names = [field.name for field in dataclasses.fields(options)]
     values = {name: getattr(args, f"{section}{name}") for name in names}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _texts(cls: type) -> dict[str, str]:
-    """{field: its text in the docstring}, of a class and its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        doc = inspect.cleandoc(base.__doc__ or "")
-        for name, text in re.findall(r"^  (\w+): (.*(?:\n {4}.*)*)", doc, re.MULTILINE):
-            found[name] = " ".join(text.split()).rstrip(".")
-    return found
 
 
 def parsed(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
@@ -141,25 +140,43 @@ def _value(options: Any, name: str, text: str) -> Any:
         return text
     kinds = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is typing.Literal:
-        if text not in kinds:
+        found = _unquoted(text)  # caches have it as JSON
+        if found not in kinds:
             listed = " or ".join(map(str, kinds))
             raise ValueError(f"option {name} is {text!r}; expected {listed}")
-        return text
+        return found
     if typing.get_origin(hint) is tuple:
         try:
             return _names(text)
         except argparse.ArgumentTypeError as e:
             raise ValueError(f"option {name} {e}") from e
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
+    value = _unquoted(text)
     if float in kinds and type(value) is int:
         return float(value)
     if type(value) not in kinds:
         names = " or ".join({type(None): "null"}.get(k, k.__name__) for k in kinds)
         raise ValueError(f"option {name} is {text!r}; expected {names}")
     return value
+
+
+def _unquoted(text: str) -> Any:
+    """The JSON value of a text, or the text itself if it is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _range(text: str) -> tuple[int, int]:
+    """One number, or two: 2, or 2-3.
+
+    Raises:
+      argparse.ArgumentTypeError: if it is something else.
+    """
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be like 2 or 2-3, got {text!r}")
+    return int(found[1]), int(found[2] or found[1])
 
 
 def _names(text: str) -> tuple[str, ...]:

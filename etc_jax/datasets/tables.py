@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
+import json
 import os
 import pathlib
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from etc_jax.data.input_files import (
     open_input,
     too_large,
 )
+from etc_jax.datasets.fields import Fields, anything, wrong_type
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.options import InputOptions
 
@@ -29,6 +32,7 @@ _DELIMITERS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _NAMED = {"tab": "\t"}
 _QUOTE = '"'
 _MOST_SHOWN = 20
+_ID_DIGITS = 16
 
 
 class Row(NamedTuple):
@@ -70,6 +74,11 @@ class TableOptions(InputOptions):
             )
 
 
+def is_delimited(path: str | os.PathLike) -> bool:
+    """Whether the ending of a file is that of a CSV or TSV."""
+    return os.fspath(path).endswith(tuple(_DELIMITERS))
+
+
 def read_rows(
     path: str | os.PathLike, options: TableOptions
 ) -> Iterator[tuple[int, Row | BadRecordError]]:
@@ -95,6 +104,30 @@ def read_rows(
         if not isinstance(value, BadRecordError):
             value = Row(value, f"{file}:{number}")
         yield number, value
+
+
+def record_id(fields: Fields, otherwise: str, options: TableOptions) -> str:
+    """The id of a row by its column; blank or none: `otherwise`.
+
+    Raises:
+      BadRecordError: if it is no string and no whole number, or the column that the
+        options name is not there.
+    """
+    column = options.id_column
+    if column:
+        name = fields.get(column, anything)
+    else:
+        name = fields.get("id", anything, otherwise)
+    if type(name) is int:
+        return str(name)
+    if not isinstance(name, str):
+        raise wrong_type(name, column or "id", "a string or a whole number")
+    return name if name.strip() else otherwise
+
+
+def digest_id(*texts: str) -> str:
+    """An id of a record that has none and is of no file: of its texts."""
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:_ID_DIGITS]
 
 
 def _delimited(name: str, options: TableOptions) -> Iterator[tuple[int, Any]]:

@@ -26,6 +26,8 @@ Prediction = Any
 Decoded = Any
 # What decoding can be set to: a threshold, or None where there is nothing to choose.
 Setting = float | None
+# Name of the official prediction file, where it is one JSON value.
+PREDICTIONS = "predictions.json"
 
 
 def only(of_windows: Sequence[Any]) -> Any:
@@ -62,8 +64,12 @@ class DataSet:
       measure: the official metric that a setting is chosen by; higher is better.
       no_answer: the prediction for a record that fits into no window.
       official: {record id: prediction} -> what the official prediction file holds: a
-        JSON value, or a list of such if it has one a line.
+        JSON value, or a list of such if it has one a line; of several files, {file
+        name: JSON value}, that of `PREDICTIONS` first.
       lines: whether the official prediction file has a JSON value a line.
+      in_own_form: (path of a file, content of the official file) -> the lines of that
+        file with the predictions in it; None: there is no such form.
+      several: whether `official` gives several files.
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official metrics.
       unread_gold: id -> what `score` wants of a record that could not be read, so that
@@ -89,6 +95,8 @@ class DataSet:
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
     lines: bool = False
+    in_own_form: Callable[[str | os.PathLike, Any], Iterator[str]] | None = None
+    several: bool = False
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     unread_gold: Callable[[str], dict[str, Any]] | None = None
@@ -116,6 +124,7 @@ class DataSet:
             for cls, part in parts
             for field in dataclasses.fields(cls)
         }
+        fields |= fields["options"].task_fields()
         return Task(**fields, format=format)
 
 
@@ -187,17 +196,20 @@ class Task(DataSet, Form):
     @property
     def prediction_file(self) -> str:
         """Name of the official prediction file."""
-        return "predictions.jsonl" if self.lines else "predictions.json"
+        return "predictions.jsonl" if self.lines else PREDICTIONS
 
-    def official_text(self, content: Any) -> str:
-        """The text of that file, of what `official` gave."""
-        return json_lines.text_of(content) if self.lines else json.dumps(content)
+    def official_files(self, content: Any) -> dict[str, str]:
+        """{name: text} of that file and of others, of what `official` gave."""
+        if self.lines:
+            return {self.prediction_file: json_lines.text_of(content)}
+        files = content if self.several else {self.prediction_file: content}
+        return {name: json.dumps(value) for name, value in files.items()}
 
     def write(
         self, predictions: Mapping[str, Prediction], path: str | os.PathLike
     ) -> None:
         """Writes the official prediction file, of predictions by record id."""
-        text = self.official_text(self.official(predictions))
+        text = self.official_files(self.official(predictions))[self.prediction_file]
         pathlib.Path(path).write_text(text, encoding="utf-8")
 
     def predictions(self, decoded: Sequence[Sequence[Decoded]]) -> list[Prediction]:

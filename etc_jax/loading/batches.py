@@ -5,7 +5,7 @@ Padded lengths are few, so that few programs are compiled: 16, 24, 32, 48, 64, .
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 SHORTEST = 16
@@ -57,6 +57,19 @@ def groups(
             stop += 1
         yield Group(order[start:stop], _rows(stop - start, batch_size), length)
         start = stop
+
+
+def new_shapes_first(found: Iterable[Group]) -> list[Group]:
+    """The first group of each shape, then the others, both in their order.
+
+    Where groups are computed at once, each program is then compiled by one of them.
+    """
+    first, others, shapes = [], [], set()
+    for group in found:
+        shape = group.rows, group.length
+        (others if shape in shapes else first).append(group)
+        shapes.add(shape)
+    return first + others
 
 
 def _rows(count: int, batch_size: int) -> int:

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pathlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
-from etc_jax.conversion import hugging_face
+from etc_jax import model_source, registry
 from etc_jax.conversion.formats import native
-from etc_jax.conversion.formats.config_file import HF_CONFIG
-from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.loading import places, sentence_folder
+from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.loading.model import LoadedModel
-from etc_jax.loading.sentence_folder import SentenceFolder
 from etc_jax.loading.text_encoder import KIND, text_encoder_of
-from etc_jax.text_codecs import tokenizer_of_model, tokenizer_of_run
-from etc_jax.training.checkpoints import manifest
-from etc_jax.training.checkpoints.folder import FOLDER
-from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
 
 
 def load(
@@ -52,62 +42,18 @@ def load(
         missing or damaged.
       RunError: if no checkpoint of a run can be read.
     """
-    folder = places.folder_of(place, download=download)
-    sentences = sentence_folder.read(folder)
-    params, config, tokenizer, run = _read(
-        folder / (sentences.model if sentences else ""), step
-    )
-    if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"the tokenizer in {folder} has {tokenizer.vocab_size} ids, but the table "
-            f"of the model {config.vocab_size} rows: it is that of another model"
-        )
+    source = model_source.find(place, step, download=download)
+    config, sentences, saved = source.config, source.sentences, source.saved
     if sentences is not None and max_length is not None:
         sentences = dataclasses.replace(sentences, max_length=max_length)
     return LoadedModel(
         config=config,
-        params=jax.tree.map(jnp.asarray, params),
-        tokenizer=tokenizer,
+        params=jax.tree.map(jnp.asarray, source.params),
+        tokenizer=source.tokenizer,
         max_length=_max_length(config, max_length, sentences),
         sentences=sentences,
-        run=run,
+        run=None if saved is None else saved._replace(params={}),
     )
-
-
-def _read(
-    folder: pathlib.Path, step: int | None
-) -> tuple[dict[str, Any], Any, Tokenizer | None, SavedParams | None]:
-    """(parameters, config, tokenizer if any, run if it is one)."""
-    if native.exists(folder):
-        _refuse_step(folder, step)
-        params, config = native.load(folder)
-        return params, config, tokenizer_of_model(folder), None
-    if (folder / HF_CONFIG).is_file():
-        _refuse_step(folder, step)
-        params, config, _ = hugging_face.read(folder)
-        return params, config, _tokenizer_in(folder), None
-    if not manifest.exists(folder) and not (folder / FOLDER).is_dir():
-        raise ValueError(
-            f"{folder} has no model: neither {HF_CONFIG} of Hugging Face, nor "
-            f"{native.MODEL} of a converted model, nor {FOLDER} of a run"
-        )
-    saved = read_params(folder, step)
-    has_one = (saved.run / TOKENIZER).exists()
-    tokenizer = tokenizer_of_run(saved) if has_one else None
-    run = saved._replace(params={})
-    return saved.params, saved.config.model, tokenizer, run
-
-
-def _tokenizer_in(folder: pathlib.Path) -> Tokenizer | None:
-    try:
-        return open_tokenizer(folder)
-    except FileNotFoundError:
-        return None
-
-
-def _refuse_step(folder: pathlib.Path, step: int | None) -> None:
-    if step is not None:
-        raise ValueError(f"{folder} is a model and no run: leave step={step} out")
 
 
 def _max_length(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import os
 import warnings
@@ -13,21 +14,22 @@ import numpy as np
 
 from etc_jax import decoding, language_model, text_writer
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats import native, sentence_folder
+from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.pairs import Pair
 from etc_jax.loading import pooling as pooling_lib
-from etc_jax.loading import sentence_folder
-from etc_jax.loading.batches import groups
-from etc_jax.loading.sentence_folder import SentenceFolder
+from etc_jax.loading.batches import Group, groups, new_shapes_first
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
 from etc_jax.training.checkpoints.saved_params import SavedParams
 
 Texts = Sequence[str] | Sequence[Sequence[int]]
 # Called with how many texts are done.
 Progress = Callable[[int], Any]
+# Each batch needs memory of its own.
+_MOST_AT_ONCE = 4
 
 
 class HiddenStates(NamedTuple):
@@ -178,8 +180,11 @@ class LoadedModel:
         lengths = np.array([len(one.ids) for one in inputs], np.int32)
         shape = len(inputs), lengths.max(initial=0), self.config.embed_dim
         found = np.zeros(shape, np.float32)
-        for places, batch in self._batches(inputs, batch_size):
-            states = np.asarray(pooling_lib.states(encoder, self.params, batch))
+
+        def of_batch(batch):
+            return pooling_lib.states(encoder, self.params, batch)
+
+        for places, states in self._computed(inputs, batch_size, of_batch):
             longest = lengths[places].max()
             found[places, :longest] = states[: len(places), :longest]
         return HiddenStates(found, lengths)
@@ -222,25 +227,37 @@ class LoadedModel:
         pooling_lib.check(pooling, encoder)
         inputs = self.inputs_of(texts, on_long)
         found = np.zeros((len(inputs), self.config.embed_dim), np.float32)
-        done = 0
-        for places, batch in self._batches(inputs, batch_size):
+
+        def of_batch(batch):
             given = encoder, self.params, batch, pooling, bool(normalize)
-            found[places] = np.asarray(pooling_lib.vectors(*given))[: len(places)]
+            return pooling_lib.vectors(*given)
+
+        done = 0
+        for places, vectors in self._computed(inputs, batch_size, of_batch):
+            found[places] = vectors[: len(places)]
             done += len(places)
             if progress is not None:
                 progress(done)
         return found
 
-    def _batches(
-        self, inputs: Sequence[Input], batch_size: int
-    ) -> Iterator[tuple[list[int], Batch]]:
-        """(places among the texts, batch, whose last rows may be there twice)."""
+    def _computed(
+        self,
+        inputs: Sequence[Input],
+        batch_size: int,
+        fn: Callable[[Batch], jax.Array],
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        """(places among the texts, what `fn` gives; last rows may be there twice)."""
         _check_batch_size(batch_size)
         limit = self.encoder.padding_limit
-        for group in groups([len(x.ids) for x in inputs], limit, batch_size):
+        found = groups([len(x.ids) for x in inputs], limit, batch_size)
+
+        def compute(group: Group) -> tuple[list[int], np.ndarray]:
             rows = [inputs[i] for i in group.places]
             rows += rows[-1:] * (group.rows - len(rows))
-            yield group.places, self.batch(rows, group.length)
+            return group.places, np.asarray(fn(self.batch(rows, group.length)))
+
+        with concurrent.futures.ThreadPoolExecutor(_at_once()) as pool:
+            yield from pool.map(compute, new_shapes_first(found))
 
     def generate(
         self,
@@ -357,6 +374,13 @@ class LoadedModel:
 
     def _host_params(self) -> dict[str, Any]:
         return jax.tree.map(np.asarray, self.params)
+
+
+def _at_once() -> int:
+    """Batches that are computed at once: XLA leaves cores of a CPU idle with one."""
+    if jax.default_backend() != "cpu":
+        return 1
+    return min(len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
 
 
 def _check_batch_size(batch_size: int) -> None:

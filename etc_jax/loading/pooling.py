@@ -58,10 +58,13 @@ def vectors(
 ) -> jax.Array:
     """float32 `[b, e]` of a batch; of length 1 with `normalize`."""
     found = pooled(encoder, encoder.apply(params, batch), batch, pooling)
-    if not normalize:
-        return found
-    norm = jnp.linalg.norm(found, axis=1, keepdims=True)
-    return found / jnp.maximum(norm, _SMALLEST_NORM)
+    return normalized(found) if normalize else found
+
+
+def normalized(vectors: jax.Array) -> jax.Array:
+    """Vectors `[b, e]` of length 1; of zeros zeros, with gradients that are finite."""
+    squares = jnp.sum(vectors**2, axis=1, keepdims=True)
+    return vectors * jax.lax.rsqrt(jnp.maximum(squares, _SMALLEST_NORM**2))
 
 
 @functools.partial(jax.jit, static_argnames="encoder")

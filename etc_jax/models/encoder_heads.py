@@ -3,6 +3,7 @@
 Layers and their order are those of transformers, whose weights fit.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -46,6 +47,24 @@ class EncoderWithoutHead(nn.Module):
             self.config, self.deterministic, self.with_pooler, name="encoder"
         )
         return encoder(tokens, example_ids, **inputs)
+
+
+class EncoderForTexts(nn.Module):
+    """The encoder on several batches of texts, which share its weights.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, texts: Mapping[str, Mapping[str, jax.Array]]):
+        """{name: rows `[b, n, embed_dim]`} of {name: arguments of `Encoder`}."""
+        encoder = Encoder(self.config, self.deterministic, name="encoder")
+        return {name: encoder(**inputs) for name, inputs in texts.items()}
 
 
 class EncoderForLabels(nn.Module):

@@ -107,6 +107,24 @@ class LabelsHead(nn.Module):
         return _logits(self.config, self.classes, "label_out")(x.global_[:, 0])
 
 
+class TokenLabelsHead(nn.Module):
+    """A logit for each class of each long token.
+
+    Attributes:
+      config: of the encoder.
+      classes: how many there are.
+    """
+
+    config: EtcConfig
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: Rows) -> jax.Array:
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> float32 `[b, n, classes]`."""
+        # [b, n, e] -> [b, n, classes]
+        return _logits(self.config, self.classes, "token_label_out")(x.long)
+
+
 class SpanHead(nn.Module):
     """The logits of each long token to begin, and to end, an answer.
 

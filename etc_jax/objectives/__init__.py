@@ -15,9 +15,11 @@ from etc_jax.objectives.jobs import (  # noqa: F401
 )
 from etc_jax.objectives.learners import (  # noqa: F401
     causal_text_to_text,
+    encoder_choices,
     encoder_finetuning,
     encoder_multihop,
     etc_finetuning,
     openkp,
+    retrieval,
     text_to_text,
 )

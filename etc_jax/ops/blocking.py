@@ -131,10 +131,15 @@ _STEP_BYTES = {"cpu": 2**22, "other": 2**28}
 
 def step_bytes() -> int:
     """Bytes of logits that one step should have, on the device compiled for."""
+    return _STEP_BYTES["cpu" if for_cpu() else "other"]
+
+
+def for_cpu() -> bool:
+    """Whether the device compiled for is a CPU."""
     # The mesh may be of devices that are not here, to compile for.
     device = jax.sharding.get_abstract_mesh().abstract_device
     platform = device.platform if device else jax.default_backend()
-    return _STEP_BYTES["cpu" if platform == "cpu" else "other"]
+    return platform == "cpu"
 
 
 def each_step(body, carry, count: int):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+import json
+import os
+import pathlib
+from collections.abc import Collection, Sequence
 
 from etc_jax import config as config_lib
+from etc_jax import strict_json
 from etc_jax.config import Config
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import parsed
@@ -14,6 +18,9 @@ from etc_jax.datasets.task import Task
 from etc_jax.prediction import runner
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.training.errors import UserError
+
+# File of an evaluation with its metrics.
+SCORES = "scores.json"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +34,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
         "come several times",
+    )
+    parser.add_argument(
+        "--thresholds",
+        metavar="FOLDER",
+        help="an evaluation (--out of etc_jax.evaluate) of development data; its best "
+        "thresholds are taken, such as the null_threshold of squad",
     )
     parser.add_argument(
         "--generation",
@@ -49,7 +62,35 @@ def opened(args: argparse.Namespace) -> tuple[TrainedModel, Task]:
     config = _with_generation(model.config, args.generation)
     model = dataclasses.replace(model, config=config)
     runner.check(model)
-    return model, task_of(config, args.option)
+    options = args.option
+    if args.thresholds is not None:
+        known = task_of(config).option_values
+        options = [*best_thresholds(args.thresholds, known), *options]
+    return model, task_of(config, options)
+
+
+def best_thresholds(folder: str | os.PathLike, known: Collection[str]) -> list[str]:
+    """Options of the best thresholds that an evaluation has found.
+
+    Raises:
+      UserError: if there is none that is one of the `known` options.
+    """
+    path = pathlib.Path(folder).expanduser() / SCORES
+    try:
+        found = strict_json.loads(path.read_text(encoding="utf-8"))["best_thresholds"]
+        options = [f"{k}={json.dumps(x)}" for k, x in found.items() if k in known]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--thresholds: {path} has no best_thresholds ({error!r:.200}); name the "
+            "folder of an evaluation of development data that has some questions "
+            "without an answer"
+        ) from error
+    if not options:
+        raise UserError(
+            f"--thresholds: {path} has {', '.join(found)}, none of which is an option "
+            "of the data set; leave it out"
+        )
+    return options
 
 
 def _with_generation(config: Config, texts: Sequence[str]) -> Config:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import itertools
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from etc_jax.datasets.explained import (
     Candidate,
@@ -45,8 +45,9 @@ def page(answers: Sequence[Explained], *, task: str) -> str:
       task: name of the data set, for the title.
     """
     parts = [] if len(answers) < 2 else [_contents(answers)]
+    hues = _hues(answers)
     for number, item in enumerate(answers, start=1):
-        parts.append(_Article(f"answer-{number}", item).html())
+        parts.append(_Article(f"answer-{number}", item, hues).html())
     legends = dict.fromkeys(item.wording.legend for item in answers)
     text = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends if legend)
     parts.append(f"<footer>\n{text}\n</footer>")
@@ -68,6 +69,7 @@ def marked(
     marks: Sequence[tuple[int, int]],
     ranks: Sequence[Sequence[int]] = (),
     names: Sequence[str] = (),
+    kinds: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A text, escaped, with some of its characters in `<mark>`.
 
@@ -76,12 +78,16 @@ def marked(
       marks: (first, one past the last) character, ascending and apart.
       ranks: numbers to be shown after each mark; () for none.
       names: of each mark, to link to; "" or () for none.
+      kinds: of each mark, (what it is, attributes of it); () for none.
     """
     parts, at = [], 0
-    each = itertools.zip_longest(marks, ranks, names, fillvalue="")
-    for (start, stop), numbers, name in each:
+    each = itertools.zip_longest(marks, ranks, names, kinds, fillvalue="")
+    for (start, stop), numbers, name, kind in each:
         own = f' id="{name}"' if name else ""
         inside = escaped(text[start:stop])
+        if kind:
+            own += kind[1]
+            inside += f'<sup class="rank">{escaped(kind[0])}</sup>'
         if numbers:
             inside += f'<sup class="rank">{", ".join(map(str, numbers))}</sup>'
         parts += [escaped(text[at:start]), f"<mark{own}>{inside}</mark>"]
@@ -98,6 +104,14 @@ def _contents(answers: Sequence[Explained]) -> str:
     return "\n".join([f"<nav>\n{label}\n<ol>", *items, "</ol>\n</nav>"])
 
 
+def _hues(answers: Sequence[Explained]) -> dict[str, int]:
+    """A hue, in degrees, for each name of a mark: as far apart as they can be."""
+    documents = (document for item in answers for document in item.documents)
+    passages = (passage for document in documents for passage in document.passages)
+    names = sorted({name for passage in passages for name in passage.names})
+    return {name: 360 * i // len(names) for i, name in enumerate(names)}
+
+
 def _heading(item: Explained) -> str:
     return item.id if item.wording.headed_by_id else item.question
 
@@ -110,8 +124,8 @@ class _Article:
     `NAME-DOCUMENT-PASSAGE`, one that supports.
     """
 
-    def __init__(self, name: str, item: Explained):
-        self._name, self._item = name, item
+    def __init__(self, name: str, item: Explained, hues: Mapping[str, int]):
+        self._name, self._item, self._hues = name, item, hues
         # Names of marks that stand in the page already.
         self._used: set[str] = set()
 
@@ -143,8 +157,9 @@ class _Article:
             (_title(document), "\n".join(self._paragraphs(d, document)))
             for d, document in enumerate(item.documents)
         ]
-        columns.append((wording.answer, self._answer()))
-        if item.reference is not None:
+        if wording.answer:
+            columns.append((wording.answer, self._answer()))
+        if wording.answer and item.reference is not None:
             text = f'<p class="answer">{escaped(item.reference)}</p>'
             columns.append((wording.reference, text))
         yield '<div class="sides">'
@@ -270,7 +285,8 @@ class _Article:
     ) -> str:
         ranks = passage.ranks or ((),) * len(passage.marks)
         names = [self._mark_name(of_mark) for of_mark in ranks]
-        text = marked(passage.text, passage.marks, ranks, names)
+        kinds = self._kinds(passage)
+        text = marked(passage.text, passage.marks, ranks, names, kinds)
         classes, more, number = "passage", "", ""
         if passage.is_support:
             classes, number = "passage support", _strength(passage)
@@ -283,6 +299,18 @@ class _Article:
         if is_block:
             return f'<p class="{classes}"{more}>{text}{number}</p>'
         return f'<span class="{classes}"{more}>{text}</span>{number}'
+
+    def _kinds(self, passage: Passage) -> list[tuple[str, str]]:
+        """What each mark is, and its look; [] where marks need no name."""
+        doubted = passage.doubted or (False,) * len(passage.names)
+        return [
+            (
+                name,
+                f' class="kind{" doubted" if is_doubted else ""}"'
+                f' style="--hue:{self._hues[name]}"',
+            )
+            for name, is_doubted in zip(passage.names, doubted, strict=True)
+        ]
 
     def _mark_name(self, ranks: Sequence[int]) -> str:
         """The name of a mark; "" if earlier ones have it."""

@@ -74,6 +74,8 @@ mark {
   padding: 0.05em 0.15em; -webkit-box-decoration-break: clone;
   box-decoration-break: clone;
 }
+mark.kind { background: hsl(var(--hue) 75% 80%); }
+mark.doubted { box-shadow: inset 0 -2px currentcolor; }
 .rank {
   font: 700 0.6875rem/1 system-ui, sans-serif; vertical-align: super;
   margin-left: 0.2em;

@@ -20,9 +20,10 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.of_config import lengths_of
 from etc_jax.prediction.inputs import tokenizer_of
+from etc_jax.training.checkpoints import model_folder
+from etc_jax.training.checkpoints.model_folder import Kind
 from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import UserError
-from etc_jax.training.local_folder import local_folder
 
 CONFIG = "config.json"
 # Fields of the section data that decide how a record becomes an input. Its options are
@@ -63,7 +64,8 @@ class TrainedModel:
         """SHA-256, in hexadecimal, of all that decides what the model predicts."""
         sha = hashlib.sha256(self.tokenizer.fingerprint().encode())
         sections = to_dict(self.config)
-        data = {f: sections["data"][f] for f in _SHAPES_INPUTS}
+        # A run on texts has no field that shapes windows.
+        data = {f: x for f, x in sections["data"].items() if f in _SHAPES_INPUTS}
         facts = [sections["model"], sections["objective"], data]
         sha.update(json.dumps(facts, sort_keys=True).encode())
         for path, array in sorted(flatten(self.params).items()):
@@ -83,9 +85,18 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
       UserError, ValueError: if there is no model, or something beside it is missing.
       CorruptCheckpointError: if no whole checkpoint is left.
     """
-    if native.exists(local_folder(folder, named="the model")):
-        return _exported(pathlib.Path(folder).expanduser(), step)
-    saved = read_params(folder, step)
+    try:
+        place = model_folder.find(folder)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if place.kind is Kind.CONVERTED:
+        return _exported(pathlib.Path(place.path), step)
+    if place.kind is Kind.HUGGING_FACE:
+        raise UserError(
+            f"{folder} is {place.kind.value}: it can be trained, and predicts nothing. "
+            "Name a fine-tuning run, or what etc_jax.convert --export made of one"
+        )
+    saved = read_params(place.path, step)
     path = saved.run / TOKENIZER
     if not path.exists():
         raise UserError(

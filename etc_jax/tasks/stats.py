@@ -1,7 +1,7 @@
 """How many inputs there are and how long: of caches, or of the files of a data set.
 
-    python -m etc_jax.tasks.stats caches/nq_train caches/nq_dev caches/books
-    python -m etc_jax.tasks.stats --task=natural_questions --tokenizer=vocab.txt \\
+    etc-jax stats caches/nq_train caches/nq_dev caches/books
+    etc-jax stats --task=natural_questions --tokenizer=vocab.txt \\
         'nq-train-*.jsonl.gz' 'nq-dev-*.jsonl.gz'
 
 Prints a row for each set: how many instances it has, and percentiles of their lengths
@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from etc_jax import prepare
+from etc_jax import command_line, prepare
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -42,8 +42,9 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.terminal import say
+
+_PROG = "etc-jax stats"
 
 PERCENTILES = (50.0, 95.0, 100.0)
 _NAMES = {50.0: "median", 100.0: "max"}
@@ -268,11 +269,7 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.tasks.stats",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("--task", help="the paths are files of this data set")
     parser.add_argument("--format", help="with --task: of its inputs")
     parser.add_argument("--tokenizer", help="with --task: vocabulary, or its folder")
@@ -362,22 +359,16 @@ def _tell(message: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(arguments)
-    try:
-        sets = _sets(args)
-    except (ValueError, OSError) as e:
-        _tell(f"error: {e}")
-        return 2
-    except KeyboardInterrupt:
-        _tell("stopped")
-        return 130
+    return command_line.run(_PROG, lambda: _report(args))
+
+
+def _report(args: argparse.Namespace) -> str:
+    sets = _sets(args)
     if args.json:
         shown = [found.as_json(args.percentiles) for found in sets]
-        say(json.dumps({"sets": shown}, indent=2))
-    else:
-        say(tables(sets, args.percentiles))
-        for found in sets:
-            say(f"\n{found.notes}")
-    return 0
+        return json.dumps({"sets": shown}, indent=2)
+    notes = (f"\n{found.notes}" for found in sets)
+    return "\n".join([tables(sets, args.percentiles), *notes])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the best possible model would score: gold labels to inputs and back to text.
 
-    python -m etc_jax.tasks.upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
+    etc-jax upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
 
 Each record goes through features and decoding with its own labels as outputs. The
 official metrics of that are printed, and for each record that lost something, why.
@@ -8,22 +8,21 @@ official metrics of that are printed, and for each record that lost something, w
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
+from etc_jax import command_line
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.prepare import add_lengths, given_lengths
-from etc_jax.terminal import printable, say
+
+_PROG = "etc-jax upper_bound"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; see the module."""
-    parser = ArgumentParser(
-        prog="python -m etc_jax.tasks.upper_bound",
-        description=__doc__.partition("\n")[0],
-    )
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("--task", required=True, help="name of the data set")
     parser.add_argument("--format", help="default: the first that it has")
     parser.add_argument(
@@ -32,15 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_lengths(parser)
     parser.add_argument("files", nargs="+", help="files of the official release")
     args = parser.parse_args(arguments)
-    try:
-        task = find_task(args.task, args.format)
-        sizes = given_lengths(args, task)
-        tokenizer = open_tokenizer(args.tokenizer)
-        found = task.upper_bound(args.files, tokenizer, sizes)
-    except (ValueError, OSError) as e:
-        sys.exit(printable(f"error: {e}"))
-    say(found.report())
+    return command_line.run(_PROG, lambda: _report(args))
+
+
+def _report(args: argparse.Namespace) -> str:
+    task = find_task(args.task, args.format)
+    sizes = given_lengths(args, task)
+    tokenizer = open_tokenizer(args.tokenizer)
+    return task.upper_bound(args.files, tokenizer, sizes).report()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

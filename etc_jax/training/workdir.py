@@ -65,6 +65,21 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
     return folder
 
 
+def recorded(workdir: epath.PathLike) -> Mapping[str, Any]:
+    """The sections of the config of a run that has begun; {} if none has.
+
+    Raises:
+      UserError: if its record cannot be read.
+    """
+    path = local_folder(workdir, named="--workdir") / _RECORD
+    try:
+        return _read_record(path).get("config", {}) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is not the record of a run ({error}); choose another --workdir"
+        ) from error
+
+
 def _read_record(path: epath.Path) -> dict[str, Any]:
     """What `record` wrote, so far as its kind goes.
 

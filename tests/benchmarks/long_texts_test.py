@@ -9,7 +9,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.models.encoder import BertConfig, LongformerConfig
 from etc_jax.tasks.synthetic import coreference as invented_stories
 from etc_jax.tasks.synthetic import imdb as invented_reviews
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 
 
 @pytest.fixture(scope="module")

@@ -75,5 +75,5 @@ class Trained(list):
 def finetuned_metrics(share):
     """A share under all names that evaluations and official scores have."""
     names = "accuracy span_accuracy short_accuracy joint_f1 f1 sp_f1 F1@3 P@1 R@3"
-    names += " average-f1 long-best-threshold-f1 short-best-threshold-f1"
+    names += " exact_match average-f1 long-best-threshold-f1 short-best-threshold-f1"
     return dict.fromkeys(names.split(), share)

@@ -8,7 +8,7 @@ from stand_ins import differing, flat
 
 from benchmarks import structure_ablation
 from etc_jax.tasks.synthetic import imdb as invented_reviews
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 
 # ml_collections loads config files in a way that Python announces to give up.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")

@@ -74,7 +74,7 @@ def test_encoders_are_those_of_the_paper(name, arg, count):
 def test_the_default_is_the_best_setting(name, batch, rate, steps, lengths):
     config = load(name)
     assert (config.train.batch_size, config.optimizer.learning_rate) == (batch, rate)
-    assert (config.train.num_steps, config.schedule.warmup_steps) == (
+    assert (config.train.num_steps, config.schedule.warmup(steps)) == (
         steps,
         steps // 10,
     )

@@ -61,7 +61,11 @@ def test_rate_batch_steps_and_warm_up(key):
     config = load(*key)
     assert config.optimizer.learning_rate == pytest.approx(rate, rel=1e-9)
     got = (config.train.batch_size, config.train.num_steps)
-    assert (*got, config.schedule.warmup_steps) == (batch, steps, warmup)
+    assert (*got, config.schedule.warmup(config.train.num_steps)) == (
+        batch,
+        steps,
+        warmup,
+    )
 
 
 def of(config, names):

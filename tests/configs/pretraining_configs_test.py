@@ -98,7 +98,7 @@ def test_variants_change_what_they_say():
     assert other.data.tokens_per_block == 97
     assert other.objective.cpc_weight == 0.0
     assert other.model.radius == 169
-    assert (other.train.num_steps, other.schedule.warmup_steps) == (126_000, 12_600)
+    assert (other.train.num_steps, other.schedule.warmup(126_000)) == (126_000, 12_600)
 
 
 def test_a_wrong_variant_is_named():

@@ -382,11 +382,11 @@ class TestCommand:
     def test_what_does_not_fit_is_told(self, run, argv, message):
         code, out, err = run(*argv)
         assert (code, out) == (2, "")
-        assert err.startswith("etc_jax.convert: ")
+        assert err.startswith("etc-jax convert: ")
         assert re.search(message, err), err
         assert not pathlib.Path("model").exists()
 
     def test_the_config_is_needed(self, run, capsys):
         with pytest.raises(SystemExit):
             run()
-        assert "--trax needs --config=FILE" in capsys.readouterr().err
+        assert "--trax needs --config=NAME" in capsys.readouterr().err

@@ -8,14 +8,17 @@ import jax
 import numpy as np
 import pytest
 from hub_samples import BERT_PIECES, TEXTS, bert_json, roberta_json, spiece
+from tokenizer_samples import BPE_PIECES
 
-from etc_jax import convert
+from etc_jax import convert, model_source
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder, reformer
-from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats import native, sentence_folder
+from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.encoder_config import BertConfig, RobertaConfig
+from etc_jax.models.encoder_heads import EncoderForLabels
 from etc_jax.models.reformer_config import ReformerConfig
 
 SIZES = {
@@ -105,6 +108,47 @@ def test_made_long_grown_and_back(bert, tmp_path):
     assert command(f"--to_hf={more}", f"--out={back}") == 0
     assert open_tokenizer(back).added_ids == {"[q]": len(BERT_PIECES)}
     assert ids_in(back) == ids_in(bert)
+
+
+SAYS = {
+    "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
+    "label2id": {"no": 0, "yes": 1, "perhaps": 2},
+    "problem_type": "multi_label_classification",
+}
+
+
+def test_names_of_labels_and_ways_to_a_vector_go_along(tmp_path, capsys):
+    """From Hugging Face to a model of ours, longer and larger ones, and back."""
+    config = RobertaConfig(**SIZES | {"vocab_size": len(BPE_PIECES)})
+    params = _params(encoder.shapes(EncoderForLabels(config, 3)))
+    files = sentence_folder.files_of(SentenceFolder("cls", True, 12), 8)
+    beside = roberta_json(tmp_path / "tokenizer")
+    files |= {p.name: p.read_bytes() for p in beside.glob("tokenizer*")}
+    hf = tmp_path / "hf"
+    hugging_face.save(hf, params, config, files=files, labels=SAYS)
+    out = {name: tmp_path / name for name in ("ours", "more", "back", "long")}
+    assert command(f"--hf={hf}", f"--out={out['ours']}") == 0
+    args = ("--to=longformer", "--max_length=64", "--window=8")
+    assert command("extend", f"--from={hf}", f"--out={out['long']}", *args) == 0
+    args = (f"--from={out['ours']}", f"--out={out['more']}", "--tokens=[q]")
+    assert command("grow", *args) == 0
+    assert command(f"--to_hf={out['more']}", f"--out={out['back']}") == 0
+    for name, folder in out.items():
+        source = model_source.find(folder)
+        length = 64 if name == "long" else 12
+        assert source.sentences == SentenceFolder("cls", True, length), name
+        if source.is_hf:
+            values = json.loads((folder / "config.json").read_text())
+            assert SAYS.items() <= values.items(), name
+        else:
+            assert source.labels() == SAYS, name
+    modules = hf / "modules.json"
+    more = [*json.loads(modules.read_text()), {"type": "a.Dense", "path": "3_Dense"}]
+    modules.write_text(json.dumps(more))
+    capsys.readouterr()
+    assert command(f"--hf={hf}", f"--out={tmp_path / 'plain'}") == 0
+    assert "left out, how vectors are made: " in capsys.readouterr().out
+    assert model_source.find(tmp_path / "plain").sentences is None
 
 
 def test_a_folder_without_a_tokenizer_gets_none(bert, tmp_path, capsys):

@@ -103,6 +103,40 @@ def test_what_is_written_is_the_same_to_transformers(tmp_path, name):
         assert back(text, "the cat") == theirs(text, "the cat"), text
 
 
+ADDED = (
+    "a <new>zzword cat",
+    "zzwordzzword Alone Aloneness ALONE",
+    "the hello [q] last one",
+    "ZZWORD LAST ONE hel",
+    "\u00e9zzword <new> <new>",
+)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_words_that_were_added_come_back(tmp_path, name):
+    """Of what transformers 5 writes: through a saved model, and back."""
+    transformers = pytest.importorskip("transformers")
+    folder, saved = FOLDERS[name](tmp_path / "hf"), tmp_path / "saved"
+    theirs = peer(folder)
+    alone = transformers.AddedToken("Alone", single_word=True, normalized=False)
+    theirs.add_tokens(["<new>", "zzword", alone])
+    theirs.add_special_tokens({"extra_special_tokens": ["[q]"]})
+    theirs.add_tokens(["last one", "hel"])
+    theirs.save_pretrained(saved)
+    shutil.copy(folder / "config.json", saved)
+    split, ours = peer(saved, split_special_tokens=True), open_tokenizer(saved)
+    for text in TEXTS + ADDED:
+        [(ids, _)] = ours.encode_batch([text])
+        assert ids.tolist() == split(text, add_special_tokens=False).input_ids, text
+    kept = Tokenizer.from_bytes(ours.saved(), "tokenizer.json")
+    back = peer(rewritten(saved, tmp_path / "out", kept))
+    assert type(back) is type(theirs) and len(back) == len(theirs)
+    assert back.special_tokens_map == theirs.special_tokens_map
+    assert back.added_tokens_decoder == theirs.added_tokens_decoder
+    for text in TEXTS + WITH_SPECIAL + ADDED:
+        assert back(text).input_ids == theirs(text).input_ids, text
+
+
 @pytest.mark.parametrize("name", ["bert vocab.txt", "roberta tokenizer.json"])
 def test_new_tokens_have_their_ids(tmp_path, name):
     folder = FOLDERS[name](tmp_path / "hf")

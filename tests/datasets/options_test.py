@@ -111,3 +111,11 @@ def test_names_are_joined_by_commas_or_a_json_list(text, names):
 def test_a_list_that_is_none_of_names_is_refused(text):
     with pytest.raises(ValueError, match="option labels is .*; expected names joined"):
         input_options.parsed(find_task("classification").options, [f"labels={text}"])
+
+
+@pytest.mark.parametrize("text", ["iob1", '"iob1"'])
+def test_one_of_some_values_is_taken_as_caches_write_it(text):
+    options = find_task("token_classification").options
+    assert input_options.parsed(options, [f"scheme={text}"]) == {"scheme": "iob1"}
+    with pytest.raises(ValueError, match="option scheme is 'bio'; expected auto or"):
+        input_options.parsed(options, ["scheme=bio"])

@@ -52,7 +52,7 @@ def test_it_goes_through_all_commands(run, family, form, global_length):
         )
         assert "nothing left out" in printed
     variant = "" if family == "longformer" else ":etc"
-    config = f"--config={ROOT / 'examples/tickets/config.py'}{variant}"
+    config = f"--config=tickets.config{variant}"
     model, out = f"--model=run_{family}", f"dev_{family}"
     run(
         "etc_jax.train",

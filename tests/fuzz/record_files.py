@@ -31,16 +31,25 @@ from etc_jax.tasks.synthetic import (
     coreference,
     hotpotqa,
     imdb,
+    multiple_choice,
     natural_questions,
     openkp,
+    token_classification,
     triviaqa,
     wikihop,
 )
 
 SIZES = (192, 64)
 LABELS = ("a", "b, c", "d")
+TAGS = tuple(f"{p}-{k}" for p in "BI" for k in ("company", "person", "region", "town"))
+TAGS = (*TAGS, "O")
 # What a data set must be told before it can read.
-OPTIONS = {"classification": {"labels": LABELS}}
+OPTIONS = {
+    "classification": {"labels": LABELS},
+    "token_classification": {"labels": TAGS, "scheme": "iob2"},
+}
+# Of inputs whose answers are spans of a text in windows.
+SPANS = {"question_tokens": 40, "stride": 48}
 
 
 class Form(NamedTuple):
@@ -115,6 +124,16 @@ def _classification() -> list[Any]:
 
 
 @functools.cache
+def _token_classification() -> list[Any]:
+    return list(token_classification.records(3, seed=1))
+
+
+@functools.cache
+def _multiple_choice() -> list[Any]:
+    return list(multiple_choice.records(3, seed=1))
+
+
+@functools.cache
 def _stories() -> list[Any]:
     sizes = coreference.StorySizes(persons=2, things=1, sentences=4)
     return list(coreference.records(3, seed=1, sizes=sizes))
@@ -181,6 +200,10 @@ FORMS = {
     "hyperpartisan": Form("hyperpartisan", ".jsonl", _lines, _hyperpartisan),
     "classification": Form("classification", ".jsonl", _lines, _classification),
     "coreference": Form("coreference", ".jsonl", _lines, _coreference),
+    "token_classification": Form(
+        "token_classification", ".jsonl", _lines, _token_classification
+    ),
+    "multiple_choice": Form("multiple_choice", ".jsonl", _lines, _multiple_choice),
     "squad": Form("squad", ".json", lambda x: f'{{"data": {_array(x)}}}', _squad),
 }
 # Forms that are no JSON, and their data sets: their bytes alone are damaged.
@@ -188,6 +211,9 @@ PLAIN = {
     "hyperpartisan_xml": "hyperpartisan",
     "classification_csv": "classification",
     "coreference_columns": "coreference",
+    "tag_columns": "token_classification",
+    "squad_csv": "squad",
+    "retrieval_csv": "retrieval",
     "imdb_folder": "imdb",
     "wmt14_en_de": "wmt14_en_de",
 }
@@ -279,12 +305,22 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         path = folder / "whole"
         coreference.write(_stories(), path)
         return "a_gold_conll", path.read_bytes()
+    if form == "tag_columns":
+        documents = (
+            "\n".join(
+                "".join(f"{w} X {t}\n" for w, t in zip(words, tags, strict=True))
+                for words, tags in zip(value["tokens"], value["tags"], strict=True)
+            )
+            for value in _token_classification()
+        )
+        return "a.conll", "\n-DOCSTART- -X- O\n\n".join(documents).encode()
     if form == "classification_csv":
-        file = io.StringIO()
-        rows = csv.DictWriter(file, ("id", "text", "label"))
-        rows.writeheader()
-        rows.writerows(_classification())
-        return "a.csv", file.getvalue().encode()
+        return _csv(_classification())
+    if form == "squad_csv":
+        question = {"question": "Where?", "context": "The mill stands in Ton."}
+        return _csv([{**question, "answer": "Ton", "answer_start": 19}] * 3)
+    if form == "retrieval_csv":
+        return _csv([{"query": f"q{i}", "passage": f"the mill {i}"} for i in range(3)])
     texts = [value["text"] for value in _imdb()]
     if form == "wmt14_en_de":
         sides = (" ".join(text.split()) for text in texts)
@@ -292,6 +328,14 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
         (folder / "a.de").write_bytes(whole)
         return "a.en", whole
     return "a.txt", "\n\n".join(texts).encode()
+
+
+def _csv(values: Sequence[dict[str, Any]]) -> tuple[str, bytes]:
+    file = io.StringIO()
+    rows = csv.DictWriter(file, tuple(values[0]))
+    rows.writeheader()
+    rows.writerows(values)
+    return "a.csv", file.getvalue().encode()
 
 
 def _xml(elements: Sequence[str]) -> str:
@@ -349,7 +393,8 @@ def consume(form: str, path: pathlib.Path) -> int:
     found = task_lib.find(name)
     if path.is_file():
         _raw(found, path)
-    forms = (found.in_format(x).with_options(options) for x in found.forms)
+    forms = [found.in_format(x).with_options(options) for x in found.forms]
+    forms = [x.with_options(SPANS) if "n_best" in x.option_values else x for x in forms]
     return min(_windows(form, records) for form in forms)
 
 
@@ -393,7 +438,7 @@ def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
             decoded = task.decode(outputs, windows, task.settings)
             [prediction, *_] = task.predictions(json.loads(json.dumps(decoded)))
             content = task.official({record.id: prediction})
-            assert task.official_text(content).encode()
+            assert all(map(str.encode, task.official_files(content).values()))
             task.score([gold], content)
             told = task.pool_explained(task.explain(outputs, windows, task.setting))
             told.text().encode()

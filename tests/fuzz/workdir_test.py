@@ -14,7 +14,7 @@ from clean_errors import Count, run_trials, trial
 from etils import epath
 from mutations import STRINGS, damaged, mutated, spelled
 
-from etc_jax import encoder_source
+from etc_jax import model_source
 from etc_jax.prediction.export import export_run
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training import workdir
@@ -37,6 +37,12 @@ def _resumed(folder: pathlib.Path) -> None:
         saved_params.read_data(checkpoints.path(step))
 
 
+def _converted(folder: pathlib.Path) -> None:
+    """What `etc_jax.convert` and `etc_jax.load` read."""
+    source = model_source.find(folder)
+    _ = source.params, source.config, source.tokenizer, source.run, source.labels()
+
+
 # Readers of a run's folder.
 READERS = {
     "resume": _resumed,
@@ -44,7 +50,7 @@ READERS = {
     "init_from": lambda folder: dict(
         parameter_source.find(epath.Path(folder), named="init_from").model()
     ),
-    "convert": lambda folder: encoder_source.read_own(str(folder), None),
+    "convert": _converted,
 }
 # Of an exported model's.
 EXPORTED_READERS = {name: READERS[name] for name in ("predict", "init_from", "convert")}

@@ -21,7 +21,7 @@ from etc_jax.data.windows.token_types import GLOBAL_TYPE
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import wikihop
 from etc_jax.tasks.synthetic import teachers
-from etc_jax.tasks.synthetic.__main__ import write_records
+from etc_jax.tasks.synthetic.maker import write_records
 from launch import (
     quickstart_pictures,
     quickstart_questions,
@@ -127,7 +127,7 @@ def test_stages_follow_each_other_and_are_not_repeated(questions):
 def test_both_runs_differ_in_structure_alone(questions):
     questions.run()
     structured, flat = map(set, arguments_of("etc_jax.train"))
-    config = "--config=configs/quickstart_wikihop.py"
+    config = "--config=quickstart_wikihop"
     folder = questions.folder
     assert structured - flat == {config, f"--workdir={folder / 'structured'}"}
     assert flat - structured == {f"{config}:flat", f"--workdir={folder / 'flat'}"}

@@ -19,10 +19,10 @@ from tiny_texts import CONFIGS, params_of, texts, tiny
 
 import etc_jax
 from etc_jax import config as config_lib
+from etc_jax.conversion.formats import sentence_folder
+from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.loading import sentence_folder
-from etc_jax.loading.sentence_folder import SentenceFolder
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
@@ -180,7 +180,7 @@ def test_a_run_is_loaded_and_saved(tmp_path):
     np.testing.assert_array_equal(run.encode(TEXTS), want.encode(TEXTS))
     run.save(tmp_path / "saved")
     same(etc_jax.load(tmp_path / "saved"), want)
-    with pytest.raises(ValueError, match="is a model and no run: leave step=3 out"):
+    with pytest.raises(ValueError, match="is a converted model and no run: leave s"):
         etc_jax.load(tmp_path / "saved", step=3)
 
 
@@ -229,8 +229,11 @@ def test_a_name_is_found_in_the_cache_and_a_folder_comes_first(cache):
         ("./somebody/tiny-bert", "there is no folder ./somebody/tiny-bert; expected"),
         ("a/b/c", "there is no folder a/b/c"),
         ("gs://bucket/model", "the model is 'gs://bucket/model'; expected a path"),
-        ("hub/models--somebody--tiny-bert/refs/main", "is a file; expected the folder"),
-        ("hub", "hub has no model: neither config.json of Hugging Face, nor"),
+        (
+            "hub/models--somebody--tiny-bert/refs/main",
+            "a file; expected the folder",
+        ),
+        ("hub", "is hub, which has no model: neither config.json of Hugging Face"),
     ],
 )
 def test_a_place_without_a_model_is_told(cache, place, message):

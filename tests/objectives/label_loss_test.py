@@ -3,7 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives.losses.labels import label_loss, label_set_loss
+from etc_jax.objectives.losses.labels import (
+    label_loss,
+    label_set_loss,
+    token_label_loss,
+)
 
 B = 5
 WEIGHTS = np.array([1, 1, 2, 0, 1], np.float32)
@@ -104,3 +108,29 @@ def test_sets_of_no_weight_and_large_logits_have_finite_gradients():
     assert float(total(logits, np.float32([1, 1]))) == 1e4
     got = jax.grad(total)(logits, np.float32([1, 1]))
     np.testing.assert_allclose(got, [[0, 0], [-0.5, 0.5]], atol=1e-6)
+
+
+def test_each_text_is_the_mean_over_its_tokens_with_a_label():
+    rng = np.random.default_rng(4)
+    b, n, c = 3, 6, 4
+    logits = 2 * rng.normal(size=(b, n, c)).astype(np.float32)
+    targets = rng.integers(-1, c, (b, n))
+    targets[1] = -1  # a text without any
+    weights, factors = np.array([1, 1, 2], np.float32), np.array([1.0, 0.5, 2.0, 0.0])
+    total = hits = count = 0.0
+    for i in range(b):
+        losses = []
+        for j in np.flatnonzero(targets[i] >= 0):
+            p = np.exp(np.float64(logits[i, j]))
+            losses.append(-factors[targets[i, j]] * np.log(p[targets[i, j]] / p.sum()))
+            hits += weights[i] * (p.argmax() == targets[i, j])
+            count += weights[i]
+        total += weights[i] * (np.mean(losses) if losses else 0.0)
+    token_loss = jax.jit(token_label_loss)
+    got, (right, tokens) = token_loss(logits, targets, weights, factors)
+    np.testing.assert_allclose(got, total, rtol=1e-5)
+    assert (float(right), float(tokens)) == (hits, count)
+    # Without a label a token has no gradient, whatever its logits.
+    gradient = jax.jit(jax.grad(lambda x: token_label_loss(x, targets, weights)[0]))
+    there = np.abs(gradient(logits)).sum(axis=-1) > 0
+    np.testing.assert_array_equal(there, targets >= 0)

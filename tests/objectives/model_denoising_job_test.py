@@ -17,6 +17,7 @@ from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.models.encoder import EncoderForMaskedLm
 from etc_jax.models.encoder_config import BertConfig, RobertaConfig
+from etc_jax.prediction.export import export_run
 from etc_jax.training import errors
 from etc_jax.training import run as run_lib
 from etc_jax.training.checkpoints.saved_params import read_params
@@ -182,6 +183,11 @@ def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     asked = {"begin_token": None, "global_tokens": None}
     writer = text_writer.of_run(saved, None, **asked)
     assert flatten(writer.params).keys() == written.keys() and writer.pairs.begin_token
+    export_run(tmp_path / "run", tmp_path / "exported")
+    exported = flatten(native.load(tmp_path / "exported").params)
+    assert exported.keys() == written.keys()
+    for path, array in exported.items():
+        np.testing.assert_array_equal(array, written[path])
     # Another objective begins with it, and nothing need be left out by hand.
     seen = []
 

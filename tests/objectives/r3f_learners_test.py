@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from learning import batch_of, random_params
 from multihop_samples import small_etc
+from task_test import OPTIONS as TASK_OPTIONS
 from task_test import VALUES, no_model_of_sentences, tokenizer_of  # noqa: F401
 
 from etc_jax import registry
@@ -26,15 +27,21 @@ ON = R3fConfig(WEIGHT, NOISE)
 KEY = jax.random.key(7)
 
 DATA_SETS = {"labels": "imdb", "label_sets": "classification", "text": "text_to_text"}
+DATA_SETS |= {"token_labels": "token_classification", "choices": "multiple_choice"}
+DATA_SETS |= {"spans": "triviaqa"}
 OPTIONS = {
     "natural_questions": {"question_tokens": 4, "stride": 60},
     "coreference": {"span_tokens": 3, "candidates": 64, "singletons": True},
     "classification": {"labels": ("a", "b c", "d"), "multi_label": True},
+    "token_classification": TASK_OPTIONS["token_classification"],
+    "multiple_choice": {"most_options": 4},
+    "retrieval": {"negatives_column": "negatives"},
 }
 HEADS = {
     "coreference": {"ffnn_dim": 4, "max_antecedents": 4, "head_dropout_rate": 0.0},
     "labels": {"class_weights": (0.5, 2.0)},
     "label_sets": {"class_weights": (0.5, 2.0, 1.5)},
+    "token_labels": {"class_weights": (0.5, 2.0, 1.5, 1.0, 0.1)},
 }
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 SMALL = {"embed_dim": 8, "num_layers": 1, "num_heads": 2, "mlp_dim": 16}
@@ -139,7 +146,10 @@ def of_one_right(labels):
 
 
 @pytest.mark.usefixtures("one_device")
-@pytest.mark.parametrize("name", [x for x in NAMES if "text" not in x])
+# Outputs of retrieval are vectors, whose products are the logits.
+@pytest.mark.parametrize(
+    "name", [x for x in NAMES if "text" not in x and x != "retrieval/sequence"]
+)
 def test_a_divergence_counts_as_the_cross_entropy_does(name):
     """Both have the same second derivative: sum(p * d * d) - sum(p * d) ** 2."""
     make, batch = case(name)

@@ -96,7 +96,7 @@ def test_what_cannot_be_exported_is_refused(exported, tmp_path, capsys):
         return capsys.readouterr().err
 
     assert "a saved model already" in refused(f"--export={exported}")
-    assert "no finished checkpoint at" in refused(f"--export={tmp_path}")
+    assert "nor a finished checkpoint, manifest.json" in refused(f"--export={tmp_path}")
     with pytest.raises(UserError, match="it has one step"):
         open_model(exported, 12)
     with pytest.raises(SystemExit):

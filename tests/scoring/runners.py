@@ -7,6 +7,7 @@ from data.golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
 from etc_jax.scoring import (
     bleu,
+    choices,
     classification,
     coreference,
     hotpotqa,
@@ -119,6 +120,17 @@ def run_wikihop_accuracy(description: dict) -> float:
     return largest_difference(_wikihop_metrics(description["cases"]), want)
 
 
+def run_quality(description: dict) -> float:
+    items = list(enumerate(description["items"]))
+    gold = [
+        {"id": str(i), "label": x["gold_label"], "hard": bool(x["difficult"])}
+        for i, x in items
+    ]
+    scores = choices.score(gold, {str(i): x["pred"] for i, x in items})
+    want = {name: description[name] for name in ("accuracy", "hard_accuracy")}
+    return largest_difference(dict(scores.metrics), want)
+
+
 _BLEU = {
     "default_13a": {},
     "lowercase": {"lowercase": True},
@@ -178,6 +190,7 @@ RUNNERS = {
     "hotpotqa": run_hotpotqa,
     "natural_questions": run_natural_questions,
     "openkp": openkp_goldens.run,
+    "quality": run_quality,
     "rouge": run_rouge,
     "squad": run_squad,
     "tokenizers": run_tokenizers,
@@ -191,7 +204,6 @@ RUNNERS = {
 NOT_BUILT = frozenset(
     {
         "qasper",
-        "quality",
         "scrolls",
         "scrolls average",
     }

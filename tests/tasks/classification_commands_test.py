@@ -134,6 +134,7 @@ def test_three_labels_are_learnt_from_a_csv(format, variants, run, tmp_path):
         values = json.loads((tmp_path / "hf/config.json").read_text())
         assert values["id2label"] == dict(zip("012", sorted(WORDS), strict=True))
         assert values["label2id"] == {x: i for i, x in enumerate(sorted(WORDS))}
+        assert values["problem_type"] == "single_label_classification"
     # An exported model knows the names too; new texts have no label, and may be JSON.
     run(convert, "--export=run", "--out=model")
     lines = [{"body": text} for text, _ in rows(3, 2)]
@@ -164,6 +165,9 @@ def test_texts_learn_any_number_of_labels(run, tmp_path):
     want = {"accuracy": 8 / 9, "macro_f1": 1.0, "micro_f1": 1.0}
     assert scores["metrics"] == pytest.approx(want)
     assert (scores["records"], scores["unreadable"]) == (9, 1)
+    run(convert, "--to_hf=run", "--out=hf")
+    values = json.loads((tmp_path / "hf/config.json").read_text())
+    assert values["problem_type"] == "multi_label_classification"
     said = json.loads((tmp_path / "scored/predictions.json").read_text())
     wanted = [sorted(value["topic"]) for value in sets(8, 1)]
     assert list(said.values()) == wanted
@@ -273,7 +277,7 @@ def test_a_cache_is_found_again_and_a_missing_column_is_told_the_others(run, tmp
         ),
         ("folder=x", "expected one value each of prepared="),
         ("prepared=none", "no window cache in none"),
-        ("from=none", "no saved model at none"),
+        ("from=none", "from=: .none. is neither a folder here"),
         ("from=none,bert", "says which model it is; leave bert out"),
         ("bert,etc", "exclude each other"),
         ("dev=a.csv,tiny", "dev= needs prepared=FOLDER beside it"),

@@ -270,5 +270,5 @@ def test_a_model_of_another_vocabulary_is_refused(caches, tmp_path):
     )
     other = type(TOKENIZER)(list(dict.fromkeys([*multihop_samples.PIECES, "other"])))
     saved_encoder(tmp_path, config, other)
-    with pytest.raises(ValueError, match="prepare it with the tokenizer"):
+    with pytest.raises(ValueError, match="prepare it with --tokenizer="):
         make_job(config, tmp_path / "run")

@@ -131,5 +131,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(model, tmp_path, capsy
     out = tmp_path / "out.json"
     given = [f"--model={tmp_path}", f"--out={out}", str(tmp_path / "none.json")]
     assert hotpotqa_select.main(given) == 2
-    assert capsys.readouterr().err.startswith("etc_jax.tasks.hotpotqa.select: ")
+    assert capsys.readouterr().err.startswith(
+        "python -m etc_jax.tasks.hotpotqa.select: "
+    )
     assert not out.exists() and not list(tmp_path.glob("*.part"))

@@ -92,19 +92,52 @@ def squad(folder):
     return written_samples.write_release(folder, [value, {**value, "id": "b"}])
 
 
+def token_classification(folder):
+    path = folder / "dev.conll"
+    sentences = ("The O\nmill B-x\n", "Ann B-y\nLee I-y\nowned O\nit O\n")
+    path.write_text("\n".join(sentences))
+    return path
+
+
+def multiple_choice(folder):
+    value = {"article": TEXTS[0], "questions": []}
+    for number in (1, 2):
+        question = {"question": "What burned?", "question_unique_id": f"q{number}"}
+        chosen = {"options": ["Ton", "the mill"], "gold_label": number}
+        value["questions"].append({**question, **chosen, "difficult": number - 1})
+    return natural_questions_samples.write_lines(folder / "dev.jsonl", [value])
+
+
+def retrieval(folder):
+    values = [{"query": text[:20], "passage": text} for text in TEXTS]
+    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
+
+
 RAW = {
     make.__name__: make
     for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
     + (imdb, hyperpartisan, classification, coreference)
-    + (text_to_text, wmt14_en_de, squad)
+    + (text_to_text, wmt14_en_de, squad, retrieval)
+    + (token_classification, multiple_choice)
 }
-WRITTEN = ("text_to_text", "wmt14_en_de", "squad")
+WRITTEN = ("text_to_text", "wmt14_en_de")
+SPANS = ("question_tokens=16",)
 OPTIONS = {
     "natural_questions": ("question_tokens=4", "stride=24"),
     "classification": ("labels=a,b",),
     "coreference": ("candidates=256",),
+    "token_classification": ("labels=B-x,I-x,B-y,I-y,O", "scheme=iob2"),
 }
-LENGTHS = {"coreference": (96, 1), **dict.fromkeys(WRITTEN, (80, 8))}
+# What only one format has.
+OWN_OPTIONS = {("multiple_choice", "sequence"): ("most_options=2",)}
+LENGTHS = {"coreference": (96, 1)}
+
+
+def options_of(name, format):
+    """What a data set is told in a format."""
+    if name == "squad" and format != "text_to_text":
+        return SPANS
+    return (*OPTIONS.get(name, ()), *OWN_OPTIONS.get((name, format), ()))
 
 
 def families():
@@ -133,17 +166,23 @@ def marked(name, family, format):
     families = [y for x, y, form in CELLS if (x, form) == (name, format)]
     chosen = families[TURNS[name] % len(families)]
     # One format of each data set, and none of those whose files are learnt in
-    # `openkp_sequence_test.py`, `natural_questions_sequence_test.py` and
-    # `written_runs_test.py`.
+    # `openkp_sequence_test.py`, `natural_questions_sequence_test.py`,
+    # `token_classification_commands_test.py` and `written_runs_test.py`.
     slow = {"hotpotqa": "sequence", "hyperpartisan": "sequence", "imdb": "structured"}
     slow |= {"triviaqa": "structured", "wikihop": "structured"}
-    elsewhere = name in ("natural_questions", "openkp", "wmt14_en_de")
+    slow |= {"token_classification": "structured", "multiple_choice": "structured"}
+    elsewhere = name in ("natural_questions", "openkp", "wmt14_en_de", "retrieval")
+    elsewhere |= name == "token_classification"
+    elsewhere |= name == "squad" and format != "text_to_text"
+    # Texts are written as those of other data sets.
+    elsewhere |= (name, format) == ("multiple_choice", "text_to_text")
     quick = family == chosen and format != slow.get(name) and not elsewhere
     marks = () if quick else (pytest.mark.slow,)
-    return pytest.param(name, family, format, marks=marks, id=f"{name}-{family}")
+    more = "-written" if format == "text_to_text" else ""
+    return pytest.param(name, family, format, marks=marks, id=f"{name}-{family}{more}")
 
 
-def config_of(name, family, lengths, vocab_size, cache):
+def config_of(name, family, format, lengths, vocab_size, cache):
     values = config_lib.default_config(family)
     model = {"num_types": 16, "max_length": 96, "mlp_dim": 16, **SENSES[family]}
     for field, value in {**model, "embed_dim": 8, "num_heads": 2}.items():
@@ -152,11 +191,11 @@ def config_of(name, family, lengths, vocab_size, cache):
     values.model.update(vocab_size=vocab_size, num_layers=1, attention="dense")
     values.objective.name = name
     values.data.update(source="windows", paths=(cache,), held_back_paths=(cache,))
-    values.data.update(vocab_size=vocab_size, input_options=OPTIONS.get(name, ()))
+    values.data.update(vocab_size=vocab_size, input_options=options_of(name, format))
     values.data.update(lengths)
     values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
     values.checkpoint.every_steps = 2
-    if name in WRITTEN:
+    if format == "text_to_text":
         values.data.format = "text_to_text"
         values.model.causal = True
     if name == "coreference":
@@ -176,10 +215,11 @@ def test_from_the_raw_file_to_the_official_score(
     if (name, format) == ("natural_questions", "structured"):
         tokenizer = natural_questions_samples.tokenizer()
     tokenizer.save(tmp_path / "tokenizer.json")
-    sizes = type(task.sizes)(*LENGTHS.get(name, (80, 40)))
+    usual = (80, 8) if format == "text_to_text" else (80, 40)
+    sizes = type(task.sizes)(*LENGTHS.get(name, usual))
     lengths = dataclasses.asdict(sizes)
     cache, run, out = (str(tmp_path / x) for x in ("cache", "run", "dev"))
-    flags = [f"--{option}" for option in OPTIONS.get(name, ())]
+    flags = [f"--{option}" for option in options_of(name, format)]
     status = prepare.main(
         [
             *(f"--task={name}", f"--format={format}", f"--out={cache}", *flags),
@@ -188,7 +228,7 @@ def test_from_the_raw_file_to_the_official_score(
         ]
     )
     assert status == 0, capsys.readouterr()
-    config = config_of(name, family, lengths, tokenizer.vocab_size, cache)
+    config = config_of(name, family, format, lengths, tokenizer.vocab_size, cache)
     assert train_and_evaluate(config, run).exit_code == errors.DONE
     assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
     found = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
@@ -199,12 +239,13 @@ def test_from_the_raw_file_to_the_official_score(
     content = (tmp_path / "dev" / task.prediction_file).read_text()
     official = [json.loads(x) for x in content.splitlines()] if task.lines else None
     official = json.loads(content) if official is None else official
+    official = {task.prediction_file: official} if task.several else official
     scores = task.score([task.gold(record) for record in records], official)
     assert 0 <= found["metrics"][task.measure] <= 1 and scores.problems() == []
     assert found["metrics"] == pytest.approx(dict(scores.metrics))
 
 
-ABSENT = {("coreference", "structured")}
+ABSENT = {("coreference", "structured"), ("retrieval", "structured")}
 ABSENT |= {(name, format) for name in WRITTEN for format in ("structured", "sequence")}
 
 
@@ -221,4 +262,5 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     some = {name for name, cls in families() if answers & set(cls.formats)}
     assert SENSES.keys() == some - {"reformer"}
     assert {family for _, family, _ in CELLS} == SENSES.keys()
-    assert len(CELLS) == 8 + 9 * 4 + len(WRITTEN)
+    # Multiple choice is written too.
+    assert len(CELLS) == 10 + 11 * 4 + len(WRITTEN) + 1

@@ -20,6 +20,7 @@ from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.arrays import flatten
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.datasets.strides import default_stride
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES
 from etc_jax.structure import Rules, validate
@@ -40,7 +41,7 @@ from etc_jax.tasks.natural_questions.labels import (
     chosen_annotation,
 )
 from etc_jax.tasks.natural_questions.records import Annotation
-from etc_jax.tasks.natural_questions.windows import NOT_DRAWN, default_stride, draw
+from etc_jax.tasks.natural_questions.windows import NOT_DRAWN, draw
 
 SMALL = StructuredSizes(long_length=24, global_length=16)
 OPTIONS = NaturalQuestionsOptions(question_tokens=4, stride=8)
@@ -251,8 +252,8 @@ def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride
 @pytest.mark.parametrize(
     "sizes, options, message",
     [
-        (SMALL, {"stride": 18}, "24 tokens hold 17 of the article .* stride 18"),
-        (StructuredSizes(6, 16), {}, "6 tokens hold 0 of the article"),
+        (SMALL, {"stride": 18}, "24 tokens hold 17 of the text .* stride 18"),
+        (StructuredSizes(6, 16), {}, "6 tokens hold 0 of the text"),
         (StructuredSizes(24, 6), {}, "global_length is 6, expected 7 at least"),
         (
             StructuredSizes(24, 4),

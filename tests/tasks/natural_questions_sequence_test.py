@@ -74,7 +74,7 @@ def test_windows_overlap_and_say_what_they_show():
 @pytest.mark.parametrize(
     "sizes, message",
     [
-        (SequenceSizes(12, 5), "hold 5 of the article beside a question of 4, fewer"),
+        (SequenceSizes(12, 5), "hold 5 of the text beside a question of 4, fewer"),
         (SequenceSizes(80, 4), "global_length is 4, expected 5 at least"),
     ],
 )

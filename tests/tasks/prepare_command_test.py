@@ -33,8 +33,12 @@ from etc_jax.tasks import hotpotqa
 from etc_jax.tasks.synthetic import coreference as synthetic_coreference
 from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from etc_jax.tasks.synthetic import imdb as synthetic_imdb
+from etc_jax.tasks.synthetic import multiple_choice as synthetic_multiple_choice
 from etc_jax.tasks.synthetic import openkp as synthetic_openkp
 from etc_jax.tasks.synthetic import text_to_text as synthetic_text_to_text
+from etc_jax.tasks.synthetic import (
+    token_classification as synthetic_token_classification,
+)
 from etc_jax.tasks.synthetic import triviaqa as synthetic_triviaqa
 from etc_jax.tasks.synthetic import wikihop as synthetic_wikihop
 
@@ -73,6 +77,8 @@ def made_up(tmp_path_factory):
         "imdb": reviews,
         "hyperpartisan": [{**r, "label": sides[r["label"]]} for r in reviews],
         "classification": reviews,
+        "token_classification": synthetic_token_classification.records(24, seed=1),
+        "multiple_choice": synthetic_multiple_choice.records(12, seed=1),
     }
     for name, in_lines in values.items():
         files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
@@ -499,7 +505,6 @@ def test_no_usable_window_is_an_error_that_leaves_nothing(
             "global_length must be at least 1 and at most 32767",
         ),
         ([], ["--workers=-1"], "workers is -1, expected 0"),
-        ([], ["--stride=9"], "hotpotqa has no option stride; there are: none at all"),
         ([], ["--tokenizer=/none/vocab.txt"], "no tokenizer at /none/vocab.txt"),
         ([], ["--out=/proc/nothing/c"], "/proc/nothing"),
     ],
@@ -510,7 +515,23 @@ def test_bad_arguments_are_one_line_and_exit_code_2(
     code, text, error = command(files or made_up["hotpotqa"], *more)
     assert code == 2 and not text
     assert message in error and error.count("\n") == 1
-    assert error.startswith("error: ")
+    assert error.startswith("etc-jax prepare: ")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "flag, message",
+    [
+        ("--stride=9", "there is no flag --stride; see etc-jax prepare --help"),
+        ("--max_windows=2", "there is no flag --max_windows"),
+    ],
+)
+def test_an_option_that_the_data_set_does_not_have_is_named(
+    command, made_up, tmp_path, capsys, flag, message
+):
+    with pytest.raises(SystemExit) as stop:
+        command(made_up["hotpotqa"], flag)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
 
@@ -528,7 +549,11 @@ def test_a_tokenizer_without_the_special_tokens_is_named(command, made_up, tmp_p
 @pytest.mark.parametrize(
     "error, code, message",
     [
-        (parts.WorkerDiedError("one of 2 processes"), 1, "error: one of 2 processes"),
+        (
+            parts.WorkerDiedError("one of 2 processes"),
+            1,
+            "prepare: one of 2 processes",
+        ),
         (KeyboardInterrupt(), 130, "stopped; the same command goes on"),
     ],
 )
@@ -548,7 +573,7 @@ def test_help_shows_a_command_that_can_be_copied(capsys):
         prepare.main(["--help"])
     text = capsys.readouterr().out
     assert stop.value.code == 0
-    assert "python -m etc_jax.prepare --task=hotpotqa --tokenizer=vocab.txt" in text
+    assert "etc-jax prepare --task=hotpotqa --tokenizer=vocab.txt" in text
     assert "goes\non where it stood" in text
 
 

@@ -7,7 +7,7 @@ import pytest
 from etc_jax.tasks.squad import pair_of, read
 from etc_jax.tasks.squad.distractors import main
 from etc_jax.tasks.synthetic import squad as synthetic
-from etc_jax.tasks.synthetic.__main__ import TASKS, write_records
+from etc_jax.tasks.synthetic.__main__ import main as synthetic_main
 
 ARTICLES = 20
 
@@ -16,7 +16,7 @@ ARTICLES = 20
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("squad") / "some.json"
     records = synthetic.records(ARTICLES, seed=3)
-    write_records(path, records, around=TASKS["squad"].around)
+    synthetic.MAKER.write(path, records)
     return path
 
 
@@ -41,6 +41,18 @@ def test_invented_files_are_squads(file):
     pair = pair_of(records[0])
     assert pair.prefix == f"question: {records[0].question}"
     assert pair.input == f"context: {records[0].context}"
+
+
+def test_sizes_say_how_many_articles_there_can_be(tmp_path, capsys):
+    out = tmp_path / "few.json"
+    few = ("--task=squad", "--count=40", f"--out={out}", "--facts=2", "--things=2")
+    assert synthetic_main([*few, "--name_words=1", "--name_pool=5"]) == 0
+    records = list(read([out]))
+    assert len({r.title for r in records}) == 5
+    assert {len(r.title.split()) for r in records} == {1}
+    assert {r.question.split()[3] for r in records} == {"drink", "food"}
+    assert synthetic_main([*few, "--overwrite", "--facts=3"]) == 2
+    assert "facts is 3; expected 1 to 2" in capsys.readouterr().err
 
 
 def test_the_paragraph_of_the_answer_stands_among_others(file, tmp_path):

@@ -13,6 +13,9 @@ CONTEXT = "The Old Mill was built by Ann Lee. Ann Lee was a baker."
 ANSWER = {"text": "Ann Lee", "answer_start": 26}
 
 
+TABLE = {"id": "r1", "question": "Who was a baker?", "context": CONTEXT}
+
+
 def asked(**changes):
     value = {"id": "q1", "question": "Who built the mill?", "answers": [ANSWER]}
     return {k: v for k, v in {**value, **changes}.items() if v is not None}
@@ -185,3 +188,107 @@ def test_real_files_are_read_whole(name):
     assert [(r.id, r.question, r.context) for r in got] == [x[:3] for x in want]
     for record, (*_, answers) in zip(got, want, strict=True):
         assert {frozenset(a) for a in record.answers} == {frozenset(a) for a in answers}
+
+
+# --- SQuAD 2.0 ------------------------------------------------------------------------
+
+
+def test_an_impossible_question_has_no_answers(tmp_path):
+    plausible = {"plausible_answers": [ANSWER]}
+    value = asked(answers=[], is_impossible=True, **plausible)
+    [got], problems = read_all(release(tmp_path, paragraph(value)))
+    assert got.answers == () and not problems.counts
+    _, problems = read_all(release(tmp_path, paragraph(asked(is_impossible=True))))
+    assert problems.counts == {"impossible with answers": 1}
+
+
+def test_a_real_file_of_squad_2_is_read_whole():
+    path = require_shared("data/squad/dev-v2.0.slice.json.gz")
+    value = json.loads(gzip.decompress(path.read_bytes()))
+    every = [q for a in value["data"] for p in a["paragraphs"] for q in p["qas"]]
+    got, problems = read_all(path)
+    assert not problems.counts and len(got) == len(every)
+    none = [q["id"] for q in every if q["is_impossible"]]
+    assert [r.id for r in got if r.answers == ()] == none and len(none) > 100
+
+
+# --- rows of one's own files ----------------------------------------------------------
+
+
+def rows_of(folder, *rows, name="own.jsonl", **columns):
+    path = folder / name
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    problems = Problems()
+    options = squad.SquadOptions(**columns)
+    return list(squad.read([path], problems, options=options)), problems
+
+
+def test_a_csv_is_read_by_the_names_of_its_columns(tmp_path):
+    path = tmp_path / "own.csv"
+    text = 'q,text,a,at\nWho?,"Mill, by ""Ann""\nLee.",Ann,10\nWhy?,It was.,,\n'
+    path.write_text(text)
+    columns = {"question_column": "q", "context_column": "text", "answer_column": "a"}
+    options = squad.SquadOptions(**columns, start_column="at")
+    problems = Problems()
+    first, second = squad.read([path], problems, options=options)
+    assert first.context == 'Mill, by "Ann"\nLee.' and first.answers == (("Ann", 10),)
+    assert (first.id, second.id, second.answers) == ("own.csv:1", "own.csv:2", ())
+    assert not problems.counts
+
+
+@pytest.mark.parametrize(
+    "row, answers",
+    [
+        ({}, None),
+        ({"answer": "a baker"}, (("a baker", 47),)),  # which occurs once
+        ({"answer": "Ann Lee", "answer_start": "35"}, (("Ann Lee", 35),)),
+        ({"answer": ["Ann Lee", "baker"], "answer_start": [35, 49]}, 2),
+        ({"answer": None}, ()),
+        ({"answer": []}, ()),
+        # As files of Hugging Face's datasets and official questions have it.
+        ({"answers": {"text": ["baker"], "answer_start": [49]}}, (("baker", 49),)),
+        ({"answers": {"text": [], "answer_start": []}}, ()),
+        ({"answers": [ANSWER]}, (("Ann Lee", 26),)),
+    ],
+)
+def test_answers_of_a_row(tmp_path, row, answers):
+    [got], problems = rows_of(tmp_path, {**TABLE, **row})
+    assert not problems.counts and got.id == "r1"
+    if answers == 2:
+        answers = (("Ann Lee", 35), ("baker", 49))
+    assert got.answers == answers
+
+
+@pytest.mark.parametrize(
+    "row, said",
+    [
+        ({"answer": "Ann Lee"}, "'Ann Lee' is 2 times in the context; expected once"),
+        ({"answer": "Bob"}, "'Bob' is 0 times in the context"),
+        ({"answer": "Ann Lee", "answer_start": "3"}, "should be at character 3"),
+    ],
+)
+def test_an_answer_without_a_place_is_named_and_kept_for_the_score(tmp_path, row, said):
+    [got], problems = rows_of(tmp_path, {**TABLE, **row})
+    assert [a.start for a in got.answers] == [None] and said in problems.report()
+
+
+@pytest.mark.parametrize(
+    "row, said",
+    [
+        ({"answer": 3}, "'answer' is int '3', expected a list"),
+        ({"answer": "x", "answer_start": "b"}, "expected a whole number"),
+        ({"answer": "x", "answer_start": "--1"}, "expected a whole number"),
+        ({"answer": ["x", " "]}, "is blank, expected text"),
+        ({"answer": ["x"], "answer_start": [1, 2]}, "a list of 1, one for each answer"),
+        ({"question": " "}, "'question' is blank"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, row, said):
+    got, problems = rows_of(tmp_path, {**TABLE, **row}, {**TABLE, "id": "r2"})
+    assert [r.id for r in got] == ["r2"]
+    assert said in problems.report() and "own.jsonl, record 1" in problems.report()
+
+
+def test_a_missing_column_is_told_the_others(tmp_path):
+    _, problems = rows_of(tmp_path, TABLE, context_column="text")
+    assert "no 'text'; fields are: context, id, question" in problems.report()

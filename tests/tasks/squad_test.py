@@ -8,7 +8,6 @@ import pytest
 from golden_data import require_shared
 from written_samples import QUESTION, write_release
 
-from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.text_to_text import TextToTextSizes, written_text
 from etc_jax.prediction.raw_records import read_inputs
@@ -37,7 +36,7 @@ def test_the_input_is_that_of_t5_and_the_target_the_first_answer():
 
 def test_any_answer_is_right_and_a_question_without_one_is_wrong():
     gold = [TASK.gold(record(id=x)) for x in ("a", "b")]
-    found = TASK.score(gold, {"a": "Lee"})
+    found = TASK.score(gold, TASK.official({"a": "Lee"}))
     assert dict(found.metrics) == {"exact_match": 0.5, "f1": 0.5}
     assert found.missing == {"answer": ("b",)}
 
@@ -59,7 +58,7 @@ def test_scores_of_files_are_those_of_the_official_script(tmp_path):
     for case in cases:
         file.write_text(json.dumps({"data": case["data"]}))
         gold = [TASK.gold(x) for x in TASK.read([file], Problems())]
-        found = TASK.score(gold, case["predictions"])
+        found = TASK.score(gold, TASK.official(case["predictions"]))
         for name, value in found.metrics.items():
             assert 100 * value == pytest.approx(case["official"][name], abs=1e-9)
     assert len(cases) > 5
@@ -75,7 +74,12 @@ def test_predict_reads_a_release_and_questions_by_themselves(tmp_path):
     assert squad.pair_of(found[1]).target is None and TASK.gold(found[1]) is None
 
 
-@pytest.mark.parametrize("format", ["structured", "sequence"])
-def test_other_formats_say_why_they_are_absent(format):
-    with pytest.raises(ValueError, match="written here: .*; there are: text_to_text"):
-        task_lib.find_task("squad", format)
+def test_no_answer_is_an_empty_text_to_be_written():
+    made = record(answers=[], is_impossible=True)
+    assert squad.pair_of(made).target == ""
+    [window] = TASK.features(made, multihop_samples.tokenizer())
+    assert window.unusable is None
+    assert written_text(window.target_tokens, multihop_samples.tokenizer()) == ""
+    gold = [TASK.gold(made)]
+    scores = [TASK.score(gold, TASK.official({"q1": x})) for x in ("", "Ann")]
+    assert [x.metrics["f1"] for x in scores] == [1.0, 0.0]

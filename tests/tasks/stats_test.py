@@ -384,7 +384,9 @@ def test_a_wrong_path_is_one_error_and_exit_code_2(run, vocabulary, tmp_path):
         code, out, err = run(path)
         assert code == 2 and out == ""
         reading, error = err.splitlines()
-        assert reading == f"reading {path}" and re.match(f"error: .*{message}", error)
+        assert reading == f"reading {path}" and re.match(
+            f"etc-jax stats: .*{message}", error
+        )
 
 
 def test_a_damaged_or_empty_cache_is_refused(run, tmp_path):
@@ -414,7 +416,7 @@ def test_files_without_a_record_or_cut_short_are_refused(run, vocabulary, tmp_pa
     ):
         code, out, err = run(*argv, file)
         assert code == 2 and out == ""
-        assert re.match(f"error: .*{message}", err.splitlines()[-1])
+        assert re.match(f"etc-jax stats: .*{message}", err.splitlines()[-1])
 
 
 @pytest.mark.parametrize(

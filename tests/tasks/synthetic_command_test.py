@@ -11,7 +11,8 @@ from etc_jax.tasks.synthetic import (
     openkp,
     wikihop,
 )
-from etc_jax.tasks.synthetic.__main__ import main, write_records
+from etc_jax.tasks.synthetic.__main__ import main
+from etc_jax.tasks.synthetic.maker import write_records
 
 # Made of two letters each, so that none is in another.
 WORDS = tuple(2 * (a + b) for a in "bdfgk" for b in "aeiou")
@@ -98,17 +99,18 @@ def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
 @pytest.mark.parametrize(
     "task, more, message",
     [
-        ("wikihop", "--comparisons=0.5", "--task=wikihop has no --comparisons"),
-        ("hotpotqa", "--masked", "--task=hotpotqa has no --masked; its sizes are"),
         ("hotpotqa", "--count=0", "--count must be at least 1, got 0"),
         ("hotpotqa", "--start=-1", "--start must be at least 0, got -1"),
         ("hotpotqa", "--facts=5", "facts must be one of"),
-        ("openkp", "--contexts=4", "--task=openkp has no --contexts"),
-        ("wikihop", "--nulls=0.1", "--task=wikihop has no --nulls"),
         ("natural_questions", "--nulls=2", "1 at most in all"),
         ("openkp", "--keyphrases=1-4", "a range within 1 to 3"),
         ("wikihop", "--candidates=2", "candidates must be 4 to 100"),
         ("hotpotqa", "--out=/none/there/x.json", "a file in a folder that exists"),
+        (
+            "hotpotqa",
+            "--task=chess",
+            "no invented items named 'chess'; there are:",
+        ),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
@@ -122,7 +124,9 @@ def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
     [
         ("--hops=2-x", "must be like 2 or 2-3, got '2-x'"),
         ("--count=many", "invalid int value"),
-        ("--task=chess", "invalid choice"),
+        ("--masked", "there is no flag --masked; see etc-jax synthetic --help"),
+        ("--contxts=4", "there is no flag --contxts; did you mean --contexts?"),
+        ("--split=train", "there is no flag --split"),
         ("--names=/none/there", "argument --names: cannot be read"),
         ("--names=/dev/null", "argument --names: /dev/null holds no word"),
     ],

@@ -6,11 +6,11 @@ import pytest
 
 from etc_jax.scoring import coreference
 from etc_jax.tasks.coreference.records import Problems, Record, read
+from etc_jax.tasks.synthetic.__main__ import main
 from etc_jax.tasks.synthetic.coreference import (
     PRONOUNS,
     THINGS,
     StorySizes,
-    main,
     records,
     write,
 )
@@ -129,10 +129,11 @@ def test_sizes_are_kept_and_checked():
 
 
 def test_the_command_writes_a_split_of_a_release(tmp_path, capsys):
-    argv = ["--count=3", "--seed=1", "--split=test", f"--out={tmp_path}"]
+    argv = ["--task=coreference", "--count=3", "--seed=1", "--split=test"]
+    argv.append(f"--out={tmp_path}")
     assert main([*argv, "--start=2", "--sentences=5"]) == 0
     path = tmp_path / "test.english.v4_gold_conll"
-    assert capsys.readouterr().out == f"wrote 3 stories to {path}\n"
+    assert capsys.readouterr().out == f"wrote 3 records to {path}\n"
     want = records(3, seed=1, sizes=StorySizes(sentences=5), start=2)
     assert [r.id for r in read([path])] == [r.id for r in want]
     assert main([*argv, "--persons=1"]) == 2

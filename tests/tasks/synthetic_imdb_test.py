@@ -9,8 +9,8 @@ from multihop_samples import tokenizer
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.tasks import classification, imdb
-from etc_jax.tasks.synthetic import imdb as synthetic
 from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.__main__ import main
 from etc_jax.tasks.synthetic.imdb import OPINIONS, ImdbSizes, records, write_release
 
 COUNT = 400
@@ -135,17 +135,18 @@ def test_sizes_that_cannot_be_are_named(wrong):
 
 
 def test_the_command_writes_a_release(tmp_path, capsys):
-    args = ["--count=4", "--seed=4", "--split=test", f"--out={tmp_path}/aclImdb"]
-    assert synthetic.main([*args, "--start=2", "--late=1"]) == 0
+    args = ["--task=imdb", "--count=4", "--seed=4", "--split=test"]
+    args.append(f"--out={tmp_path}/aclImdb")
+    assert main([*args, "--start=2", "--late=1"]) == 0
     folder = tmp_path / "aclImdb" / "test"
     assert str(folder) in capsys.readouterr().out
     ids = [re.sub(r"_\d+$", "", record.id) for record in imdb.read([folder])]
     assert ids == ["test/neg/2", "test/neg/4", "test/pos/3", "test/pos/5"]
     # What is there is left alone.
-    assert synthetic.main(args) == 2 and "exists" in capsys.readouterr().err
-    assert synthetic.main([*args, "--count=0"]) == 2
+    assert main(args) == 2 and "exists" in capsys.readouterr().err
+    assert main([*args, "--count=0"]) == 2
     assert "--count must be at least 1" in capsys.readouterr().err
-    assert synthetic.main([*args, "--late=2"]) == 2
+    assert main([*args, "--late=2"]) == 2
 
 
 def test_a_release_that_breaks_off_is_not_there(tmp_path):

@@ -14,7 +14,7 @@ from etc_jax.datasets.records import Problems
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.tasks import triviaqa as tq
-from etc_jax.tasks.synthetic import triviaqa as synthetic
+from etc_jax.tasks.synthetic.__main__ import main
 from etc_jax.tasks.synthetic.triviaqa import TriviaqaSizes, records, write_release
 from etc_jax.tasks.triviaqa.inputs import AnswerNames, words_of
 
@@ -136,16 +136,17 @@ def test_sizes_that_cannot_be_are_named(name):
 
 
 def test_the_command_writes_a_release(tmp_path, capsys):
-    args = ["--count=3", "--seed=4", "--split=train", f"--out={tmp_path}"]
-    assert synthetic.main(args) == 0
+    args = ["--task=triviaqa", "--count=3", "--seed=4", "--split=train"]
+    args.append(f"--out={tmp_path}")
+    assert main(args) == 0
     path = tmp_path / "qa" / "wikipedia-train.json"
     assert str(path) in capsys.readouterr().out
     assert [r.id for r in tq.read([path])] == ["syn_4_0", "syn_4_1", "syn_4_2"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-    assert synthetic.main([*args, "--count=0"]) == 2
+    assert main([*args, "--count=0"]) == 2
     assert "--count must be at least 1" in capsys.readouterr().err
     (tmp_path / "file").touch()
-    assert synthetic.main([*args[:-1], f"--out={tmp_path}/file"]) == 2
+    assert main([*args[:-1], f"--out={tmp_path}/file"]) == 2
 
 
 def test_a_release_that_breaks_off_is_not_there(tmp_path):

@@ -37,6 +37,7 @@ from etc_jax.tasks import (
     wikihop,
 )
 from etc_jax.tasks.classification import structured as structured_text
+from etc_jax.tasks.multiple_choice import structured as structured_choice
 from etc_jax.tasks.triviaqa import structured as structured_documents
 from etc_jax.tasks.wikihop import inputs as wikihop_inputs
 
@@ -62,11 +63,36 @@ VALUES = {
     },
     "wmt14_en_de": written_samples.TRANSLATION,
     "squad": written_samples.QUESTION,
+    "token_classification": {
+        "id": "a",
+        "tokens": [["ann", "lee", "owned", "it", "."], ["who", "burned", "ton", "?"]],
+        "tags": [["B-p", "I-p", "O", "O", "O"], ["O", "O", "B-t", "O"]],
+    },
+    "multiple_choice": {
+        "question_unique_id": "a",
+        "question": "who owned the mill?",
+        "options": ["a baker", "ann lee", "new york"],
+        "article": "the old mill stands in ton. ann lee owned the mill.",
+        "gold_label": 2,
+        "difficult": 1,
+    },
+    "retrieval": {
+        "id": "a",
+        "query": "who owned it?",
+        "passage": "ann lee owned it.",
+        "negatives": ["the mill burned."],
+    },
 }
 # What a task must be told before it can read.
-OPTIONS = {"classification": {"labels": ("a", "b c", "d")}}
+OPTIONS = {
+    "classification": {"labels": ("a", "b c", "d")},
+    "token_classification": {
+        "labels": ("B-p", "B-t", "I-p", "I-t", "O"),
+        "scheme": "iob2",
+    },
+}
 # A value that is no gold answer, where it is not 3.
-BROKEN = {"classification": [3]}
+BROKEN = {"classification": [3], "multiple_choice": 4}
 ID = {
     "classification": "id",
     "hotpotqa": "_id",
@@ -80,6 +106,9 @@ ID = {
     "text_to_text": "id",
     "wmt14_en_de": "id",
     "squad": "id",
+    "token_classification": "id",
+    "multiple_choice": "question_unique_id",
+    "retrieval": "id",
 }
 GOLD = {
     "classification": "label",
@@ -94,11 +123,15 @@ GOLD = {
     "text_to_text": "target",
     "wmt14_en_de": "de",
     "squad": "answers",
+    "token_classification": "tags",
+    "multiple_choice": "gold_label",
+    "retrieval": "passage",
 }
 
 
 LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text", "wmt14_en_de", "classification")
+LINES += ("text_to_text", "wmt14_en_de", "classification", "retrieval")
+LINES += ("token_classification", "multiple_choice")
 RELEASES = {
     "triviaqa": triviaqa_samples.release_of,
     "squad": written_samples.write_release,
@@ -108,7 +141,8 @@ RELEASES = {
 @pytest.fixture(autouse=True)
 def no_model_of_sentences(monkeypatch):
     split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
-    for module in (wikihop_inputs, structured_text, structured_documents):
+    modules = (wikihop_inputs, structured_text, structured_documents, structured_choice)
+    for module in modules:
         monkeypatch.setattr(module, "split_sentences", split)
 
 
@@ -130,6 +164,8 @@ def windows_of(found, without="", **changes):
     value = {**VALUES[found.name], **changes}
     value.pop(without, None)
     record = found.parse(value, lambda *note: None)
+    if found.name == "squad" and found.format != "text_to_text":
+        found = found.with_options({"question_tokens": 16})
     if found.name == "natural_questions":
         found = found.with_options({"question_tokens": 4, "stride": 8})
         return found.features(record, tokenizer_of(found), type(found.sizes)(*SHORT))
@@ -271,12 +307,14 @@ def test_each_threshold_is_decoded_as_by_itself():
 def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
     window = windows_of(found)[0]
     content = found.official({window.record.id: found.no_answer})
-    text = found.official_text(content)
-    if found.name == "openkp":
+    text = found.official_files(content)[found.prediction_file]
+    if found.lines:
         assert found.prediction_file == "predictions.jsonl"
         assert [json.loads(line) for line in text.splitlines()] == content
     else:
         assert found.prediction_file == "predictions.json"
+        if found.several:
+            content = content[found.prediction_file]
         assert json.loads(text) == content
 
 

@@ -335,7 +335,7 @@ def test_wrong_variables_end_the_command_with_2(tmp_path):
     ) as started:
         assert started.wait() == [2], started.all_output()
     text = started.output(0)
-    assert "etc_jax.train: of the variables JAX_COORDINATOR_ADDRESS" in text
+    assert "etc-jax train: of the variables JAX_COORDINATOR_ADDRESS" in text
     assert "Traceback" not in text and not (tmp_path / "run").exists()
 
 

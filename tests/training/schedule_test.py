@@ -4,6 +4,8 @@ import toy_job
 from hypothesis import given
 from hypothesis import strategies as hs
 
+from etc_jax import registry
+from etc_jax.config_sections import ScheduleConfig
 from etc_jax.training.optimizers.schedule import make_schedule, polynomial_bert
 
 
@@ -37,6 +39,20 @@ def values(made, *times):
 def test_schedules_by_hand(name, want):
     made = schedule(name, warmup_steps=2)
     np.testing.assert_allclose(values(made, 0, 1, 2, 3, 4, 6, 10), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(registry.names("schedule")))
+def test_a_warm_up_below_1_is_a_share_of_the_steps(name):
+    made, whole = (schedule(name, warmup_steps=x) for x in (0.2, 2))
+    np.testing.assert_array_equal(values(made, *range(11)), values(whole, *range(11)))
+
+
+@pytest.mark.parametrize(
+    "share, steps, want",
+    [(0.29, 100, 29), (0.1, 12_716, 1271), (0.05, 10, 0), (1, 10, 1), (7.0, 10, 7)],
+)
+def test_a_share_is_rounded_down(share, steps, want):
+    assert ScheduleConfig(warmup_steps=share).warmup(steps) == want
 
 
 @pytest.mark.parametrize("name", ["linear", "constant", "inverse_sqrt", "polynomial"])

@@ -165,7 +165,14 @@ def test_a_folder_without_a_checkpoint_is_refused_before_anything_else(
 ):
     monkeypatch.setattr(run_lib, "make_job", lambda *a: pytest.fail("too late"))
     text = refused(tmp_path, tmp_path / "nothing")
-    assert "no finished checkpoint" in text and "checkpoints/STEP" in text
+    assert "checkpoint.init_from: there is no folder" in text
+    (tmp_path / "nothing").mkdir()
+    text = refused(tmp_path, tmp_path / "nothing")
+    assert "nor a finished checkpoint" in text and "checkpoints/STEP" in text
+    (tmp_path / "nothing/checkpoints/8").mkdir(parents=True)
+    assert "there is no finished checkpoint in it" in refused(
+        tmp_path, tmp_path / "nothing"
+    )
 
 
 def test_a_damaged_source_is_named_and_left_alone(source, short, tmp_path):

@@ -139,7 +139,7 @@ def _write(part: pathlib.Path, params, config, report, files) -> None:
     write(part / PARAMS, flat, {"format": FORMAT})
     about = {
         "format": FORMAT,
-        "model": {"family": family_of(config), **dataclasses.asdict(config)},
+        "model": section_of(config),
         "params": {
             "arrays": len(flat),
             "numbers": sum(a.size for a in flat.values()),
@@ -182,6 +182,15 @@ def family_of(config: Any) -> str:
       ValueError: if there is none.
     """
     return registry.name_of("model_config", type(config))
+
+
+def section_of(config: Any) -> dict[str, Any]:
+    """Family and fields of a model, as the section of a run's config.
+
+    Raises:
+      ValueError: see `family_of`.
+    """
+    return {"family": family_of(config), **dataclasses.asdict(config)}
 
 
 def _digest(path: pathlib.Path) -> str:
@@ -229,6 +238,15 @@ def model_section(folder: str | os.PathLike) -> dict[str, Any]:
       ValueError: if there is no saved model, or another version's.
     """
     return _about(pathlib.Path(folder))["model"]
+
+
+def lists(folder: str | os.PathLike, name: str) -> bool:
+    """Whether a file was saved beside the parameters.
+
+    Raises:
+      ValueError: if there is no saved model, or another version's.
+    """
+    return name in _about(pathlib.Path(folder)).get("files", {})
 
 
 def read_file(folder: str | os.PathLike, name: str) -> bytes:

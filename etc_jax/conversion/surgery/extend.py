@@ -94,6 +94,11 @@ def extend(
     return made
 
 
+def targets_of(family: type) -> list[str]:
+    """What can be made of models of a family, given by the class of their configs."""
+    return [name for name, target in _TARGETS.items() if family in target.sources]
+
+
 def _check(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> None:
     target = _TARGETS.get(asked.to)
     if target is None:

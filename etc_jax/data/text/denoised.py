@@ -75,7 +75,7 @@ class Marks(NamedTuple):
             raise ValueError(
                 f"a text of {length} tokens may have {need} spans, but there are "
                 f"{len(self.sentinels)} sentinels; add {lacking} to the vocabulary and "
-                f"the model (python -m etc_jax.convert grow --sentinels={lacking}), or "
+                f"the model (etc-jax grow --sentinels={lacking}), or "
                 "rows to a new model (model.vocab_size)"
             )
 

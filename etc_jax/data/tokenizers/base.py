@@ -27,6 +27,10 @@ from etc_jax.data.tokenizers.special_tokens import (
 # The field of a saved file with `Tokenizer.hub`.
 HUB = "hugging_face"
 
+# Stands before the spelling of a special token, so that no text has it. Unicode has no
+# such character.
+NO_TEXT = "\uffff"
+
 # What values of another shape than expected lead to.
 _OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
@@ -271,8 +275,28 @@ class PackageTokenizer(Tokenizer):
     def encode_with_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
+        return self.offsets_of(self._encoder, texts)
+
+    @property
+    def _encoder(self) -> tokenizers.Tokenizer:
+        """What encodes texts: special tokens are plain text to it."""
+        return self._tokenizer
+
+    def encoder_with(self, tokens: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
+        """What encodes texts, with tokens beside the vocabulary that it finds in them.
+
+        Args:
+          tokens: as `added_tokens` lists them, in the order of their ids.
+        """
+        described = json.loads(self._encoder.to_str()) | {"added_tokens": list(tokens)}
+        return tokenizers.Tokenizer.from_str(json.dumps(described))
+
+    def offsets_of(
+        self, encoder: tokenizers.Tokenizer, texts: Sequence[str]
+    ) -> list[tuple[list[int], Offsets]]:
+        """(ids, offsets) of each text by an encoder of this tokenizer."""
         # Faster forms of the package leave the offsets out.
-        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        found = encoder.encode_batch(list(texts), add_special_tokens=False)
         return [(e.ids, e.offsets) for e in found]
 
     def _decode(self, ids: list[int]) -> str:

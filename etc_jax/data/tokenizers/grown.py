@@ -1,16 +1,28 @@
-"""A tokenizer with more tokens after its vocabulary; no text is tokenised into them.
+"""A tokenizer with more tokens after its vocabulary.
 
-The tokenizer below does not know them, so that "[q]" in a document stays plain text and
-old ids stay. A task puts the new ids where its inputs have them.
+No text is tokenised into them: the tokenizer below does not know them, so that "[q]" in
+a document stays plain text and old ids stay. A task puts the new ids where its inputs
+have them. Folders of Hugging Face may have others, words that were added after
+training: these are found in texts, as the package `tokenizers` does.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etc_jax.data.tokenizers.base import Encoded, Offsets, Tokenizer
+import numpy as np
+import tokenizers
+
+from etc_jax.data.tokenizers.base import (
+    NO_TEXT,
+    Encoded,
+    Offsets,
+    PackageTokenizer,
+    Tokenizer,
+)
+from etc_jax.data.tokenizers.packaged import word_starts
 from etc_jax.registry import register
 
 
@@ -20,33 +32,81 @@ class GrownTokenizer(Tokenizer):
 
     kind = "grown"
 
-    def __init__(self, base: Tokenizer, added: Sequence[str]):
-        """Takes a tokenizer of another kind, and the tokens in the order of their ids.
+    def __init__(
+        self,
+        base: Tokenizer,
+        added: Sequence[str],
+        found: Sequence[Mapping[str, Any]] = (),
+    ):
+        """Takes a tokenizer of another kind, and what is added to it.
+
+        Args:
+          base: the tokenizer.
+          added: tokens in the order of their ids.
+          found: those that texts are searched for, of `added` or of the vocabulary, as
+            a tokenizer.json lists them: `content` and flags.
 
         Raises:
-          ValueError: if a token stands there twice, or the vocabulary has it.
+          ValueError: if a token stands there twice, the vocabulary has it, or texts
+            cannot be searched for it.
         """
         super().__init__([*base.pieces(range(base.vocab_size)), *added], base.special)
         # What was added stands for no text.
         self._regular_ids = base._regular_ids
         self.base, self._added = base, tuple(added)
+        self.found = tuple(map(dict, found))
+        self._encoder = None
+        if self.found:
+            self._encoder = self._searching()
+            self._found_ids = self._encoder.get_added_tokens_decoder().keys()
+
+    def _searching(self) -> tokenizers.Tokenizer:
+        """What encodes texts, and finds tokens in them."""
+        if not isinstance(self.base, PackageTokenizer):
+            raise ValueError(
+                f"{self.found[0]['content']!r} is added to the vocabulary to be found "
+                f"in texts, which a {self.base.kind} model is not searched for; save "
+                "the tokenizer with transformers 5, which writes a tokenizer.json"
+            )
+        wanted = {token["content"]: token for token in self.found}
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        # The others keep their ids under names that no text has.
+        rest = [wanted.pop(x, {"content": NO_TEXT + x, **flags}) for x in self._added]
+        pieces = {p: i for i, p in enumerate(self._pieces)}
+        tokens = [
+            {**token, "id": pieces[token["content"].removeprefix(NO_TEXT)]}
+            for token in [*wanted.values(), *rest]
+        ]
+        return self.base.encoder_with([{**x, "special": False} for x in tokens])
 
     @property
     def added_ids(self) -> dict[str, int]:
         return {token: self.base.vocab_size + i for i, token in enumerate(self._added)}
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+        if self._encoder is not None:
+            found = self._encoder.encode_batch(list(texts), add_special_tokens=False)
+            return [self._encoded(e) for e in found]
         found = self.base.encode_batch(texts)
         return [(ids.astype(self.id_dtype), starts) for ids, starts in found]
 
     def encode_with_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
+        if self._encoder is not None:
+            return self.base.offsets_of(self._encoder, texts)
         return self.base.encode_with_offsets(texts)
+
+    def _encoded(self, encoding: tokenizers.Encoding) -> Encoded:
+        """What was encoded; a token that was found is a word."""
+        ids = np.array(encoding.ids, self.id_dtype)
+        found = np.isin(ids, list(self._found_ids))
+        return ids, word_starts(encoding.word_ids) | found
 
     def _values(self) -> dict[str, Any]:
         base = json.loads(self.base.saved())
-        return {"kind": self.kind, "added": self._added, "base": base}
+        values = {"kind": self.kind, "added": self._added, "base": base}
+        return values | ({"found": self.found} if self.found else {})
 
     def _decode(self, ids: list[int]) -> str:
         parts, start = [], 0
@@ -60,11 +120,13 @@ class GrownTokenizer(Tokenizer):
         return " ".join(parts)
 
     def _facts(self) -> dict[str, Any]:
-        return {"added": self._added, "base": self.base.fingerprint()}
+        facts = {"added": self._added, "base": self.base.fingerprint()}
+        return facts | ({"found": self.found} if self.found else {})
 
     @classmethod
     def _from_saved(cls, saved: dict[str, Any]) -> GrownTokenizer:
-        return cls(Tokenizer.from_json(saved["base"]), saved["added"])
+        base = Tokenizer.from_json(saved["base"])
+        return cls(base, saved["added"], saved.get("found", ()))
 
 
 def grown(tokenizer: Tokenizer, tokens: Sequence[str]) -> GrownTokenizer:
@@ -76,7 +138,8 @@ def grown(tokenizer: Tokenizer, tokens: Sequence[str]) -> GrownTokenizer:
     """
     _check(tokens, tokenizer)
     if isinstance(tokenizer, GrownTokenizer):
-        return GrownTokenizer(tokenizer.base, (*tokenizer.added_ids, *tokens))
+        added = (*tokenizer.added_ids, *tokens)
+        return GrownTokenizer(tokenizer.base, added, tokenizer.found)
     return GrownTokenizer(tokenizer, tokens)
 
 

@@ -31,7 +31,7 @@ from etc_jax.data.tokenizers.added_tokens import (
 )
 from etc_jax.data.tokenizers.base import HUB, Tokenizer
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
-from etc_jax.data.tokenizers.grown import grown
+from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.packaged import (
     PARTS,
     PackagedTokenizer,
@@ -331,17 +331,23 @@ def _complete(
                 raise ValueError(
                     f"{piece!r} is added as id {number}, which is {known[number]!r}"
                 )
-        elif not token.get("special"):
-            raise ValueError(
-                f"{piece!r} is added to the vocabulary to be found in texts; here "
-                "added tokens stand for no text"
-            )
         else:
             more[number] = piece
+    found = [
+        _in_texts(token)
+        for _, token in listed
+        if not (token["special"] or base.special.is_reserved(token["content"]))
+    ]
     if not more:
-        return base
+        return GrownTokenizer(base, (), found) if found else base
     if sorted(more) != list(range(len(known), len(known) + len(more))):
         raise ValueError(
             f"added tokens have the ids {sorted(more)[:9]}, expected {len(known)}, ..."
         )
-    return grown(base, [more[number] for number in sorted(more)])
+    return GrownTokenizer(base, [more[number] for number in sorted(more)], found)
+
+
+def _in_texts(token: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an added token decides where texts have it."""
+    flags = ("content", "single_word", "lstrip", "rstrip", "normalized")
+    return {flag: token[flag] for flag in flags}

@@ -60,7 +60,8 @@ def files_of(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
     if tokenizer.added_ids:
         more = config.get("extra_special_tokens") or []
         if isinstance(more, list):
-            new = [t for t in tokenizer.added_ids if t not in more]
+            in_texts = {token["content"] for token in tokenizer.found}
+            new = [t for t in tokenizer.added_ids if t not in {*more, *in_texts}]
             config["extra_special_tokens"] = [*more, *new]
     files[CONFIG] = _json(config)
     return files

@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from etc_jax.data.tokenizers.base import Encoded, Offsets, PackageTokenizer
+from etc_jax.data.tokenizers.base import NO_TEXT, Encoded, Offsets, PackageTokenizer
 from etc_jax.data.tokenizers.special_tokens import SpecialTokens
 from etc_jax.registry import register
 
 # Parts of the package's JSON that ids of a text depend on.
 PARTS = ("normalizer", "pre_tokenizer", "model")
-# Stands before the spelling of a special token, so that no text has it. Unicode has no
-# such character.
-_NO_TEXT = "\uffff"
 
 
 @register("tokenizer", "packaged")
@@ -53,7 +50,7 @@ class PackagedTokenizer(PackageTokenizer):
         }
         super().__init__(pieces_of(description), special)
         self._tokenizer = from_description(self._description)
-        self._encoder = from_description(self._without_special_tokens())
+        self._of_texts = from_description(self._without_special_tokens())
 
     def _without_special_tokens(self) -> dict[str, Any]:
         """The description with other spellings of special tokens, as no text has."""
@@ -61,7 +58,7 @@ class PackagedTokenizer(PackageTokenizer):
         model = other["model"]
 
         def spelling(piece: str) -> str:
-            return _NO_TEXT + piece if self.special.is_reserved(piece) else piece
+            return NO_TEXT + piece if self.special.is_reserved(piece) else piece
 
         if isinstance(model["vocab"], list):
             model["vocab"] = [[spelling(p), score] for p, score in model["vocab"]]
@@ -74,17 +71,20 @@ class PackagedTokenizer(PackageTokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
         found = self._encoder.encode_batch(list(texts), add_special_tokens=False)
         return [
-            (np.array(e.ids, self.id_dtype), _word_starts(e.word_ids)) for e in found
+            (np.array(e.ids, self.id_dtype), word_starts(e.word_ids)) for e in found
         ]
 
-    def encode_with_offsets(
-        self, texts: Sequence[str]
+    @property
+    def _encoder(self) -> tokenizers.Tokenizer:
+        return self._of_texts
+
+    def offsets_of(
+        self, encoder: tokenizers.Tokenizer, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
-        texts = list(texts)
-        found = self._encoder.encode_batch(texts, add_special_tokens=False)
+        found = super().offsets_of(encoder, texts)
         return [
-            (e.ids, [_without_space(text, *place) for place in e.offsets])
-            for text, e in zip(texts, found, strict=True)
+            (ids, [_without_space(text, *place) for place in places])
+            for text, (ids, places) in zip(texts, found, strict=True)
         ]
 
     def _values(self) -> dict[str, Any]:
@@ -142,7 +142,8 @@ def pieces_of(description: dict[str, Any]) -> list[str]:
     )
 
 
-def _word_starts(word_ids: list[int | None]) -> np.ndarray:
+def word_starts(word_ids: list[int | None]) -> np.ndarray:
+    """Which pieces begin a word, bool `[t]`, by the number of each piece's word."""
     words = np.array([-1 if i is None else i for i in word_ids], np.int64)
     return np.diff(words, prepend=-2) != 0
 

@@ -40,7 +40,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     tokenizer = train[0].load_tokenizer()
     _check_caches(config, [*train, *held_back])
     if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer)
+        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer, folder)
     run_tokenizer.save(tokenizer, folder)
     reader = _reader(config, train, evaluation=False)
     evaluation = _reader(config, held_back, evaluation=True)

@@ -110,11 +110,11 @@ def of_text(
     data, seed = config.data, config.train.seed
     corpora = pretraining_data.prepare(data, folder)
     if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer)
+        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer, folder)
     for helper in config.objective.helpers:
         if helper.init_from is not None:
             named = f"objective.{helper.name}_init_from"
-            run_tokenizer.check_same(helper.init_from, corpora.tokenizer, named)
+            run_tokenizer.check_same(helper.init_from, corpora.tokenizer, folder, named)
     run_tokenizer.save(corpora.tokenizer, folder)
     rows = rows_fn(corpora.tokenizer)
     length = data.input_length if length is None else length

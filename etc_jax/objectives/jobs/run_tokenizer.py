@@ -4,8 +4,9 @@ import os
 
 from etils import epath
 
+from etc_jax import model_source
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.training.local_folder import local_folder
 from etc_jax.training.workdir import is_recorded
 
@@ -26,27 +27,35 @@ def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
 def check_same(
     init_from: epath.PathLike,
     tokenizer: Tokenizer,
+    workdir: epath.PathLike,
     named: str = "checkpoint.init_from",
 ) -> None:
-    """Refuses to go on from a model of another vocabulary, where that is known.
+    """Refuses to start from a model of another vocabulary, where that is known.
+
+    A run that has begun is not asked again: its checkpoints have the digest, and the
+    folder may be gone.
 
     Args:
-      init_from: a run's folder, one of its checkpoints, or a converted model.
+      init_from: a folder or a name; see `model_source.find`.
       tokenizer: of the data.
+      workdir: of the run.
       named: what gave the folder, for the message.
 
     Raises:
-      ValueError: if a tokenizer lies there and is another one.
+      ValueError: if a tokenizer lies there and is another one, or no model does.
     """
-    place = local_folder(init_from, named=named)
-    # A checkpoint is two folders below the one of its run.
-    for path in (folder / TOKENIZER for folder in (place, *list(place.parents)[:2])):
-        if not path.exists():
-            continue
-        known, given = open_tokenizer(path).fingerprint(), tokenizer.fingerprint()
-        if known != given:
-            raise ValueError(
-                f"{named} is a model of vocabulary {known[:12]}, but the "
-                f"data is in {given[:12]}; prepare it with the tokenizer {path}"
-            )
+    local_folder(init_from, named=named)
+    if is_recorded(epath.Path(workdir)):
         return
+    source = model_source.find(init_from, named=named)
+    known = source.tokenizer
+    if known is None or known.fingerprint() == tokenizer.fingerprint():
+        return
+    model, data = (
+        f"{x.kind} {x.fingerprint()[:12]} of {x.vocab_size} ids"
+        for x in (known, tokenizer)
+    )
+    raise ValueError(
+        f"{named} is a model with the vocabulary {model}, but the data is in {data}; "
+        f"prepare it with --tokenizer={source.place.tokenizer_folder}"
+    )

@@ -44,7 +44,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
     check_size(data, tokenizer)
     check_end(config, tokenizer)
     if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer)
+        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer, folder)
     caches = {
         side: pair_cache.prepared(
             data.files(field),

@@ -23,6 +23,7 @@ from etc_jax.models.encoder_coreference import EncoderForCoreference
 from etc_jax.models.encoder_heads import (
     EncoderForLabels,
     EncoderForSpans,
+    EncoderForTokenLabels,
     SpanLogits,
 )
 from etc_jax.models.heads import AnswerLogits
@@ -30,7 +31,7 @@ from etc_jax.objectives.learners.finetuning import (
     Finetuning,
     Sums,
 )
-from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel
+from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel, TokenLabels
 from etc_jax.objectives.losses.answers import (
     answer_distributions,
     answer_losses,
@@ -79,9 +80,17 @@ class SequenceLabelSets(LabelSets, SequenceLabels):
     """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
 
 
-@registry.register("learner", "triviaqa/sequence")
-class SequenceTriviaqa(EncoderFinetuning):
-    """Any place that names the answer: outputs are `SpanLogits`."""
+@registry.register("learner", "token_labels/sequence")
+class SequenceTokenLabels(TokenLabels, EncoderFinetuning):
+    """A class of each token: outputs are float32 `[b, n, classes]`."""
+
+    def module(self, deterministic: bool) -> EncoderForTokenLabels:
+        return EncoderForTokenLabels(self.model, len(self.classes), deterministic)
+
+
+@registry.register("learner", "spans/sequence")
+class SequenceSpans(EncoderFinetuning):
+    """Any of some places of the answer: outputs are `SpanLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForSpans:
         return EncoderForSpans(self.model, deterministic)

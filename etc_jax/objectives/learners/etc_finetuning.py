@@ -26,10 +26,11 @@ from etc_jax.models.heads import (
     LabelsHead,
     NaturalQuestionsHead,
     SpanHead,
+    TokenLabelsHead,
 )
 from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.learners.finetuning import Finetuning
-from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel
+from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel, TokenLabels
 from etc_jax.objectives.losses import candidates, qa_span
 from etc_jax.objectives.losses.answers import (
     SPAN,
@@ -137,9 +138,17 @@ class StructuredLabelSets(LabelSets, StructuredLabels):
     """Any number of classes of the whole text: outputs are float32 `[b, classes]`."""
 
 
-@registry.register("learner", "triviaqa/structured")
-class StructuredTriviaqa(HeadFinetuning):
-    """Any place that names the answer: outputs are `SpanLogits` of the long tokens."""
+@registry.register("learner", "token_labels/structured")
+class StructuredTokenLabels(TokenLabels, HeadFinetuning):
+    """A class of each long token: outputs are float32 `[b, n, classes]`."""
+
+    def head(self, config: EtcConfig, deterministic: bool) -> TokenLabelsHead:
+        return TokenLabelsHead(config, len(self.classes), name="head")
+
+
+@registry.register("learner", "spans/structured")
+class StructuredSpans(HeadFinetuning):
+    """Any of some places of the answer: outputs are `SpanLogits` of the long tokens."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
         return SpanHead(config, name="head")

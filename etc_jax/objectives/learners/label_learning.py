@@ -1,4 +1,4 @@
-"""Labels of whole texts: losses and options that all formats of inputs share."""
+"""Labels of texts and tokens: losses and options that all formats of inputs share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import jax.numpy as jnp
 from etc_jax.config_fields import Problem
 from etc_jax.config_sections import FinetuningConfig
 from etc_jax.objectives.learners.finetuning import Finetuning
-from etc_jax.objectives.losses.labels import label_loss, label_set_loss
+from etc_jax.objectives.losses.labels import (
+    label_loss,
+    label_set_loss,
+    token_label_loss,
+    token_shares,
+)
 from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums
 
@@ -22,9 +27,10 @@ class LabelsConfig(FinetuningConfig):
     """Options of labels.
 
     Attributes:
-      class_weights: what the loss of a text with each label is multiplied with, in the
-        order of the labels; of several labels a text, that of each yes-or-no. ():
-        all count alike. Losses are means over texts, whatever the weights.
+      class_weights: what the loss of a text or token with each label is multiplied
+        with, in the order of the labels; of several labels a text, that of each
+        yes-or-no. (): all count alike. Losses are means over texts, and in a text over
+        tokens, whatever the weights.
     """
 
     class_weights: tuple[float, ...] = ()
@@ -35,7 +41,7 @@ class LabelsConfig(FinetuningConfig):
 
 
 class Labels(Finetuning):
-    """Labels of a text: outputs are float32 `[b, classes]`."""
+    """Labels of a text or its tokens: outputs are float32 `[b, ..., classes]`."""
 
     section = LabelsConfig
 
@@ -80,3 +86,21 @@ class LabelSets(Labels):
         del batch
         share = self.class_weights() / len(self.classes)
         return [Choice(outputs, jnp.broadcast_to(share, outputs.shape), binary=True)]
+
+
+class TokenLabels(Labels):
+    """A label of each token that has one, by a softmax over all.
+
+    Outputs are float32 `[b, n, classes]`. Each text counts alike: its loss is the mean
+    over its tokens with a label.
+    """
+
+    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        targets, weights = batch["labels"]["tags"], batch["weights"]
+        total, hits = token_label_loss(outputs, targets, weights, self.class_weights())
+        return total, {"accuracy": hits}
+
+    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        number, weights = len(self.classes), self.class_weights()
+        shares = token_shares(batch["labels"]["tags"], weights, number)
+        return [Choice(outputs, shares)]

@@ -1,4 +1,4 @@
-"""Labels of a whole text: one of some, or any number of them."""
+"""Labels of a whole text, one of some or any number of them, and of its tokens."""
 
 import jax
 import jax.numpy as jnp
@@ -63,3 +63,48 @@ def label_set_loss(
         both,
         jnp.sum((given + wanted) * of_each),
     )
+
+
+def token_label_loss(
+    logits: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    class_weights: jax.Array | float = 1.0,
+):
+    """Cross-entropy of the labels of tokens, in nats: of a text the mean over them.
+
+    Args:
+      logits: `[b, n, c]`, one a label.
+      targets: int `[b, n]`, the right labels; -1 for tokens without one.
+      weights: `[b]`, 0 for padding examples.
+      class_weights: `[c]`, factors of the losses of tokens with each label.
+
+    Returns:
+      (sum of losses, (right guesses, tokens with a label)), float32 scalars. Weights of
+      classes are in the first of them alone.
+    """
+    weights = weights.astype(jnp.float32)
+    shares = token_shares(targets, class_weights, logits.shape[-1])
+    losses = shares * cross_entropy(logits, jnp.maximum(targets, 0))
+    counted = weights[:, None] * (targets >= 0)
+    hits = jnp.argmax(logits, axis=-1) == targets
+    return (
+        jnp.sum(jnp.sum(losses, axis=-1) * weights),
+        (jnp.sum(hits * counted), jnp.sum(counted)),
+    )
+
+
+def token_shares(
+    targets: jax.Array, class_weights: jax.Array | float, number: int
+) -> jax.Array:
+    """What the loss of each token counts in the mean of its text, float32 `[b, n]`.
+
+    Args:
+      targets: int `[b, n]`, -1 for tokens without a label, which have 0.
+      class_weights: `[number]`, or a number for all.
+      number: of labels.
+    """
+    known = targets >= 0
+    count = jnp.maximum(jnp.sum(known, axis=-1, keepdims=True), 1)
+    factors = jnp.broadcast_to(class_weights, (number,))[jnp.maximum(targets, 0)]
+    return jnp.where(known, factors / count, 0.0).astype(jnp.float32)

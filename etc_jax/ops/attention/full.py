@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.bias import BiasFn, OffsetBias, PairBias
-from etc_jax.ops.attention.parts import inline_dense
+from etc_jax.ops.attention.parts import inline_dense, tiled_rows
 from etc_jax.ops.attention.parts.checks import check_implementation, check_rows
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
@@ -156,6 +156,10 @@ def some_rows(
     """
     b, g, h, d = query.shape
     n = key.shape[1]
+    plain = bias is None and dropout.rng is None and place.axis_name is None
+    if plain and tiled_rows.is_faster(g, shards):
+        rows = query, key, value, query_tokens, tokens
+        return tiled_rows.attend(*rows, causal=causal, scale=scale)
     # Blocks of keys here, and all queries in one row of each.
     # A step's logits are [b, h, chunks * size, g]: 64 queries count as one row.
     size, chunks = block_sizes(n, 0, 0, b * h * -(-g // 64), shards=shards)

@@ -1,6 +1,6 @@
 """Texts with labels: one's own files by the names of their columns, and what all share.
 
-    python -m etc_jax.prepare --task=classification --format=sequence \\
+    etc-jax prepare --task=classification --format=sequence \\
         --text_column=body --label_column=topic --tokenizer=vocab.txt \\
         --out=prepared train.csv
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -13,10 +11,15 @@ from typing import Any, ClassVar, Self
 from etc_jax.data.input_files import BadRecordError
 from etc_jax.datasets.fields import Fields, anything, wrong_type
 from etc_jax.datasets.records import Note, Problems, RefusedError, read_records
-from etc_jax.datasets.tables import Row, TableOptions, read_rows
+from etc_jax.datasets.tables import (
+    Row,
+    TableOptions,
+    digest_id,
+    read_rows,
+    record_id,
+)
 from etc_jax.tasks.classification.forms import LABEL_SETS, ONE_LABEL
 
-_ID_DIGITS = 16
 _SHOWN_LABELS = 30
 # A column with more values holds something else, such as texts.
 _MOST_LABELS = 1000
@@ -172,8 +175,8 @@ def parse(
     fields = Fields(row.values)
     text = fields.text(options.text_column)
     second = fields.text(options.second_column) if options.second_column else None
-    name = row.name or _digest(text, second or "")
-    name = _id(fields, name, options.id_column)
+    name = row.name or digest_id(text, second or "")
+    name = record_id(fields, name, options)
     label = _label(fields, options)
     several = label if isinstance(label, tuple) else (label,)
     if options.labels and label is not None:
@@ -224,23 +227,6 @@ def _columns(path: str | os.PathLike, options: ClassificationOptions) -> str:
     except BadRecordError:  # is said in the report of the problems
         return "none"
     return ", ".join(map(repr, first.values)) if isinstance(first.values, dict) else ""
-
-
-def _id(fields: Fields, otherwise: str, column: str) -> str:
-    if column:
-        name = fields.get(column, anything)
-    else:
-        name = fields.get("id", anything, otherwise)
-    if type(name) is int:
-        return str(name)
-    if not isinstance(name, str):
-        raise wrong_type(name, column or "id", "a string or a whole number")
-    return name if name.strip() else otherwise
-
-
-def _digest(*texts: str) -> str:
-    named = json.dumps(texts).encode()
-    return hashlib.sha256(named).hexdigest()[:_ID_DIGITS]
 
 
 def _label(

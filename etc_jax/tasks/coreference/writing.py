@@ -1,7 +1,7 @@
 """Clusters of mentions as the response file that CoNLL-2012's scorer reads.
 
-    python -m tasks.coreference.writing --predictions=runs/coref/dev/predictions.json \\
-        --out=response development.english.v4_gold_conll
+    python -m etc_jax.tasks.coreference.writing --out=response \\
+        --predictions=runs/coref/dev/predictions.json development.english.v4_gold_conll
 
 The predictions are what `etc_jax.evaluate` wrote for the same files.
 """
@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import argparse
 import collections
-import json
 import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from etc_jax import command_line, strict_json
 from etc_jax.data.whole_files import whole
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.scoring.coreference import checked_clusters
 from etc_jax.tasks import coreference
 from etc_jax.tasks.coreference.records import Record, Span
-from etc_jax.terminal import say
+
+_PROG = "python -m etc_jax.tasks.coreference.writing"
 
 
 def write(
@@ -110,29 +110,23 @@ def brackets(clusters: Sequence[Iterable[Span]], where: str) -> dict[int, list[s
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
-    parser = ArgumentParser(
-        prog="python -m etc_jax.tasks.coreference.writing",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("--predictions", required=True, help="file of etc_jax.evaluate")
     parser.add_argument("--out", required=True, help="response file to write")
     parser.add_argument("files", nargs="+", help="that the predictions are of")
     args = parser.parse_args(argv)
-    try:
-        predictions = json.loads(pathlib.Path(args.predictions).read_text("utf-8"))
-        if not isinstance(predictions, dict):
-            raise ValueError(
-                f"{args.predictions} holds a {type(predictions).__name__}, expected "
-                "clusters by document"
-            )
-        write(predictions, coreference.read(args.files), args.out)
-    except (ValueError, OSError, RecursionError) as e:
-        say(f"error: {e}", sys.stderr)
-        return 2
-    say(f"wrote {args.out}")
-    return 0
+    return command_line.run(_PROG, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> str:
+    predictions = strict_json.loads(pathlib.Path(args.predictions).read_text("utf-8"))
+    if not isinstance(predictions, dict):
+        raise ValueError(
+            f"{args.predictions} holds a {type(predictions).__name__}, expected "
+            "clusters by document"
+        )
+    write(predictions, coreference.read(args.files), args.out)
+    return f"wrote {args.out}"
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax import command_line
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
 from etc_jax.prediction.inputs import RecordReader
@@ -38,8 +38,9 @@ from etc_jax.tasks.hotpotqa import DATA_SET
 from etc_jax.tasks.hotpotqa.records import Record, existing_support
 from etc_jax.tasks.hotpotqa.sequence_decoding import Outputs
 from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
-from etc_jax.terminal import say
-from etc_jax.training.errors import RunError, UserError
+from etc_jax.training.errors import UserError
+
+_PROG = "python -m etc_jax.tasks.hotpotqa.select"
 
 KEEP = 5
 
@@ -212,12 +213,7 @@ class _Count:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.tasks.hotpotqa.select",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("--model", required=True, help="folder of the first model")
     parser.add_argument("--out", required=True, help="file to write")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
@@ -233,20 +229,19 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(arguments)
-    try:
-        selection = select(
-            open_model(args.model, args.step),
-            args.files,
-            args.out,
-            keep=args.keep,
-            batch_size=args.batch_size,
-            workers=args.workers,
-        )
-    except (RunError, ValueError, OSError) as error:
-        say(f"etc_jax.tasks.hotpotqa.select: {error}", sys.stderr)
-        return getattr(error, "exit_code", UserError.exit_code)
-    say(f"{selection.report()}\nwrote {args.out}")
-    return 0
+    return command_line.run(_PROG, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> str:
+    selection = select(
+        open_model(args.model, args.step),
+        args.files,
+        args.out,
+        keep=args.keep,
+        batch_size=args.batch_size,
+        workers=args.workers,
+    )
+    return f"{selection.report()}\nwrote {args.out}"
 
 
 if __name__ == "__main__":

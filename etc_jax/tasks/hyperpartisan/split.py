@@ -1,7 +1,7 @@
 """The articles of hyperpartisan news in parts, as in Longformer's experiments.
 
-    python -m tasks.hyperpartisan.split --splits=hp-splits.json --out=hyperpartisan \\
-        articles-training-byarticle-20181122.xml
+    python -m etc_jax.tasks.hyperpartisan.split --splits=hp-splits.json \\
+        --out=hyperpartisan articles-training-byarticle-20181122.xml
 
 writes `train.jsonl`, `dev.jsonl` and `test.jsonl`: files of the data set like others.
 --splits is a JSON object with the ids of each part, without zeros in front.
@@ -22,13 +22,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax import command_line
 from etc_jax.data.whole_files import whole
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.records import Note, Problems, read_records
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.scoring.result import named
 from etc_jax.tasks.hyperpartisan.records import parse, read_values
-from etc_jax.terminal import say
+
+_PROG = "python -m etc_jax.tasks.hyperpartisan.split"
 
 PARTS = ("train", "dev", "test")
 
@@ -164,12 +165,7 @@ def _report(splits: Splits, missing: Mapping[str, list[str]]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
-    parser = ArgumentParser(
-        prog="python -m etc_jax.tasks.hyperpartisan.split",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("--splits", required=True, help="JSON file with ids of parts")
     parser.add_argument("--out", required=True, help="folder to write into")
     parser.add_argument(
@@ -177,18 +173,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("articles", nargs="+", help="files articles-NAME.xml")
     args = parser.parse_args(argv)
+    return command_line.run(_PROG, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> str:
     problems = Problems()
-    try:
-        splits = read_splits(args.splits)
-        splits = disjoint(splits) if args.disjoint else splits
-        missing = write_parts(args.articles, splits, args.out, problems)
-    except (ValueError, OSError) as e:
-        say(f"error: {e}", sys.stderr)
-        return 2
-    say("\n".join(_report(splits, missing)))
-    if problems.counts:
-        say(problems.report())
-    return 0
+    splits = read_splits(args.splits)
+    splits = disjoint(splits) if args.disjoint else splits
+    lines = _report(splits, write_parts(args.articles, splits, args.out, problems))
+    return "\n".join([*lines, *[problems.report()] * bool(problems.counts)])
 
 
 if __name__ == "__main__":

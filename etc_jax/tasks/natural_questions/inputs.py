@@ -29,7 +29,7 @@ from etc_jax.tasks.natural_questions.windows import (
 )
 from etc_jax.types import Rows
 
-# Of the paper (section 4); strides are those of `windows.default_stride`.
+# Of the paper (section 4); strides are those of `strides.default_stride`.
 SIZES_512 = StructuredSizes(long_length=512, global_length=128)
 SIZES_8192 = StructuredSizes(long_length=8192, global_length=460)
 SIZES = StructuredSizes(long_length=4096, global_length=230)

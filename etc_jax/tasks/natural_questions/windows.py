@@ -15,8 +15,8 @@ import numpy as np
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, Window
 from etc_jax.datasets.offsets import encode
-from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.datasets.strides import StrideOptions
 from etc_jax.tasks.natural_questions.labels import (
     NULL,
     PLACES,
@@ -33,19 +33,15 @@ DRAWN_BY = ("null_share", "unanswerable_share", "seed")
 
 
 @dataclasses.dataclass(frozen=True)
-class WindowOptions(InputOptions):
+class WindowOptions(StrideOptions):
     """How an article is cut into windows.
 
     Attributes:
-      question_tokens: longest question; what is beyond is cut off.
-      stride: pieces from one window to the next; None: `default_stride`.
       null_share: of the windows without an answer that are trained on.
       unanswerable_share: the same for questions that have no answer in any window.
       seed: of that draw.
     """
 
-    question_tokens: int = 32
-    stride: int | None = None
     null_share: float = 1.0
     unanswerable_share: float = 1.0
     seed: int = 0
@@ -54,41 +50,7 @@ class WindowOptions(InputOptions):
         for name in ("null_share", "unanswerable_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
-        if self.question_tokens < 1 or (self.stride is not None and self.stride < 1):
-            raise ValueError(f"{self}: question_tokens and stride must be at least 1")
-
-    def stride_for(self, length: int) -> int:
-        """Pieces from one window of this length to the next."""
-        return self.stride or default_stride(length)
-
-    def shaping(self, sizes: InputSizes) -> dict[str, Any]:
-        """See `InputOptions.shaping`; an article is cut into windows by the length."""
-        n = sizes.text_length
-        return {
-            **super().shaping(sizes),
-            "stride": self.stride_for(n),
-            sizes.text_field: n,
-        }
-
-    def check_room(self, sizes: InputSizes, special: int) -> None:
-        """Refuses sizes in which windows would leave out words.
-
-        Args:
-          sizes: of an input.
-          special: tokens beside question and article.
-
-        Raises:
-          ValueError: naming what to change.
-        """
-        stride = self.stride_for(sizes.text_length)
-        room = sizes.text_length - self.question_tokens - special
-        if room < stride:
-            raise ValueError(
-                f"{sizes.text_length} tokens hold {max(room, 0)} of the article "
-                f"beside a question of {self.question_tokens}, fewer than the stride "
-                f"{stride}; raise {sizes.text_field}, or lower stride or "
-                "question_tokens"
-            )
+        super().__post_init__()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +74,6 @@ class ArticleWindow(Window):
     word: np.ndarray
     candidate: np.ndarray
     share: float
-
-
-def default_stride(length: int) -> int:
-    """128 for 512 tokens, 2048 for 4096 and 4096 for 8192, as in the paper."""
-    return length // 2 if length > 512 else max(1, length // 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,9 +157,8 @@ class ArticleWindows:
                 f"{self._record.id!r}: {len(self.question)} tokens, in an input of "
                 f"{sizes}",
             )
-        stride = self._options.stride_for(sizes.text_length)
-        beyond = max(len(self.article.ids) - room, 0)
-        return range(0, beyond + stride, stride)
+        length = sizes.text_length
+        return self._options.starts(len(self.article.ids), room, length)
 
     def part(
         self, number: int, starts: range, room: int, before: int, n: int

@@ -1,58 +1,79 @@
-"""SQuAD 1.1 (Rajpurkar et al. 2016) as text: a model writes the answer.
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), and one's own questions and answers.
 
-    python -m etc_jax.prepare --task=squad --tokenizer=spiece.model \\
-        --out=prepared/squad train-v1.1.json
+An encoder points at the answer in its context; other models read SQuAD as text and
+write it:
 
-Inputs are T5's, `question: ... context: ...` (Raffel et al. 2020, appendix D), and the
-first answer is learnt. Any answer of a question is right in the score.
+    etc-jax prepare --task=squad --format=sequence --tokenizer=vocab.txt \\
+        --out=prepared/squad train-v2.0.json
+    etc-jax prepare --task=squad --format=sequence --tokenizer=vocab.txt \\
+        --question_column=q --context_column=text --out=prepared/own own.csv
+    etc-jax prepare --task=squad --tokenizer=spiece.model \\
+        --out=prepared/squad_text train-v1.1.json
+
+The first answer is learnt. Any answer of a question is right in the score.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+import dataclasses
 
 from etc_jax import registry
-from etc_jax.datasets.explained import ExplainedDocument, Wording
-from etc_jax.datasets.pairs import Pair
-from etc_jax.datasets.task import DataSet
-from etc_jax.datasets.text_form import make_text_form
-from etc_jax.formats.text_to_text import TextToTextSizes
-from etc_jax.scoring import squad as scoring
-from etc_jax.scoring.result import Scores
+from etc_jax.datasets.task import DataSet, Form
+from etc_jax.tasks.squad import structured
+from etc_jax.tasks.squad.decoding import (
+    gold_outputs,
+    official,
+    official_gold,
+    pool,
+    score,
+    summarise,
+    thresholds,
+    unread_gold,
+    why_lost,
+)
+from etc_jax.tasks.squad.explained import explain, pool_explained
+from etc_jax.tasks.squad.inputs import (
+    OPTIONS,
+    SIZES,
+    SpanOptions,
+    SquadWindow,
+    features,
+)
 from etc_jax.tasks.squad.records import Record, parse, read, release_values
+from etc_jax.tasks.squad.text import TEXT, pair_of
+from etc_jax.tasks.triviaqa.inputs import whole_length
+from etc_jax.tasks.triviaqa.structured import whole_length as structured_length
 
-__all__ = ["DATA_SET", "SIZES", "Record", "pair_of", "parse", "read"]
+__all__ = [
+    "DATA_SET",
+    "SIZES",
+    "Record",
+    "SpanOptions",
+    "SquadWindow",
+    "features",
+    "pair_of",
+    "parse",
+    "read",
+]
 
-# T5 reads 512 tokens; answers have some words.
-SIZES = TextToTextSizes(input_length=512, target_length=64)
+SEQUENCE = Form(
+    learner="spans",
+    sizes=SIZES,
+    features=features,
+    options=OPTIONS,
+    decode=summarise,
+    explain=explain,
+    pool=pool,
+    pool_explained=pool_explained,
+    gold_outputs=gold_outputs,
+    why_lost=why_lost,
+    whole_length=whole_length,
+)
+STRUCTURED = dataclasses.replace(
+    SEQUENCE,
+    sizes=structured.SIZES,
+    features=structured.features,
+    whole_length=structured_length,
+)
 
-
-def pair_of(record: Record) -> Pair:
-    """What is read of a record, and what is to be written."""
-    target = record.answers and record.answers[0].text
-    question = f"question: {record.question}"
-    return Pair(record.id, f"context: {record.context}", target, question)
-
-
-def gold(record: Record) -> dict[str, Any] | None:
-    """What `score` needs of a record; None without an answer."""
-    if record.answers is None:
-        return None
-    return {"id": record.id, "answers": [answer.text for answer in record.answers]}
-
-
-def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> Scores:
-    """`exact_match` and `f1`, each the best over a question's answers."""
-    questions = [(x["id"], x["answers"]) for x in gold]
-    return scoring.score_answers(questions, predictions)
-
-
-def _shown(record: Record) -> tuple[str, ExplainedDocument]:
-    return record.question, ExplainedDocument.of_text(record.title, record.context)
-
-
-_SPANS = "its answers are written here: no paper marks them in a long input"
 DATA_SET = registry.register("data_set", "squad")(
     DataSet(
         name="squad",
@@ -61,19 +82,14 @@ DATA_SET = registry.register("data_set", "squad")(
         release=release_values,
         measure="f1",
         no_answer="",
-        official=dict,
-        gold=gold,
+        official=official,
+        several=True,
+        gold=official_gold,
         score=score,
-        forms={
-            "text_to_text": make_text_form(
-                "squad",
-                sizes=SIZES,
-                pair_of=pair_of,
-                shown=_shown,
-                wording=Wording(places="", legend="", side_by_side=True),
-            )
-        },
-        absent={"structured": _SPANS, "sequence": _SPANS},
+        unread_gold=unread_gold,
+        thresholds=thresholds,
+        # The first one is that of earlier versions, whose commands do not name it.
+        forms={"text_to_text": TEXT, "sequence": SEQUENCE, "structured": STRUCTURED},
     )
 )
 """What a data set is to the command lines."""

@@ -1,6 +1,7 @@
 """SQuAD with distractors: each question's paragraph among others, as SLED was tried on.
 
-    python -m tasks.squad.distractors --order=shuffled --out=shuffled.json dev-v1.1.json
+    python -m etc_jax.tasks.squad.distractors --order=shuffled --out=shuffled.json \\
+        dev-v1.1.json
 
 Ivgi et al. 2022, section 4.1: a question is asked of ten paragraphs, of which one has
 the answer. The others are drawn from the same files: none is of the same article, and
@@ -25,11 +26,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax import command_line
 from etc_jax.data.whole_files import check_out, whole_text
-from etc_jax.datasets.records import BadRecordError
-from etc_jax.local_paths import ArgumentParser
 from etc_jax.tasks.squad.records import Record, read
-from etc_jax.terminal import say
+
+_PROG = "python -m etc_jax.tasks.squad.distractors"
 
 ORDERS = ("ordered", "shuffled", "alone")
 _BETWEEN = "\n"
@@ -73,7 +74,7 @@ def with_distractors(
       ValueError: if there are too few paragraphs to draw from, or the question has no
         answer.
     """
-    if record.answers is None:
+    if not record.answers:
         raise ValueError(
             f"{record.id!r} has no answers, which the other paragraphs must not hold; "
             "give files with answers"
@@ -130,12 +131,7 @@ def _pieces(articles: Iterator[dict[str, Any]]) -> Iterator[str]:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
-        prog="python -m etc_jax.tasks.squad.distractors",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("files", nargs="+", help="of SQuAD, with answers")
     parser.add_argument("--out", required=True, type=pathlib.Path, help="JSON file")
     parser.add_argument("--order", required=True, choices=ORDERS)
@@ -145,7 +141,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _write(args: argparse.Namespace) -> None:
+def _write(args: argparse.Namespace) -> str:
     if args.count < 0:
         raise ValueError(f"--count is {args.count}; expected 0 or more")
     check_out(args.out, overwrite=args.overwrite)
@@ -157,18 +153,13 @@ def _write(args: argparse.Namespace) -> None:
     with whole_text(args.out) as file:
         for text in _pieces(with_distractors(r, paragraphs, **how) for r in records):
             file.write(text)
-    say(f"wrote {len(records)} questions to {args.out}")
+    return f"wrote {len(records)} questions to {args.out}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    try:
-        _write(args)
-    except (BadRecordError, ValueError, OSError) as e:
-        say(f"error: {e}", sys.stderr)
-        return 2
-    return 0
+    return command_line.run(_PROG, lambda: _write(args))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Invented worlds, and questions about them in the raw formats of real data sets.
 
-    python -m tasks.synthetic --task=hotpotqa --count=1000 --seed=0 --out=train.json
+    etc-jax synthetic --task=hotpotqa --count=1000 --seed=0 --out=train.json
 
 Each item has a world of its own: entities with invented names, and relations between
 them, drawn anew, so that nothing is to be remembered from one item to the next. Every

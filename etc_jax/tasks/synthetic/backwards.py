@@ -11,6 +11,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
+from etc_jax.tasks.synthetic.maker import Maker
+
 # Common words of one form each.
 WORDS = tuple(
     "apple arm bird black boat bread chair cloud coat cold corn dark door dog "
@@ -54,3 +57,8 @@ def records(
             "input": " ".join(words),
             "target": " ".join(reversed(words)),
         }
+
+
+MAKER = registry.register("invented_items", "backwards")(
+    Maker(records, BackwardsSizes, lines=True)
+)

@@ -1,6 +1,6 @@
 """Invented stories with their coreference, in CoNLL-2012's columns.
 
-    python -m tasks.synthetic.coreference --count=500 --seed=0 --split=train --out=coref
+    etc-jax synthetic --task=coreference --count=500 --seed=0 --split=train --out=coref
 
 The file is called as in that release: `train.english.v4_gold_conll`.
 A few persons and things come up again and again: by name, first name or trade, by noun,
@@ -15,13 +15,13 @@ import dataclasses
 import os
 import pathlib
 import random
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
+from etc_jax import registry
 from etc_jax.data.whole_files import whole
 from etc_jax.tasks.coreference.records import Record, Span
 from etc_jax.tasks.coreference.writing import brackets
-from etc_jax.tasks.synthetic import release
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.names import ADJECTIVES, TRADES, NameGenerator
 
 SPLITS = ("train", "development", "test")
@@ -254,29 +254,6 @@ class _Story:
         self._last[entity.kind] = entity
 
 
-# --- command line ---------------------------------------------------------------------
-
-_HELP = {
-    "persons": "of a story (default: %(default)s)",
-    "things": "of a story (default: %(default)s)",
-    "sentences": "besides those that bring persons in (default: %(default)s)",
-}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit code, 2 for bad input."""
-    return release.run(
-        "etc_jax.tasks.synthetic.coreference",
-        __doc__,
-        argv,
-        items="stories",
-        splits=SPLITS,
-        records=records,
-        write=write_release,
-        sizes=StorySizes,
-        help_=_HELP,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+MAKER = registry.register("invented_items", "coreference")(
+    Maker(records, StorySizes, splits=SPLITS, write_split=write_release)
+)

@@ -13,7 +13,9 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.schema import KINDS, PAIRS, YEAR, Relation
 from etc_jax.tasks.synthetic.telling import WorldDocument
 from etc_jax.tasks.synthetic.worlds import Entity, World, WorldSizes
@@ -197,3 +199,6 @@ def _yes_or_no(rng: random.Random, sizes: WorldSizes) -> _Item:
         _written(rng, sizes, world),
         [(x, asked), (y, asked)],
     )
+
+
+MAKER = registry.register("invented_items", "hotpotqa")(Maker(records, HotpotQaSizes))

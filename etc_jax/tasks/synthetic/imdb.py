@@ -1,6 +1,6 @@
 """IMDB-like reviews, which hold opinions of many and a verdict of the author's own.
 
-    python -m tasks.synthetic.imdb --count=1000 --seed=0 --split=train --out=aclImdb
+    etc-jax synthetic --task=imdb --count=1000 --seed=0 --split=train --out=aclImdb
 
 The files are those of the release: `train/pos/12_9.txt`. A review tells what others say
 of a film, for it or against it without regard to the label, in the same words as the
@@ -15,13 +15,14 @@ import dataclasses
 import os
 import pathlib
 import random
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.data.whole_files import whole
 from etc_jax.tasks.imdb.records import LABELS
-from etc_jax.tasks.synthetic import names, release
+from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.names import NameGenerator
 
 OPINIONS = {
@@ -179,28 +180,6 @@ def write_release(
     return path
 
 
-_HELP = {
-    "others": "opinions of others (default: %(default)s)",
-    "words": "fill reviews up to so many words (default: %(default)s)",
-    "late": "share of verdicts after --apart words (default: %(default)s)",
-    "apart": "words before a late verdict (default: %(default)s)",
-}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit code, 2 for bad input."""
-    return release.run(
-        "etc_jax.tasks.synthetic.imdb",
-        __doc__,
-        argv,
-        items="reviews",
-        splits=("train", "test"),
-        records=records,
-        write=write_release,
-        sizes=ImdbSizes,
-        help_=_HELP,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+MAKER = registry.register("invented_items", "imdb")(
+    Maker(records, ImdbSizes, splits=("train", "test"), write_split=write_release)
+)

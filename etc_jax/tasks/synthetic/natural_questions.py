@@ -16,7 +16,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.schema import PAIRS, YEAR
 from etc_jax.tasks.synthetic.telling import WorldDocument, WorldSentence
 from etc_jax.tasks.synthetic.worlds import Entity, World, WorldSizes
@@ -344,3 +346,8 @@ class _Page:
             "start_token": words[0],
             "end_token": words[1],
         }
+
+
+MAKER = registry.register("invented_items", "natural_questions")(
+    Maker(records, NaturalQuestionsSizes, lines=True)
+)

@@ -15,7 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.names import NameGenerator
 
 _MARK = re.compile(r"([.,?!])")
@@ -160,3 +162,8 @@ def _feature(rng: random.Random, look: ElementLook) -> list[float]:
     parent = [column[0] - 50, 900 if look.is_middle else 400, 0, 6000]
     parent += [True, False, False, False, 14, False]
     return [float(value) for value in own + parent]
+
+
+MAKER = registry.register("invented_items", "openkp")(
+    Maker(records, OpenkpSizes, lines=True)
+)

@@ -1,8 +1,8 @@
 """SQuAD's files: invented articles, each of which says some things of one name.
 
-A question asks for one of them. Names are of two common words, so that a small model
-need not learn to spell; a paragraph of another article says the same things of another
-name, so that a question must be matched with its paragraph.
+A question asks for one of them. Names are of common words, so that a small model need
+not learn to spell; a paragraph of another article says the same things of another name,
+so that a question must be matched with its paragraph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic.backwards import WORDS
+from etc_jax.tasks.synthetic.maker import Maker
 
 # What is told, and what it may be: one word each, and none is a word of a name.
 THINGS = {
@@ -32,17 +34,34 @@ _NAMES = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class SquadSizes:
-    """How long an article is.
+    """How long an article is, and how many there can be.
 
     Attributes:
       facts: things that are told of a name, each of which is asked for once.
+      unanswerable: further questions, of things that are not told, as in SQuAD 2.0.
+      things: that are told of some name.
+      name_words: words of a name.
+      name_pool: words that names are made of.
     """
 
     facts: int = 4
+    unanswerable: int = 0
+    things: int = len(THINGS)
+    name_words: int = 2
+    name_pool: int = len(_NAMES)
 
     def __post_init__(self):
-        if not 1 <= self.facts <= len(THINGS):
-            raise ValueError(f"facts is {self.facts}; expected 1 to {len(THINGS)}")
+        most = {"things": len(THINGS), "facts": self.things}
+        most |= {"name_pool": len(_NAMES), "name_words": self.name_pool}
+        for field, limit in most.items():
+            if not 1 <= (value := getattr(self, field)) <= limit:
+                raise ValueError(f"{field} is {value}; expected 1 to {limit}")
+        left = self.things - self.facts
+        if not 0 <= self.unanswerable <= left:
+            raise ValueError(
+                f"unanswerable is {self.unanswerable}; expected 0 to {left}, things "
+                f"that are not among the {self.facts} facts"
+            )
 
 
 def records(
@@ -52,11 +71,12 @@ def records(
 
     An article depends on seed, sizes and its number alone.
     """
-    facts = (sizes or SquadSizes()).facts
+    sizes = sizes or SquadSizes()
+    things, names = sorted(THINGS)[: sizes.things], _NAMES[: sizes.name_pool]
     for number in range(start, start + count):
         rng = random.Random(f"squad {seed} {number}")
-        name = " ".join(rng.sample(_NAMES, 2))
-        told = rng.sample(sorted(THINGS), facts)
+        name = " ".join(rng.sample(names, sizes.name_words))
+        told = rng.sample(things, sizes.facts)
         context, asked = "", []
         for i, thing in enumerate(told):
             value = rng.choice(THINGS[thing].split())
@@ -70,7 +90,21 @@ def records(
                 }
             )
             context += f"{before}{value} . "
+        for thing in rng.sample(sorted({*things} - {*told}), sizes.unanswerable):
+            asked.append(
+                {
+                    "id": f"squad-{seed}-{number}-{len(asked)}",
+                    "question": f"what is the {thing} of {name} ?",
+                    "answers": [],
+                    "is_impossible": True,
+                }
+            )
         yield {
             "title": name,
             "paragraphs": [{"context": context.rstrip(), "qas": asked}],
         }
+
+
+MAKER = registry.register("invented_items", "squad")(
+    Maker(records, SquadSizes, around=('{"version": "1.1", "data": [', "]}"))
+)

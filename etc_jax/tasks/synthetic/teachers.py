@@ -16,7 +16,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic import wikihop
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.wikihop import WikiHopSizes
 
 # If the rival is asked for too, small models give rival and teacher the same
@@ -55,3 +57,6 @@ def _one_word(value: str | list[str]) -> str | list[str]:
     if isinstance(value, list):
         return [_MASK.sub(r"Mask\1", text) for text in value]
     return _MASK.sub(r"Mask\1", value)
+
+
+MAKER = registry.register("invented_items", "teachers")(Maker(records, TeachersSizes))

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic import hotpotqa
+from etc_jax.tasks.synthetic.maker import Maker
 
 
 def records(
@@ -33,3 +35,8 @@ def records(
             "input": "\n".join([item["question"], *documents]),
             "target": item["answer"],
         }
+
+
+MAKER = registry.register("invented_items", "text_to_text")(
+    Maker(records, hotpotqa.HotpotQaSizes, lines=True)
+)

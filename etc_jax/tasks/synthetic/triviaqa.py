@@ -1,6 +1,6 @@
 """TriviaQA-like items: a question, long documents, and the names of an answer.
 
-    python -m tasks.synthetic.triviaqa --count=1000 --seed=0 --split=train --out=trivia
+    etc-jax synthetic --task=triviaqa --count=1000 --seed=0 --split=train --out=trivia
 
 The files are those of the release's Wikipedia track: `qa/wikipedia-train.json`, and
 below `evidence/wikipedia` a text for each document. A question asks for what a relation
@@ -17,13 +17,14 @@ import json
 import os
 import pathlib
 import random
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.data.whole_files import whole
 from etc_jax.scoring.triviaqa import normalize
-from etc_jax.tasks.synthetic import names, paths, release, telling, worlds
+from etc_jax.tasks.synthetic import names, paths, telling, worlds
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.telling import WorldDocument, WorldSentence
 from etc_jax.tasks.synthetic.worlds import Entity, WorldSizes
 from etc_jax.tasks.triviaqa.records import WIKIPEDIA
@@ -196,18 +197,6 @@ def _without_texts(record: dict[str, Any], evidence: pathlib.Path) -> dict[str, 
     return {**question, "EntityPages": pages}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit code, 2 for bad input."""
-    return release.run(
-        "etc_jax.tasks.synthetic.triviaqa",
-        __doc__,
-        argv,
-        items="questions",
-        splits=("train", "dev"),
-        records=records,
-        write=write_release,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+MAKER = registry.register("invented_items", "triviaqa")(
+    Maker(records, TriviaqaSizes, splits=("train", "dev"), write_split=write_release)
+)

@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
+from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.telling import WorldDocument
 from etc_jax.tasks.synthetic.worlds import Entity, WorldSizes
 
@@ -118,3 +120,6 @@ def _masked(rng: random.Random, record: dict[str, Any]) -> dict[str, Any]:
         "candidates": sorted(masks.values()),
         "supports": [mask(text) for text in record["supports"]],
     }
+
+
+MAKER = registry.register("invented_items", "wikihop")(Maker(records, WikiHopSizes))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import pathlib
 import random
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +20,21 @@ MOST_CONTEXTS = len(_YEARS) // 2  # each has two years of its own
 LEAST_ANSWERS = 5
 # With fewer, an entity may not find two others of its kind.
 _LEAST_ENTITIES = 3
+
+
+def words_of(path: str) -> tuple[str, ...]:
+    """The words of a file, for a flag.
+
+    Raises:
+      argparse.ArgumentTypeError: if it cannot be read, or holds none.
+    """
+    try:
+        words = tuple(pathlib.Path(path).read_text("utf-8").split())
+    except (OSError, UnicodeDecodeError) as e:
+        raise argparse.ArgumentTypeError(f"cannot be read: {e}") from e
+    if not words:
+        raise argparse.ArgumentTypeError(f"{path} holds no word")
+    return words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +61,9 @@ class WorldSizes:
     pronouns: float = 0.5
     wordings: int = 4
     kinds: tuple[str, ...] = KINDS
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = dataclasses.field(
+        default=(), metadata={"read": words_of, "metavar": "FILE"}
+    )
 
     def __post_init__(self):
         fewest, most = self.hops

@@ -1,6 +1,6 @@
 """One's own pairs of texts: a model reads the first and writes the second.
 
-    python -m etc_jax.prepare --task=text_to_text --tokenizer=tokenizer.json \\
+    etc-jax prepare --task=text_to_text --tokenizer=tokenizer.json \\
         --input_length=512 --target_length=32 --out=prepared/train train.jsonl
 
 A file has a JSON object a line, with `input` and `target`, both text, and `id` if there

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 SEQUENCE = Form(
-    learner="triviaqa",
+    learner="spans",
     sizes=SIZES,
     features=features,
     decode=of_one_setting(answers),

@@ -86,15 +86,36 @@ def best_span(
         There is at least one that may be.
       most: tokens of an answer.
     """
-    n, is_answer = len(document), document >= 0
-    start, end = (_log_probabilities(x, is_answer) for x in (start, end))
-    scores = np.full((n, min(most, n)), -np.inf)
-    for more in range(scores.shape[1]):
-        within = document[: n - more] == document[more:]
-        pairs = start[: n - more] + end[more:]
-        scores[: n - more, more] = np.where(within, pairs, -np.inf)
+    start, end = (_log_probabilities(x, document >= 0) for x in (start, end))
+    scores = span_scores(start, end, document, most=most)
     first, more = np.unravel_index(np.argmax(scores), scores.shape)
     return ScoredSpan(int(first), int(first + more), float(scores[first, more]))
+
+
+def span_scores(
+    start: np.ndarray, end: np.ndarray, document: np.ndarray, *, most: int
+) -> np.ndarray:
+    """The score of each span within one document, start + end; -inf for no answer.
+
+    Args:
+      start: `[n]`, of each token to be the first.
+      end: `[n]`, of each token to be the last.
+      document: see `best_span`.
+      most: tokens of an answer.
+
+    Returns:
+      float64 `[n, min(most, n)]`: by the first token, and by how many tokens later the
+      last one is.
+    """
+    n = len(document)
+    start, end = np.float64(start), np.float64(end)
+    scores = np.full((n, min(most, n)), -np.inf)
+    for more in range(scores.shape[1]):
+        first, last = document[: n - more], document[more:]
+        within = (first == last) & (first >= 0)
+        pairs = start[: n - more] + end[more:]
+        scores[: n - more, more] = np.where(within, pairs, -np.inf)
+    return scores
 
 
 def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:

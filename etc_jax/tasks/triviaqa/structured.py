@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from etc_jax.data.text.sentences import SplitFn, sentence_numbers, split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
@@ -36,7 +37,7 @@ from etc_jax.tasks.triviaqa.records import EvidenceDocument, Record
 SIZES = StructuredSizes(long_length=4096, global_length=256)
 
 # Global tokens of a document: its own, and one for its sentences.
-_LEAST = 2
+LEAST = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +72,43 @@ def features(
       ValueError: if the tokenizer lacks a special token, or quirks are asked for.
     """
     refuse_quirks("triviaqa", official_quirks)
-    roles = ("cls", "question", "paragraph", "sentence")
-    ids = {role: tokenizer.special_id(role) for role in roles}
     question = pieces_of(tokenizer, record.question).ids
     above = 1 + len(question)
     room = sizes.long_length - above
-    num_documents = (sizes.global_length - above) // _LEAST
+    num_documents = (sizes.global_length - above) // LEAST
     if room < 1 or num_documents < 1:
         raise question_too_long(record, len(question), sizes)
     text = read_documents(record, record.documents[:num_documents], tokenizer, room)
+    return [
+        StructuredDocuments(
+            **inputs_of(question, text, record.documents, tokenizer, sizes, split_fn),
+            **answer_fields(record, text, above, sizes.long_length),
+        )
+    ]
+
+
+def inputs_of(
+    question: Sequence[int],
+    text: Text,
+    documents: Sequence[EvidenceDocument],
+    tokenizer: Tokenizer,
+    sizes: StructuredSizes,
+    split_fn: SplitFn | None,
+) -> dict[str, Any]:
+    """Tokens, types and structure of a question and pieces of documents that fit.
+
+    The first long token is [CLS], those of the question come next, then the pieces.
+
+    Args:
+      question: ids of its pieces.
+      text: ids, documents and characters of the pieces.
+      documents: that the pieces are of, by their numbers in `text`.
+      tokenizer: with the special tokens of official ETC.
+      sizes: lengths of the input.
+      split_fn: paragraphs to sentences; None: Punkt, of the nupunkt package.
+    """
+    roles = ("cls", "question", "paragraph", "sentence")
+    ids = {role: tokenizer.special_id(role) for role in roles}
     layout = Layout(sizes)
     layout.add_global(ids["cls"])
     layout.add_long([ids["cls"]], SENTENCE_TYPE)
@@ -88,22 +117,19 @@ def features(
         index = layout.add_global(ids["question"])
         layout.add_long([token], QUESTION_TYPE, sentence=index)
     layout.close_group()
-    documents = _runs(range(len(text.ids)), text.document)
-    for number, run in enumerate(documents, start=1):
-        document = record.documents[text.document[run[0]]]
+    runs = _runs(range(len(text.ids)), text.document)
+    for number, run in enumerate(runs, start=1):
+        document = documents[text.document[run[0]]]
         sentences = [
             [text.ids[i] for i in pieces]
             for pieces in _sentences(document, text, run, split_fn or split_sentences)
         ]
-        _add_document(layout, sentences, ids, kept=_LEAST * (len(documents) - number))
-    return [
-        StructuredDocuments(
-            tokens=layout.tokens(),
-            types=layout.types(),
-            structure=layout.structure(exempt=[0], mentions=False, flat=False),
-            **answer_fields(record, text, above, sizes.long_length),
-        )
-    ]
+        _add_document(layout, sentences, ids, kept=LEAST * (len(runs) - number))
+    return {
+        "tokens": layout.tokens(),
+        "types": layout.types(),
+        "structure": layout.structure(exempt=[0], mentions=False, flat=False),
+    }
 
 
 def _add_document(

@@ -1,6 +1,6 @@
 """WMT14 English-German (Bojar et al. 2014): translation, scored by BLEU.
 
-    python -m etc_jax.prepare --task=wmt14_en_de --tokenizer=spiece.model \\
+    etc-jax prepare --task=wmt14_en_de --tokenizer=spiece.model \\
         --out=prepared/wmt europarl-v7.de-en.en commoncrawl.de-en.en
 
 The score is of all sentences together and of detokenised text; see

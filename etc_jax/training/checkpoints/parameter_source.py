@@ -1,4 +1,4 @@
-"""Parameters that lie in a folder: of a run's checkpoint, or of a converted model."""
+"""Parameters that lie in a folder of any kind, to be read into arrays on a mesh."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import jax
 import numpy as np
 from etils import epath
 
+from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints import manifest, model_folder
 from etc_jax.training.checkpoints.folder import FOLDER, CheckpointFolder, read_data
 from etc_jax.training.checkpoints.layout import Leaves, leaves_of
+from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.orbax_io import read_state, saved_leaves
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.job import HELPERS
@@ -50,7 +52,11 @@ class ParameterSource(abc.ABC):
 
     @abc.abstractmethod
     def model(self) -> Mapping[str, Any]:
-        """The section `model` of the config that they were made with."""
+        """The section `model` of the config that they were made with.
+
+        Raises:
+          ValueError, RunError: if it cannot be read.
+        """
 
     @abc.abstractmethod
     def read(self, wanted: Any) -> dict[str, jax.Array]:
@@ -89,13 +95,17 @@ class RunCheckpoint(ParameterSource):
         return flatten(read_state(self.folder, {"params": wanted}, part=True)["params"])
 
 
-class SavedModel(ParameterSource):
-    """A folder that `etc_jax.convert` wrote; see `conversion.formats.native`."""
+class _WholeModel(ParameterSource):
+    """A folder whose parameters are read together."""
+
+    @abc.abstractmethod
+    def _load(self) -> Mapping[str, Any]:
+        """The parameters in nested dicts; ValueError if they are damaged."""
 
     @functools.cached_property
     def _params(self) -> dict[str, np.ndarray]:
         try:
-            return flatten(native.load(self.folder).params)
+            return flatten(self._load())
         except ValueError as error:
             raise CorruptCheckpointError(str(error)) from error
 
@@ -104,9 +114,6 @@ class SavedModel(ParameterSource):
 
     def leaves(self) -> Leaves:
         return leaves_of(self._params)
-
-    def model(self) -> Mapping[str, Any]:
-        return native.model_section(self.folder)
 
     def read(self, wanted: Any) -> dict[str, jax.Array]:
         def place(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
@@ -118,28 +125,66 @@ class SavedModel(ParameterSource):
         return {path: place(path, leaf) for path, leaf in flatten(wanted).items()}
 
 
+class SavedModel(_WholeModel):
+    """A folder that `etc_jax.convert` wrote; see `conversion.formats.native`."""
+
+    def _load(self) -> Mapping[str, Any]:
+        return native.load(self.folder).params
+
+    def model(self) -> Mapping[str, Any]:
+        return native.model_section(self.folder)
+
+
+class HuggingFaceModel(_WholeModel):
+    """A folder of Hugging Face, which is converted as it is read."""
+
+    def _load(self) -> Mapping[str, Any]:
+        return hugging_face.read(self.folder).params
+
+    def model(self) -> Mapping[str, Any]:
+        return native.section_of(hugging_face.read_config(self.folder))
+
+
 def find(place: epath.PathLike, *, named: str) -> ParameterSource:
     """The parameters that a path means: quick, their files are not read.
 
     Args:
-      place: a run's folder, whose newest finished checkpoint is meant; the folder of
-        one checkpoint; or one that `etc_jax.convert` wrote.
+      place: see `model_folder.find`; of a run the newest finished checkpoint is meant.
       named: what gave the path, for the message.
 
     Raises:
       UserError: if there is nothing.
     """
-    path = local_folder(place, named=named)
-    if native.exists(path):
-        return SavedModel(path)
-    if manifest.exists(path):
-        return RunCheckpoint(path)
-    there = CheckpointFolder(path)
+    local_folder(place, named=named)
+    try:
+        return of_folder(model_folder.find(place, named=named), named=named)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def of_folder(found: ModelFolder, *, named: str = "the model") -> ParameterSource:
+    """The parameters of a folder.
+
+    Args:
+      found: the folder.
+      named: what gave it, for the message.
+
+    Raises:
+      UserError: if it is a run without a finished checkpoint.
+    """
+    if found.kind is not Kind.RUN:
+        return _SOURCES[found.kind](found.path)
+    there = CheckpointFolder(found.path)
     if finished := there.finished():
         return RunCheckpoint(there.path(finished[0]))
     raise UserError(
-        f"{named} is {place!s}, but there is no finished checkpoint, neither "
-        f"{path / manifest.NAME} nor {path / FOLDER}/STEP/{manifest.NAME}, and no "
-        f"{native.MODEL} of a converted model; name the folder of a run, of one of its "
-        "checkpoints, or of a model that etc_jax.convert wrote"
+        f"{named} is {found.path}, a run, but there is no finished checkpoint in it, "
+        f"no {found.path / FOLDER}/STEP/{manifest.NAME}; name another folder"
     )
+
+
+_SOURCES = {
+    Kind.CONVERTED: SavedModel,
+    Kind.HUGGING_FACE: HuggingFaceModel,
+    Kind.CHECKPOINT: RunCheckpoint,
+}

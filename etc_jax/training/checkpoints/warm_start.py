@@ -124,7 +124,10 @@ def check(config: Config, workdir: epath.PathLike) -> None:
 
 def _check_model(start: _Start, source: ParameterSource) -> None:
     """Raises UserError if the models differ in a field that no shape shows."""
-    there, here = _json(source.model()), _json(start.recorded())
+    try:
+        there, here = _json(source.model()), _json(start.recorded())
+    except ValueError as error:
+        raise UserError(f"{start.field}: {error}") from error
     if not there:
         _LOG.warning("%s does not say of which model it is", source.folder)
         return

@@ -1,10 +1,13 @@
 """Learning rates over time, by name.
 
-Each is `(config, learning_rate=, num_steps=) -> schedule`.
+Each is `(config, learning_rate=, num_steps=) -> schedule`, where `config.warmup_steps`
+is no share but a whole number of updates.
 
 All but `polynomial_bert` rise from 0 to the peak during `warmup_steps` updates and go
 on from there.
 """
+
+import dataclasses
 
 import jax.numpy as jnp
 import optax
@@ -24,6 +27,7 @@ def make_schedule(config, *, learning_rate: float, num_steps: int) -> optax.Sche
       A function of the number of updates done so far.
     """
     make = registry.lookup("schedule", config.name)
+    config = dataclasses.replace(config, warmup_steps=config.warmup(num_steps))
     return make(config, learning_rate=learning_rate, num_steps=num_steps)
 
 

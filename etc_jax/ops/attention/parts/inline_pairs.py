@@ -43,12 +43,12 @@ def same_example(query: Tokens, key: Tokens, causal: bool) -> Array:
     return seen & (key.position <= query.position) if causal else seen
 
 
-def _rows(x: Tokens) -> Tokens:
+def as_rows(x: Tokens) -> Tokens:
     """Keys: `[..., keys]` -> `[..., keys, 1]`."""
     return jax.tree.map(lambda a: a[..., :, None], x)
 
 
-def _columns(x: Tokens) -> Tokens:
+def as_columns(x: Tokens) -> Tokens:
     """Queries: `[..., q]` -> `[..., 1, q]`."""
     return jax.tree.map(lambda a: a[..., None, :], x)
 
@@ -109,7 +109,7 @@ class InlinePairs:
             part = blocking.slice_axis(x, start, num_blocks * block_size, -1)
             return blocking.blocks(part, num_blocks, -1)
 
-        return _columns(jax.tree.map(cut, self.queries))
+        return as_columns(jax.tree.map(cut, self.queries))
 
     def l2l(self, start, num_blocks: int, block_size: int):
         """Windows of the blocks from `start` and their rows: `[b, 1, C, q + 2r, q]`."""
@@ -120,7 +120,7 @@ class InlinePairs:
             return blocking.windows(part, num_blocks, block_size, -1)
 
         # Keys [b, C, w, 1], queries [b, C, 1, q]; w = q + 2r.
-        keys = _rows(jax.tree.map(cut, self.keys))
+        keys = as_rows(jax.tree.map(cut, self.keys))
         queries = self._queries(start, num_blocks, block_size)
         width = block_size + 2 * self.radius
         slot, row = (
@@ -141,7 +141,7 @@ class InlinePairs:
     def l2g(self, start, num_blocks: int, block_size: int):
         """Global keys and the rows of the blocks from `start`: `[b, 1, C, g, q]`."""
         # Keys [b, 1, g, 1], queries [b, C, 1, q].
-        keys = _rows(jax.tree.map(lambda x: x[:, None], self.side))
+        keys = as_rows(jax.tree.map(lambda x: x[:, None], self.side))
         queries = self._queries(start, num_blocks, block_size)
         return same_example(queries, keys, self.causal)[:, None], None
 
@@ -155,7 +155,7 @@ class InlinePairs:
         def cut(x):
             return blocking.slice_axis(x, start, size, -1)
 
-        keys = _rows(jax.tree.map(cut, self.queries))
+        keys = as_rows(jax.tree.map(cut, self.queries))
         # Queries [b, 1, g], keys [b, size, 1].
-        mask = same_example(_columns(self.side), keys, self.causal)
+        mask = same_example(as_columns(self.side), keys, self.causal)
         return mask[:, None], None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from etc_jax import strict_json
@@ -34,13 +35,22 @@ class SentenceFolder:
       pooling: "mean" or "cls".
       normalize: vectors have length 1.
       max_length: tokens of the longest text; None: as many as the model reads.
-      model: folder of the model in that folder.
     """
 
     pooling: str
     normalize: bool
     max_length: int | None = None
-    model: str = ""
+
+
+def transformer_in(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of the model: that of its Transformer, or the folder itself.
+
+    Raises:
+      ValueError: if the list of modules is damaged.
+    """
+    path = folder / MODULES
+    paths = dict(_modules(path)) if path.is_file() else {}
+    return _inside(folder, paths.get(_KINDS[0], ""))
 
 
 def read(folder: pathlib.Path) -> SentenceFolder | None:
@@ -52,28 +62,36 @@ def read(folder: pathlib.Path) -> SentenceFolder | None:
     path = folder / MODULES
     if not path.is_file():
         return None
-    paths = _modules(path)
+    paths = dict(_known(path))
     pooling = _pooling(_inside(folder, paths["Pooling"]) / "config.json")
     model = _inside(folder, paths["Transformer"])
     return SentenceFolder(
         pooling,
         "Normalize" in paths,
         _max_length(model / LENGTHS, folder / _PROMPTS),
-        paths["Transformer"],
     )
 
 
-def _modules(path: pathlib.Path) -> dict[str, str]:
-    """{kind: folder} of the modules.
+def _modules(path: pathlib.Path) -> list[tuple[str, str]]:
+    """(kind, folder) of the modules.
 
     Raises:
-      ValueError: if they are not a transformer, a pooling and at most a norm.
+      ValueError: if the file is no list of them.
     """
     try:
         listed = strict_json.loads(path.read_bytes().decode("utf-8"))
-        found = [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in listed]
+        return [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error!r}") from error
+
+
+def _known(path: pathlib.Path) -> list[tuple[str, str]]:
+    """The modules, if they are a transformer, a pooling and at most a norm.
+
+    Raises:
+      ValueError: if they are others.
+    """
+    found = _modules(path)
     kinds = [kind for kind, _ in found]
     if kinds not in (_KINDS, _KINDS[:-1]):
         raise ValueError(
@@ -81,7 +99,7 @@ def _modules(path: pathlib.Path) -> dict[str, str]:
             "Transformer and Pooling, with Normalize or without. Load the folder of "
             "its Transformer for hidden states"
         )
-    return dict(found)
+    return found
 
 
 def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -130,13 +148,33 @@ def _max_length(lengths: pathlib.Path, prompts: pathlib.Path) -> int | None:
     return longest
 
 
+def of_run(config: Mapping[str, Any]) -> SentenceFolder | None:
+    """How a run that learnt vectors makes them; None for other runs.
+
+    Args:
+      config: of the run, as `config.to_dict` gives it.
+    """
+    pooling = config["objective"].get("pooling")
+    if pooling is None:
+        return None
+    return SentenceFolder(pooling, True, config["data"]["input_length"])
+
+
 def files_of(settings: SentenceFolder, embed_dim: int) -> dict[str, bytes]:
     """{name: content} of the files that `read` reads.
 
     Args:
       settings: of the model, which is in the folder itself.
       embed_dim: of the vectors.
+
+    Raises:
+      ValueError: if sentence-transformers has no such pooling.
     """
+    if settings.pooling not in _NAMES:
+        raise ValueError(
+            f"vectors are made by pooling {settings.pooling!r}, which a folder of "
+            "sentence-transformers cannot say; it can say mean and cls"
+        )
     kinds = {"Transformer": "", "Pooling": "1_Pooling"}
     if settings.normalize:
         kinds["Normalize"] = "2_Normalize"

@@ -1,0 +1,86 @@
+"""The command `etc-jax`: each subcommand is a module, imported when it is asked for."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Sequence
+
+# Subcommand -> the module with its `main`, which `python -m` runs too. The first line
+# of the module's docstring is what --help says.
+COMMANDS = {
+    "train": "etc_jax.train",
+    "evaluate": "etc_jax.evaluate",
+    "predict": "etc_jax.predict",
+    "generate": "etc_jax.generate",
+    "embed": "etc_jax.embed",
+    "prepare": "etc_jax.prepare",
+    "stats": "etc_jax.tasks.stats",
+    "upper_bound": "etc_jax.tasks.upper_bound",
+    "synthetic": "etc_jax.tasks.synthetic.__main__",
+    "corpora": "etc_jax.corpora",
+    "inspect": "etc_jax.inspect",
+    "convert": "etc_jax.convert",
+    "extend": "etc_jax.extend",
+    "grow": "etc_jax.grow",
+}
+_USAGE = "etc-jax COMMAND [--FLAG=VALUE ...]"
+_USER_ERROR = 2
+
+
+def help_text() -> str:
+    """All commands, a line each."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:{width}}{_first_line(COMMANDS[name])}" for name in COMMANDS]
+    return "\n".join(
+        [
+            "Long-document transformers in JAX: pre-train, convert, fine-tune.",
+            "",
+            f"    {_USAGE}",
+            "",
+            *lines,
+            "",
+            "  etc-jax COMMAND --help   what a command does, and its flags",
+            "  etc-jax --version        the version",
+        ]
+    )
+
+
+def _first_line(module: str) -> str:
+    """Of the docstring, read without an import, which may take seconds."""
+    *package, name = module.split(".")
+    folder = importlib.util.find_spec(".".join(package)).submodule_search_locations[0]
+    source = pathlib.Path(folder, f"{name}.py").read_text(encoding="utf-8")
+    text = ast.get_docstring(ast.parse(source))
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a subcommand; returns its exit code, 2 if there is no such one."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    if not argv or argv[0] in ("--help", "-h", "help"):
+        print(help_text())
+        return 0 if argv else _USER_ERROR
+    if argv[0] == "--version":
+        print(importlib.metadata.version("etc_jax"))
+        return 0
+    name = argv[0].replace("-", "_")
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = (
+            f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+        )
+        print(f"etc-jax: there is no command {argv[0]}; {hint}", file=sys.stderr)
+        return _USER_ERROR
+    # As `python -m` does, but last: modules in the current folder hide no others.
+    sys.path.append("")
+    return importlib.import_module(COMMANDS[name]).main(argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""What all commands share: their flags, errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from etc_jax import local_paths
+from etc_jax.terminal import say
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+_CHANGE = "--config."
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """The flags of a command, --NAME=VALUE; names are written in full.
+
+    What is wrong is said in one line, with exit code 2; a flag that does not exist with
+    the name of the nearest one. Addresses of object stores are refused in all arguments
+    but those of `texts`.
+
+    Args:
+      prog: the command, which stands before its errors.
+      description: of the command: the docstring of its module.
+      texts: names of arguments that hold text, which may be an address.
+      **options: of `argparse.ArgumentParser`.
+    """
+
+    def __init__(
+        self,
+        prog: str | None = None,
+        description: str | None = None,
+        *,
+        texts: Sequence[str] = (),
+        **options: Any,
+    ):
+        super().__init__(
+            prog=prog,
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            **options,
+        )
+        self._texts = frozenset(texts)
+        self._has_config = False
+
+    def add_config_flag(self, to: argparse._ActionsContainer | None = None) -> None:
+        """Adds --config=NAME and --config.FIELD=VALUE; the latter are `args.changes`.
+
+        Args:
+          to: the group whose flag it is; None: none.
+        """
+        self._has_config = True
+        (to or self).add_argument(
+            "--config",
+            metavar="NAME",
+            help="what is trained or made; --config.FIELD=VALUE changes a field",
+        )
+
+    def parse_args(self, args=None, namespace=None):
+        """Like that of argparse."""
+        argv = sys.argv[1:] if args is None else list(args)
+        self._refuse_unknown(argv)
+        return super().parse_args(argv, namespace)
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Like that of argparse."""
+        argv = sys.argv[1:] if args is None else list(args)
+        changes = [a for a in argv if self._has_config and a.startswith(_CHANGE)]
+        for change in changes:
+            if "=" not in change:
+                self.error(f"write {change}=VALUE, with an equals sign")
+        argv = [a for a in argv if a not in changes]
+        found, rest = super().parse_known_args(argv, namespace)
+        if self._has_config:
+            found.changes = changes
+        for name, value in vars(found).items():
+            for part in () if name in self._texts else local_paths.paths_in(value):
+                if wrong := local_paths.problem(part):
+                    self.error(f"{name} {wrong}")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong, and ends the program."""
+        say(f"{self.prog}: {message}", sys.stderr)
+        raise SystemExit(USER_ERROR)
+
+    def _refuse_unknown(self, argv: Sequence[str]) -> None:
+        """Before argparse says what is missing, which a misspelt flag may be."""
+        known = self._flags()
+        for argument in argv:
+            if argument == "--":
+                return
+            flag = argument.partition("=")[0]
+            if not flag.startswith("--") or flag in known:
+                continue
+            if self._has_config and flag.startswith(_CHANGE):
+                continue
+            near = sorted(name for name in known if name.startswith(flag))
+            near += difflib.get_close_matches(flag, known, n=1, cutoff=0.75)
+            hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
+            self.error(f"there is no flag {flag}; {hint}")
+
+    def _flags(self) -> set[str]:
+        """Those of subcommands too."""
+        found = {flag for action in self._actions for flag in action.option_strings}
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for command in action.choices.values():
+                    found |= command._flags()
+        return found
+
+
+def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
+    """The values of some flags, which decide what other flags there are.
+
+    Args:
+      argv: arguments; None: those of the process.
+      *names: of the flags; one that is not given is None.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in names:
+        parser.add_argument(f"--{name}")
+    return parser.parse_known_args(argv)[0]
+
+
+def run(
+    prog: str,
+    work: Callable[[], str | int | None],
+    *,
+    errors: tuple[type[Exception], ...] = (ValueError, OSError),
+    interrupted: str = "interrupted",
+) -> int:
+    """Does the work of a command; what was given wrongly is told in one line.
+
+    Args:
+      prog: the command, which stands before its errors.
+      work: returns what is printed at the end, if anything, or an exit code.
+      errors: that mean that something given is wrong, beside those with an `exit_code`;
+        all others are faults of the program.
+      interrupted: what Ctrl-C means.
+
+    Returns:
+      The exit code: 0 done; 2 something given is wrong; 130 interrupted; another one if
+      the error has it as `exit_code`.
+    """
+    try:
+        told = work()
+    except KeyboardInterrupt:
+        say(f"{prog}: {interrupted}", sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None and not isinstance(error, errors):
+            raise
+        say(f"{prog}: {error}", sys.stderr)
+        return USER_ERROR if code is None else code
+    if isinstance(told, int):
+        return told
+    if told:
+        show(told)
+    return 0
+
+
+def show(text: str) -> None:
+    """Prints a text that a reader, such as `head`, may leave before its end."""
+    try:
+        say(text)
+    except BrokenPipeError:
+        # What is left in the buffer would raise again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

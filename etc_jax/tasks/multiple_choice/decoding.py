@@ -1,0 +1,63 @@
+"""From scores of options to the number of one, and to metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from etc_jax.data.windows.window import Window
+from etc_jax.datasets.decoding import one_hot, require_gold
+from etc_jax.scoring.answers import normalize, token_overlap
+from etc_jax.tasks.multiple_choice.records import Record
+
+# The prediction for a question that is no input: no option.
+NO_OPTION = 0
+
+
+def option_of_text(text: str, options: Sequence[str]) -> int:
+    """The number from 1 of the option that a written text means.
+
+    One that is equal once both are normalised as SQuAD's answers are; else one that has
+    most words in common, by F1; of equal ones the first; 0 if none has any.
+
+    Args:
+      text: that a model wrote.
+      options: to choose from.
+    """
+    forms = [normalize(option) for option in options]
+    if (form := normalize(text)) in forms:
+        return forms.index(form) + 1
+    shared = [token_overlap(text, option).f1 for option in options]
+    return int(np.argmax(shared)) + 1 if any(shared) else NO_OPTION
+
+
+def official_gold(record: Record) -> dict[str, Any] | None:
+    """What scoring needs of a record; None without a gold label."""
+    if record.label is None:
+        return None
+    return {"id": record.id, "label": record.label + 1, "hard": record.is_hard}
+
+
+def unread_gold(name: str) -> dict[str, Any]:
+    """What scoring takes for a question that could not be read: no option is right."""
+    return {"id": name, "label": None, "hard": False}
+
+
+def gold_outputs(windows: Sequence[Window]) -> np.ndarray:
+    """Logits `[b, m]` of a model that is sure of every label.
+
+    Args:
+      windows: of options, or with global candidates.
+
+    Raises:
+      ValueError: if a window has no gold label.
+    """
+    require_gold(windows, official_gold)
+    return one_hot(windows, "candidate", len(windows[0].is_candidate) if windows else 0)
+
+
+def official(predictions: Mapping[str, int]) -> dict[str, int]:
+    """The number of an option, from 1, by the id of the question."""
+    return dict(predictions)

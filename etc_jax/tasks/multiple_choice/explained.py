@@ -1,0 +1,58 @@
+"""The options of a question with their probabilities, and the article."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from etc_jax.datasets.decoding import softmax
+from etc_jax.datasets.explained import (
+    Explained,
+    ExplainedDocument,
+    Wording,
+    ranked,
+)
+from etc_jax.tasks.multiple_choice.records import Record
+from etc_jax.tasks.wikihop.decoding import Rated, Windows, mean_logits, pool, rated
+
+WORDING = Wording(
+    places="",
+    candidates="{} options, the most probable first",
+    legend="The number after an option is its probability.",
+)
+
+
+def explain(
+    logits: np.ndarray, windows: Windows, setting: None = None
+) -> list[tuple[Record, Rated]]:
+    """What `pool_explained` needs of each window: its record, and its options.
+
+    Raises:
+      ValueError: if the logits are not of these windows.
+    """
+    del setting
+    of_windows = rated(logits, windows)
+    return [(w.record, said) for w, said in zip(windows, of_windows, strict=True)]
+
+
+def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
+    """The options by their mean scores, and the article.
+
+    Args:
+      seen: of all windows of a record, as `explain` gives it.
+    """
+    record, of_windows = seen[0][0], [said for _, said in seen]
+    number = pool(of_windows)
+    options = ranked(record.options, softmax(mean_logits(of_windows)))
+    right = None if record.label is None else record.options[record.label]
+    return Explained(
+        record.id,
+        record.question,
+        record.options[number - 1],
+        (ExplainedDocument.of_text(record.title or "Article", record.article),),
+        options,
+        reference=right,
+        prediction=number,
+        wording=WORDING,
+    )

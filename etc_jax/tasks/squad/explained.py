@@ -1,0 +1,67 @@
+"""The answers to a question where the best one stands in the context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etc_jax.datasets.explained import Candidate, Explained, Wording
+from etc_jax.tasks.squad.decoding import Summary, best_spans, pool, summarise
+from etc_jax.tasks.squad.inputs import OPTIONS, SpanOptions, SpanWindow
+from etc_jax.tasks.squad.records import Record
+from etc_jax.tasks.triviaqa.decoding import Outputs
+from etc_jax.tasks.triviaqa.explained import marked_document
+
+NO_ANSWER = "(no answer)"
+WORDING = Wording(
+    places="Found in",
+    candidates="Best {} answers",
+    legend="Marked: the answer, where the model found it. Probabilities are among the "
+    "answers that are listed.",
+)
+
+
+def explain(
+    outputs: Outputs,
+    windows: Sequence[SpanWindow],
+    setting: None = None,
+    *,
+    options: SpanOptions = OPTIONS,
+) -> list[tuple[Record, Summary]]:
+    """What `pool_explained` needs of each window: its record and its summary.
+
+    Raises:
+      ValueError: if the logits are not of these windows, or not finite.
+    """
+    summaries = summarise(outputs, windows, (setting,), options=options)
+    return [(w.record, s) for w, [s] in zip(windows, summaries, strict=True)]
+
+
+def pool_explained(
+    seen: Sequence[tuple[Record, Summary]], *, options: SpanOptions = OPTIONS
+) -> Explained:
+    """The answer with the other ones that are likely, and the context.
+
+    Args:
+      seen: of all windows of a record, as `explain` gives it.
+      options: see `pool`.
+    """
+    record, summaries = seen[0][0], [summary for _, summary in seen]
+    prediction = pool(summaries, options=options)
+    candidates = tuple(
+        Candidate(entry["text"] or NO_ANSWER, entry["probability"])
+        for entry in prediction["nbest"]
+    )
+    place, probability = (0, 0), 0.0
+    if text := prediction["text"]:
+        _, _, first, stop, _ = best_spans(summaries, 1)[0]
+        place = (first, stop)
+        probability = next(x.probability for x in candidates if x.text == text)
+    return Explained(
+        record.id,
+        record.question,
+        text,
+        (marked_document(record.documents[0], place, probability),),
+        candidates,
+        prediction=prediction,
+        wording=WORDING,
+    )

@@ -1,0 +1,241 @@
+"""Questions about a paragraph as inputs of one sequence (Devlin et al. 2019, 4.2, 4.3).
+
+    BERT's vocabulary:     [CLS] question [SEP] part of the context [SEP]
+    RoBERTa's vocabulary:  <s> question </s></s> part of the context </s>
+
+A context that does not fit is read in several windows that overlap. The first token and
+the question are global, for a Longformer. The first token also stands for "no answer
+here": it is the label where a window does not hold the whole answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import InputSizes
+from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.strides import StrideOptions
+from etc_jax.formats.sequence import (
+    SequenceSizes,
+    SequenceWindow,
+    filled,
+    parts_of,
+    refuse_quirks,
+)
+from etc_jax.tasks.squad.records import Record, SquadOptions, read
+from etc_jax.tasks.triviaqa.inputs import DocumentsWindow, Text, pieces_of
+
+# 384 tokens and 64 of the question, as in BERT's runs.
+SIZES = SequenceSizes(input_length=384, global_length=65)
+# The first token, which stands for no answer.
+NOWHERE = 0
+_SHAPING = ("question_tokens", "stride")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanOptions(SquadOptions, StrideOptions):
+    """How inputs are made and spans are read.
+
+    Attributes:
+      max_answer_tokens: of the longest answer.
+      n_best: answers that are kept of each question.
+      unanswerable: a question may have no answer, as in SQuAD 2.0; by default so if one
+        of the files to learn from has none.
+      null_threshold: such a question has no answer if the score of none is so much
+        above that of the best one; `etc_jax.evaluate` finds the best threshold.
+    """
+
+    given_to: ClassVar[tuple[str, ...]] = (
+        *SquadOptions.given_to,
+        *("features", "decode", "explain", "pool", "pool_explained"),
+    )
+
+    question_tokens: int = 64
+    max_answer_tokens: int = 30
+    n_best: int = 20
+    unanswerable: bool = False
+    null_threshold: float = 0.0
+
+    def __post_init__(self):
+        SquadOptions.__post_init__(self)
+        StrideOptions.__post_init__(self)
+        if self.max_answer_tokens < 1 or self.n_best < 1:
+            raise ValueError(
+                f"max_answer_tokens is {self.max_answer_tokens} and n_best "
+                f"{self.n_best}; expected 1 or more"
+            )
+        if not np.isfinite(self.null_threshold):
+            raise ValueError(
+                f"null_threshold is {self.null_threshold}; expected a finite number"
+            )
+
+    def completed(self, paths: Sequence[str | os.PathLike]) -> Self:
+        """Whether a question of the files has no answer.
+
+        Raises:
+          OSError: if a file cannot be read.
+        """
+        if self.unanswerable:
+            return self
+        records = read(paths, Problems(), options=self)
+        found = any(record.answers == () for record in records)
+        return dataclasses.replace(self, unanswerable=found)
+
+    def shaping(self, sizes: InputSizes) -> dict[str, Any]:
+        """See there: neither columns nor how spans are read shape an input."""
+        kept = (*_SHAPING, sizes.text_field)
+        return {name: x for name, x in super().shaping(sizes).items() if name in kept}
+
+    def task_fields(self) -> dict[str, Any]:
+        """The prediction for a question whose context is no input."""
+        odds = {"null_odds": 0.0} if self.unanswerable else {}
+        return {"no_answer": {"text": "", "nbest": [], **odds}}
+
+
+OPTIONS = SpanOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanWindow(DocumentsWindow):
+    """A question with a part of its context, in any format.
+
+    `labels` are `starts` and `ends`, int32 `[1]`: first and last token of the first
+    answer, `NOWHERE` twice if the window does not hold all of it; -1 if that is not
+    known.
+
+    Attributes:
+      number: of the window in its record, from 0.
+      count: windows of the record.
+    """
+
+    number: int
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadWindow(SpanWindow, SequenceWindow):
+    """The same in one sequence."""
+
+
+def features(
+    record: Record,
+    tokenizer: Tokenizer,
+    sizes: SequenceSizes = SIZES,
+    *,
+    options: SpanOptions = OPTIONS,
+    official_quirks: bool = False,
+) -> list[SquadWindow]:
+    """The windows of a record, in order.
+
+    White space is read as one space wherever there is some.
+
+    Args:
+      record: question and context.
+      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
+      sizes: tokens of the sequence, and places for those of them that are global.
+      options: see there.
+      official_quirks: not for this task.
+
+    Raises:
+      BadRecordError: if the context has no token.
+      ValueError: if the sizes do not go with the options, the tokenizer lacks a special
+        token, or quirks are asked for.
+    """
+    refuse_quirks("squad", official_quirks)
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
+    separators = [sep] * tokenizer.special.pair_separators
+    options.check_room(sizes, 2 + len(separators))
+    if sizes.global_length <= options.question_tokens:
+        raise ValueError(
+            f"global_length is {sizes.global_length}, expected "
+            f"{options.question_tokens + 1} at least: the first token and the question "
+            "are global; raise it, or lower question_tokens"
+        )
+    parts = ContextParts(record, tokenizer, options)
+    head = [cls, *parts.question, *separators]
+    n, before = sizes.input_length, len(head)
+    # BERT tells texts apart by their types, RoBERTa by the separators alone.
+    text_type = int(len(separators) == 1)
+    windows = []
+    for text, fields in parts.windows(sizes, before, n - before - 1):
+        types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
+        places = range(1 + len(parts.question))
+        arrays = parts_of(sizes, [*head, *text.ids, sep], places, types)
+        windows.append(SquadWindow(**fields, **arrays))
+    return windows
+
+
+class ContextParts:
+    """The context of a record, cut into windows.
+
+    Attributes:
+      question: ids of its pieces, as many as are read.
+    """
+
+    def __init__(self, record: Record, tokenizer: Tokenizer, options: SpanOptions):
+        """Tokenises question and context.
+
+        Raises:
+          BadRecordError: if the context has no token.
+        """
+        self._record, self._options = record, options
+        question = pieces_of(tokenizer, record.question).ids
+        self.question = question[: options.question_tokens]
+        self._context = pieces_of(tokenizer, record.context)
+        if not len(self._context):
+            raise BadRecordError("no text", f"{record.id!r}: the context has no token")
+
+    def windows(
+        self, sizes: InputSizes, before: int, room: int
+    ) -> Iterator[tuple[Text, dict[str, Any]]]:
+        """(pieces in the window, fields of a `SpanWindow`) of each, in order.
+
+        Args:
+          sizes: of an input.
+          before: tokens before the context.
+          room: for tokens of the context.
+        """
+        length, pieces = sizes.text_length, self._context
+        starts = self._options.starts(len(pieces), room, length)
+        span, unusable = self._answer()
+        for number, start in enumerate(starts):
+            part = slice(start, start + room)
+            ids = pieces.ids[part]
+            text = Text(ids, [0] * len(ids), pieces.offsets[part], [])
+            whole = span is not None and start <= span[0] and span[1] < start + room
+            place = [x + before - start for x in span] if whole else [NOWHERE] * 2
+            if unusable is not None:
+                place = [-1, -1]
+            yield (
+                text,
+                {
+                    "record": self._record,
+                    "labels": {
+                        "starts": np.array(place[:1], np.int32),
+                        "ends": np.array(place[1:], np.int32),
+                    },
+                    "unusable": unusable,
+                    "document": filled(length, -1, text.document, before),
+                    "characters": filled((length, 2), -1, text.characters, before),
+                    "number": number,
+                    "count": len(starts),
+                },
+            )
+
+    def _answer(self) -> tuple[tuple[int, int] | None, str | None]:
+        """((first, last) piece of the first answer, why there is no label)."""
+        if self._record.answers is None:
+            return None, "no gold answer"
+        if not self._record.answers:
+            return None, None
+        text, start = self._record.answers[0]
+        if start is None:
+            return None, "answer not at its place"
+        span = self._context.covering(start, start + len(text))
+        return span, None if span else "answer without a token"

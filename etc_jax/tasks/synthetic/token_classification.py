@@ -1,0 +1,80 @@
+"""Words with tags: documents of an invented world, whose names are to be found.
+
+A document tells of persons, companies, towns and regions. Names are invented anew for
+each record, so that they are known by their letters only as names: of what kind one is,
+the words around it say, and where they do not, another sentence does. Tags are those of
+the scheme iob2 with the types person, company, town and region.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from etc_jax import registry
+from etc_jax.tasks.synthetic import paths, telling, worlds
+from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.worlds import WorldSizes
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedSizes(WorldSizes):
+    """How large an item is, and how hard; see `WorldSizes`."""
+
+    contexts: int = 3
+    facts: int = 2
+    hops: tuple[int, int] = (1, 1)
+
+
+def records(
+    count: int, *, seed: int, sizes: TaggedSizes | None = None, start: int = 0
+) -> Iterator[dict[str, Any]]:
+    """Yields records `start .. start + count - 1` of an endless series.
+
+    A record depends on seed, sizes and its number alone.
+    """
+    sizes = sizes or TaggedSizes()
+    for number in range(start, start + count):
+        yield _record(number, seed, sizes)
+
+
+def _record(number: int, seed: int, sizes: TaggedSizes) -> dict[str, Any]:
+    # Text seeds are hashed whole, so that neighbours have nothing in common.
+    rng = random.Random(f"token_classification {seed} {number}")
+    path = paths.random_path(rng, sizes, end_in_year=False)
+    world, _ = worlds.world_with_chain(rng, sizes, path)
+    documents = telling.write_documents(rng, sizes, world)
+    everyone = [entity for group in world.entities.values() for entity in group]
+    telling.pad(rng, documents, everyone, sizes.words)
+    kinds = {tuple(_WORD.findall(e.name)): e.kind for e in everyone}
+    tokens = [
+        _WORD.findall(sentence.text)
+        for document in documents
+        for sentence in document.sentences
+    ]
+    return {
+        "id": f"tags-{seed}-{number}",
+        "tokens": tokens,
+        "tags": [_tags(words, kinds) for words in tokens],
+    }
+
+
+def _tags(words: list[str], kinds: dict[tuple[str, ...], str]) -> list[str]:
+    """The tags of a sentence; no name is a part of another."""
+    tags = ["O"] * len(words)
+    for name, kind in kinds.items():
+        length = len(name)
+        for at in range(len(words) - length + 1):
+            if tuple(words[at : at + length]) == name:
+                tags[at : at + length] = [f"B-{kind}", *[f"I-{kind}"] * (length - 1)]
+    return tags
+
+
+MAKER = registry.register("invented_items", "token_classification")(
+    Maker(records, TaggedSizes, lines=True)
+)

@@ -1,0 +1,354 @@
+"""One's own words with tags, from CoNLL's columns and from JSON lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Self
+
+from etc_jax.data.windows.window import InputSizes
+from etc_jax.datasets.fields import (
+    STRING,
+    Fields,
+    anything,
+    list_of,
+    text,
+)
+from etc_jax.datasets.options import InputOptions
+from etc_jax.datasets.records import (
+    BadRecordError,
+    Note,
+    Problems,
+    RefusedError,
+    read_records,
+)
+from etc_jax.datasets.tables import Row, TableOptions, read_rows
+from etc_jax.tasks.token_classification import schemes
+from etc_jax.tasks.token_classification.columns import (
+    Columns,
+    Line,
+    column_of,
+    read_columns,
+)
+from etc_jax.tasks.token_classification.document import Record, Sentences
+from etc_jax.tasks.token_classification.forms import ENTITIES, PLAIN_TAGS
+from etc_jax.tasks.token_classification.spans import (
+    places_of,
+    spans_in,
+    tags_of_spans,
+)
+
+_ID_DIGITS = 16
+_MOST_LABELS = 1000
+_SHOWN_LABELS = 30
+_LINES = (".jsonl", ".jsonl.gz")
+_NO_COLUMN = "none"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationOptions(InputOptions):
+    """Words and tags by their columns, and how words become inputs.
+
+    Attributes:
+      word_column: of words: its number from 1, or the name that a line
+        `# global.columns` gives it; in JSON lines the field (by default 1, and tokens).
+      tag_column: the same of tags, -1 for the last; "none": there are no tags (by
+        default -1, and tags).
+      text_column: field of JSON lines with a text, where there are no words.
+      span_column: field with the spans of that text, each [start, end, label] in
+        characters, or an object of these.
+      unit: what becomes inputs as a whole: a document, where -DOCSTART- says where one
+        begins, or a sentence.
+      scheme: of tags of entities; plain: tags are no entities; auto: what all sentences
+        of the files to learn from follow.
+      labels: all tags there are, in the order of the model's outputs; by default those
+        of the scheme for the types in the files to learn from, sorted.
+      all_pieces: every piece of a word learns its tag, not the first one alone.
+      context: tokens on both sides of a window that are read and not predicted, where a
+        document has several windows.
+    """
+
+    given_to = ("features", "read", "parse", "release", "in_own_form")
+
+    word_column: str = ""
+    tag_column: str = ""
+    text_column: str = "text"
+    span_column: str = "spans"
+    unit: Literal["document", "sentence"] = "document"
+    scheme: Literal["auto", "iob1", "iob2", "iobes", "plain"] = "auto"
+    labels: tuple[str, ...] = ()
+    all_pieces: bool = False
+    context: int = 0
+
+    def __post_init__(self):
+        # JSON has lists.
+        object.__setattr__(self, "labels", tuple(x.strip() for x in self.labels))
+        if self.labels and len({*self.labels} - {""}) < max(len(self.labels), 2):
+            raise ValueError(
+                f"labels is {_shown(self.labels)}; expected 2 or more, each once and "
+                "not blank"
+            )
+        if self.context < 0:
+            raise ValueError(f"context is {self.context}; expected 0 or more")
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether records may have tags."""
+        return self.tag_column != _NO_COLUMN
+
+    def completed(self, paths: Sequence[str | os.PathLike]) -> Self:
+        """With scheme and labels of the files.
+
+        Raises:
+          ValueError: if a tag is none of the given labels, too few or too many are
+            found, or they follow no scheme.
+          OSError: if a file cannot be read.
+        """
+        scheme, tags = _tags_in(paths, self)
+        labels = self.labels or schemes.full_labels(tags, scheme)
+        return dataclasses.replace(self, scheme=scheme, labels=labels)
+
+    def shaping(self, sizes: InputSizes) -> dict[str, Any]:
+        """See there: a document is cut into windows by the length."""
+        return {
+            "labels": self.labels,
+            "scheme": self.scheme,
+            "unit": self.unit,
+            "all_pieces": self.all_pieces,
+            "context": self.context,
+            sizes.text_field: sizes.text_length,
+        }
+
+    def task_fields(self) -> dict[str, Any]:
+        """The classes, and how tags are scored and shown."""
+        fields = PLAIN_TAGS if self.scheme == schemes.PLAIN else ENTITIES
+        return {"classes": self.labels, **fields}
+
+    def problem(self, objective: Any) -> str | None:
+        """A model needs the labels, which a cache of `etc_jax.prepare` has."""
+        del objective
+        if self.labels:
+            return None
+        return (
+            "the tags are not known; set data.input_options to what etc_jax.prepare "
+            "says at its end"
+        )
+
+
+OPTIONS = TokenClassificationOptions()
+
+
+def read(
+    paths: Sequence[str | os.PathLike],
+    problems: Problems | None = None,
+    *,
+    options: TokenClassificationOptions = OPTIONS,
+) -> Iterator[Record]:
+    """The records of files, one at a time: JSON lines if named so, columns otherwise.
+
+    Args:
+      paths: of the files; any may be gzipped.
+      problems: where what is wrong is counted; None: a bad record is raised.
+      options: which columns are read.
+
+    Raises:
+      BadRecordError: without `problems`, naming the file and the record.
+      OSError: if a file cannot be read.
+    """
+    parse_fn = functools.partial(parse, options=options)
+    read_fn = functools.partial(_read_file, options=options)
+    return read_records(paths, parse_fn, problems, read_fn)
+
+
+def is_json_lines(path: str | os.PathLike) -> bool:
+    """Whether a file is one of JSON lines, and not of columns."""
+    return os.fspath(path).endswith(_LINES)
+
+
+def _read_file(
+    path: str | os.PathLike, options: TokenClassificationOptions
+) -> Iterator[tuple[int, Any]]:
+    if is_json_lines(path):
+        return read_rows(path, TableOptions())
+    return read_columns(path, options.unit == "document")
+
+
+def release(
+    path: str, *, options: TokenClassificationOptions = OPTIONS
+) -> Iterator[tuple[int, Any]] | None:
+    """See `DataSet.release`: all files but those of JSON that are no JSON lines."""
+    return None if path.endswith((".json", ".json.gz")) else _read_file(path, options)
+
+
+def parse(
+    value: Any, note: Note, *, options: TokenClassificationOptions = OPTIONS
+) -> Record:
+    """A record from rows of columns, or from a JSON object.
+
+    Args:
+      value: rows; or an object with words, or with a text. Tags are not needed to be
+        answered.
+      note: called with (kind, message) for what is odd.
+      options: see `read`.
+
+    Raises:
+      BadRecordError: if it cannot be used; RefusedError if a tag is none of those that
+        are known.
+    """
+    if isinstance(value, Columns):
+        record = _of_columns(value, options)
+    else:
+        row = value if isinstance(value, Row) else Row(value, "")
+        record = _of_json(Fields(row.values), row.name, note, options)
+    if record.tags is not None:
+        _check_tags(record, note, options)
+    return record
+
+
+def _of_columns(value: Columns, options: TokenClassificationOptions) -> Record:
+    first = value.sentences[0][0]
+    place = functools.partial(column_of, names=value.names)
+
+    def column(name: str, what: str) -> Sentences:
+        def cell(row: Line) -> str:
+            found = row.cells[place(name, row=row, what=what)].strip()
+            if not found:
+                where = f"line {row.number}: no {what} in column {name}"
+                raise BadRecordError("empty cell", where)
+            return found
+
+        return tuple(tuple(map(cell, rows)) for rows in value.sentences)
+
+    # A row of one column is a word alone.
+    word, tag = options.word_column or "1", options.tag_column or "-1"
+    has_tags = options.has_tags and place(word, row=first, what="words") != place(
+        tag, row=first, what="tags"
+    )
+    tags = column(tag, "tags") if has_tags else None
+    return Record(value.name, column(word, "words"), tags, options.labels)
+
+
+def _of_json(
+    fields: Fields, name: str, note: Note, options: TokenClassificationOptions
+) -> Record:
+    words, text_field = options.word_column or "tokens", options.text_column
+    if words in fields or text_field not in fields:
+        sentences = fields.get(words, _sentences)
+        tags = None
+        if options.has_tags:
+            tags = fields.get(options.tag_column or "tags", _optional_tags, None)
+        if tags is not None and [*map(len, tags)] != [*map(len, sentences)]:
+            raise BadRecordError(
+                "tags of other words",
+                f"sentences have {[*map(len, sentences)]} words and "
+                f"{[*map(len, tags)]} tags; expected a tag for each word",
+            )
+        name = _id(fields, name or _digest(sentences))
+        return Record(name, sentences, tags, options.labels)
+    found = fields.text(text_field)
+    places = places_of(found)
+    name = _id(fields, name or _digest(found))
+    sentences = tuple(
+        tuple(found[start:stop] for start, stop in offsets)
+        for offsets in places.offsets
+    )
+    spans = fields.get(options.span_column, anything, None)
+    tags = None
+    if options.has_tags and spans is not None:
+        tags = tags_of_spans(spans_in(spans, options.span_column), places, note)
+    return Record(name, sentences, tags, options.labels, places)
+
+
+def _sentences(value: Any, what: str) -> Sentences:
+    """A list of words, or a list of such lists; empty ones are left out."""
+    is_nested = value and isinstance(value, list) and isinstance(value[0], list)
+    made = list_of(list_of(STRING) if is_nested else STRING, least=1)(value, what)
+    sentences = tuple(filter(None, made)) if is_nested else (made,)
+    if not sentences:
+        raise BadRecordError("no text", f"{what!r} has no word")
+    return sentences
+
+
+def _optional_tags(value: Any, what: str) -> Sentences | None:
+    return None if value is None else _sentences(value, what)
+
+
+def _id(fields: Fields, otherwise: str) -> str:
+    name = fields.get("id", anything, otherwise)
+    if type(name) is int:
+        return str(name)
+    return text(name, "id")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:_ID_DIGITS]
+
+
+# --- tags -----------------------------------------------------------------------------
+
+
+def _check_tags(
+    record: Record, note: Note, options: TokenClassificationOptions
+) -> None:
+    for number, tags in enumerate(record.tags, start=1):
+        known = options.labels
+        for unknown in sorted({*tags} - {*known}) if known else ():
+            raise RefusedError(
+                "unknown tag",
+                f"{record.id!r} has the tag {unknown!r:.60}, which is none of the "
+                f"known ones: {_shown(known)}",
+            )
+        if options.scheme == "auto":
+            continue
+        for word, wrong in schemes.breaks(tags, options.scheme):
+            note(
+                "tag out of its scheme",
+                f"{record.id!r}, sentence {number}, word {word + 1}: {wrong}",
+            )
+
+
+def _tags_in(
+    paths: Sequence[str | os.PathLike], options: TokenClassificationOptions
+) -> tuple[str, set[str]]:
+    """(scheme, tags) of some files.
+
+    Raises:
+      ValueError, OSError: as for `TokenClassificationOptions.completed`.
+    """
+    problems, found = Problems(), schemes.SchemeFinder()
+    # Only what is read at last is counted as odd.
+    scheme = options.scheme
+    looking = dataclasses.replace(options, scheme="auto")
+    for record in read(paths, problems, options=looking):
+        for tags in record.tags or ():
+            found.add(tags, record.id)
+        if len(found.tags) > _MOST_LABELS and not options.labels:
+            raise ValueError(
+                f"there are more than {_MOST_LABELS} tags, such as "
+                f"{_shown(sorted(found.tags)[:3])}; name another column with "
+                "tag_column, or give all labels"
+            )
+    if problems.refused is not None:
+        raise problems.refused
+    tags = {*found.tags, *options.labels}
+    if len(tags) < 2:
+        raise ValueError(
+            f"the files have {len(tags)} tags, expected 2 or more; {problems.report()}"
+        )
+    if scheme == "auto":
+        return found.scheme(), tags
+    if foreign := sorted(x for x in tags if not schemes.is_of(x, scheme)):
+        raise ValueError(
+            f"scheme is {scheme}, but there are tags without its prefixes: "
+            f"{_shown(foreign[:3])}; set scheme=plain, or name another tag_column"
+        )
+    return scheme, tags
+
+
+def _shown(labels: Sequence[str]) -> str:
+    more = ", ..." if len(labels) > _SHOWN_LABELS else ""
+    return ", ".join(f"{x!r:.40}" for x in labels[:_SHOWN_LABELS]) + more

@@ -1,0 +1,115 @@
+"""The wheel in an environment of its own, used from a folder without the clone."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# A vocabulary for the invented questions.
+TOKENIZER = """
+from etc_jax.data.tokenizers.wordpiece_training import train
+from etc_jax.tasks.synthetic import teachers
+texts = [x for r in teachers.records(40, seed=5) for x in (r["query"], *r["supports"])]
+train(texts, vocab_size=480, min_char_count=1).save("tokenizer.json")
+"""
+
+
+def run(*argv, cwd):
+    """Runs a program that sees nothing of the clone; returns what it printed."""
+    hidden = ("PYTHONPATH", "XLA_FLAGS")
+    environ = {k: x for k, x in os.environ.items() if k not in hidden}
+    environ |= {"JAX_PLATFORMS": "cpu", "ETC_JAX_CACHE_DIR": str(cwd / "cache")}
+    argv = [*map(str, argv)]
+    got = subprocess.run(
+        argv, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600
+    )
+    assert got.returncode == 0, f"{argv}\n{got.stdout}\n{got.stderr}"
+    return got.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The folder of programs of an environment in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("built")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("setup.py", "pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(
+        ROOT / "etc_jax",
+        source / "etc_jax",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    alone = ("--no-deps", "--no-index")
+    build = ("wheel", *alone, "--no-build-isolation", f"--wheel-dir={folder}", source)
+    run(*pip, *build, cwd=folder)
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
+    [wheel] = folder.glob("*.whl")
+    python = folder / "venv/bin/python"
+    run(*pip, f"--python={python}", "install", *alone, wheel, cwd=folder)
+    # What the package requires is that of this environment; it comes after its own.
+    [own] = (folder / "venv/lib").glob("python*/site-packages")
+    (own / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder / "venv/bin"
+
+
+@pytest.fixture(scope="module")
+def etc_jax(programs, folder):
+    def etc_jax(*argv):
+        return run(programs / "etc-jax", *argv, cwd=folder)
+
+    return etc_jax
+
+
+def test_from_invented_questions_to_a_score_and_vectors(etc_jax, programs, folder):
+    where = "import etc_jax; print(etc_jax.__file__)"
+    found = run(programs / "python", "-c", where, cwd=folder)
+    assert pathlib.Path(found).is_relative_to(programs.parent)
+    run(programs / "python", "-c", TOKENIZER, cwd=folder)
+    for name, count in (("train", 40), ("dev", 8)):
+        etc_jax(
+            *("synthetic", "--task=teachers", f"--count={count}", "--seed=1"),
+            f"--out={name}.json",
+        )
+        printed = etc_jax(
+            *("prepare", "--task=wikihop", "--tokenizer=tokenizer.json", "--workers=0"),
+            *("--long_length=256", "--global_length=40"),
+            *(f"--out={name}_cache", f"{name}.json"),
+        )
+        assert "nothing left out" in printed
+    etc_jax(
+        *("train", "--config=quickstart_wikihop:tiny", "--workdir=run"),
+        "--config.data.paths=('train_cache',)",
+        "--config.data.held_back_paths=('dev_cache',)",
+        *("--config.data.vocab_size=480", "--config.model.vocab_size=480"),
+        *("--config.train.num_steps=4", "--config.schedule.warmup_steps=0.25"),
+        *("--config.train.batch_size=4", "--config.train.eval_steps=1"),
+    )
+    etc_jax("evaluate", "--model=run", "--out=run/dev", "--workers=0", "dev.json")
+    scores = json.loads((folder / "run/dev/scores.json").read_text())
+    assert scores["records"] == 8 and 0 <= scores["metrics"]["accuracy"] <= 1
+    (folder / "texts.txt").write_text("Somebody taught somebody.\nAnother text.\n")
+    etc_jax("embed", "--model=run", "--out=texts.npy", "texts.txt")
+    assert np.load(folder / "texts.npy").shape == (2, 64)
+
+
+def test_its_configs_and_its_help_are_there(etc_jax):
+    printed = json.loads(etc_jax("train", "--config=quickstart:tiny", "--print_config"))
+    assert printed["train"]["num_steps"] == 20
+    assert "coreference, hotpotqa, imdb" in " ".join(
+        etc_jax("synthetic", "--help").split()
+    )
