@@ -429,7 +429,7 @@ def test_options_that_do_not_fit_are_named(hotpot, wiki, refused):
 
 
 def test_a_model_that_cannot_answer_is_refused(hotpot, wiki, refused, tmp_path):
-    assert "no finished checkpoint at" in refused(wiki, f"--model={tmp_path / 'none'}")
+    assert "there is no folder" in refused(wiki, f"--model={tmp_path / 'none'}")
     assert "of step 3 in" in refused(wiki, "--step=3")
 
     def changed(name, made=wiki.config):

@@ -140,7 +140,8 @@ def _value(options: Any, name: str, text: str) -> Any:
         return text
     kinds = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is typing.Literal:
-        found = _unquoted(text)  # caches have it as JSON
+        # Caches have it as JSON; one may be called "true".
+        found = text if text in kinds else _unquoted(text)
         if found not in kinds:
             listed = " or ".join(map(str, kinds))
             raise ValueError(f"option {name} is {text!r}; expected {listed}")

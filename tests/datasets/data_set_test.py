@@ -54,9 +54,15 @@ def package(tmp_path, monkeypatch):
 def test_a_task_is_all_of_the_data_set_and_all_of_the_form(name, form):
     data_set, task = task_lib.find(name), task_lib.find_task(name, form)
     assert isinstance(task, Task) and task.format == form
+    # Options that shape records may give some, too.
+    of_options = task.options.task_fields()
     for cls, part in ((DataSet, data_set), (Form, data_set.forms[form])):
         for field in dataclasses.fields(cls):
-            assert getattr(task, field.name) is getattr(part, field.name)
+            got = getattr(task, field.name)
+            if field.name in of_options:
+                assert got == of_options[field.name]
+            else:
+                assert got is getattr(part, field.name)
 
 
 @pytest.mark.parametrize("name, form", EVERY)

@@ -168,7 +168,7 @@ def test_lengths_that_only_cut_off_may_be_others(caches, tmp_path, lengths):
 
 
 def test_text_cannot_stand_for_prepared_inputs(caches):
-    with pytest.raises(config_lib.ConfigError, match="etc_jax.prepare"):
+    with pytest.raises(config_lib.ConfigError, match="etc-jax prepare"):
         config_of("hotpotqa", caches["hotpotqa"], **{"data.source": "cache"})
     with pytest.raises(config_lib.ConfigError, match="learns from one of builtin"):
         config_of("mlm_cpc", caches["hotpotqa"])
@@ -176,7 +176,7 @@ def test_text_cannot_stand_for_prepared_inputs(caches):
 
 def test_a_path_that_leads_nowhere_is_named_before_anything_else(tmp_path):
     config = config_of("hotpotqa", tmp_path / "nothing")
-    with pytest.raises(errors.UserError, match="no window cache in .*etc_jax.prepare"):
+    with pytest.raises(errors.UserError, match="no window cache in .*etc-jax prepare"):
         train_and_evaluate(config, tmp_path / "run")
 
 

@@ -262,5 +262,5 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     some = {name for name, cls in families() if answers & set(cls.formats)}
     assert SENSES.keys() == some - {"reformer"}
     assert {family for _, family, _ in CELLS} == SENSES.keys()
-    # Multiple choice is written too.
-    assert len(CELLS) == 10 + 11 * 4 + len(WRITTEN) + 1
+    # Multiple choice and SQuAD are written too.
+    assert len(CELLS) == 11 + 13 * 4 + len(WRITTEN) + 2

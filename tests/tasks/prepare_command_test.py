@@ -35,6 +35,7 @@ from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
 from etc_jax.tasks.synthetic import imdb as synthetic_imdb
 from etc_jax.tasks.synthetic import multiple_choice as synthetic_multiple_choice
 from etc_jax.tasks.synthetic import openkp as synthetic_openkp
+from etc_jax.tasks.synthetic import squad as synthetic_squad
 from etc_jax.tasks.synthetic import text_to_text as synthetic_text_to_text
 from etc_jax.tasks.synthetic import (
     token_classification as synthetic_token_classification,
@@ -86,16 +87,10 @@ def made_up(tmp_path_factory):
     sides = {"en": [x["input"] for x in pairs], "de": [x["target"] for x in pairs]}
     sides["en"] = [text.replace("\n", " ") for text in sides["en"]]
     files["wmt14_en_de"] = written_samples.write_pair(folder, sides)
-    asked = [
-        {
-            **written_samples.QUESTION,
-            "id": x["id"],
-            "context": x["input"],
-            "answers": [{"text": x["target"], "answer_start": 0}],
-        }
-        for x in pairs
-    ]
-    files["squad"] = written_samples.write_release(folder, asked, "squad")
+    files["squad"] = folder / "squad.json"
+    synthetic_squad.MAKER.write(files["squad"], synthetic_squad.records(10, seed=1))
+    found = [{"query": x["target"], "passage": x["input"]} for x in pairs]
+    files["retrieval"] = articles.write_lines(folder / "retrieval.jsonl", found)
     questions = synthetic_triviaqa.records(40, seed=1)
     path = synthetic_triviaqa.write_release(folder, questions, split="dev")
     files["triviaqa"] = path

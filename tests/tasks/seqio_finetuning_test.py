@@ -403,7 +403,9 @@ def test_bad_records_are_counted_named_and_left_out(sio, register, task, caplog)
     kind = {"hotpotqa": "question too long", "wikihop": "too large"}[task]
     assert problems.counts.total() == 4 and problems.read == 4
     assert {"missing field", "id twice", kind} < set(problems.counts)
-    [warning] = [r.getMessage() for r in caplog.records if r.name.startswith("tasks.")]
+    [warning] = [
+        r.getMessage() for r in caplog.records if r.name.startswith("etc_jax.tasks.")
+    ]
     assert problems.report() in warning and "'lost'" in warning
     kept = examples_of(sio, made, "validation")
     assert names_of(kept) == ["q0", "q1", "lost"]

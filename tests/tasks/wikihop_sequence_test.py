@@ -158,7 +158,7 @@ def test_the_mean_of_logits_is_the_logit_of_the_mean_row():
 def test_a_tokenizer_that_has_not_grown_is_told_how():
     with pytest.raises(ValueError, match=r"lacks the added tokens \[q\], \[/q\]") as e:
         windows_of(model=tokenizer())
-    assert "convert grow --from=MODEL --tokens='[q],[/q],[ent],[/ent]'" in str(e.value)
+    assert "etc-jax grow --from=MODEL --tokens='[q],[/q],[ent],[/ent]'" in str(e.value)
     half = grown(tokenizer(), ["[ent]", "[/ent]"])
     with pytest.raises(ValueError, match=r"--tokens='\[q\],\[/q\]' --out"):
         windows_of(model=half)
