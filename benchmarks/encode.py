@@ -1,8 +1,7 @@
 """`etc_jax.load(...).encode` beside transformers: documents a second.
 
-    python -m etc_jax.convert extend --from=FOLDER --to=longformer \\
-        --max_length=4096 --window=512 --out=models/long
-    python -m etc_jax.convert --to_hf=models/long --out=long
+    etc-jax extend --from=FOLDER --to=longformer --max_length=4096 --window=512 \\
+        --out=long
     python -m benchmarks.encode --models=FOLDER,long --out=encode.json
 
 A model is a folder that both libraries read, with its tokenizer. Documents are pieces

@@ -12,6 +12,8 @@ import platform
 import resource
 import time
 
+from etc_jax import cores
+
 # Load average above which the machine counts as busy, per core.
 LOAD_PER_CORE = 0.5
 # CPU use by others above which the machine counts as busy, in cores.
@@ -26,7 +28,7 @@ class BusyMachineError(RuntimeError):
 
 def num_threads() -> int:
     """Cores that this process may use; every side gets as many threads."""
-    return len(os.sched_getaffinity(0))
+    return cores.available()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -93,6 +93,11 @@ def completed(
     return made
 
 
+def is_needed(values: Mapping[str, Any]) -> bool:
+    """Whether a config starts from a model, so that `completed` changes it."""
+    return any(_starts(values))
+
+
 def _starts(values: Mapping[str, Any]) -> Iterator[_Start]:
     if folder := _value(values, "checkpoint.init_from"):
         yield _Start("checkpoint.init_from", folder, "model", "model.family")

@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from etc_jax import strict_json
 from etc_jax.config import Config, from_json, to_dict
 from etc_jax.config_kinds import is_objective
 from etc_jax.conversion import hugging_face
@@ -127,20 +128,22 @@ class ModelSource:
         """Those of the config of `run`, whose data set need not be there."""
         if self.saved is not None:
             return to_dict(self.saved.config)
-        if not self._is_exported:
+        if (text := self._exported_text) is None:
             return None
-        values = json.loads(native.read_file(self.place.path, HF_CONFIG))
+        values = strict_json.loads(text)
         if not (isinstance(values, dict) and isinstance(values.get("objective"), dict)):
             raise ValueError(
                 f"{self.place.path / HF_CONFIG} is no config of a run; export it again"
             )
         return values
 
-    @property
-    def _is_exported(self) -> bool:
-        """Whether it is a converted model with the config of its run."""
-        converted = self.place.kind is Kind.CONVERTED
-        return converted and (self.place.path / HF_CONFIG).is_file()
+    @functools.cached_property
+    def _exported_text(self) -> str | None:
+        """The config of the run that a converted model was exported from."""
+        path, converted = self.place.path, self.place.kind is Kind.CONVERTED
+        if not (converted and (path / HF_CONFIG).is_file()):
+            return None
+        return native.read_file(path, HF_CONFIG).decode()
 
     @functools.cached_property
     def run(self) -> Config | None:
@@ -151,9 +154,8 @@ class ModelSource:
         """
         if self.saved is not None:
             return self.saved.config
-        if not self._is_exported:
-            return None
-        return from_json(native.read_file(self.place.path, HF_CONFIG).decode())
+        text = self._exported_text
+        return None if text is None else from_json(text)
 
     def labels(self) -> dict[str, Any]:
         """What a config.json of Hugging Face says of the labels that it chooses among.

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from etc_jax import command_line, registry
+from etc_jax import command_line, cores, registry
 from etc_jax.data import parts
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.cache import FORMAT, WindowCache
@@ -254,7 +254,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--workers",
         type=int,
-        default=min(_cores(), _MOST_WORKERS),
+        default=min(cores.available(), _MOST_WORKERS),
         help="processes that work; 0: no other than this (default: %(default)s)",
     )
     parser.add_argument("files", nargs="+", help="files of the official release")
@@ -323,12 +323,6 @@ def given_lengths(args: argparse.Namespace, task: Task) -> InputSizes:
             f"--{', --'.join(foreign)}; they have --{', --'.join(known)}"
         )
     return dataclasses.replace(task.sizes, **given)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -56,6 +56,9 @@ TINY = {
     "initializer_range": 0.1,
 }
 TINY_STEPS = 80
+# Of texts, where there is no prepared folder.
+LENGTHS = {"input_length": 512, "global_length": 1}
+ETC_LENGTHS = {"long_length": 512, "global_length": 64}
 EVALUATIONS = 10
 _NEED_CACHE = ("dev", "held_back")
 
@@ -142,6 +145,32 @@ def config_of_variants(
             best_metric=f"official_{task.measure}", best_is="highest"
         )
     return PreparedConfig(config, given, cache, task)
+
+
+def config_of_texts(
+    arg: str,
+    setting: recipes.FinetuningRecipe,
+    *,
+    more: tuple[str, ...] = (),
+    tiny_steps: int = TINY_STEPS,
+) -> PreparedConfig:
+    """The same of texts for which one setting serves; its head reads the pooler.
+
+    Args:
+      arg: of `get_config`.
+      setting: of the run.
+      more: see `config_of_variants`.
+      tiny_steps: see `config_of_variants`.
+    """
+    return config_of_variants(
+        arg,
+        lambda task: setting,
+        lengths=LENGTHS,
+        etc_lengths=ETC_LENGTHS,
+        reads_pooler=True,
+        more=more,
+        tiny_steps=tiny_steps,
+    )
 
 
 def _model(chosen: set[str], start: str | None, cache: WindowCache | None):

@@ -134,12 +134,15 @@ def _values(args: argparse.Namespace):
 
 def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
     """With the model that the config starts from; see `init_from`."""
+    values = values.to_dict()
+    if not init_from.is_needed(values):
+        return values
     place, _, arg = args.config.partition(":")
     variants = said_by(lambda names: config_flag.read(f"{place}:{names}"), arg)
     typed = {change.partition("=")[0] for change in args.changes}
     paths = {path.removeprefix("--config.").partition("[")[0] for path in typed}
     return init_from.completed(
-        values.to_dict(),
+        values,
         said=variants | paths,
         override=args.override_model,
         workdir=args.workdir,

@@ -114,7 +114,7 @@ def test_importing_everything_adds_less_than_what_it_requires(imports):
 BASE = {
     *("command_line", "field_texts"),
     *("local_paths", "types", "registry", "model_fields", "strict_json", "terminal"),
-    *("config_upgrades", "extras"),
+    *("config_upgrades", "extras", "cores"),
 }
 OPS = BASE | {"structure", "sharding"}
 LAYERS = OPS | {"ops", "weight_gathering"}
@@ -136,6 +136,7 @@ PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
 COMMANDS = {"encoder_source", "model_commands", "model_source"}
 ALLOWED = {
     "extras": set(),
+    "cores": set(),
     "types": set(),
     "local_paths": set(),
     # The parser and the errors of all commands.

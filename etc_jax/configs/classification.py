@@ -39,9 +39,6 @@ import numpy as np
 from etc_jax import prepared_recipes, recipes
 from etc_jax.data.windows.cache import WindowCache
 
-# Without a prepared folder, to look at the config: lengths and a number of texts.
-LENGTHS = {"input_length": 512, "global_length": 1}
-ETC_LENGTHS = {"long_length": 512, "global_length": 64}
 SETTING = recipes.FinetuningRecipe(
     "classification",
     num_examples=10_000,
@@ -54,14 +51,7 @@ SETTING = recipes.FinetuningRecipe(
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
-    made = prepared_recipes.config_of_variants(
-        arg,
-        lambda task: SETTING,
-        lengths=LENGTHS,
-        etc_lengths=ETC_LENGTHS,
-        reads_pooler=True,
-        more=("class_weights",),
-    )
+    made = prepared_recipes.config_of_texts(arg, SETTING, more=("class_weights",))
     if (weights := made.given.get("class_weights")) is not None:
         if weights != "balanced":
             raise ValueError(f"class_weights={weights}; expected balanced")

@@ -22,7 +22,6 @@ fewer, and want more epochs.
 """
 
 from etc_jax import prepared_recipes, recipes
-from etc_jax.configs.classification import ETC_LENGTHS, LENGTHS
 
 SETTING = recipes.FinetuningRecipe(
     "token_classification",
@@ -37,12 +36,5 @@ TINY_STEPS = 200
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
-    made = prepared_recipes.config_of_variants(
-        arg,
-        lambda task: SETTING,
-        lengths=LENGTHS,
-        etc_lengths=ETC_LENGTHS,
-        reads_pooler=True,
-        tiny_steps=TINY_STEPS,
-    )
+    made = prepared_recipes.config_of_texts(arg, SETTING, tiny_steps=TINY_STEPS)
     return made.config

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -160,6 +161,36 @@ def read_records(
             if problems is None:
                 raise
             problems.add(e)
+
+
+def reader(
+    parse: Callable[..., T], values: Callable[..., Any], options: Any
+) -> Callable[..., Iterator[T]]:
+    """`DataSet.read` of files whose records depend on options.
+
+    Args:
+      parse: (value, note, options=) -> record; see `read_records`.
+      values: (path, options=) -> the values of a file.
+      options: where none are given.
+
+    Returns:
+      (paths, problems=None, *, options=) -> the records, as `read_records` gives them.
+    """
+    # A partial can be sent to worker processes, which a function in here cannot.
+    return functools.partial(_read_with, parse=parse, values=values, options=options)
+
+
+def _read_with(
+    paths: Sequence[str | os.PathLike],
+    problems: Problems | None = None,
+    *,
+    parse: Callable[..., T],
+    values: Callable[..., Any],
+    options: Any,
+) -> Iterator[T]:
+    parse_fn = functools.partial(parse, options=options)
+    read_fn = functools.partial(values, options=options)
+    return read_records(paths, parse_fn, problems, read_fn)
 
 
 def _checked(value, parse, place: RecordLocation, seen: _Seen, problems):

@@ -74,6 +74,11 @@ class TableOptions(InputOptions):
             )
 
 
+def is_json_value(path: str | os.PathLike) -> bool:
+    """Whether the ending of a file is that of one JSON value, which has no rows."""
+    return os.fspath(path).endswith((".json", ".json.gz"))
+
+
 def is_delimited(path: str | os.PathLike) -> bool:
     """Whether the ending of a file is that of a CSV or TSV."""
     return os.fspath(path).endswith(tuple(_DELIMITERS))
@@ -96,14 +101,30 @@ def read_rows(
     """
     name = os.fspath(path)
     if name.endswith(_LINES):
-        values = read_lines(name)
-    else:
-        values = _delimited(name, options)
-    file = pathlib.Path(name).name
+        return read_json_rows(name)
+    return _named(name, _delimited(name, options))
+
+
+def read_json_rows(
+    path: str | os.PathLike,
+) -> Iterator[tuple[int, Row | BadRecordError]]:
+    """The same of JSON lines, whatever the ending of the file."""
+    return _named(os.fspath(path), read_lines(path))
+
+
+def _named(
+    path: str, values: Iterator[tuple[int, Any]]
+) -> Iterator[tuple[int, Row | BadRecordError]]:
+    file = pathlib.Path(path).name
     for number, value in values:
         if not isinstance(value, BadRecordError):
             value = Row(value, f"{file}:{number}")
         yield number, value
+
+
+def row_of(value: Any) -> Row:
+    """A row as it was read, or a JSON object that is of no file."""
+    return value if isinstance(value, Row) else Row(value, "")
 
 
 def record_id(fields: Fields, otherwise: str, options: TableOptions) -> str:
@@ -125,9 +146,9 @@ def record_id(fields: Fields, otherwise: str, options: TableOptions) -> str:
     return name if name.strip() else otherwise
 
 
-def digest_id(*texts: str) -> str:
-    """An id of a record that has none and is of no file: of its texts."""
-    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:_ID_DIGITS]
+def digest_id(value: Any) -> str:
+    """An id of a record that has none and is of no file: of its texts, as JSON."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:_ID_DIGITS]
 
 
 def _delimited(name: str, options: TableOptions) -> Iterator[tuple[int, Any]]:

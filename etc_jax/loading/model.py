@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from etc_jax import decoding, language_model, text_writer
+from etc_jax import cores, decoding, language_model, text_writer
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
@@ -380,7 +380,7 @@ def _at_once() -> int:
     """Batches that are computed at once: XLA leaves cores of a CPU idle with one."""
     if jax.default_backend() != "cpu":
         return 1
-    return min(len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
+    return min(cores.available(), _MOST_AT_ONCE)
 
 
 def _check_batch_size(batch_size: int) -> None:

@@ -71,7 +71,7 @@ def conversion_of(path: pathlib.Path) -> str:
                 given = path if flag == "official" else file
                 given = f"{given} --config=FILE" if flag == "trax" else given
                 return (
-                    "; to make one of it: `python -m etc_jax.convert "
+                    "; to make one of it: `etc-jax convert "
                     f"--{flag}={given} --out=FOLDER`"
                 )
     return ""

@@ -30,7 +30,7 @@ from etc_jax.ops.attention.parts.checks import (
     check_rows,
 )
 from etc_jax.ops.attention.parts.dropout import Dropout
-from etc_jax.ops.attention.parts.inline_pairs import Tokens
+from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import even_chunk
 
@@ -140,9 +140,7 @@ def attend(
         """Of `[b, places, ...]`, those that see everything."""
         return x[:, :globals_] if globals_ else _ends(x, block_size)
 
-    # Only example ids are read: nothing is causal, and there are no windows.
-    place = jnp.broadcast_to(jnp.arange(ids.shape[1], dtype=jnp.int32), ids.shape)
-    tokens = Tokens(ids, place, jnp.zeros(ids.shape, bool))
+    tokens = of_examples(ids)
     # [b, globals, h, d], or of both ends [b, 2s, h, d] (one block: [b, s, h, d]).
     found = full.some_rows(
         seers(rows[0]),

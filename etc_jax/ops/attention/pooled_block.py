@@ -35,7 +35,7 @@ from etc_jax.ops.attention.parts.checks import (
     check_rows,
 )
 from etc_jax.ops.attention.parts.dropout import Dropout
-from etc_jax.ops.attention.parts.inline_pairs import Tokens
+from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 
 Array = jax.Array
@@ -321,17 +321,12 @@ def _global_rows(fronts, key, value, ids, scale, dropout, shards, place) -> Arra
     """Attention of all global tokens to everything."""
     query, _, _, query_ids = fronts
 
-    def tokens(ids):
-        # Only examples are read: nothing is causal, and there are no windows.
-        nothing = jnp.zeros_like(ids)
-        return Tokens(ids, nothing, nothing > 0)
-
     return full.some_rows(
         query,
         key,
         value,
-        tokens(query_ids),
-        tokens(ids),
+        of_examples(query_ids),
+        of_examples(ids),
         causal=False,
         scale=scale,
         dropout=dropout.stream(1),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 from etc_jax.data.input_files import BadRecordError
 from etc_jax.datasets.fields import Fields, anything, wrong_type
-from etc_jax.datasets.records import Note, Problems, RefusedError, read_records
+from etc_jax.datasets.records import Note, Problems, RefusedError, reader
 from etc_jax.datasets.tables import (
     Row,
     TableOptions,
     digest_id,
+    is_json_value,
     read_rows,
     record_id,
+    row_of,
 )
 from etc_jax.tasks.classification.forms import LABEL_SETS, ONE_LABEL
 
@@ -126,34 +127,11 @@ class Record:
     title: ClassVar = ""
 
 
-def read(
-    paths: Sequence[str | os.PathLike],
-    problems: Problems | None = None,
-    *,
-    options: ClassificationOptions = OPTIONS,
-) -> Iterator[Record]:
-    """The texts of CSV, TSV and JSON-lines files, one at a time.
-
-    Args:
-      paths: of the files; any may be gzipped.
-      problems: where what is wrong is counted; None: a bad record is raised.
-      options: which columns are read.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    parse_fn = functools.partial(parse, options=options)
-    read_fn = functools.partial(read_rows, options=options)
-    return read_records(paths, parse_fn, problems, read_fn)
-
-
 def release(
     path: str, *, options: ClassificationOptions = OPTIONS
 ) -> Iterator[tuple[int, Any]] | None:
     """See `DataSet.release`: files whose ending tells that they have columns."""
-    is_json = path.endswith((".json", ".json.gz"))
-    return None if is_json else read_rows(path, options)
+    return None if is_json_value(path) else read_rows(path, options)
 
 
 def parse(
@@ -171,11 +149,11 @@ def parse(
         that are known.
     """
     del note
-    row = value if isinstance(value, Row) else Row(value, "")
+    row = row_of(value)
     fields = Fields(row.values)
     text = fields.text(options.text_column)
     second = fields.text(options.second_column) if options.second_column else None
-    name = row.name or digest_id(text, second or "")
+    name = row.name or digest_id([text, second or ""])
     name = record_id(fields, name, options)
     label = _label(fields, options)
     several = label if isinstance(label, tuple) else (label,)
@@ -187,6 +165,10 @@ def parse(
                 f"ones: {_shown(options.labels)}",
             )
     return Record(name, text, second, label, options.labels)
+
+
+# The texts of CSV, TSV and JSON-lines files, one at a time.
+read = reader(parse, read_rows, OPTIONS)
 
 
 def labels_in(

@@ -22,7 +22,7 @@ from etc_jax.tasks.multiple_choice.decoding import (
     official_gold,
     unread_gold,
 )
-from etc_jax.tasks.multiple_choice.explained import explain, pool_explained
+from etc_jax.tasks.multiple_choice.explained import pool_explained
 from etc_jax.tasks.multiple_choice.inputs import (
     OPTIONS,
     SIZES,
@@ -39,6 +39,7 @@ from etc_jax.tasks.multiple_choice.records import (
 )
 from etc_jax.tasks.multiple_choice.text_form import make_form, pair_of
 from etc_jax.tasks.wikihop.decoding import pool, rated
+from etc_jax.tasks.wikihop.explained import explain
 
 __all__ = [
     "DATA_SET",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import (
     Explained,
@@ -14,7 +12,7 @@ from etc_jax.datasets.explained import (
     ranked,
 )
 from etc_jax.tasks.multiple_choice.records import Record
-from etc_jax.tasks.wikihop.decoding import Rated, Windows, mean_logits, pool, rated
+from etc_jax.tasks.wikihop.decoding import Rated, mean_logits, pool
 
 WORDING = Wording(
     places="",
@@ -23,24 +21,11 @@ WORDING = Wording(
 )
 
 
-def explain(
-    logits: np.ndarray, windows: Windows, setting: None = None
-) -> list[tuple[Record, Rated]]:
-    """What `pool_explained` needs of each window: its record, and its options.
-
-    Raises:
-      ValueError: if the logits are not of these windows.
-    """
-    del setting
-    of_windows = rated(logits, windows)
-    return [(w.record, said) for w, said in zip(windows, of_windows, strict=True)]
-
-
 def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     """The options by their mean scores, and the article.
 
     Args:
-      seen: of all windows of a record, as `explain` gives it.
+      seen: of all windows of a record, as WikiHop's `explain` gives it.
     """
     record, of_windows = seen[0][0], [said for _, said in seen]
     number = pool(of_windows)

@@ -7,16 +7,21 @@ In a table, or in JSON lines with a question each, columns have names.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from etc_jax.datasets.fields import Fields, anything, list_of, text, wrong_type
-from etc_jax.datasets.json_lines import read_lines
-from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
-from etc_jax.datasets.tables import Row, TableOptions, is_delimited, read_rows
+from etc_jax.datasets.records import BadRecordError, Note, reader
+from etc_jax.datasets.tables import (
+    Row,
+    TableOptions,
+    is_delimited,
+    is_json_value,
+    read_json_rows,
+    read_rows,
+    row_of,
+)
 
 QUESTIONS = "questions"
 _LEAST = 2
@@ -85,33 +90,11 @@ class Record:
         return tuple(range(1, len(self.options) + 1))
 
 
-def read(
-    paths: Sequence[str | os.PathLike],
-    problems: Problems | None = None,
-    *,
-    options: ChoiceColumns = COLUMNS,
-) -> Iterator[Record]:
-    """The questions of CSV, TSV and JSON-lines files, one at a time.
-
-    Args:
-      paths: of the files; any may be gzipped.
-      problems: where what is wrong is counted; None: a bad record is raised.
-      options: which columns are read.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    parse_fn = functools.partial(parse, options=options)
-    read_fn = functools.partial(_questions, options=options)
-    return read_records(paths, parse_fn, problems, read_fn)
-
-
 def release(
     path: str, *, options: ChoiceColumns = COLUMNS
 ) -> Iterator[tuple[int, Any]] | None:
     """See `DataSet.release`: files whose ending tells that they have columns."""
-    return None if path.endswith((".json", ".json.gz")) else _questions(path, options)
+    return None if is_json_value(path) else _questions(path, options)
 
 
 def _questions(
@@ -131,13 +114,8 @@ def _rows(path: str | os.PathLike, options: ChoiceColumns) -> Iterator[tuple[int
     Those of QuALITY's release end in .train, .dev and .test.
     """
     if options.delimiter or is_delimited(path):
-        yield from read_rows(path, options)
-        return
-    file = pathlib.Path(path).name
-    for number, value in read_lines(path):
-        if not isinstance(value, BadRecordError):
-            value = Row(value, f"{file}:{number}")
-        yield number, value
+        return read_rows(path, options)
+    return read_json_rows(path)
 
 
 def _of_row(row: Row | BadRecordError) -> Iterator[Any]:
@@ -167,7 +145,7 @@ def parse(value: Any, note: Note, *, options: ChoiceColumns = COLUMNS) -> Record
       BadRecordError: if it cannot be used.
     """
     del note
-    row = value if isinstance(value, Row) else Row(value, "")
+    row = row_of(value)
     fields = Fields(row.values)
     if QUESTIONS in fields:
         raise BadRecordError(
@@ -187,6 +165,10 @@ def parse(value: Any, note: Note, *, options: ChoiceColumns = COLUMNS) -> Record
         label=_label(fields, found, options),
         is_hard=_flag(fields.get(options.hard_column, anything, 0), options),
     )
+
+
+# The questions of CSV, TSV and JSON-lines files, one at a time.
+read = reader(parse, _questions, COLUMNS)
 
 
 def _id(fields: Fields, otherwise: str, column: str) -> str:

@@ -6,22 +6,22 @@ SQuAD's files are read too: its questions are queries, its paragraphs passages.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etc_jax.datasets.fields import Fields, anything, list_of, wrong_type
 from etc_jax.datasets.fields import text as non_blank
 from etc_jax.datasets.json_objects import has_member
-from etc_jax.datasets.records import (
-    Note,
-    PassedOverError,
-    Problems,
-    read_records,
+from etc_jax.datasets.records import Note, PassedOverError, reader
+from etc_jax.datasets.tables import (
+    TableOptions,
+    digest_id,
+    read_rows,
+    record_id,
+    row_of,
 )
-from etc_jax.datasets.tables import Row, TableOptions, digest_id, read_rows, record_id
 from etc_jax.tasks.squad import records as squad
 
 _KEY_BYTES = 8
@@ -94,32 +94,6 @@ def key_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_KEY_BYTES].hex()
 
 
-def read(
-    paths: Sequence[str | os.PathLike],
-    problems: Problems | None = None,
-    *,
-    options: RetrievalOptions = OPTIONS,
-) -> Iterator[Record]:
-    """The queries of CSV, TSV and JSON-lines files, or of SQuAD's, one at a time.
-
-    Args:
-      paths: of the files; any may be gzipped.
-      problems: where what is wrong is counted; None: a bad record is raised.
-      options: which columns are read.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    parse_fn = functools.partial(parse, options=options)
-
-    def values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
-        # What is no file of SQuAD is one with columns, or is told which ones there are.
-        return release(path, options=options) or read_rows(path, options)
-
-    return read_records(paths, parse_fn, problems, values)
-
-
 def release(
     path: str | os.PathLike, *, options: RetrievalOptions = OPTIONS
 ) -> Iterator[tuple[int, Any]] | None:
@@ -146,15 +120,26 @@ def parse(value: Any, note: Note, *, options: RetrievalOptions = OPTIONS) -> Rec
         if found.answers == ():
             raise PassedOverError("question without an answer", repr(found.id))
         return Record(found.id, found.question, found.context)
-    row = value if isinstance(value, Row) else Row(value, "")
+    row = row_of(value)
     fields = Fields(row.values)
     query = fields.text(options.query_column)
     passage = fields.get(options.passage_column, anything, None)
     if passage is not None:
         passage = non_blank(passage, options.passage_column)
-    name = row.name or digest_id(query, passage or "")
+    name = row.name or digest_id([query, passage or ""])
     name = record_id(fields, name, options)
     return Record(name, query, passage, _negatives(fields, options))
+
+
+def _values(
+    path: str | os.PathLike, options: RetrievalOptions
+) -> Iterator[tuple[int, Any]]:
+    # What is no file of SQuAD is one with columns, or is told which ones there are.
+    return release(path, options=options) or read_rows(path, options)
+
+
+# The queries of CSV, TSV and JSON-lines files, or of SQuAD's, one at a time.
+read = reader(parse, _values, OPTIONS)
 
 
 def _negatives(fields: Fields, options: RetrievalOptions) -> tuple[str, ...]:

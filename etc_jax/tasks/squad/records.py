@@ -7,10 +7,9 @@ and JSON lines by the names of their columns.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from etc_jax.datasets.fields import (
@@ -26,7 +25,7 @@ from etc_jax.datasets.fields import (
 )
 from etc_jax.datasets.fields import text as non_blank
 from etc_jax.datasets.json_objects import has_member, read_members
-from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
+from etc_jax.datasets.records import BadRecordError, Note, reader
 from etc_jax.datasets.tables import Row, TableOptions, digest_id, read_rows, record_id
 from etc_jax.tasks.triviaqa.records import EvidenceDocument
 
@@ -99,29 +98,6 @@ class Record:
     def documents(self) -> tuple[EvidenceDocument, ...]:
         """The paragraph, as data sets have it that have several."""
         return (EvidenceDocument(self.title, self.context),)
-
-
-def read(
-    paths: Sequence[str | os.PathLike],
-    problems: Problems | None = None,
-    *,
-    options: SquadOptions = OPTIONS,
-) -> Iterator[Record]:
-    """The records of files, such as `dev-v1.1.json` an article in memory at a time.
-
-    Args:
-      paths: one or more files; CSV, TSV and JSON lines have named columns, all others
-        the official form.
-      problems: where what is wrong is counted; None: a bad record is raised.
-      options: which columns are read.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the question's number.
-      OSError: if a file cannot be read.
-    """
-    parse_fn = functools.partial(parse, options=options)
-    read_fn = functools.partial(_values, options=options)
-    return read_records(paths, parse_fn, problems, read_fn)
 
 
 def parse(value: Any, note: Note, *, options: SquadOptions = OPTIONS) -> Record:
@@ -208,7 +184,7 @@ def _of_row(row: Row, note: Note, options: SquadOptions) -> Record:
     fields = Fields(row.values)
     question = fields.text(options.question_column)
     context = fields.text(options.context_column)
-    name = record_id(fields, row.name or digest_id(question, context), options)
+    name = record_id(fields, row.name or digest_id([question, context]), options)
     answers = None
     if options.answer_column in fields:
         answers = tuple(
@@ -275,6 +251,11 @@ def _values(
     path: str | os.PathLike, options: SquadOptions
 ) -> Iterator[tuple[int, Any]]:
     return read_rows(path, options) if is_table(path) else _questions(path)
+
+
+# The records of files, an article in memory at a time: CSV, TSV and JSON lines have
+# named columns, all others the official form, as `dev-v1.1.json`.
+read = reader(parse, _values, OPTIONS)
 
 
 def release_values(

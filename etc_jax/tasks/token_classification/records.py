@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self
@@ -24,9 +22,15 @@ from etc_jax.datasets.records import (
     Note,
     Problems,
     RefusedError,
-    read_records,
+    reader,
 )
-from etc_jax.datasets.tables import Row, TableOptions, read_rows
+from etc_jax.datasets.tables import (
+    TableOptions,
+    digest_id,
+    is_json_value,
+    read_rows,
+    row_of,
+)
 from etc_jax.tasks.token_classification import schemes
 from etc_jax.tasks.token_classification.columns import (
     Columns,
@@ -42,7 +46,6 @@ from etc_jax.tasks.token_classification.spans import (
     tags_of_spans,
 )
 
-_ID_DIGITS = 16
 _MOST_LABELS = 1000
 _SHOWN_LABELS = 30
 _LINES = (".jsonl", ".jsonl.gz")
@@ -142,28 +145,6 @@ class TokenClassificationOptions(InputOptions):
 OPTIONS = TokenClassificationOptions()
 
 
-def read(
-    paths: Sequence[str | os.PathLike],
-    problems: Problems | None = None,
-    *,
-    options: TokenClassificationOptions = OPTIONS,
-) -> Iterator[Record]:
-    """The records of files, one at a time: JSON lines if named so, columns otherwise.
-
-    Args:
-      paths: of the files; any may be gzipped.
-      problems: where what is wrong is counted; None: a bad record is raised.
-      options: which columns are read.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    parse_fn = functools.partial(parse, options=options)
-    read_fn = functools.partial(_read_file, options=options)
-    return read_records(paths, parse_fn, problems, read_fn)
-
-
 def is_json_lines(path: str | os.PathLike) -> bool:
     """Whether a file is one of JSON lines, and not of columns."""
     return os.fspath(path).endswith(_LINES)
@@ -181,7 +162,7 @@ def release(
     path: str, *, options: TokenClassificationOptions = OPTIONS
 ) -> Iterator[tuple[int, Any]] | None:
     """See `DataSet.release`: all files but those of JSON that are no JSON lines."""
-    return None if path.endswith((".json", ".json.gz")) else _read_file(path, options)
+    return None if is_json_value(path) else _read_file(path, options)
 
 
 def parse(
@@ -202,11 +183,15 @@ def parse(
     if isinstance(value, Columns):
         record = _of_columns(value, options)
     else:
-        row = value if isinstance(value, Row) else Row(value, "")
+        row = row_of(value)
         record = _of_json(Fields(row.values), row.name, note, options)
     if record.tags is not None:
         _check_tags(record, note, options)
     return record
+
+
+# The records of files, one at a time: JSON lines if named so, columns otherwise.
+read = reader(parse, _read_file, OPTIONS)
 
 
 def _of_columns(value: Columns, options: TokenClassificationOptions) -> Record:
@@ -247,11 +232,11 @@ def _of_json(
                 f"sentences have {[*map(len, sentences)]} words and "
                 f"{[*map(len, tags)]} tags; expected a tag for each word",
             )
-        name = _id(fields, name or _digest(sentences))
+        name = _id(fields, name or digest_id(sentences))
         return Record(name, sentences, tags, options.labels)
     found = fields.text(text_field)
     places = places_of(found)
-    name = _id(fields, name or _digest(found))
+    name = _id(fields, name or digest_id(found))
     sentences = tuple(
         tuple(found[start:stop] for start, stop in offsets)
         for offsets in places.offsets
@@ -282,10 +267,6 @@ def _id(fields: Fields, otherwise: str) -> str:
     if type(name) is int:
         return str(name)
     return text(name, "id")
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:_ID_DIGITS]
 
 
 # --- tags -----------------------------------------------------------------------------

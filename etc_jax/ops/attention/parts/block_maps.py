@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention.parts import tiled_rows
-from etc_jax.ops.attention.parts.inline_pairs import Tokens
+from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.whole_rows import WholeOptions, whole_rows
 
@@ -118,11 +118,7 @@ def attend_in_parts(
       place: of the queries in the whole sequence.
     """
     if rng is None and tiled_rows.is_faster(query.shape[1], shards):
-        # Only examples are read: nothing is causal, and there are no windows.
-        tokens = (
-            Tokens(ids, jnp.zeros_like(ids), jnp.zeros(ids.shape, bool))
-            for ids in (query_ids, example_ids)
-        )
+        tokens = of_examples(query_ids), of_examples(example_ids)
         return tiled_rows.attend(query, key, value, *tokens, causal=False, scale=scale)
     options = WholeOptions(scale, dropout_rate)
 

@@ -37,6 +37,16 @@ class Tokens(NamedTuple):
     is_global: Array
 
 
+def of_examples(ids: Array) -> Tokens:
+    """Tokens of which only examples are read: nothing is causal, there are no windows.
+
+    Args:
+      ids: int `[b, n]`; 0 is padding.
+    """
+    nothing = jnp.zeros_like(ids)
+    return Tokens(ids, nothing, nothing > 0)
+
+
 def same_example(query: Tokens, key: Tokens, causal: bool) -> Array:
     """Broadcast: both are of one example, and the key is not after if `causal`."""
     seen = (query.example == key.example) & (key.example > 0)
