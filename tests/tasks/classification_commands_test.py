@@ -65,20 +65,6 @@ def sets(number, seed):
         yield {"body": text_of(rng, *labels), "topic": labels}
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Runs a command that should end well in a folder; what it prints."""
-    monkeypatch.chdir(tmp_path)
-    finetuned_run.tokenizer().save("tokenizer.json")
-
-    def run(command, *arguments, code=0):
-        assert command.main(list(map(str, arguments))) == code, capsys.readouterr()
-        printed = capsys.readouterr()
-        return printed.err if code else printed.out
-
-    return run
-
-
 def prepared(run, file, *flags, format="sequence", out="prepared", code=0):
     columns = ("--text_column=body", "--label_column=topic", "--workers=0")
     made = ("--tokenizer=tokenizer.json", f"--format={format}", f"--out={out}")

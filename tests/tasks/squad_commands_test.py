@@ -4,7 +4,6 @@ import csv
 import io
 import json
 
-import finetuned_run
 import numpy as np
 import pytest
 from written_samples import write_release
@@ -55,20 +54,6 @@ def release(folder, values, name):
         found = {"answers": given if answer else [], "is_impossible": not answer}
         asked.append(value | found)
     return write_release(folder, asked, name).name
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Runs a command that should end well in a folder; what it prints."""
-    monkeypatch.chdir(tmp_path)
-    finetuned_run.tokenizer().save("tokenizer.json")
-
-    def run(command, *arguments, code=0):
-        assert command.main(list(map(str, arguments))) == code, capsys.readouterr()
-        printed = capsys.readouterr()
-        return printed.err if code else printed.out
-
-    return run
 
 
 def prepared(run, file, *flags, format="sequence"):

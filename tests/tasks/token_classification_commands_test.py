@@ -3,7 +3,6 @@
 import json
 import pathlib
 
-import finetuned_run
 import numpy as np
 import pytest
 
@@ -38,20 +37,6 @@ def write_conll(path, number, seed, per_document=4):
         lines += [f"{line.split()[0]} X {line.split()[1]}" for line in sentence] + [""]
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Runs a command that should end well in a folder; what it prints."""
-    monkeypatch.chdir(tmp_path)
-    finetuned_run.tokenizer().save("tokenizer.json")
-
-    def run(command, *arguments, code=0):
-        assert command.main(list(map(str, arguments))) == code, capsys.readouterr()
-        printed = capsys.readouterr()
-        return printed.err if code else printed.out
-
-    return run
 
 
 def prepared(run, *arguments, format="sequence", lengths=(24, 1), **kwargs):
