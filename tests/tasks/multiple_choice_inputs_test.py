@@ -10,7 +10,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks.multiple_choice import inputs, structured
-from etc_jax.tasks.multiple_choice.explained import explain, pool_explained
+from etc_jax.tasks.multiple_choice.explained import pool_explained
 from etc_jax.tasks.multiple_choice.inputs import ChoiceOptions
 from etc_jax.tasks.multiple_choice.records import Record
 from etc_jax.tasks.wikihop import inputs as wikihop_inputs
