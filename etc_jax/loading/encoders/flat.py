@@ -118,7 +118,9 @@ class SequenceEncoder(FlatEncoder):
         tokens = batch[TOKENS]
         # A text begins its row: the search for where examples begin is left out, which
         # is a sixth of what there is to compile.
-        inputs["positions"] = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+        inputs["positions"] = jnp.broadcast_to(
+            jnp.arange(tokens.shape[1]), tokens.shape
+        )
         given = tokens, batch[EXAMPLE_IDS]
         return Encoder(self.config).apply(own, *given, types=batch[TYPES], **inputs)
 
