@@ -13,6 +13,7 @@ from etc_jax.terminal import CONTROL
 
 _WIDTH = 88
 _SHOWN_CANDIDATES = 5
+_SHOWN_TEXTS = 5
 _AS_SPACES = str.maketrans("\t\n", "  ")
 
 
@@ -83,6 +84,7 @@ class Passage:
         for none.
       box: where it stands on the document's sheet; None if it is not drawn, as nothing
         blank is.
+      is_gold: whether it supports the gold answer; None: that is not known.
     """
 
     text: str
@@ -94,6 +96,7 @@ class Passage:
     names: tuple[str, ...] = ()
     doubted: tuple[bool, ...] = ()
     box: Box | None = None
+    is_gold: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +143,14 @@ def ranked(texts: Sequence[str], probabilities: np.ndarray) -> tuple[Candidate, 
     return tuple(Candidate(texts[i], float(probabilities[i])) for i in order)
 
 
+def any_of(texts: Sequence[str]) -> str:
+    """Texts each of which is a right answer, as one; the first few if there are many."""
+    different = [text for text in dict.fromkeys(texts) if text]
+    more = len(different) - _SHOWN_TEXTS
+    shown = " / ".join(different[:_SHOWN_TEXTS])
+    return f"{shown} / {more} more" if more > 0 else shown
+
+
 @dataclasses.dataclass(frozen=True)
 class Explained:
     """An answer with what it rests on.
@@ -152,6 +163,8 @@ class Explained:
       candidates: the best first; () if the task has none.
       score: of the answer, as that of a passage; None without one.
       reference: what the answer should be; None: it is not known, or not shown.
+      confidence: the probability that the model gives to its answer as a whole; None
+        without one.
       prediction: the record's, as the task makes it, where the texts do not say all of
         it; None where they do.
       wording: of a page.
@@ -164,6 +177,7 @@ class Explained:
     candidates: tuple[Candidate, ...] = ()
     score: float | None = None
     reference: str | None = None
+    confidence: float | None = None
     prediction: Any = None
     wording: Wording = Wording()
 

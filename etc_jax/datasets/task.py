@@ -18,6 +18,7 @@ from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.options import InputOptions, parsed
 from etc_jax.datasets.records import BadRecordError, Note, Problems
 from etc_jax.datasets.upper_bound import Loss, UpperBound, nothing_lost
+from etc_jax.scoring.classification import Confusion
 from etc_jax.scoring.result import Scores
 
 # What a model says about a record, as JSON takes it; of which form, the task knows.
@@ -76,6 +77,13 @@ class DataSet:
         no answer to it is right, or, where metrics are of all records together and
         nothing is known of it, so that it adds nothing; None: metrics are means over
         records, to which such a record adds 0.
+      right_share: (gold of a record, the official metrics of it alone) -> how right
+        its answer is, from 0 to 1; None if that cannot be said of one record; by
+        default `measure` is.
+      together: whether what `official` gives for a record depends on the others, as
+        ranks among all passages do; it is by record id then.
+      confusion: (gold of records, content of the official file) -> how often each label
+        was given for each gold one; None: records have no single label.
       thresholds: (gold of records, content of the official file) -> the scores from
         which on an answer counts, by name, where the official metrics choose them; None
         if they choose none.
@@ -100,6 +108,9 @@ class DataSet:
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
     unread_gold: Callable[[str], dict[str, Any]] | None = None
+    right_share: Callable[[Any, Mapping[str, float]], float | None] | None = None
+    together: bool = False
+    confusion: Callable[[Sequence[Mapping[str, Any]], Any], Confusion] | None = None
     thresholds: Callable[[Sequence[Any], Any], dict[str, float]] | None = None
     agreed: Callable[[Any], Any] | None = None
     forms: Mapping[str, Form]

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from etc_jax.scoring.answers import overlap
 from etc_jax.scoring.result import Scores
+
+
+class Confusion(NamedTuple):
+    """How often each label was given for each gold label.
+
+    Attributes:
+      labels: all that are gold or were given, sorted.
+      counts: by gold label, by the label that was given; both in that order.
+    """
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+def confusion(gold: Mapping[str, str], predictions: Mapping[str, str]) -> Confusion:
+    """The confusion matrix of records that have both a gold and a given label.
+
+    Args:
+      gold: label by id.
+      predictions: label by id.
+    """
+    found = collections.Counter(
+        (label, predictions[name]) for name, label in gold.items() if name in predictions
+    )
+    labels = tuple(sorted({label for pair in found for label in pair}))
+    return Confusion(labels, tuple(tuple(found[a, b] for b in labels) for a in labels))
 
 
 def score(

@@ -126,14 +126,15 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
 
 
 def _long_verdict(gold: Sequence[Label], label: Label, value: float) -> _Verdict:
-    spans = [x.long for x in gold if not x.long.is_null]
-    has_gold = len(spans) >= ENOUGH_ANNOTATORS
-    right = has_gold and any(label.long.equals(span) for span in spans)
+    has_gold, _ = _gold_parts(gold)
+    right = has_gold and any(
+        label.long.equals(x.long) for x in gold if not x.long.is_null
+    )
     return _Verdict(has_gold, not label.long.is_null, right, value)
 
 
 def _short_verdict(gold: Sequence[Label], label: Label, value: float) -> _Verdict:
-    has_gold = sum(x.has_short for x in gold) >= ENOUGH_ANNOTATORS
+    _, has_gold = _gold_parts(gold)
     if label.yes_no != "none":
         right = any(label.yes_no == x.yes_no for x in gold)
     else:
@@ -142,6 +143,28 @@ def _short_verdict(gold: Sequence[Label], label: Label, value: float) -> _Verdic
     return _Verdict(
         has_gold, has_prediction, has_gold and has_prediction and right, value
     )
+
+
+def _gold_parts(gold: Sequence[Label]) -> tuple[bool, bool]:
+    """Whether enough annotators gave a long answer, and a short one."""
+    counts = sum(not x.long.is_null for x in gold), sum(x.has_short for x in gold)
+    return counts[0] >= ENOUGH_ANNOTATORS, counts[1] >= ENOUGH_ANNOTATORS
+
+
+def right_share(gold: Mapping[str, Any], metrics: Mapping[str, float]) -> float | None:
+    """How right the answers to one question are.
+
+    The mean F1 of the answers, long and short, that the question has. None where it has
+    neither: whether a model gives no answer, only a threshold over many questions says.
+
+    Args:
+      gold: see `score`.
+      metrics: of `score` for this question alone.
+    """
+    [annotated] = check_gold([gold], "gold").values()
+    parts = zip(("long", "short"), _gold_parts(annotated), strict=True)
+    found = [metrics[f"{name}-answer-f1"] for name, has_gold in parts if has_gold]
+    return sum(found) / len(found) if found else None
 
 
 def _same_set(first: Sequence[Span], second: Sequence[Span]) -> bool:

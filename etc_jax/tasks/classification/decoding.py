@@ -101,6 +101,24 @@ def score(
     return scoring.score({x["id"]: x["label"] for x in gold}, predictions, positive)
 
 
+def right_share(gold: Mapping[str, Any], metrics: Mapping[str, float]) -> float:
+    """Whether a record's label, or set of them, is right: F1 is of a class."""
+    del gold
+    return metrics["accuracy"]
+
+
+def confusion(
+    gold: Sequence[Mapping[str, str]], predictions: Mapping[str, str]
+) -> scoring.Confusion:
+    """See `scoring.classification.confusion`.
+
+    Args:
+      gold: of `official_gold`.
+      predictions: labels by record id.
+    """
+    return scoring.confusion({x["id"]: x["label"] for x in gold}, predictions)
+
+
 def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:
     """Logits `[b, c]` of a model that is sure of every label.
 

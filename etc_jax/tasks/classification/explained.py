@@ -47,7 +47,16 @@ def explain(
         labels = ranked(window.record.labels, softmax(row))
         documents = documents_of(window)
         about = (window.record.id, question, labels[0].text)
-        found.append(Explained(*about, documents, labels, wording=WORDING))
+        found.append(
+            Explained(
+                *about,
+                documents,
+                labels,
+                reference=window.record.label,
+                confidence=labels[0].probability,
+                wording=WORDING,
+            )
+        )
     return found
 
 

@@ -57,7 +57,20 @@ def explain(
     ):
         about = (window.record.id, "", ", ".join(said), documents_of(window))
         labels = ranked(window.record.labels, 0.5 + 0.5 * np.tanh(np.float64(row) / 2))
-        found.append(Explained(*about, labels, prediction=said, wording=WORDING))
+        gold = window.record.label
+        found.append(
+            Explained(
+                *about,
+                labels,
+                reference=None if gold is None else ", ".join(gold),
+                # Of just this set: each label is a decision of its own.
+                confidence=float(
+                    np.prod([max(x.probability, 1 - x.probability) for x in labels])
+                ),
+                prediction=said,
+                wording=WORDING,
+            )
+        )
     return found
 
 

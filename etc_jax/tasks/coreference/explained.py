@@ -36,19 +36,23 @@ def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:
     """What a reader is shown of a record."""
     record = of_windows[0][0]
     clusters = pool([said for _, said in of_windows])
-    mentions = sum(map(len, clusters))
     return Explained(
         record.id,
         "Who and what is mentioned more than once?",
-        f"{len(clusters)} entities with {mentions} mentions",
+        _counted(clusters),
         (
             ExplainedDocument(
                 Passage(record.document), tuple(_sentences(record, clusters))
             ),
         ),
+        reference=None if record.clusters is None else _counted(record.clusters),
         prediction=clusters,
         wording=WORDING,
     )
+
+
+def _counted(clusters: Sequence[Sequence[Span]]) -> str:
+    return f"{len(clusters)} entities with {sum(map(len, clusters))} mentions"
 
 
 def _sentences(record: Record, clusters: Sequence[Sequence[Span]]) -> Iterator[Passage]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from etc_jax.tasks.hotpotqa.decoding import (
     MAX_ANSWER_TOKENS,
@@ -54,9 +56,14 @@ def explain(
     passages = []
     for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
         probability = support_probability(outputs.support[i])
-        place = NOWHERE
-        if int(np.argmax(outputs.answer_type[i])) == SPAN:
-            place = _place(outputs.span[i], window, probability >= threshold)
+        kind, place = int(np.argmax(outputs.answer_type[i])), NOWHERE
+        confidence = float(softmax(outputs.answer_type[i])[kind])
+        if kind == SPAN:
+            span = best_span(
+                outputs.span[i], window, probability >= threshold, MAX_ANSWER_TOKENS
+            )
+            confidence *= _span_probability(outputs.span[i], span)
+            place = NOWHERE if span is None else _place(window, *span)
         found = {
             (int(window.paragraph[at]), int(window.sentence[at])): float(
                 probability[at]
@@ -65,7 +72,14 @@ def explain(
         }
         support = {sentence for sentence, p in found.items() if p >= threshold}
         passages.append(
-            _explained(window.record, prediction["answer"], found, support, place)
+            _explained(
+                window.record,
+                prediction["answer"],
+                found,
+                support,
+                place,
+                confidence if prediction["answer"] else None,
+            )
         )
     return passages
 
@@ -91,7 +105,14 @@ def explain_sequence(
         )
         support = found.support(window, threshold)
         passages.append(
-            _explained(window.record, found.answer, probabilities, support, place)
+            _explained(
+                window.record,
+                found.answer,
+                probabilities,
+                support,
+                place,
+                found.probability,
+            )
         )
     return passages
 
@@ -102,6 +123,7 @@ def _explained(
     found: Mapping[Sentence, float],
     support: Collection[Sentence],
     place: AnswerPosition,
+    confidence: float | None,
 ) -> Explained:
     """The paragraphs of a record with the support of each sentence, and the answer.
 
@@ -111,12 +133,17 @@ def _explained(
       found: probability that a sentence supports the answer, of those in the input.
       support: sentences that are taken as supporting.
       place: where the answer stands.
+      confidence: probability of the answer; None if there is none.
     """
+    titles = [paragraph.title for paragraph in record.paragraphs]
 
     def passage(paragraph: int, sentence: int, text: str) -> Passage:
         at = (paragraph, sentence)
         marks = place.marks if place[:2] == at else ()
-        return Passage(text, found.get(at), at in support, marks)
+        is_gold = None
+        if record.support is not None and sentence >= 0:
+            is_gold = (titles[paragraph], sentence) in record.support
+        return Passage(text, found.get(at), at in support, marks, is_gold=is_gold)
 
     documents = tuple(
         ExplainedDocument(
@@ -125,16 +152,25 @@ def _explained(
         )
         for p, paragraph in enumerate(record.paragraphs)
     )
-    return Explained(record.id, record.question, answer, documents, wording=WORDING)
+    return Explained(
+        record.id,
+        record.question,
+        answer,
+        documents,
+        reference=record.answer,
+        confidence=confidence,
+        wording=WORDING,
+    )
 
 
-def _place(
-    logits: np.ndarray, window: HotpotWindow, support: np.ndarray
-) -> AnswerPosition:
-    span = best_span(logits, window, support, MAX_ANSWER_TOKENS)
+def _span_probability(logits: np.ndarray, span: tuple[int, int] | None) -> float:
+    """Of both ends, each among all tokens `[n, 2]`, as the loss has them."""
     if span is None:
-        return NOWHERE
-    first, last = span
+        return 0.0
+    return math.prod(float(softmax(logits[:, side])[at]) for side, at in enumerate(span))
+
+
+def _place(window: HotpotWindow, first: int, last: int) -> AnswerPosition:
     at = window.structure.links[first, 0]
     return AnswerPosition(
         int(window.paragraph[at]),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
+from etc_jax.datasets.decoding import (
+    SURE,
+    check_outputs,
+    one_hot,
+    require_gold,
+    softmax,
+)
 from etc_jax.tasks.hotpotqa.decoding import (
     THRESHOLDS,
     Prediction,
@@ -52,12 +59,14 @@ class DecodedWindow(NamedTuple):
     Attributes:
       answer: its text.
       span: where it stands; None for "yes" and "no".
+      probability: of the answer: of its type, and of both ends of its span.
       probabilities: float64, of each of the window's sentences.
       paragraphs: the most relevant ones, numbers of the record, ascending.
     """
 
     answer: str
     span: ScoredSpan | None
+    probability: float
     probabilities: np.ndarray
     paragraphs: tuple[int, ...]
 
@@ -139,15 +148,18 @@ def _find(row: Outputs, window: HotpotSequence) -> DecodedWindow:
     relevance = row.paragraph[: len(window.paragraphs)]
     best = np.argsort(-np.float64(relevance), kind="stable")[:NUM_PARAGRAPHS]
     kind, span = int(np.argmax(row.answer_type)), None
+    probability = float(softmax(row.answer_type)[kind])
     if kind == SPAN:
         span = best_span(row.start, row.end, window.unit)
         unit, (start, stop) = window.marked(span.first, span.last)
         answer = window.text_of(unit)[start:stop]
+        probability *= math.exp(span.score)
     else:
         answer = _WORD[kind]
     return DecodedWindow(
         answer,
         span,
+        probability,
         support_probability(row.sentence[: len(window.sentences)]),
         tuple(window.paragraphs[i] for i in sorted(best.tolist())),
     )

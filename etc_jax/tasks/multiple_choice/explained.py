@@ -38,6 +38,7 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
         (ExplainedDocument.of_text(record.title or "Article", record.article),),
         options,
         reference=right,
+        confidence=options[0].probability,
         prediction=number,
         wording=WORDING,
     )

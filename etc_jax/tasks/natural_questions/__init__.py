@@ -114,6 +114,7 @@ DATA_SET = registry.register("data_set", "natural_questions")(
         gold=official_gold,
         score=scoring.score,
         unread_gold=unread_gold,
+        right_share=scoring.right_share,
         thresholds=_thresholds,
         agreed=agreed,
         forms={"structured": STRUCTURED, "sequence": SEQUENCE},

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
+from etc_jax.datasets.explained import (
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Wording,
+    any_of,
+)
 from etc_jax.tasks.natural_questions.decoding import (
     Outputs,
     Prediction,
@@ -66,6 +72,7 @@ def pool_explained(seen: Sequence[tuple[Record, Summary]]) -> Explained:
         answer,
         (_document(record, prediction),),
         score=prediction["short_score"] if answer else None,
+        reference=_gold_answer(record),
         prediction=prediction,
         wording=WORDING,
     )
@@ -87,13 +94,36 @@ def _passages(record: Record, prediction: Prediction) -> Iterator[Passage]:
         if text:
             inside = long[0] <= start and stop <= long[1]
             score = prediction["long_score"] if inside else None
-            yield Passage(text, score=score, is_support=inside, marks=marks)
+            is_gold = None
+            if record.annotations is not None:
+                is_gold = any(x <= start and stop <= y for x, y in _gold_long(record))
+            yield Passage(
+                text, score=score, is_support=inside, marks=marks, is_gold=is_gold
+            )
+
+
+def _gold_long(record: Record) -> list[Span]:
+    return [x.long for x in record.annotations or () if x.long is not None]
+
+
+def _gold_answer(record: Record) -> str | None:
+    """The short answers of all annotators; "" if none gave one."""
+    if record.annotations is None:
+        return None
+    said = [
+        ", ".join(_text(record, span) for span in x.short)
+        if x.yes_no == "none"
+        else x.yes_no
+        for x in record.annotations
+    ]
+    return any_of(said)
 
 
 def _parts(record: Record, long: Span) -> list[Span]:
     """Runs of words that stand together, with the long answer as one of them."""
     borders = {0, len(record.words), *long}
     borders.update(x for _, span in top_spans(record) for x in span)
+    borders.update(x for span in _gold_long(record) for x in span)
     ends = sorted(x for x in borders if not long[0] < x < long[1])
     return list(zip(ends, ends[1:], strict=False))
 

@@ -54,18 +54,28 @@ def explain(
       ValueError: if the logits are not of these windows.
     """
     del setting
-    found = keyphrases(logits, windows)
-    return [
-        Explained(
-            window.record.id,
-            "Which phrases is this page about?",
-            ", ".join(" ".join(phrase) for phrase in phrases),
-            (_page(window.record, phrases),),
-            _candidates(row, window, phrases),
-            wording=WORDING,
+    every = keyphrases(logits, windows)
+    found = []
+    for row, window, phrases in zip(logits, windows, every, strict=True):
+        record, candidates = window.record, _candidates(row, window, phrases)
+        gold = record.keyphrases
+        found.append(
+            Explained(
+                record.id,
+                "Which phrases is this page about?",
+                _listed(phrases),
+                (_page(record, phrases),),
+                candidates,
+                reference=None if gold is None else _listed(gold),
+                confidence=sum(x.probability for x in candidates),
+                wording=WORDING,
+            )
         )
-        for row, window, phrases in zip(logits, windows, found, strict=True)
-    ]
+    return found
+
+
+def _listed(phrases: Sequence[Sequence[str]]) -> str:
+    return ", ".join(" ".join(phrase) for phrase in phrases)
 
 
 def _candidates(

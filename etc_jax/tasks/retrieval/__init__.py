@@ -57,6 +57,7 @@ DATA_SET = registry.register("data_set", "retrieval")(
         measure="mrr",
         no_answer=None,
         official=official,
+        together=True,
         gold=official_gold,
         score=score,
         forms={

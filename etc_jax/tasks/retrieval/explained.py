@@ -56,6 +56,7 @@ def explain(
                 texts[best] if scores else "",
                 documents,
                 score=scores[best] if scores else None,
+                reference=record.passage,
                 wording=WORDING,
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etc_jax.datasets.explained import Candidate, Explained, Wording
+from etc_jax.datasets.explained import Candidate, Explained, Wording, any_of
 from etc_jax.tasks.squad.decoding import Summary, best_spans, pool, summarise
 from etc_jax.tasks.squad.inputs import OPTIONS, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record
@@ -51,7 +51,7 @@ def pool_explained(
         Candidate(entry["text"] or NO_ANSWER, entry["probability"])
         for entry in prediction["nbest"]
     )
-    place, probability = (0, 0), 0.0
+    place, probability, gold = (0, 0), 0.0, record.answers
     if text := prediction["text"]:
         _, _, first, stop, _ = best_spans(summaries, 1)[0]
         place = (first, stop)
@@ -62,6 +62,10 @@ def pool_explained(
         text,
         (marked_document(record.documents[0], place, probability),),
         candidates,
+        reference=None if gold is None else any_of([x.text for x in gold]),
+        confidence=next(
+            (x.probability for x in candidates if x.text == (text or NO_ANSWER)), None
+        ),
         prediction=prediction,
         wording=WORDING,
     )

@@ -80,6 +80,7 @@ DATA_SET = registry.register("data_set", "token_classification")(
         in_own_form=in_own_form,
         gold=official_gold,
         score=ENTITIES["score"],
+        right_share=ENTITIES["right_share"],
         unread_gold=unread_gold,
         forms={"sequence": SEQUENCE, "structured": STRUCTURED},
     )

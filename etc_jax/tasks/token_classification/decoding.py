@@ -88,6 +88,15 @@ def score_plain(
     return scoring.score_plain(_by_id(gold), _by_id(predictions))
 
 
+def entities_right(gold: Mapping[str, Any], metrics: Mapping[str, float]) -> float:
+    """F1 of a record's entities; all is right where there are none and none is found.
+
+    F1 is 0 then, as in seqeval.
+    """
+    del gold
+    return 1.0 if metrics["accuracy"] == 1.0 else metrics["f1"]
+
+
 def _by_id(values: Sequence[Mapping[str, Any]]) -> dict[str, Tags]:
     return {value["id"]: value["tags"] for value in values}
 

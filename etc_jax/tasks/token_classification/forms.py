@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from etc_jax.tasks.token_classification.decoding import score_entities, score_plain
+from etc_jax.tasks.token_classification.decoding import (
+    entities_right,
+    score_entities,
+    score_plain,
+)
 from etc_jax.tasks.token_classification.explained import (
     pool_entities,
     pool_plain,
@@ -11,10 +15,12 @@ from etc_jax.tasks.token_classification.explained import (
 ENTITIES: dict[str, Any] = {
     "measure": "f1",
     "score": score_entities,
+    "right_share": entities_right,
     "pool_explained": pool_entities,
 }
 PLAIN_TAGS: dict[str, Any] = {
     "measure": "accuracy",
     "score": score_plain,
+    "right_share": None,
     "pool_explained": pool_plain,
 }

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
+from etc_jax.datasets.explained import (
+    Explained,
+    ExplainedDocument,
+    Passage,
+    Wording,
+    any_of,
+)
 from etc_jax.tasks.triviaqa.decoding import Outputs, ScoredSpan, answer_text, best_spans
 from etc_jax.tasks.triviaqa.inputs import DocumentsWindow
 from etc_jax.tasks.triviaqa.names import Span
@@ -33,9 +39,12 @@ def explain(
             window.record.question,
             answer_text(window, span),
             tuple(_documents(window, span)),
+            reference=None if names is None else any_of(names),
+            confidence=math.exp(span.score),
             wording=WORDING,
         )
         for window, span in zip(windows, best_spans(outputs, windows), strict=True)
+        for names in [window.record.aliases]
     ]
 
 

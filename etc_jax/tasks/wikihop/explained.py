@@ -56,6 +56,8 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
         answer,
         _documents(record, answer),
         candidates,
+        reference=record.answer,
+        confidence=candidates[0].probability,
         wording=WORDING,
     )
 
