@@ -4,17 +4,18 @@
     etc-jax predict --model=models/wikihop --html=answers.html < records.jsonl
 
 The model is the folder of a fine-tuning run, of one of its checkpoints, or of one that
-`etc_jax.convert --export` made. Records are as the data set has them, without answers:
-one JSON object, an array, or one object a line; from files (also .gz), or from standard
-input. A HotpotQA record needs _id, question and context, a WikiHop record id, query,
-candidates and supports, an OpenKP record url, text and VDOM; a Natural Questions record
-is an article in the original or the simplified form.
+`etc_jax.convert --export` made. Records are as the data set has them, with or without
+answers: one JSON object, an array, or one object a line; from files (also .gz), or from
+standard input. A HotpotQA record needs _id, question and context, a WikiHop record id,
+query, candidates and supports, an OpenKP record url, text and VDOM; a Natural Questions
+record is an article in the original or the simplified form.
 
 Prints question, answer and the supporting sentences with their probabilities, the
 likeliest candidates, the keyphrases, or the long answer with its score. --json prints
 one object a line instead. --html also writes a page with the documents, in which the
-answer and what supports it are marked; it needs nothing from elsewhere. What cannot be
-answered is reported on standard error, and the others go on.
+answer and what supports it are marked; it needs nothing from elsewhere. Records that
+have gold answers are judged there by the official metrics, the worst answers first.
+What cannot be answered is reported on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
 checkpoint is damaged.
@@ -34,6 +35,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.inputs import Input, make_input
+from etc_jax.prediction.judging import Answered, about, check, judged
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
@@ -73,13 +75,20 @@ def predict(args: argparse.Namespace) -> None:
     if args.threshold is not None:
         setting = task.checked_setting(args.threshold)
     inputs = _inputs(args.files, model, task)
-    explained = []
-    for answer in _explained(inputs, model, task, setting, args.batch_size):
-        if args.html is not None:
-            explained.append(answer)
-        say(json.dumps(answer.as_json()) if args.json else f"{answer.text()}\n")
+    answers = []
+    judging = args.html is not None
+    for answer in _answers(inputs, model, task, setting, args.batch_size, judging):
+        if judging:
+            answers.append(answer)
+        shown = answer.explained
+        say(json.dumps(shown.as_json()) if args.json else f"{shown.text()}\n")
     if args.html is not None:
-        page = answers_page.page(explained, task=task.name)
+        page = answers_page.page(
+            [answer.explained for answer in answers],
+            task=task.name,
+            about=about(model),
+            judged=judged(task, answers),
+        )
         write_whole(args.html, page)
         say(f"wrote {args.html}", sys.stderr)
 
@@ -111,30 +120,43 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
             yield made
 
 
-def _explained(
+def _answers(
     inputs: Iterator[Input],
     model: TrainedModel,
     task: Any,
     setting: Any,
     asked: int | None,
-) -> Iterator[Any]:
-    """What a reader wants to see of each record.
+    judging: bool,
+) -> Iterator[Answered]:
+    """What a reader wants to see of each record, and what is to be judged of it.
 
     Raises:
-      UserError: if there is none, before anything is compiled.
+      UserError, ValueError: if there is none, or gold answers cannot be scored, before
+        anything is compiled.
     """
     first = _first(inputs, runner_lib.full_rows())
     if not first:
         raise UserError("there was no record that could be answered")
+    if judging:
+        check(task, [made.windows[0].record for made in first])
     windows = sum(len(made.windows) for made in first)
     runner = runner_lib.Runner(model, runner_lib.rows_for(windows, asked))
 
     def read(outputs: Any, windows: Sequence[Any]) -> Sequence[Any]:
-        return task.explain(outputs, windows, setting)
+        explained = task.explain(outputs, windows, setting)
+        decoded = [None] * len(windows)
+        if judging:
+            decoded = task.decode(outputs, windows, (setting,))
+        records = [window.record for window in windows]
+        return list(zip(records, explained, decoded, strict=True))
 
     every = itertools.chain(first, inputs)
     for record in through_model(every, runner, read):
-        yield task.pool_explained(record.windows)
+        [source, *_], explained, decoded = zip(*record.windows, strict=True)
+        gold = prediction = None
+        if judging:
+            gold, [prediction] = task.gold(source), task.predictions(decoded)
+        yield Answered(task.pool_explained(explained), gold, prediction)
 
 
 def _first(inputs: Iterator[Input], enough: int) -> list[Input]:

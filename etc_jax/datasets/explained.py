@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ class Wording:
 
     question: str = "Question"
     answer: str = "Answer"
-    reference: str = "Reference"
+    reference: str = "Gold answer"
     places: str = "Resting on"
     candidates: str = "Among {} candidates"
     drawing: str = "As it is laid out"
@@ -126,25 +126,37 @@ class ExplainedDocument:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """An answer to choose and its probability among all of them."""
+    """An answer to choose.
+
+    Attributes:
+      text: of it.
+      probability: among all of them.
+      is_gold: whether it is known to be right.
+    """
 
     text: str
     probability: float
+    is_gold: bool = False
 
 
-def ranked(texts: Sequence[str], probabilities: np.ndarray) -> tuple[Candidate, ...]:
+def ranked(
+    texts: Sequence[str], probabilities: np.ndarray, gold: Collection[str] = ()
+) -> tuple[Candidate, ...]:
     """Candidates, the most probable first; of equal ones the first, as in decoding.
 
     Args:
       texts: of the candidates.
       probabilities: `[c]`, of each.
+      gold: those that are right; () if none is known.
     """
     order = np.argsort(-probabilities, kind="stable").tolist()
-    return tuple(Candidate(texts[i], float(probabilities[i])) for i in order)
+    return tuple(
+        Candidate(texts[i], float(probabilities[i]), texts[i] in gold) for i in order
+    )
 
 
 def any_of(texts: Sequence[str]) -> str:
-    """Texts each of which is a right answer, as one; the first few if there are many."""
+    """Right answers as one text: the first few, and how many more there are."""
     different = [text for text in dict.fromkeys(texts) if text]
     more = len(different) - _SHOWN_TEXTS
     shown = " / ".join(different[:_SHOWN_TEXTS])
@@ -224,7 +236,9 @@ class Explained:
         if self.prediction is not None:
             found["prediction"] = self.prediction
         if self.candidates:
-            candidates = [dataclasses.asdict(c) for c in self.candidates]
+            candidates = [
+                {"text": x.text, "probability": x.probability} for x in self.candidates
+            ]
             return {**found, "candidates": candidates}
         return {**found, "support": support}
 

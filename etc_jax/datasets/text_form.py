@@ -19,6 +19,7 @@ from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, part
 WORDING = Wording(
     question="Record",
     answer="Output",
+    reference="Reference",
     places="",
     legend="",
     headed_by_id=True,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.task import Task
+from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.scoring.classification import Confusion
 from etc_jax.scoring.result import Scores
+from etc_jax.training.checkpoints.folder import FOLDER
 
 
 class Answered(NamedTuple):
@@ -53,6 +57,18 @@ class Judged:
     verdicts: tuple[Verdict | None, ...]
     scores: Scores
     confusion: Confusion | None = None
+
+
+def about(model: TrainedModel) -> dict[str, str]:
+    """What made the answers, for the head of a page: no more of a path than a name."""
+    folder = pathlib.PurePath(model.folder)
+    if folder.parent.name == FOLDER:
+        folder = folder.parent.parent
+    return {
+        "Model": model.config.family,
+        "Run": f"{folder.name}, step {model.step:,}",
+        "Date": datetime.date.today().isoformat(),
+    }
 
 
 def check(task: Task, records: Iterable[Any]) -> None:

@@ -30,7 +30,9 @@ def confusion(gold: Mapping[str, str], predictions: Mapping[str, str]) -> Confus
       predictions: label by id.
     """
     found = collections.Counter(
-        (label, predictions[name]) for name, label in gold.items() if name in predictions
+        (label, predictions[name])
+        for name, label in gold.items()
+        if name in predictions
     )
     labels = tuple(sorted({label for pair in found for label in pair}))
     return Confusion(labels, tuple(tuple(found[a, b] for b in labels) for a in labels))

@@ -11,7 +11,7 @@ from etc_jax.datasets.explained import (
     Wording,
 )
 from etc_jax.prediction.answers_page import page
-from etc_jax.prediction.answers_page_drawing import drawing
+from etc_jax.prediction.answers_page.drawing import drawing
 
 SHEET = Sheet(1000, 500)
 

@@ -10,7 +10,8 @@ from etc_jax.datasets.explained import (
     Passage,
     Wording,
 )
-from etc_jax.prediction.answers_page import escaped, marked, page
+from etc_jax.prediction.answers_page import escaped, page
+from etc_jax.prediction.answers_page.text import marked
 
 EVIL = '<script>alert("x")</script>'
 VOID = {"meta", "link", "br"}

@@ -1,13 +1,11 @@
-"""Answers as one page for a browser: the documents with what an answer rests on.
+"""The part of a page that one answer has below its line.
 
-The page stands alone: no script, nothing from elsewhere, and a policy that says so.
-Every text of a record is escaped. Under each answer there are links to the places that
-it rests on; of a long article, only what is near those is unfolded.
+Under each answer there are links to the places that it rests on; of a long article,
+only what is near those is unfolded.
 """
 
 from __future__ import annotations
 
-import html
 import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +15,17 @@ from etc_jax.datasets.explained import (
     Explained,
     ExplainedDocument,
     Passage,
-    score_text,
 )
-from etc_jax.prediction.answers_page_drawing import drawing
-from etc_jax.prediction.answers_page_style import PAGE, STYLE
-from etc_jax.terminal import CONTROL
+from etc_jax.prediction.answers_page.drawing import drawing
+from etc_jax.prediction.answers_page.text import (
+    escaped,
+    labelled,
+    marked,
+    number_after,
+    or_none,
+    probability_after,
+    score_after,
+)
 
 # Less than this is not worth a tint.
 _FAINT = 0.05
@@ -36,75 +40,10 @@ _EXCERPT_CHARS = 120
 _NEAR = 2
 _LEAST_FOLDED = 4
 
-
-def page(answers: Sequence[Explained], *, task: str) -> str:
-    """The page of some answers, as HTML.
-
-    Args:
-      answers: in the order in which they shall stand.
-      task: name of the data set, for the title.
-    """
-    parts = [] if len(answers) < 2 else [_contents(answers)]
-    hues = _hues(answers)
-    for number, item in enumerate(answers, start=1):
-        parts.append(_Article(f"answer-{number}", item, hues).html())
-    legends = dict.fromkeys(item.wording.legend for item in answers)
-    text = "\n".join(f"<p>{escaped(legend)}</p>" for legend in legends if legend)
-    parts.append(f"<footer>\n{text}\n</footer>")
-    count = "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
-    return PAGE.substitute(
-        title=escaped(f"{task}: {count}"), style=STYLE, body="\n".join(parts)
-    )
+_GOLD = ' <span class="tag">gold</span>'
 
 
-def escaped(text: str) -> str:
-    """A text as HTML shows it, wherever it stands."""
-    # What would hide or reorder text, in all of the page, is seen as what it is.
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return html.escape(CONTROL.sub("\ufffd", lines), quote=True)
-
-
-def marked(
-    text: str,
-    marks: Sequence[tuple[int, int]],
-    ranks: Sequence[Sequence[int]] = (),
-    names: Sequence[str] = (),
-    kinds: Sequence[tuple[str, str]] = (),
-) -> str:
-    """A text, escaped, with some of its characters in `<mark>`.
-
-    Args:
-      text: as the record has it.
-      marks: (first, one past the last) character, ascending and apart.
-      ranks: numbers to be shown after each mark; () for none.
-      names: of each mark, to link to; "" or () for none.
-      kinds: of each mark, (what it is, attributes of it); () for none.
-    """
-    parts, at = [], 0
-    each = itertools.zip_longest(marks, ranks, names, kinds, fillvalue="")
-    for (start, stop), numbers, name, kind in each:
-        own = f' id="{name}"' if name else ""
-        inside = escaped(text[start:stop])
-        if kind:
-            own += kind[1]
-            inside += f'<sup class="rank">{escaped(kind[0])}</sup>'
-        if numbers:
-            inside += f'<sup class="rank">{", ".join(map(str, numbers))}</sup>'
-        parts += [escaped(text[at:start]), f"<mark{own}>{inside}</mark>"]
-        at = stop
-    return "".join([*parts, escaped(text[at:])]).strip()
-
-
-def _contents(answers: Sequence[Explained]) -> str:
-    items = [
-        f'<li><a class="text" href="#answer-{number}">{escaped(_heading(a))}</a></li>'
-        for number, a in enumerate(answers, start=1)
-    ]
-    label = f'<p class="label">{len(answers)} answers</p>'
-    return "\n".join([f"<nav>\n{label}\n<ol>", *items, "</ol>\n</nav>"])
-
-
-def _hues(answers: Sequence[Explained]) -> dict[str, int]:
+def hues(answers: Sequence[Explained]) -> dict[str, int]:
     """A hue, in degrees, for each name of a mark: as far apart as they can be."""
     documents = (document for item in answers for document in item.documents)
     passages = (passage for document in documents for passage in document.passages)
@@ -112,11 +51,7 @@ def _hues(answers: Sequence[Explained]) -> dict[str, int]:
     return {name: 360 * i // len(names) for i, name in enumerate(names)}
 
 
-def _heading(item: Explained) -> str:
-    return item.id if item.wording.headed_by_id else item.question
-
-
-class _Article:
+class Article:
     """The part of a page that one answer has.
 
     Places are named so that links find them: `NAME-mark`, the first mark;
@@ -131,24 +66,26 @@ class _Article:
 
     def html(self) -> str:
         item, wording = self._item, self._item.wording
-        label = escaped(wording.question)
-        if not wording.headed_by_id:
-            label += f' <span class="text">{escaped(item.id)}</span>'
-        lines = [
-            f'<article id="{self._name}">',
-            f'<p class="label">{label}</p>',
-            f"<h2>{escaped(_heading(item))}</h2>",
-        ]
         if wording.side_by_side:
-            return "\n".join([*lines, *self._sides(), "</article>"])
+            return "\n".join(self._sides())
         # First: what they mark has names then, which the answer links to.
         documents = [self._document(*x) for x in enumerate(item.documents)]
+        lines = []
         if wording.answer:
-            lines += [f'<p class="label">{escaped(wording.answer)}</p>', self._answer()]
+            lines += self._answer_and_gold()
         if item.candidates:
             lines += self._candidates()
         lines += self._places()
-        return "\n".join([*lines, *documents, "</article>"])
+        return "\n".join([*lines, *documents])
+
+    def _answer_and_gold(self) -> Iterator[str]:
+        wording = self._item.wording
+        yield f'<div class="pair">\n<div>{labelled(escaped(wording.answer))}'
+        yield f"{self._answer()}</div>"
+        if self._item.reference is not None:
+            gold = f"{labelled(escaped(wording.reference))}{self._reference()}"
+            yield f"<div>{gold}</div>"
+        yield "</div>"
 
     def _sides(self) -> Iterator[str]:
         """Documents, answer and reference, each a column where there is room."""
@@ -160,21 +97,23 @@ class _Article:
         if wording.answer:
             columns.append((wording.answer, self._answer()))
         if wording.answer and item.reference is not None:
-            text = f'<p class="answer">{escaped(item.reference)}</p>'
-            columns.append((wording.reference, text))
+            columns.append((wording.reference, self._reference()))
         yield '<div class="sides">'
         for label, text in columns:
-            yield f'<div>\n<p class="label">{escaped(label)}</p>\n{text}\n</div>'
+            yield f"<div>\n{labelled(escaped(label))}\n{text}\n</div>"
         yield "</div>"
 
     def _answer(self) -> str:
         item = self._item
-        text = escaped(item.answer) if item.answer else "<em>none</em>"
+        text = or_none(item.answer)
         if f"{self._name}-mark" in self._used:
             text = _link(f"{self._name}-mark", text)
         if item.score is not None:
-            text += _score(item.score)
+            text += score_after(item.score)
         return f'<p class="answer">{text}</p>'
+
+    def _reference(self) -> str:
+        return f'<p class="answer">{or_none(self._item.reference)}</p>'
 
     # --- what it rests on -------------------------------------------------------------
 
@@ -185,12 +124,17 @@ class _Article:
             for place, c in enumerate(candidates[:_SHOWN_CANDIDATES])
             if place < _FEW_CANDIDATES or c.probability >= _LEAST_SHOWN
         ]
+        rest = candidates[len(shown) :]
+        ranked = list(enumerate(candidates, start=1))
         label = self._item.wording.candidates.format(len(candidates))
-        yield f'<p class="label">{escaped(label)}</p>'
+        yield labelled(escaped(label))
         yield '<ol class="candidates">'
-        for rank, candidate in enumerate(shown, start=1):
+        for rank, candidate in ranked[: len(shown)]:
             yield self._candidate(rank, candidate)
-        if rest := candidates[len(shown) :]:
+        if gold := [x for x in ranked[len(shown) :] if x[1].is_gold]:
+            yield from (self._candidate(*x) for x in gold)
+            rest = [x for x in rest if not x.is_gold]
+        if rest:
             share = sum(candidate.probability for candidate in rest)
             together = f"and {len(rest)} more, {share:.0%} together"
             yield f'<li class="more">{together}</li>'
@@ -200,7 +144,8 @@ class _Article:
         text = f'<span class="text">{escaped(candidate.text)}</span>'
         if (name := f"{self._name}-mark-{rank}") in self._used:
             text = f"{rank}. {_link(name, text)}"
-        number = _number(candidate.probability)
+        number = probability_after(candidate.probability)
+        number += _GOLD if candidate.is_gold else ""
         return f'<li style="--p:{candidate.probability:.3f}">{text}{number}</li>'
 
     def _places(self) -> Iterator[str]:
@@ -217,24 +162,29 @@ class _Article:
                 for p, passage in enumerate(document.passages)
                 if passage.is_support
             ]
-        items = [text for text in items if text]
-        yield f'<p class="label">{escaped(item.wording.places)}</p>'
-        yield '<ul class="places">'
-        yield from items or ["<li><em>none</em></li>"]
-        yield "</ul>"
+        yield from _listed(escaped(item.wording.places), [x for x in items if x])
+        missed = [
+            self._support(document, d, p)
+            for d, document in enumerate(item.documents)
+            for p, passage in enumerate(document.passages)
+            if passage.is_gold and not passage.is_support
+        ]
+        if missed:
+            yield from _listed("Gold, and not found", missed)
 
     def _support(self, document: ExplainedDocument, d: int, p: int) -> str:
         passage = document.passages[p]
         text = textwrap.shorten(passage.text, _EXCERPT_CHARS, placeholder=" …")
         title = f"{escaped(_title(document))}: " if document.title.text.strip() else ""
         link = _link(f"{self._name}-{d}-{p}", f"{title}{escaped(text)}")
-        return f'<li class="text">{link}{_strength(passage)}</li>'
+        gold = _GOLD if passage.is_gold else ""
+        return f'<li class="text">{link}{_strength(passage)}{gold}</li>'
 
     def _mentions(self, d: int, document: ExplainedDocument) -> str:
         count = _marks(document)
         if not count:
             return ""
-        times = _number_after(f"{count} ×") if count > 1 else ""
+        times = number_after(f"{count} ×") if count > 1 else ""
         return (
             f"<li>{_link(f'{self._name}-{d}', escaped(_title(document)))}{times}</li>"
         )
@@ -243,7 +193,9 @@ class _Article:
 
     def _document(self, d: int, document: ExplainedDocument) -> str:
         passages = [document.title, *document.passages]
-        is_open = any(p.is_support or p.marks for p in passages)
+        is_open = any(p.is_support or p.is_gold or p.marks for p in passages)
+        # A text that the answer is about as a whole.
+        is_open |= self._item.wording.headed_by_id and d == 0
         title = self._passage(document.title, "", may_be_tinted=False)
         if not document.title.text.strip():
             title = f"<em>{_title(document)}</em>"
@@ -268,7 +220,7 @@ class _Article:
         if document.sheet is None:
             return ""
         texts = [
-            (p.box, p.text, marked(p.text, p.marks, p.ranks))
+            (p.box, _with_ranks(p), marked(p.text, p.marks, p.ranks))
             for p in document.passages
             if p.box is not None
         ]
@@ -290,7 +242,10 @@ class _Article:
         classes, more, number = "passage", "", ""
         if passage.is_support:
             classes, number = "passage support", _strength(passage)
-            more = f' id="{name}"' if name else ""
+        if passage.is_gold:
+            classes, number = f"{classes} wanted", f"{number}{_GOLD}"
+        if name and (passage.is_support or passage.is_gold):
+            more = f' id="{name}"'
         if passage.score is not None:
             classes += " scored"
             more += "" if passage.score >= 0 else f' style="--p:{_WEAK}"'
@@ -325,7 +280,7 @@ class _Article:
 def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
     """Paragraphs, of which rows far from marks and support are folded."""
     count = len(passages)
-    places = [i for i, p in enumerate(passages) if p.marks or p.is_support]
+    places = [i for i, p in enumerate(passages) if p.marks or p.is_support or p.is_gold]
     near = {i + k for i in places for k in range(-_NEAR, _NEAR + 1)}
     for is_near, group in itertools.groupby(range(count), near.__contains__):
         run = list(group)
@@ -337,12 +292,28 @@ def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
             yield f"<details>\n<summary>{label}</summary>\n{inside}\n</details>"
 
 
+def _listed(label: str, items: Sequence[str]) -> Iterator[str]:
+    yield labelled(label)
+    yield '<ul class="places">'
+    yield from items or ["<li><em>none</em></li>"]
+    yield "</ul>"
+
+
 def _title(document: ExplainedDocument) -> str:
     return document.title.text if document.title.text.strip() else "untitled"
 
 
 def _marks(document: ExplainedDocument) -> int:
     return sum(len(p.marks) for p in (document.title, *document.passages))
+
+
+def _with_ranks(passage: Passage) -> str:
+    """A text as long as it is with the numbers after its marks, and their padding."""
+    pieces, at = [], 0
+    for (_, stop), ranks in zip(passage.marks, passage.ranks, strict=False):
+        pieces += [passage.text[at:stop], ",".join(map(str, ranks)), "m"]
+        at = stop
+    return "".join([*pieces, passage.text[at:]])
 
 
 def _count(document: ExplainedDocument) -> str:
@@ -361,20 +332,5 @@ def _link(name: str, text: str) -> str:
 def _strength(passage: Passage) -> str:
     """The number after a passage that supports."""
     if passage.score is not None:
-        return _score(passage.score)
-    return "" if passage.probability is None else _number(passage.probability)
-
-
-def _number(probability: float) -> str:
-    return _number_after(f"{probability:.0%}")
-
-
-def _score(score: float) -> str:
-    # No answer has 0.
-    doubt = "" if score >= 0 else ", less likely than no answer"
-    return _number_after(f"score {score_text(score)}{doubt}")
-
-
-def _number_after(text: str) -> str:
-    """Something small after a text, from which a space keeps it apart when copied."""
-    return f' <span class="number">{text}</span>'
+        return score_after(passage.score)
+    return "" if passage.probability is None else probability_after(passage.probability)

@@ -44,7 +44,7 @@ def explain(
     check_logits(logits, windows)
     found = []
     for window, row in zip(windows, logits, strict=True):
-        labels = ranked(window.record.labels, softmax(row))
+        labels = ranked(window.record.labels, softmax(row), {window.record.label})
         documents = documents_of(window)
         about = (window.record.id, question, labels[0].text)
         found.append(

@@ -55,9 +55,11 @@ def explain(
     for window, row, said in zip(
         windows, logits, label_sets_of(logits, windows), strict=True
     ):
-        about = (window.record.id, "", ", ".join(said), documents_of(window))
-        labels = ranked(window.record.labels, 0.5 + 0.5 * np.tanh(np.float64(row) / 2))
         gold = window.record.label
+        about = (window.record.id, "", ", ".join(said), documents_of(window))
+        labels = ranked(
+            window.record.labels, 0.5 + 0.5 * np.tanh(np.float64(row) / 2), gold or ()
+        )
         found.append(
             Explained(
                 *about,

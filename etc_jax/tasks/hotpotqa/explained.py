@@ -167,7 +167,9 @@ def _span_probability(logits: np.ndarray, span: tuple[int, int] | None) -> float
     """Of both ends, each among all tokens `[n, 2]`, as the loss has them."""
     if span is None:
         return 0.0
-    return math.prod(float(softmax(logits[:, side])[at]) for side, at in enumerate(span))
+    return math.prod(
+        float(softmax(logits[:, side])[at]) for side, at in enumerate(span)
+    )
 
 
 def _place(window: HotpotWindow, first: int, last: int) -> AnswerPosition:

@@ -29,8 +29,8 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     """
     record, of_windows = seen[0][0], [said for _, said in seen]
     number = pool(of_windows)
-    options = ranked(record.options, softmax(mean_logits(of_windows)))
     right = None if record.label is None else record.options[record.label]
+    options = ranked(record.options, softmax(mean_logits(of_windows)), {right})
     return Explained(
         record.id,
         record.question,

@@ -17,6 +17,7 @@ from etc_jax.datasets.explained import (
     Sheet,
     Wording,
 )
+from etc_jax.scoring.openkp import normalised
 from etc_jax.tasks.openkp.decoding import Phrase, keyphrases
 from etc_jax.tasks.openkp.pages import PageWindow, find_occurrences
 from etc_jax.tasks.openkp.records import FEATURES, Record
@@ -83,11 +84,13 @@ def _candidates(
 ) -> tuple[Candidate, ...]:
     probabilities = softmax(logits)
     whole = np.array([[0, len(window.words)]])
+    gold = {*normalised(window.record.keyphrases or ())}
     candidates = []
     for phrase in phrases:
         [places] = find_occurrences([phrase], window.words, whole)
         total = float(np.sum(probabilities[places.length - 1, places.starts]))
-        candidates.append(Candidate(" ".join(phrase), total))
+        is_gold = bool({*normalised([phrase])} & gold)
+        candidates.append(Candidate(" ".join(phrase), total, is_gold))
     return tuple(candidates)
 
 

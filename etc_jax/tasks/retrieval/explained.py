@@ -19,7 +19,8 @@ WORDING = Wording(
     question="Query",
     answer="Nearest passage",
     places="",
-    legend="The number is the cosine of a passage and the query.",
+    legend="The number is the cosine of a passage and the query. The nearest passage is "
+    "that of the record's own; metrics rank those of all records.",
 )
 
 
@@ -43,8 +44,15 @@ def explain(
         best = int(np.argmax(scores)) if scores else -1
         documents = tuple(
             ExplainedDocument(
-                Passage(""),
-                (Passage(text, score=score, is_support=i == best),),
+                Passage(f"Passage {i + 1}"),
+                (
+                    Passage(
+                        text,
+                        score=score,
+                        is_support=i == best,
+                        is_gold=None if record.passage is None else i == 0,
+                    ),
+                ),
                 paragraphs=True,
             )
             for i, (text, score) in enumerate(zip(texts, scores, strict=True))

@@ -46,12 +46,15 @@ def pool_explained(
       options: see `pool`.
     """
     record, summaries = seen[0][0], [summary for _, summary in seen]
-    prediction = pool(summaries, options=options)
+    prediction, gold = pool(summaries, options=options), record.answers
+    right = {x.text for x in gold} or {""} if gold is not None else ()
     candidates = tuple(
-        Candidate(entry["text"] or NO_ANSWER, entry["probability"])
+        Candidate(
+            entry["text"] or NO_ANSWER, entry["probability"], entry["text"] in right
+        )
         for entry in prediction["nbest"]
     )
-    place, probability, gold = (0, 0), 0.0, record.answers
+    place, probability = (0, 0), 0.0
     if text := prediction["text"]:
         _, _, first, stop, _ = best_spans(summaries, 1)[0]
         place = (first, stop)

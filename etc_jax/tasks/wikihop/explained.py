@@ -48,7 +48,7 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     """
     record = seen[0][0]
     probabilities = softmax(mean_logits([said for _, said in seen]))
-    candidates = ranked(record.candidates, probabilities)
+    candidates = ranked(record.candidates, probabilities, {record.answer})
     answer = candidates[0].text
     return Explained(
         record.id,

@@ -1,0 +1,129 @@
+"""The head of a page: what answered, its scores, and which labels it confused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from etc_jax.prediction.answers_page.text import escaped, percent
+from etc_jax.prediction.judging import Judged
+from etc_jax.scoring.classification import Confusion
+
+# Metrics that are shown at once; the others are folded.
+_FEW_METRICS = 6
+# Labels of a matrix that can be read; of more, the pairs that are confused most.
+_MOST_LABELS = 30
+_MOST_PAIRS = 30
+
+
+def head(task: str, count: int, about: Mapping[str, str], judged: Judged | None) -> str:
+    """The head.
+
+    Args:
+      task: name of the data set.
+      count: of all answers.
+      about: further facts by name, such as the model.
+      judged: see `judging.judged`.
+    """
+    records = f"{count:,}"
+    if judged is not None and (known := sum(v is not None for v in judged.verdicts)):
+        records += "" if known == count else f", {known:,} of them with a gold answer"
+    facts = {**about, "Records": records}
+    lines = ["<header>", f"<h1>{escaped(task)}</h1>", '<dl class="facts">']
+    lines += [
+        f"<div><dt>{escaped(k)}</dt><dd>{escaped(x)}</dd></div>"
+        for k, x in facts.items()
+    ]
+    lines.append("</dl>")
+    if judged is not None:
+        lines += _scores(judged)
+    return "\n".join([*lines, "</header>"])
+
+
+def _scores(judged: Judged) -> Iterator[str]:
+    metrics = judged.scores.metrics
+    yield _folded(metrics, judged.measure, "scores main")
+    if judged.confusion is not None:
+        yield from _confusion(judged.confusion)
+
+
+def _metrics(metrics: Mapping[str, float], names: list[str]) -> str:
+    return "".join(
+        f"<div><dt>{escaped(name)}</dt><dd>{percent(metrics[name])}</dd></div>"
+        for name in names
+    )
+
+
+def of_record(metrics: Mapping[str, float], measure: str) -> str:
+    """The metrics of one record by itself, the main one first."""
+    return _folded(metrics, measure, "own")
+
+
+def _folded(metrics: Mapping[str, float], measure: str, kind: str) -> str:
+    order = sorted(metrics, key=lambda name: name != measure)
+    shown = f'<dl class="{kind}">{_metrics(metrics, order[:_FEW_METRICS])}</dl>'
+    if rest := order[_FEW_METRICS:]:
+        shown += (
+            f'<details class="metrics"><summary>{len(rest)} more metrics</summary>'
+            f'<dl class="{kind}">{_metrics(metrics, rest)}</dl></details>'
+        )
+    return shown
+
+
+# --- labels ---------------------------------------------------------------------------
+
+
+def pair_of(confusion: Confusion | None, gold: str | None, said: str) -> str:
+    """What a line has so that a cell of the matrix finds it; "" outside of a matrix."""
+    if confusion is None or gold not in confusion.labels:
+        return ""
+    return f"{confusion.labels.index(gold)} {confusion.labels.index(said)}"
+
+
+def _confusion(confusion: Confusion) -> Iterator[str]:
+    labels, counts = confusion
+    if len(labels) > _MOST_LABELS:
+        yield from _most_confused(confusion)
+        return
+    columns = "".join(f'<th scope="col">{escaped(x)}</th>' for x in labels)
+    yield '<div class="matrix" role="group" aria-label="Confusion matrix" tabindex="0">'
+    yield (
+        "<table><caption>How often each label was predicted for each gold one. "
+        "A number chooses its answers.</caption>"
+    )
+    yield f'<thead><tr><th scope="col">Gold ↓ Predicted →</th>{columns}</tr></thead>'
+    yield "<tbody>"
+    for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
+        cells = "".join(_cell(count, sum(row), i, j) for j, count in enumerate(row))
+        yield f'<tr><th scope="row">{escaped(label)}</th>{cells}</tr>'
+    yield "</tbody></table></div>"
+
+
+def _cell(count: int, total: int, i: int, j: int) -> str:
+    kind = "hit" if i == j else "miss"
+    share = count / total if total else 0.0
+    shown = _chooser(count, i, j) if count else "0"
+    return f'<td class="{kind}" style="--p:{share:.3f}">{shown}</td>'
+
+
+def _chooser(count: int, i: int, j: int) -> str:
+    pair = f'data-pair="{i} {j}" aria-pressed="false"'
+    return f'<button type="button" {pair}>{count:,}</button>'
+
+
+def _most_confused(confusion: Confusion) -> Iterator[str]:
+    """The wrong pairs that are the most frequent, as a list."""
+    labels, counts = confusion
+    pairs = [
+        (counts[i][j], i, j)
+        for i in range(len(labels))
+        for j in range(len(labels))
+        if i != j and counts[i][j]
+    ]
+    pairs.sort(key=lambda pair: (-pair[0], *pair[1:]))
+    yield f'<p class="label">Confused most, of {len(labels)} labels</p>'
+    yield '<table class="pairs"><thead><tr><th scope="col">Gold</th>'
+    yield '<th scope="col">Predicted</th><th scope="col">Count</th></tr></thead><tbody>'
+    for count, i, j in pairs[:_MOST_PAIRS]:
+        gold, said = escaped(labels[i]), escaped(labels[j])
+        yield f"<tr><td>{gold}</td><td>{said}</td><td>{_chooser(count, i, j)}</td></tr>"
+    yield "</tbody></table>"
