@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import threading
 import types
 
@@ -146,9 +147,33 @@ def test_a_page_is_written(name, records, ask, tmp_path):
     code, _, err = ask(f"--html={page}", file)
     assert code == 0 and f"wrote {page}" in err
     text = page.read_text()
-    assert text.count("<article") == COUNT and "<script" not in text
+    assert text.count("<article") == COUNT and text.count("<script") == 1
+    assert "Wrong" not in text and f"step {finetuned_run.STEP}" in text
     code, _, err = ask(f"--html={tmp_path / 'no' / 'page.html'}", file)
     assert code == 2 and "there is no folder" in err
+
+
+def test_a_page_judges_what_has_gold_answers(name, run, ask, tmp_path, capsys):
+    values = finetuned_run.records(name, COUNT)
+    file = finetuned_run.write_records(tmp_path, name, values)
+    out, page = tmp_path / "out", tmp_path / "page.html"
+    threshold = ["--threshold=0.4"] if name == "hotpotqa" else []
+    assert evaluate.main([f"--model={run}", f"--out={out}", *threshold, file]) == 0
+    metrics = json.loads((out / "scores.json").read_text())["metrics"]
+    capsys.readouterr()
+    code, told, _ = ask(f"--html={page}", file)
+    assert code == 0 and "wanted" in told
+    text = page.read_text()
+    head = text.partition("</header>")[0]
+    shown = dict(re.findall(r"<dt>([^<]*)</dt><dd>([\d.]+)%</dd>", head))
+    assert shown == {k: f"{100 * x:.1f}" for k, x in metrics.items()}
+    states = re.findall(r'data-state="(\w+)"', text)
+    order = ["wrong", "partly", "right"]
+    assert len(states) == COUNT and states == sorted(states, key=order.index)
+    if name == "wikihop":
+        assert states.count("right") == round(metrics["accuracy"] * COUNT)
+    if name == "openkp":
+        assert "partly" in states
 
 
 def test_a_page_goes_through_a_pipe_that_stays_one(records, ask, tmp_path):

@@ -6,7 +6,8 @@ all decisions together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import functools
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -35,29 +36,39 @@ def score(
     """
     if not gold and not unread:
         raise ValueError("gold: at least one record expected, got none")
-    sklearn = extras.needed("sklearn.metrics", extra="metrics", to="score labels")
-    given = {name: predictions.get(name, ()) for name in gold}
-    labels = sorted({x for of in (gold, given) for some in of.values() for x in some})
-    right, found = (_matrix(of, labels) for of in (gold, given))
+    pairs = tuple(
+        (frozenset(some), frozenset(predictions.get(name, ())))
+        for name, some in gold.items()
+    )
     # A record without a prediction is wrong, even if it has no label at all.
-    hits = sum(i in predictions and {*gold[i]} == {*given[i]} for i in gold)
+    hits = sum(
+        name in predictions and right == given
+        for name, (right, given) in zip(gold, pairs, strict=True)
+    )
     metrics = {"accuracy": hits / (len(gold) + len(unread))}
-    for average in ("macro", "micro"):
-        metrics[f"{average}_f1"] = 0.0
-        if labels:
-            metrics[f"{average}_f1"] = float(
-                sklearn.f1_score(
-                    right,
-                    found,
-                    labels=range(len(labels)),
-                    average=average,
-                    zero_division=0.0,
-                )
-            )
+    # Records are scored by themselves too, and there are few different ones.
+    metrics |= _f1_of_one(pairs) if len(pairs) == 1 else _f1(pairs)
     return Scores.of(metrics, [*gold, *unread], {"label": predictions})
 
 
-def _matrix(of: Mapping[str, Collection[str]], labels: list[str]) -> np.ndarray:
+def _f1(pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> dict[str, float]:
+    """`macro_f1` and `micro_f1` of (gold, given) labels of records."""
+    sklearn = extras.needed("sklearn.metrics", extra="metrics", to="score labels")
+    labels = sorted({x for pair in pairs for some in pair for x in some})
+    metrics = {"macro_f1": 0.0, "micro_f1": 0.0}
+    if labels:
+        right, found = (_matrix(of, labels) for of in zip(*pairs, strict=True))
+        options = {"labels": range(len(labels)), "zero_division": 0.0}
+        for average in ("macro", "micro"):
+            f1 = sklearn.f1_score(right, found, average=average, **options)
+            metrics[f"{average}_f1"] = float(f1)
+    return metrics
+
+
+_f1_of_one = functools.lru_cache(maxsize=4096)(_f1)
+
+
+def _matrix(of: Sequence[Collection[str]], labels: list[str]) -> np.ndarray:
     """bool `[records, labels + 1]`: which of them each record has.
 
     The last column is of no label: scikit-learn takes a single column for one label a
@@ -65,6 +76,6 @@ def _matrix(of: Mapping[str, Collection[str]], labels: list[str]) -> np.ndarray:
     """
     place = {label: i for i, label in enumerate(labels)}
     made = np.zeros((len(of), len(labels) + 1), bool)
-    for row, some in enumerate(of.values()):
+    for row, some in enumerate(of):
         made[row, [place[x] for x in some]] = True
     return made

@@ -4,14 +4,22 @@ import collections
 import re
 
 import pytest
-from answers_page_samples import ANSWERS, ENDLESS, EVIL, OPENKP_ELEMENTS
-from headless_browser import NO_BROWSER, NO_FONT, find_programs, open_browser
+from answers_page_samples import ENDLESS, EVIL, OPENKP_ELEMENTS, PAGES
+from page_looks import (
+    LEAST_CONTRAST,
+    OPEN,
+    OVERFLOWING,
+    TEXTS,
+    UNFOLD,
+    background,
+    colour,
+    contrast,
+    luminance,
+)
 
 from etc_jax.prediction.answers_page import page
 
 WIDTHS = (1280, 390)
-# Of text to what is behind it (WCAG 2.1, level AA).
-LEAST_CONTRAST = 4.5
 # From the colour of a mark to that around it, in steps of 255 along three axes.
 LEAST_DISTANCE = 60.0
 
@@ -44,25 +52,30 @@ MARKS = {
 # Lines under the headings of answers, in their order.
 TOLD = {
     "hotpotqa": [
-        "ANSWER the Tarn SUPPORTING SENTENCES",
+        "ANSWER the Tarn GOLD ANSWER the Tarn SUPPORTING SENTENCES",
         "Ann Lee: In 1840 her uncle left her the Old Mill, which she ran until it "
-        "burned. 100%",
-        "ANSWER yes SUPPORTING SENTENCES Ton: Ton is a town in Norland. 100%",
+        "burned. 100% gold",
+        "ANSWER yes GOLD ANSWER yes SUPPORTING SENTENCES Ton: Ton is a town in "
+        "Norland. 100% gold",
     ],
     "wikihop": [
-        "ANSWER norland AMONG 14 CANDIDATES norland 100% eastland 0% sudland 0% and 11 "
-        "more, 0% together MENTIONED IN Document 2 2 × Document 4",
+        "ANSWER norland GOLD ANSWER norland AMONG 14 CANDIDATES norland 100% gold "
+        "eastland 0% sudland 0% and 11 more, 0% together MENTIONED IN Document 2 2 × "
+        "Document 4",
     ],
     "natural_questions": [
-        "SHORT ANSWER ann lee in 1790 score 40.00 LONG ANSWER Mill: the first mill of "
-        "ton was built by ann lee in 1790 . score 40.00",
-        "SHORT ANSWER yes score 40.00 LONG ANSWER Mill: old mill 1790 tarn score 40.00",
-        "SHORT ANSWER none LONG ANSWER Mill: the first mill of ton was built by",
+        "SHORT ANSWER ann lee in 1790 score 40.00 GOLD ANSWER ann lee in 1790 LONG "
+        "ANSWER Mill: the first mill of ton was built by ann lee in 1790 . score 40.00 "
+        "gold",
+        "SHORT ANSWER yes score 40.00 GOLD ANSWER yes LONG ANSWER Mill: old mill 1790 "
+        "tarn score 40.00",
+        "SHORT ANSWER none GOLD ANSWER none LONG ANSWER Mill: the first mill of ton "
+        "was built by",
         "score -40.00, less likely than no answer",
     ],
     "openkp": [
-        "3 KEYPHRASES, THE BEST FIRST 1. box kite 67% 2. lawrence hargrave 24% 3. kite "
-        "festival 9%",
+        "3 KEYPHRASES, THE BEST FIRST 1. box kite 67% gold 2. lawrence hargrave 24% "
+        "gold 3. kite festival 9% gold",
     ],
 }
 
@@ -82,31 +95,6 @@ LOOK = """
             behind: behind(node)};
   });
 })()
-"""
-# Of every text that is shown: the text, its colour, and colours behind it.
-TEXTS = """
-(() => {
-  const behind = (node) => node ? [getComputedStyle(node).backgroundColor,
-                                   ...behind(node.parentElement)] : [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const found = [];
-  while (walker.nextNode()) {
-    const parent = walker.currentNode.parentElement;
-    if (walker.currentNode.data.trim() && parent.checkVisibility())
-      found.push({text: walker.currentNode.data, ink: getComputedStyle(parent).color,
-                  behind: behind(parent)});
-  }
-  return found;
-})()
-"""
-UNFOLD = "document.querySelectorAll('details').forEach((node) => { node.open = true; })"
-# Elements that reach beyond the window, once all is unfolded. A drawing lies in a frame
-# that scrolls.
-OVERFLOWING = """
-[...document.body.querySelectorAll(':not(.frame *)')]
-  .filter((node) => [...node.getClientRects()].some(
-    (box) => box.width && (box.left < 0 || box.right > innerWidth + 0.5)))
-  .map((node) => node.outerHTML.slice(0, 200))
 """
 # Of the drawing: its frame and sheet, and of each box its place, what it says in how
 # large letters, and its marks, each with its place and whether it is seen after
@@ -155,60 +143,18 @@ TARGET = """
 
 
 @pytest.fixture(scope="module")
-def browser():
-    programs = find_programs()
-    if programs is None:
-        pytest.skip(NO_BROWSER)
-    with open_browser(*programs) as browser:
-        if not browser.shows_text():
-            pytest.skip(NO_FONT)
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """{task: file with its page}."""
     folder = tmp_path_factory.mktemp("pages")
-    files = {name: folder / f"{name}.html" for name in ANSWERS}
+    files = {name: folder / f"{name}.html" for name in PAGES}
     for name, file in files.items():
-        file.write_text(page(ANSWERS[name](), task=name), encoding="utf-8")
+        file.write_text(PAGES[name](), encoding="utf-8")
     return files
 
 
-tasks = pytest.mark.parametrize("task", ANSWERS)
+tasks = pytest.mark.parametrize("task", PAGES)
 widths = pytest.mark.parametrize("width", WIDTHS)
 schemes = pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-
-
-def colour(text):
-    """(red, green, blue, opacity) of a colour as the browser spells it."""
-    numbers = [float(x) for x in re.findall(r"[\d.]+", text)]
-    assert text.startswith("rgb") and len(numbers) in (3, 4), text
-    return (*numbers, 1.0)[:4]
-
-
-def background(layers):
-    """The colour that is seen of some, the foremost first."""
-    seen = (255.0, 255.0, 255.0)
-    for *own, opacity in map(colour, reversed(layers)):
-        both = zip(own, seen, strict=True)
-        seen = tuple(opacity * a + (1 - opacity) * b for a, b in both)
-    return seen
-
-
-def luminance(seen):
-    """Relative luminance (WCAG 2.1): 0 of black, 1 of white."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (x / 255 for x in seen)
-    ]
-    return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(one, other):
-    """Contrast ratio (WCAG 2.1), from 1 to 21."""
-    lower, higher = sorted((luminance(one), luminance(other)))
-    return (higher + 0.05) / (lower + 0.05)
 
 
 def test_colours_are_measured_as_the_guidelines_say():
@@ -222,6 +168,7 @@ def test_colours_are_measured_as_the_guidelines_say():
 @tasks
 def test_the_answer_is_marked_where_it_stands(browser, pages, task, width, dark):
     browser.open(pages[task], width=width, dark=dark)
+    browser.evaluate(OPEN)
     looks = browser.evaluate(LOOK)
     assert len(looks) == len(MARKS[task])
     for look, (text, passage) in zip(looks, MARKS[task], strict=True):
@@ -237,6 +184,7 @@ def test_the_answer_is_marked_where_it_stands(browser, pages, task, width, dark)
 @tasks
 def test_answers_stand_over_the_documents_with_their_scores(browser, pages, task):
     browser.open(pages[task], width=1280)
+    browser.evaluate(OPEN)
     shown = " ".join(browser.evaluate("document.body.innerText").split())
     at = 0
     for told in TOLD[task]:
@@ -259,8 +207,11 @@ def test_text_of_records_is_shown_and_not_run(browser, pages, task):
     browser.open(pages[task], width=1280)
     browser.evaluate(UNFOLD)
     assert EVIL in browser.evaluate("document.body.innerText")
-    assert browser.evaluate("document.scripts.length") == 0
-    assert browser.evaluate("document.querySelectorAll('b').length") == 0
+    assert browser.evaluate("document.scripts.length") == 1
+    bold = browser.evaluate(
+        "[...document.querySelectorAll('b')].map((x) => x.innerText)"
+    )
+    assert all(text.isdecimal() for text in bold)  # how many answers are right
     assert browser.evaluate("document.title").startswith(f"{task}: ")
     assert browser.complaints == []
 
@@ -284,6 +235,7 @@ def test_a_page_that_runs_what_it_shows_would_be_found_out(browser, tmp_path):
 @tasks
 def test_links_lead_to_what_they_name(browser, pages, task, width):
     browser.open(pages[task], width=width)
+    browser.evaluate(OPEN)
     links = browser.evaluate(LINKS)
     for number, link in enumerate(links):
         browser.click(*browser.evaluate(LINK_AT % number))
@@ -304,7 +256,7 @@ def test_the_answer_in_a_long_article_is_one_click_away(browser, pages, width):
     target = browser.evaluate(TARGET)
     # Some windows below the link: of four records of one article, 15 of its 24 parts
     # into the first one. Its height in pixels is a matter of the fonts.
-    assert 0.12 < target["scrolled"] / target["length"] < 0.18
+    assert 0.12 < target["scrolled"] / target["length"] < 0.2
     assert target["scrolled"] > 2 * target["height"]
     # Not at the very border: what is around it can be read.
     assert 0.1 < target["top"] / target["height"] < target["bottom"] / 800 < 0.9
@@ -312,6 +264,7 @@ def test_the_answer_in_a_long_article_is_one_click_away(browser, pages, width):
 
 def test_a_long_article_is_unfolded_around_the_answer_only(browser, pages):
     browser.open(pages["natural_questions"], width=1280)
+    browser.evaluate(OPEN)
     shown = [x["text"] for x in browser.evaluate(TEXTS)]
     kinds = collections.Counter(text[:4] for text in shown)
     browser.evaluate(UNFOLD)
@@ -339,7 +292,7 @@ def test_every_text_can_be_read(browser, pages, task, dark):
 
 # Pixels of the web page, and what one of them is at each width of the window.
 SHEET = (1150, 430)
-UNITS = {1280: 1.0, 1100: (1100 - 48) / 1150, 390: 0.8}
+UNITS = {1280: 1.0, 1200: (1200 - 72) / 1150, 390: 0.9}
 DRAWN_MARKS = {
     OPENKP_ELEMENTS[1][0]: ["box kite1", "Lawrence Hargrave2", "box kite1"],
     "Kite festival in Ton": ["Kite festival3"],
@@ -354,6 +307,7 @@ def drawn(browser, pages):
 
     def drawn(width):
         browser.open(pages["openkp"], width=width)
+        browser.evaluate(OPEN)
         return browser.evaluate(DRAWING)
 
     return drawn
@@ -389,7 +343,7 @@ def test_keyphrases_are_marked_inside_of_their_boxes(drawn, width):
             assert mark["seen"], mark
             assert left <= x and x + mark_width <= left + box_width + 0.5
             # The colour of a mark is a little higher than a line.
-            assert top - 1 <= y and y + mark_height <= top + height + 1
+            assert top - 2 <= y and y + mark_height <= top + height + 2
     assert {text: marks for text, marks in marked.items() if marks} == DRAWN_MARKS
 
 

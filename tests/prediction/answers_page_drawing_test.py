@@ -59,7 +59,7 @@ def test_letters_are_so_small_that_a_text_has_room(width, height):
 
     def room(size):
         """For letters; there is no part of a line."""
-        return int(height / (1.2 * size)) * width / (0.6 * size)
+        return int(height / (1.2 * size)) * width / (0.65 * size)
 
     assert room(size * 0.99) >= len(text) > room(size * 1.1) and size < 16
     [(style, _)] = drawn((Box(0, 0, 900, height, 7.0), "word"))
@@ -68,9 +68,9 @@ def test_letters_are_so_small_that_a_text_has_room(width, height):
 
 def test_words_are_not_broken_but_for_endless_ones():
     [(style, _)] = drawn((Box(0, 0, 60, 500, 40.0), "Old windmills"))
-    assert float(style["f"]) * 0.6 * len("windmills") == pytest.approx(60, abs=0.1)
+    assert float(style["f"]) * 0.65 * len("windmills") == pytest.approx(60, abs=0.1)
     [(style, _)] = drawn((Box(0, 0, 60, 500, 40.0), "x" * 300))
-    assert 0.6 * float(style["f"]) * 16 == pytest.approx(60, abs=0.1)
+    assert 0.65 * float(style["f"]) * 16 == pytest.approx(60, abs=0.1)
 
 
 def told(*passages, sheet=SHEET):

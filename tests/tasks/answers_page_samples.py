@@ -1,4 +1,4 @@
-"""Answers of every data set as a reader meets them: made-up records, gold outputs.
+"""Pages of answers as a reader meets them: made-up records, gold outputs.
 
 One record of each has a text that would do harm, or fall apart, if a page took it for
 anything but text.
@@ -9,12 +9,15 @@ import functools
 import natural_questions_samples as articles
 import openkp_samples as pages
 
-from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
+from etc_jax.prediction.answers_page import page
+from etc_jax.prediction.judging import Answered, judged
 
 EVIL = "<script>document.title = 'taken'; console.log(1)</script>, <b>bold</b>, &amp; ."
 ENDLESS = "https://mills.example/" + "x" * 300
+
+ABOUT = {"Model": "etc", "Run": f"mills {EVIL}, step 2,000"}
 
 TOKENIZER = articles.tokenizer()
 
@@ -168,18 +171,22 @@ OPENKP = pages.page(
 )
 
 
-def _answers(task, values, *lengths: int) -> list[Explained]:
+def page_of(task, values, *lengths: int) -> str:
+    """The page of some records, judged."""
     found = []
     for value in values:
         record = task.parse(value, lambda kind, message: None)
         windows = task.features(record, TOKENIZER, StructuredSizes(*lengths))
-        seen = task.explain(task.gold_outputs(windows), windows, task.setting)
-        found.append(task.pool_explained(seen))
-    return found
+        outputs = task.gold_outputs(windows)
+        explained = task.pool_explained(task.explain(outputs, windows, task.setting))
+        [prediction] = task.answers(outputs, windows).values()
+        found.append(Answered(explained, task.gold(record), prediction))
+    explained = [answer.explained for answer in found]
+    return page(explained, task=task.name, about=ABOUT, judged=judged(task, found))
 
 
-ANSWERS = {
-    name: functools.partial(_answers, find_task(name, "structured"), values, *lengths)
+PAGES = {
+    name: functools.partial(page_of, find_task(name, "structured"), values, *lengths)
     for name, values, *lengths in (
         ("hotpotqa", HOTPOT, 2048, 128),
         ("wikihop", [WIKIHOP], 2048, 256),

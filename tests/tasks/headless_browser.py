@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from unittest import mock
 
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.support.wait import WebDriverWait
 
 _INSTALL = "apt-get install chromium chromium-driver fonts-dejavu-core"
 NO_BROWSER = f"no chromium with a chromedriver to look at pages with: {_INSTALL}"
@@ -92,6 +94,15 @@ class Browser:
         actions = ActionBuilder(self._session, duration=0)
         actions.pointer_action.move_to_location(x, y).click()
         actions.perform()
+
+    def type(self, text: str) -> None:
+        """Presses keys where the focus is."""
+        ActionChains(self._session).send_keys(text).perform()
+
+    def wait_for(self, expression: str) -> None:
+        """Waits until a JavaScript expression is true, some seconds at most."""
+        wait = WebDriverWait(self._session, 10, poll_frequency=0.05)
+        wait.until(lambda _: self.evaluate(expression))
 
     def screenshot(self) -> bytes:
         """A PNG of the window."""

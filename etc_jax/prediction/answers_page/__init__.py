@@ -19,7 +19,7 @@ from etc_jax.prediction.answers_page.text import escaped
 from etc_jax.prediction.judging import Judged
 
 # Characters of all answers of a page: what a browser opens in seconds.
-MOST_CHARS = 32_000_000
+MOST_CHARS = 20_000_000
 
 
 def page(

@@ -60,8 +60,7 @@ def in_order(answers: Sequence[Explained], judged: Judged | None) -> list[Entry]
 
 
 def _badness(entry: Entry) -> tuple:
-    sure = entry.certainty or 0.0
     if entry.state == OPEN:
-        return (1, 0.0, sure, entry.number)
-    share = entry.verdict.share
+        return (1, 0.0, 0.0, entry.number)
+    share, sure = entry.verdict.share, entry.certainty or 0.0
     return (0, share, -sure if share < 0.5 else sure, entry.number)

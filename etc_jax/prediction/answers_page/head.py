@@ -85,11 +85,12 @@ def _confusion(confusion: Confusion) -> Iterator[str]:
         yield from _most_confused(confusion)
         return
     columns = "".join(f'<th scope="col">{escaped(x)}</th>' for x in labels)
-    yield '<div class="matrix" role="group" aria-label="Confusion matrix" tabindex="0">'
     yield (
-        "<table><caption>How often each label was predicted for each gold one. "
-        "A number chooses its answers.</caption>"
+        '<p class="quiet" id="matrix">How often each label was predicted for each gold '
+        "one. A number chooses its answers.</p>"
     )
+    yield '<div class="matrix" role="group" aria-labelledby="matrix" tabindex="0">'
+    yield '<table aria-labelledby="matrix">'
     yield f'<thead><tr><th scope="col">Gold ↓ Predicted →</th>{columns}</tr></thead>'
     yield "<tbody>"
     for i, (label, row) in enumerate(zip(labels, counts, strict=True)):

@@ -90,9 +90,9 @@ header summary { color: var(--quiet); }
   border-left: 3px solid rgb(var(--tint)); padding: 0.25rem 0.75rem; margin: 1rem 0;
   color: inherit; max-width: 42rem;
 }
-.matrix { overflow: auto; max-height: 80vh; margin: 1rem 0; }
+.matrix { overflow: auto; max-height: 80vh; margin: 0.25rem 0 1rem; }
+.quiet { font: 0.875rem/1.4 var(--sans); color: var(--quiet); margin: 0; }
 table { border-collapse: collapse; }
-caption { text-align: left; color: var(--quiet); padding-bottom: 0.35rem; }
 th, td { padding: 0.25rem 0.6rem; border: 1px solid var(--line); text-align: right; }
 th { font-weight: 400; max-width: 9rem; min-width: 3.5rem; }
 .pairs th, .pairs td { text-align: left; }
@@ -244,7 +244,7 @@ details p { margin: 0.4rem 0 0.3rem; }
 .drawing { width: fit-content; margin: 0 0 1.75rem; }
 .frame { max-height: 80vh; overflow: auto; border: 1px solid var(--under); }
 .sheet {
-  --unit: clamp(0.8px, (100vw - 4.5rem) / var(--wide), 1px);
+  --unit: clamp(0.9px, (100vw - 4.5rem) / var(--wide), 1px);
   position: relative; overflow: hidden;
   width: calc(var(--wide) * var(--unit)); height: calc(var(--high) * var(--unit));
 }

@@ -19,8 +19,8 @@ WORDING = Wording(
     question="Query",
     answer="Nearest passage",
     places="",
-    legend="The number is the cosine of a passage and the query. The nearest passage is "
-    "that of the record's own; metrics rank those of all records.",
+    legend="The number is the cosine of a passage and the query. The nearest one is "
+    "of the record's own; metrics rank those of all records.",
 )
 
 
