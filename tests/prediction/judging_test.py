@@ -86,6 +86,7 @@ def test_natural_questions_are_judged_by_the_answers_they_have():
 
 def test_ranks_are_among_the_passages_of_all_records():
     task = find_task("retrieval")
+
     def vector(*x):
         return base64.b64encode(np.array(x, "<f4").tobytes()).decode()
 

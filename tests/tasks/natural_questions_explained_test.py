@@ -134,7 +134,7 @@ def test_json_has_the_prediction_and_the_page_the_scores():
     [official] = nq.official({got.id: values["prediction"]})["predictions"]
     assert official["long_answer"]["start_token"] == 3
     text = page([got], task="natural_questions")
-    assert ">by ann</mark>" in text and text.count("passage support scored") == 1
+    assert ">by ann</mark>" in text and text.count("passage support wanted scored") == 1
     assert "score 11.00" in text and "score 7.00" in text and "%<" not in text
     assert "less likely" not in text
     lines = got.text().splitlines()

@@ -23,8 +23,8 @@ TEXTS = """
 """
 OPEN = "document.querySelectorAll('article > details').forEach((x) => {x.open = true})"
 UNFOLD = "document.querySelectorAll('details').forEach((node) => { node.open = true; })"
-# Elements that reach beyond the window, once all is unfolded. A drawing and a matrix lie
-# in a frame that scrolls.
+# Elements that reach beyond the window, once all is unfolded. Drawings and matrices lie
+# in frames that scroll.
 OVERFLOWING = """
 [...document.body.querySelectorAll(':not(.frame *, .matrix *)')]
   .filter((node) => [...node.getClientRects()].some(
