@@ -91,7 +91,7 @@ def _confusion(confusion: Confusion) -> Iterator[str]:
     )
     yield '<div class="matrix" role="group" aria-labelledby="matrix" tabindex="0">'
     yield '<table aria-labelledby="matrix">'
-    yield f'<thead><tr><th scope="col">Gold ↓ Predicted →</th>{columns}</tr></thead>'
+    yield f'<thead><tr><th scope="col">Gold&nbsp;↓ Predicted&nbsp;→</th>{columns}</tr></thead>'
     yield "<tbody>"
     for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
         cells = "".join(_cell(count, sum(row), i, j) for j, count in enumerate(row))
