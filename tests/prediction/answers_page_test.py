@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import hashlib
 import html.parser
 import re
@@ -14,6 +15,9 @@ from etc_jax.datasets.explained import (
 )
 from etc_jax.prediction.answers_page import escaped, page
 from etc_jax.prediction.answers_page.text import marked
+from etc_jax.prediction.judging import Judged, Verdict
+from etc_jax.scoring.classification import Confusion
+from etc_jax.scoring.result import Scores
 
 EVIL = '<script>alert("x")</script>'
 VOID = {"meta", "link", "br", "input"}
@@ -225,6 +229,41 @@ def test_marks_stand_around_their_characters():
 def test_halves_of_characters_do_not_break_the_file():
     page([Explained("\ud800", "\x00", "a", ())], task="t").encode("utf-8")
     assert escaped("'\"&<>") == "&#x27;&quot;&amp;&lt;&gt;"
+
+
+def test_of_many_labels_the_pairs_that_are_confused_most_are_listed():
+    labels = tuple(f"l{i:02}" for i in range(40))
+    counts = [[0] * 40 for _ in labels]
+    counts[3][4], counts[7][1], counts[5][5] = 9, 12, 100
+    found = Judged(
+        "accuracy",
+        (None,),
+        Scores({"accuracy": 0.5}, 1, {}),
+        Confusion(labels, tuple(map(tuple, counts))),
+    )
+    text = page([HOTPOT], task="x", judged=found)
+    rows = re.findall(r"<tr><td>(\w+)</td><td>(\w+)</td><td>.*?>(\d+)<", text)
+    assert rows == [("l07", "l01", "12"), ("l03", "l04", "9")]
+    assert 'class="matrix"' not in text
+
+
+def test_shares_between_0_and_1_are_partly_right():
+    shares = (0.0, 0.25, 1.0, None)
+    verdicts = tuple(Verdict(share, {"f1": share or 0.0}) for share in shares)
+    found = Judged("f1", verdicts, Scores({"f1": 0.4}, 4, {}))
+    items = [dataclasses.replace(HOTPOT, id=f"q{i}") for i in range(4)]
+    text = page(items, task="x", judged=found)
+    assert re.findall(r'data-state="(\w+)"', text) == [
+        "wrong",
+        "partly",
+        "right",
+        "open",
+    ]
+    assert "25.0% right" in text and "not judged" in text
+    # The number of a record is its place in the file.
+    swapped = dataclasses.replace(found, verdicts=verdicts[::-1])
+    text = page(items, task="x", judged=swapped)
+    assert re.findall(r'<article id="answer-(\d)"', text) == ["4", "3", "2", "1"]
 
 
 @pytest.mark.parametrize("reference", [None, "Mühle & Fluss", EVIL])

@@ -141,6 +141,7 @@ def test_json_has_the_prediction_and_the_page_the_scores():
     assert [line.split()[:2] for line in lines[1:]] == [
         ["question", "who"],
         ["answer", "by"],
+        ["wanted", "ann"],
         ["score", "7.00"],
         ["11.00", "Mill:"],
     ]

@@ -74,9 +74,10 @@ def _folded(metrics: Mapping[str, float], measure: str, kind: str) -> str:
 
 def pair_of(confusion: Confusion | None, gold: str | None, said: str) -> str:
     """What a line has so that a cell of the matrix finds it; "" outside of a matrix."""
-    if confusion is None or gold not in confusion.labels:
+    labels = () if confusion is None else confusion.labels
+    if gold not in labels or said not in labels:
         return ""
-    return f"{confusion.labels.index(gold)} {confusion.labels.index(said)}"
+    return f"{labels.index(gold)} {labels.index(said)}"
 
 
 def _confusion(confusion: Confusion) -> Iterator[str]:
@@ -91,8 +92,8 @@ def _confusion(confusion: Confusion) -> Iterator[str]:
     )
     yield '<div class="matrix" role="group" aria-labelledby="matrix" tabindex="0">'
     yield '<table aria-labelledby="matrix">'
-    yield f'<thead><tr><th scope="col">Gold&nbsp;↓ Predicted&nbsp;→</th>{columns}</tr></thead>'
-    yield "<tbody>"
+    corner = '<th scope="col">Gold&nbsp;↓ Predicted&nbsp;→</th>'
+    yield f"<thead><tr>{corner}{columns}</tr></thead>\n<tbody>"
     for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
         cells = "".join(_cell(count, sum(row), i, j) for j, count in enumerate(row))
         yield f'<tr><th scope="row">{escaped(label)}</th>{cells}</tr>'
