@@ -237,11 +237,11 @@ def test_of_many_labels_the_pairs_that_are_confused_most_are_listed():
     counts[3][4], counts[7][1], counts[5][5] = 9, 12, 100
     found = Judged(
         "accuracy",
-        (None,),
-        Scores({"accuracy": 0.5}, 1, {}),
+        (None, None),
+        Scores({"accuracy": 0.5}, 2, {}),
         Confusion(labels, tuple(map(tuple, counts))),
     )
-    text = page([HOTPOT], task="x", judged=found)
+    text = page([HOTPOT, WIKIHOP], task="x", judged=found)
     rows = re.findall(r"<tr><td>(\w+)</td><td>(\w+)</td><td>.*?>(\d+)<", text)
     assert rows == [("l07", "l01", "12"), ("l03", "l04", "9")]
     assert 'class="matrix"' not in text

@@ -107,9 +107,9 @@ def _left_out(shown: int, entries: Sequence[Entry], judged: Judged | None) -> st
     which = "first" if judged is None else "worst"
     return (
         f'<p class="note">This page has the {shown:,} {which} of {len(entries):,} '
-        f"answers: a browser would take long to open all. The numbers above are of all "
-        f"of them. To see the others, give the command fewer records at a time; "
-        f"--json prints every answer.</p>"
+        "answers: a browser would take long to open all. The numbers above are of all "
+        "of them. To see the others, give the command fewer records at a time; --json "
+        "prints every answer.</p>"
     )
 
 
@@ -117,9 +117,9 @@ def _footer(entries: Sequence[Entry], judged: Judged | None) -> str:
     lines = list(dict.fromkeys(entry.item.wording.legend for entry in entries))
     if judged is not None:
         lines.append(
-            f"An answer is right if the official metrics of its record alone say so "
-            f"({judged.measure} decides, where it is of single records), and partly "
-            "right if they are between 0 and 100%."
+            "An answer is right if the official metrics of its record alone say so "
+            f"({judged.measure}, if that is of single records), and partly right if they "
+            "are between 0 and 100%."
         )
         if any(entry.state == OPEN for entry in entries):
             lines.append(

@@ -42,7 +42,7 @@ def head(task: str, count: int, about: Mapping[str, str], judged: Judged | None)
 def _scores(judged: Judged) -> Iterator[str]:
     metrics = judged.scores.metrics
     yield _folded(metrics, judged.measure, "scores main")
-    if judged.confusion is not None:
+    if judged.confusion is not None and len(judged.verdicts) > 1:
         yield from _confusion(judged.confusion)
 
 
