@@ -118,8 +118,8 @@ def _footer(entries: Sequence[Entry], judged: Judged | None) -> str:
     if judged is not None:
         lines.append(
             "An answer is right if the official metrics of its record alone say so "
-            f"({judged.measure}, if that is of single records), and partly right if they "
-            "are between 0 and 100%."
+            f"({judged.measure}, if that is of single records), and partly right if "
+            "they are between 0 and 100%."
         )
         if any(entry.state == OPEN for entry in entries):
             lines.append(
