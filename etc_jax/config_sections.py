@@ -340,6 +340,8 @@ class TrainConfig:
         writes.
       check_batches: batches that are looked at before anything is compiled.
       tensorboard: also write the metrics for TensorBoard (extra `tensorboard`).
+      wandb_project: also log the metrics to this project of Weights & Biases (extra
+        `wandb`); with WANDB_MODE=offline in the environment, into `workdir/wandb`.
       profile_start_step: updates before the profiler starts; None: no profile.
       profile_steps: updates that it watches; the trace is in `workdir/profile`.
     """
@@ -357,6 +359,7 @@ class TrainConfig:
     compile_cache_dir: str | None = None
     check_batches: int = 8
     tensorboard: bool = False
+    wandb_project: str | None = None
     profile_start_step: int | None = None
     profile_steps: int = 3
 

@@ -58,6 +58,7 @@ from etc_jax.prediction.scoreboard import (
     settle,
 )
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compile_cache
 
 _PROG = "etc-jax evaluate"
 
@@ -99,6 +100,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@compile_cache.use(None)
 def evaluate(args: argparse.Namespace) -> str:
     """Does the work of this process; the report at its end.
 

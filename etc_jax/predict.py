@@ -39,6 +39,7 @@ from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.terminal import say
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compile_cache
 
 _PROG = "etc-jax predict"
 
@@ -60,6 +61,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@compile_cache.use(None)
 def predict(args: argparse.Namespace) -> None:
     """Prints the answers.
 

@@ -36,7 +36,6 @@ Exit codes:
 
 import argparse
 import json
-import logging
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -47,6 +46,7 @@ from absl import logging as absl_logging
 from etc_jax import command_line, config_flag, config_help, init_from
 from etc_jax import config as config_lib
 from etc_jax.config_variants import said_by
+from etc_jax.terminal import say
 from etc_jax.training.hosts import distributed
 from etc_jax.training.preflight import dry_run as dry_run_lib
 from etc_jax.training.run import train_and_evaluate
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> str | int:
     values = _completed(values, args)
     if args.print_config:
         text = json.dumps(config_lib.used(values), indent=2, allow_nan=False)
-        command_line.show(text)
+        say(text)
         config_lib.from_config_dict(values)  # it is printed, and may be wrong
         return 0
     if args.dry_run:
@@ -168,10 +168,8 @@ def dry_run(values, args: argparse.Namespace) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    # Orbax and jax log much at the level at which this package logs little.
-    absl_logging.use_absl_handler()
+    # Orbax logs much at the level at which this package logs little.
     absl_logging.set_verbosity(absl_logging.WARNING)
-    logging.getLogger("etc_jax").setLevel(logging.INFO)
     return _told(lambda: run(args))
 
 

@@ -21,6 +21,7 @@ BLOCKED = (
     "torch",
     "grain",
     "tensorboardX",
+    "wandb",
     "nupunkt",
     "matplotlib",
     "sacrebleu",
@@ -188,7 +189,7 @@ ALLOWED = {
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,
     # Command lines.
-    "__main__": set(),
+    "__main__": {"command_line"},
     "config_flag": CONFIG | {"config"},
     "config_help": CONFIG | {"config"},
     "config_variants": {"config"},

@@ -25,7 +25,7 @@ from etc_jax.sharding import (
     nearest_multiples,
     path_of,
 )
-from etc_jax.training import tensorboard
+from etc_jax.training import writers
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import HELPERS, Job
 from etc_jax.training.optimizers.groups import Groups, trained_only
@@ -126,11 +126,7 @@ def check_extras(config: Config) -> None:
         if problems := list(config.data.missing()):
             raise UserError("\n".join(problems))
 
-    def check_packages() -> None:
-        if config.train.tensorboard:
-            tensorboard.require()
-
-    all_of(check_packages, check_files)
+    all_of(lambda: writers.check(config), check_files)
 
 
 def mesh_for(
