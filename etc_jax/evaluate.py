@@ -57,6 +57,7 @@ from etc_jax.prediction.scoreboard import (
     problems_of,
     settle,
 )
+from etc_jax.terminal import next_command
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache
 
@@ -222,7 +223,10 @@ class _Evaluation:
             lines.append(f"best thresholds: {', '.join(found)}")
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
-        return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
+        lines.append(f"wrote {' and '.join(map(str, wrote))}")
+        given = [*answering.given_flags(self.args), f"--html={out / 'answers.html'}"]
+        lines.append(next_command("predict", *given, *self.args.files))
+        return "\n".join(lines)
 
     def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
         """Writes the files that were read with the predictions in them."""

@@ -12,9 +12,10 @@ is an article in the original or the simplified form.
 
 Prints question, answer and the supporting sentences with their probabilities, the
 likeliest candidates, the keyphrases, or the long answer with its score. --json prints
-one object a line instead. --html also writes a page with the documents, in which the
-answer and what supports it are marked; it needs nothing from elsewhere. What cannot be
-answered is reported on standard error, and the others go on.
+one object a line instead. --html writes a page with the documents, in which the answer
+and what supports it are marked, and prints a summary: how many records were answered,
+and how well, if all of them have gold answers. The page needs nothing from elsewhere.
+What cannot be answered is reported on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
 checkpoint is damaged.
@@ -31,13 +32,15 @@ from typing import Any
 from etc_jax import command_line
 from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.prediction import answering, answers_page
+from etc_jax.extras import MissingExtraError
+from etc_jax.prediction import answering, answers_page, scoreboard
 from etc_jax.prediction import runner as runner_lib
+from etc_jax.prediction.answer_parts import Answer
 from etc_jax.prediction.inputs import Input, make_input
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
-from etc_jax.terminal import say
+from etc_jax.terminal import next_command, say
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache
 
@@ -74,20 +77,47 @@ def predict(args: argparse.Namespace) -> None:
     setting = task.setting
     if args.threshold is not None:
         setting = task.checked_setting(args.threshold)
-    inputs = _inputs(args.files, model, task)
-    explained = []
-    for answer in _explained(inputs, model, task, setting, args.batch_size):
+    gold: list[Any] = []
+    inputs = _inputs(args.files, model, task, gold)
+    explained, answers = [], []
+    for shown, answer in _answered(inputs, model, task, setting, args.batch_size):
         if args.html is not None:
-            explained.append(answer)
-        say(json.dumps(answer.as_json()) if args.json else f"{answer.text()}\n")
+            explained.append(shown)
+            answers.append(answer)
+        if args.json:
+            say(json.dumps(shown.as_json()))
+        elif args.html is None:
+            say(f"{shown.text()}\n")
     if args.html is not None:
         page = answers_page.page(explained, task=task.name)
         write_whole(args.html, page)
-        say(f"wrote {args.html}", sys.stderr)
+        # Beside records as JSON, it is not for what reads them.
+        file = sys.stderr if args.json else sys.stdout
+        say(f"{len(answers)} records answered", file)
+        if None not in gold:
+            say(_scores(task, answers, gold, setting), file)
+        say(f"wrote {args.html}, for a browser", file)
+    elif sys.stdout.isatty() and STANDARD_INPUT not in args.files:
+        given = [*answering.given_flags(args), "--html=answers.html", *args.files]
+        _tell(next_command("predict", *given))
 
 
-def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
-    """Each record that can be an input; the others are reported."""
+def _scores(task: Any, answers: Sequence[Answer], gold: Sequence[Any], setting: Any):
+    """The official metrics; or which package they need."""
+    try:
+        result = scoreboard.settle(task, answers, gold, settings=(setting,))
+    except MissingExtraError as error:
+        return f"no scores: {error}"
+    return result.chosen.report()
+
+
+def _inputs(
+    files: Sequence[str], model: TrainedModel, task: Any, gold: list[Any]
+) -> Iterator[Input]:
+    """Each record that can be an input, its gold answer or None added to `gold`.
+
+    The others are reported.
+    """
     sizes = type(task.sizes)(*model.lengths)
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
@@ -110,17 +140,18 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
         if made.problem is not None:
             _tell(f"{raw.where}: {': '.join(made.problem)}")
         else:
+            gold.append(task.gold(record))
             yield made
 
 
-def _explained(
+def _answered(
     inputs: Iterator[Input],
     model: TrainedModel,
     task: Any,
     setting: Any,
     asked: int | None,
-) -> Iterator[Any]:
-    """What a reader wants to see of each record.
+) -> Iterator[tuple[Any, Answer]]:
+    """What a reader wants to see of each record, and the prediction for it.
 
     Raises:
       UserError: if there is none, before anything is compiled.
@@ -132,11 +163,15 @@ def _explained(
     runner = runner_lib.Runner(model, runner_lib.rows_for(windows, asked))
 
     def read(outputs: Any, windows: Sequence[Any]) -> Sequence[Any]:
-        return task.explain(outputs, windows, setting)
+        shown = task.explain(outputs, windows, setting)
+        decoded = task.decode(outputs, windows, (setting,))
+        return list(zip(shown, decoded, strict=True))
 
     every = itertools.chain(first, inputs)
     for record in through_model(every, runner, read):
-        yield task.pool_explained(record.windows)
+        shown, decoded = map(list, zip(*record.windows, strict=True))
+        answer = Answer(record.id, task.predictions(decoded), None)
+        yield task.pool_explained(shown), answer
 
 
 def _first(inputs: Iterator[Input], enough: int) -> list[Input]:

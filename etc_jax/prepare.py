@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import sys
@@ -42,7 +43,7 @@ from etc_jax.datasets import options as input_options
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
-from etc_jax.terminal import in_shell, say
+from etc_jax.terminal import in_shell, next_command, say
 
 _PROG = "etc-jax prepare"
 
@@ -292,6 +293,20 @@ def run(args: argparse.Namespace) -> None:
     if there:
         say(f"{args.out} is finished already: nothing to do")
     say(report(cache))
+    say(_next(cache, args.out))
+
+
+def _next(cache: WindowCache, out: str) -> str:
+    """What to do with inputs: learn them, if a config of their data set's name does."""
+    named = importlib.util.find_spec("etc_jax.configs." + cache.task.rpartition(".")[2])
+    if named is None or set(out) & set(",="):
+        return next_command("stats", out)
+    variant = ",etc" if cache.format == "structured" else ""
+    name = named.name.rpartition(".")[2]
+    config = f"--config={name}:prepared={out}{variant}"
+    workdir = f"--workdir=runs/{pathlib.Path(out).name}"
+    note = "add ,from=FOLDER to begin with a model"
+    return next_command("train", workdir, config, note=note)
 
 
 def add_lengths(parser: argparse.ArgumentParser) -> None:

@@ -198,10 +198,14 @@ ALLOWED = {
     "train": (
         OBJECTIVES
         | {"objectives", "config_flag", "config_help", "config_variants", "init_from"}
+        | {"next_steps"}
     ),
     # A model of any folder, with its tokenizer and the names of its labels.
     "model_source": TRAINING | {"training", "data", "datasets"},
-    "model_commands": {"command_line", "data", "conversion", "model_source"},
+    "next_steps": OBJECTIVES | {"loading", "conversion", "model_source"},
+    "model_commands": (
+        {"command_line", "data", "conversion", "model_source", "next_steps"}
+    ),
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}

@@ -143,12 +143,30 @@ def test_nothing_to_answer_is_an_error(name, ask, tmp_path):
 def test_a_page_is_written(name, records, ask, tmp_path):
     file = finetuned_run.write(tmp_path / "r.json", records)
     page = tmp_path / "page.html"
-    code, _, err = ask(f"--html={page}", file)
-    assert code == 0 and f"wrote {page}" in err
+    code, out, err = ask(f"--html={page}", file)
+    assert (code, err) == (0, "")
+    assert out == f"{COUNT} records answered\nwrote {page}, for a browser\n"
     text = page.read_text()
     assert text.count("<article") == COUNT and "<script" not in text
     code, _, err = ask(f"--html={tmp_path / 'no' / 'page.html'}", file)
     assert code == 2 and "there is no folder" in err
+
+
+def test_a_page_of_records_with_answers_has_the_scores(
+    name, run, ask, tmp_path, capsys
+):
+    file = finetuned_run.write_records(
+        tmp_path, name, finetuned_run.records(name, COUNT)
+    )
+    code, out, err = ask(f"--html={tmp_path / 'page.html'}", file)
+    assert (code, err) == (0, "")
+    argv = [f"--model={run}", f"--out={tmp_path / 'out'}", file]
+    if name == "hotpotqa":
+        argv.append("--threshold=0.4")
+    assert evaluate.main(argv) == 0
+    # The same report, line by line.
+    told = capsys.readouterr().out
+    assert all(line in told for line in out.splitlines()[1:-1]) and len(out) > 80
 
 
 def test_a_page_goes_through_a_pipe_that_stays_one(records, ask, tmp_path):

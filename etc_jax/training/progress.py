@@ -74,8 +74,7 @@ class StepProgress:
         """The loss, what checkpoints are ranked by, official scores, accuracies."""
         wanted = [
             self._best,
-            *(name for name in values if name.startswith("official_")),
-            *(name for name in values if name.endswith("accuracy")),
+            *filter(is_score, values),
         ]
         more = [n for n in dict.fromkeys(wanted) if n in values and n != "loss"]
         for name in ["loss", *more[:_MOST_METRICS]]:
@@ -87,6 +86,11 @@ class StepProgress:
         if self._bar is not None:
             with self._shown():
                 self._bar.close()
+
+
+def is_score(metric: str) -> bool:
+    """Whether a metric says how well a run does what it is for."""
+    return metric.startswith("official_") or metric.endswith("accuracy")
 
 
 def _speed(values: Mapping[str, Any]) -> Iterator[str]:
