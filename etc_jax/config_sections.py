@@ -330,6 +330,7 @@ class TrainConfig:
         float32 / float32, bfloat16 / float32 and bfloat16 / bfloat16 (computed /
         stored). The last halves what parameters and gradients take, and loses updates
         smaller than 1/512 of a weight: for short runs and little memory.
+      log_every_steps: a report of the metrics also follows the last step.
       eval_every_steps: evaluation also follows the last step.
       eval_steps: batches of one evaluation; None: all there are.
       max_nonfinite_steps: so many bad updates in a row end the run.
