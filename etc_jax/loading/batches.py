@@ -5,10 +5,15 @@ Padded lengths are few, so that few programs are compiled: 16, 24, 32, 48, 64, .
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import collections
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 SHORTEST = 16
+# Tokens of padding that a program must save. Six layers of 384 on one core of a CPU
+# compute them in about the time in which they are compiled; wider layers need longer.
+WORTH_A_PROGRAM = 2048
 
 
 class Group(NamedTuple):
@@ -34,10 +39,11 @@ def padded_length(length: int) -> int:
 
 def groups(
     lengths: Sequence[int], limit: Callable[[int], int], batch_size: int
-) -> Iterator[Group]:
+) -> list[Group]:
     """Groups of inputs, the longest first: where memory is short, that shows at once.
 
-    An input is padded to less than twice its own padded length.
+    A shape is a program to compile: there is one of its own where it saves
+    `WORTH_A_PROGRAM` tokens of padding.
 
     Args:
       lengths: of the inputs.
@@ -46,17 +52,42 @@ def groups(
       batch_size: inputs of a group, at most.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
-    start = 0
-    while start < len(order):
-        most = limit(lengths[order[start]])
-        length = min(padded_length(lengths[order[start]]), most)
-        stop = start
-        for i in order[start : start + batch_size]:
-            if limit(lengths[i]) != most or 2 * padded_length(lengths[i]) <= length:
-                break
-            stop += 1
-        yield Group(order[start:stop], _rows(stop - start, batch_size), length)
-        start = stop
+    found = []
+    for most, some in itertools.groupby(order, lambda i: limit(lengths[i])):
+        places = list(some)
+        padded = _worthwhile([min(padded_length(lengths[i]), most) for i in places])
+        while places:
+            rows = _rows_of_first(padded, batch_size, found)
+            found.append(Group(places[:rows], rows, padded[0]))
+            del places[:rows], padded[:rows]
+    return found
+
+
+def _worthwhile(padded: Sequence[int]) -> list[int]:
+    """The padded lengths; some become the next longer one."""
+    counts = collections.Counter(padded)
+    ordered = sorted(counts)
+    taken, waiting, count = {}, [], 0
+    for length, longer in itertools.zip_longest(ordered, ordered[1:]):
+        waiting.append(length)
+        count += counts[length]
+        if longer is None or count * (longer - length) >= WORTH_A_PROGRAM:
+            taken |= dict.fromkeys(waiting, length)
+            waiting, count = [], 0
+    return [taken[x] for x in padded]
+
+
+def _rows_of_first(padded: Sequence[int], batch_size: int, before: list[Group]) -> int:
+    """Rows of the group that begins with the first of the padded lengths left."""
+    length = padded[0]
+    # The others would be padded to twice their length or more.
+    rows = _rows(sum(2 * x > length for x in padded[:batch_size]), batch_size)
+    if sum(length - x for x in padded[rows:batch_size]) < WORTH_A_PROGRAM:
+        rows = _rows(min(len(padded), batch_size), batch_size)
+    known = any((g.rows, g.length) == (batch_size, length) for g in before)
+    if known and (batch_size - rows) * length < WORTH_A_PROGRAM:
+        return batch_size
+    return rows
 
 
 def new_shapes_first(found: Iterable[Group]) -> list[Group]:

@@ -10,6 +10,7 @@ import sysconfig
 
 import numpy as np
 import pytest
+from readme_scripts import LABELS, block, scores_of, script, write_bert, write_files
 
 pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -113,3 +114,40 @@ def test_its_configs_and_its_help_are_there(etc_jax):
     assert "coreference, hotpotqa, imdb" in " ".join(
         etc_jax("synthetic", "--help").split()
     )
+
+
+@pytest.fixture(scope="module")
+def own_files(folder):
+    write_bert(folder / "bert")
+    write_files(folder)
+    return folder
+
+
+def test_the_scripts_of_the_readme_run(etc_jax, programs, own_files):
+    told = {
+        name: [etc_jax(*arguments) for arguments in script(name)]
+        for name in ("extend", "labels", "squad")
+    }
+    assert all(x in told["labels"][-1] for x in LABELS)
+    assert scores_of(own_files / "runs/topics/test")["records"] == 9
+    assert scores_of(own_files / "runs/squad/dev")["records"] == 6
+    assert (own_files / "answers.html").is_file()
+    encode = block("encode").replace('"longformer"', '"long"')
+    found = run(
+        *(programs / "python", "-c"),
+        f"texts = ['the mill was built']\n{encode}\nprint(vectors.shape)",
+        cwd=own_files,
+    )
+    assert found.split() == ["(1,", "16)"]
+    assert np.load(own_files / "vectors.npy").shape == (2, 16)
+    needs = "from flax import linen as nn, nnx\nimport jax\nimport jax.numpy as jnp"
+    needs += "\nfrom etc_jax.ops.attention import sliding_window\n"
+    made = {
+        "linen": "LocalAttention().init_with_output(jax.random.key(0), x)[0]",
+        "nnx": "LocalAttention(16, nnx.Rngs(0))(x)",
+    }
+    for name, call in made.items():
+        script_of = f"{needs}{block(name)}\nx = jnp.ones((2, 600, 16))\n"
+        shape = f"print({call}.shape)"
+        found = run(programs / "python", "-c", script_of + shape, cwd=own_files)
+        assert found.split() == ["(2,", "600,", "16)"]

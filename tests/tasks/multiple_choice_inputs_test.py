@@ -16,6 +16,7 @@ from etc_jax.tasks.multiple_choice.records import Record
 from etc_jax.tasks.wikihop import inputs as wikihop_inputs
 from etc_jax.tasks.wikihop import records as wikihop_records
 from etc_jax.tasks.wikihop.decoding import pool, rated
+from etc_jax.tasks.wikihop.explained import explain
 
 TOKENIZER = multihop_samples.tokenizer()
 RECORD = Record(
