@@ -242,6 +242,7 @@ def _compile(plan: Plan) -> Steps:
         out_shardings=replicated(plan.mesh),
     )
     flops = step_flops(plan, traced)
-    _LOG.info("%.3g FLOPs computed a step, useful: %s", flops.computed, flops.useful)
+    useful = "" if flops.useful is None else f", {flops.useful:.3g} of them useful"
+    _LOG.info("%.3g FLOPs a step%s", flops.computed, useful)
     rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
     return Steps(compiled, evaluate, rng, flops)

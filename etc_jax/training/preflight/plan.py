@@ -217,7 +217,8 @@ def make_plan(
         lambda: _abstract_state(job, tx, mesh, rules),
     )
     count = sum(x.size for x in jax.tree.leaves(state.params))
-    _LOG.info("%d parameters on mesh %s", count, dict(mesh.shape))
+    axes = " x ".join(f"{k}={size}" for k, size in mesh.shape.items() if size > 1)
+    _LOG.info(f"{count:,} parameters on {axes or '1 device'}")
     shapes = _abstract_batch(batch, mesh, config.train.batch_size)
     return Plan(config, job, mesh, tx, state, shapes, useful)
 
