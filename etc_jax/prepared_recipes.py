@@ -40,22 +40,14 @@ FAMILIES = {
     ETC: etc_config.base(),
 }
 # Of any family: those of its fields that it has.
-TINY = {
+TINY = recipes.TINY_MODEL | {
     "num_types": 16,
-    "embed_dim": 32,
-    "num_layers": 2,
-    "num_heads": 2,
-    "mlp_dim": 64,
     "radius": 16,
     "max_distance": 12,
     "num_labels": 32,
     "attention_window": (32,),
     "block_size": 16,
-    "dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-    "initializer_range": 0.1,
 }
-TINY_STEPS = 80
 # Of texts, where there is no prepared folder.
 LENGTHS = {"input_length": 512, "global_length": 1}
 ETC_LENGTHS = {"long_length": 512, "global_length": 64}
@@ -87,7 +79,7 @@ def config_of_variants(
     etc_lengths: Mapping[str, int] | None = None,
     reads_pooler: bool = False,
     more: tuple[str, ...] = (),
-    tiny_steps: int = TINY_STEPS,
+    tiny_steps: int = recipes.TINY_STEPS,
 ) -> PreparedConfig:
     """The config of some variants; see the module.
 
@@ -152,7 +144,7 @@ def config_of_texts(
     setting: recipes.FinetuningRecipe,
     *,
     more: tuple[str, ...] = (),
-    tiny_steps: int = TINY_STEPS,
+    tiny_steps: int = recipes.TINY_STEPS,
 ) -> PreparedConfig:
     """The same of texts for which one setting serves; its head reads the pooler.
 

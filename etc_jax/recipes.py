@@ -114,6 +114,45 @@ def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
     config.checkpoint.update(every_steps=num_steps // 4, init_from_only=())
 
 
+# Of any family: a model for a laptop, which trains in a minute.
+TINY_MODEL = {
+    "embed_dim": 32,
+    "num_layers": 2,
+    "num_heads": 2,
+    "mlp_dim": 64,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "initializer_range": 0.1,
+}
+TINY_STEPS = 80
+# Of a structured input.
+_TINY_LENGTHS = {"long_length": 512, "global_length": 128}
+# Variants of every config of ETC.
+ETC_STARTS = ("from_scratch", "tiny")
+
+
+def etc_started(
+    config: ml_collections.ConfigDict, chosen: Collection[str]
+) -> ml_collections.ConfigDict:
+    """The config with those of `ETC_STARTS` that are chosen.
+
+    Args:
+      config: of an ETC; it is changed.
+      chosen: variants: "from_scratch" begins with no model; "tiny" is a small model
+        from nothing for inputs of 512 long and 128 global tokens at most, to see that
+        everything works.
+    """
+    if "from_scratch" in chosen:
+        config.checkpoint.init_from_only = ()
+    if "tiny" in chosen:
+        config.model.update(TINY_MODEL, dtype="float32", remat_policy="none")
+        for name, length in _TINY_LENGTHS.items():
+            config.data[name] = min(length, config.data[name])
+        scale_down(config, num_steps=TINY_STEPS)
+        config.schedule.warmup_steps = config.train.log_every_steps = TINY_STEPS // 10
+    return config
+
+
 # Ablations of ETC that are fields of its model (ETC paper, tables 2 to 4).
 ETC_ABLATIONS = ("shared", "no_hard_g2l", "2x_radius", "2x_vocab")
 # Those of its pre-training.
@@ -165,7 +204,7 @@ def etc_pretraining(
 
     Args:
       model: of `etc_base` or `etc_large`.
-      chosen: of `ETC_PRETRAINING` and `ETC_GLOBAL_LENGTHS`.
+      chosen: of `ETC_PRETRAINING`, `ETC_GLOBAL_LENGTHS` and "tiny".
       tokens_per_step: the rows of a batch follow from them.
       lifted: the encoder starts from `checkpoint.init_from`, which must then be given.
     """
@@ -198,7 +237,7 @@ def etc_pretraining(
         config.data.global_tokens = "fixed_blocks"
     if {"no_cpc", "fixed_blocks"} & set(chosen):
         config.objective.update(mlm_weight=1.0, cpc_weight=0.0)
-    return config
+    return etc_started(config, chosen)
 
 
 # Of the ablation without sentences (table 2); in OpenKP the paper does not give it.
@@ -214,7 +253,7 @@ def etc_nq(
       setting: of the run.
       model: of the encoder.
       chosen: variants; those that are read are of `ETC_GLOBAL_LENGTHS`, "fixed_blocks"
-        and "from_scratch".
+        and `ETC_STARTS`.
     """
     length = next((x for x in ETC_GLOBAL_LENGTHS if x in chosen), "4096")
     blocks = "fixed_blocks" in chosen
@@ -236,7 +275,7 @@ def etc_openkp(
       setting: of the run.
       model: of the encoder.
       chosen: variants; those that are read are "512", "no_visual", "fixed_blocks" and
-        "from_scratch".
+        `ETC_STARTS`.
     """
     length, blocks = 512 if "512" in chosen else 4096, "fixed_blocks" in chosen
     config = setting.config(
@@ -256,9 +295,7 @@ def _blocks(length: int) -> int:
 def _with_blocks(config: ml_collections.ConfigDict, chosen: Collection[str]):
     if "fixed_blocks" in chosen:
         config.data.input_options = (f"tokens_per_block={TOKENS_PER_BLOCK}",)
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config
+    return etc_started(config, chosen)
 
 
 # A Longformer for a laptop, that of `configs/longformer_mlm.py:short`.

@@ -29,6 +29,7 @@ The settings are ETC's, as the paper tells none for this row. Variants:
     (none)          windows=NUMBER: those of the training cache; without it, one for
                     each of the 307,373 questions
     from_scratch    not in the paper: no pre-training
+    tiny            small, from nothing, for a laptop: 512 long tokens, 80 steps
 """
 
 from etc_jax import config as config_lib
@@ -50,7 +51,7 @@ SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(3, 5)))
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     names, setting = recipes.given_windows(arg, SETTING)
-    chosen = config_lib.variants(names, flags=("from_scratch",))
+    chosen = config_lib.variants(names, flags=recipes.ETC_STARTS)
     model = etc.base_shared(
         radius=LENGTH,
         max_distance=0,
@@ -64,6 +65,4 @@ def get_config(arg: str = ""):
     config = setting.config(model, long_length=LENGTH, global_length=1)
     config.data.input_options = ("flat=true",)
     config.checkpoint.update(best_metric="official_average-f1", best_is="highest")
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config
+    return recipes.etc_started(config, chosen)

@@ -33,6 +33,7 @@ development set in the paper):
     fixed_blocks   a global token every 97 tokens, pre-trained so; 0.697 / 0.508 with
                    shared,no_hard_g2l
     from_scratch   not in the paper: no pre-training
+    tiny           small, from nothing, for a laptop: 512 long tokens, 80 steps
 
 Other lengths are given to etc_jax.prepare too, as --long_length=8192
 --global_length=460 (strides follow from them); for fixed blocks --tokens_per_block=97.
@@ -59,7 +60,7 @@ SETTING = recipes.FinetuningRecipe(
 )
 SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(3, 5)))
 
-FLAGS = (*recipes.ETC_ABLATIONS, "fixed_blocks", "from_scratch")
+FLAGS = (*recipes.ETC_ABLATIONS, "fixed_blocks", *recipes.ETC_STARTS)
 
 
 def get_config(arg: str = ""):

@@ -12,7 +12,7 @@ model of the released checkpoint). Variants:
 The ablations of the base model are variants here too, of which the paper has no large
 ones: flat (no structure above sentences), no_hard_g2l, shared, 2x_radius, 2x_vocab and
 from_scratch. All but flat and from_scratch start from a model that was pre-trained so
-(`etc_large_pretrain.py`).
+(`etc_large_pretrain.py`). `tiny` is as of the base model.
 
 The best model of the paper: 5 epochs, 3e-5, batches of 32, support threshold 0.4; it
 was chosen by joint F1 on the development set (appendix C.2), as is the checkpoint here.
@@ -35,7 +35,7 @@ SWEEP = tuple(
 )
 SEEDS = tuple(recipes.sweep(SETTING, seed=(0, 1, 2)))
 
-FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "flat", "from_scratch")
+FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "flat", *recipes.ETC_STARTS)
 
 
 def get_config(arg: str = ""):
@@ -46,6 +46,4 @@ def get_config(arg: str = ""):
     config = SETTING.config(model, long_length=4096, global_length=256)
     config.checkpoint.update(best_metric="official_joint_f1", best_is="highest")
     config.data.flat = "flat" in chosen
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config
+    return recipes.etc_started(config, chosen)

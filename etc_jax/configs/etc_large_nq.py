@@ -18,7 +18,7 @@ default with `init_from` a run of `etc_large_pretrain.py:roberta_vocab,from_scra
 The ablations of the base model are variants here too, of which the paper has no large
 ones: 2x_radius, 2x_vocab, shared, no_hard_g2l, fixed_blocks (a global token every 97
 tokens) and from_scratch. All but from_scratch start from a model that was pre-trained
-so (`etc_large_pretrain.py`).
+so (`etc_large_pretrain.py`). `tiny` is as of the base model.
 
 The best model of the paper: 2 epochs, 3e-5, batches of 64; 0.7778 / 0.5786 on the test
 set (table 5). It was chosen by the average F1 on the development set (appendix C.1), as
@@ -38,7 +38,7 @@ SETTING = recipes.FinetuningRecipe(
 )
 SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(2, 3)))
 
-FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "fixed_blocks", "from_scratch")
+FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "fixed_blocks", *recipes.ETC_STARTS)
 
 
 def get_config(arg: str = ""):

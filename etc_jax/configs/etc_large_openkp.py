@@ -13,7 +13,7 @@ The ablations of the base model are variants here too, of which the paper has no
 ones: first_occurrence (without max loss), no_visual, 512 in place of 4096,
 fixed_blocks, no_hard_g2l, shared, 2x_radius, 2x_vocab and from_scratch; see
 `etc_base_openkp.py`. Most start from a model that was pre-trained so
-(`etc_large_pretrain.py`).
+(`etc_large_pretrain.py`). `tiny` is as of the base model.
 
 The best model of the paper: 2 epochs, 3e-5, batches of 64; 0.4205 on the test set
 (table 5). It was chosen by F1@3 on the development set (appendix C.4), as is the
@@ -30,7 +30,7 @@ SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(2, 3)))
 
 LENGTHS = ("512", "4096")
 FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "first_occurrence", "no_visual")
-FLAGS += ("fixed_blocks", "from_scratch")
+FLAGS += ("fixed_blocks", *recipes.ETC_STARTS)
 
 
 def get_config(arg: str = ""):

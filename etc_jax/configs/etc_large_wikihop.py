@@ -13,7 +13,7 @@ development set:
 The ablations of the base model are variants here too, of which the paper has no large
 ones: flat (no structure above sentences), no_final_layer, from_scratch, and
 no_hard_g2l, shared, 2x_radius and 2x_vocab, which start from a model that was
-pre-trained so (`etc_large_pretrain.py`).
+pre-trained so (`etc_large_pretrain.py`). `tiny` is as of the base model.
 
 The best model of the paper: 10 epochs, 5e-5. `SWEEP` is the paper's grid.
 """
@@ -36,7 +36,7 @@ LAMB_SWEEP = tuple(
 WEIGHT_DECAY = 0.1
 
 FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "flat", "lamb", "no_final_layer")
-FLAGS += ("from_scratch",)
+FLAGS += recipes.ETC_STARTS
 
 
 def get_config(arg: str = ""):
@@ -50,6 +50,4 @@ def get_config(arg: str = ""):
     config.checkpoint.update(best_metric="accuracy", best_is="highest")
     config.data.flat = "flat" in chosen
     config.objective.final_layer = "no_final_layer" not in chosen
-    if "from_scratch" in chosen:
-        config.checkpoint.init_from_only = ()
-    return config
+    return recipes.etc_started(config, chosen)
