@@ -201,13 +201,18 @@ def report(cache: WindowCache) -> str:
     for kind, problem in found.items():
         lines.append(f"  {problem['count']} x {kind}")
         lines += [f"      {message}" for message in problem["first"]]
-    unread = sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
-    if unread:
+    if unread := _unread(cache):
         lines.append(
             f"WARNING: {unread} of the files could not be read to the end (see above): "
             "the records after the break are missing"
         )
     return "\n".join(lines)
+
+
+def _unread(cache: WindowCache) -> int:
+    """How many files could not be read to the end."""
+    found = cache.header["found"]
+    return sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
 
 
 def progress_printer(
@@ -293,7 +298,8 @@ def run(args: argparse.Namespace) -> None:
     if there:
         say(f"{args.out} is finished already: nothing to do")
     say(report(cache))
-    say(_next(cache, args.out))
+    if not _unread(cache):
+        say(_next(cache, args.out))
 
 
 def _next(cache: WindowCache, out: str) -> str:

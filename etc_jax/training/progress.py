@@ -140,7 +140,9 @@ class _TimeLeft:
         if self._step_secs is None or is_over:
             return
         secs = self._step_secs * (self._total - step)
-        if self._eval_secs is None:
+        if step == self._total and self._eval_secs is None:
+            yield "an evaluation is left"
+        elif self._eval_secs is None:
             yield f"{in_words(secs)} left without evaluations"
         else:
             secs += self._eval_secs * evaluations
