@@ -72,10 +72,9 @@ class StepProgress:
 
     def _metrics(self, values: Mapping[str, Any]) -> Iterator[str]:
         """The loss, what checkpoints are ranked by, official scores, accuracies."""
-        wanted = [
-            self._best,
-            *filter(is_score, values),
-        ]
+        scores = filter(is_score, values)
+        official_first = sorted(scores, key=lambda x: not x.startswith("official_"))
+        wanted = [self._best, *official_first]
         more = [n for n in dict.fromkeys(wanted) if n in values and n != "loss"]
         for name in ["loss", *more[:_MOST_METRICS]]:
             if name in values:
