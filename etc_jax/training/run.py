@@ -234,6 +234,7 @@ def _check_best_metric(plan: Plan) -> None:
 
 
 def _compile(plan: Plan) -> Steps:
+    _LOG.info("tracing the training step ...")
     traced = trace_step(plan)
     compiled = compiling.compiled("the training step", traced.lower())
     evaluate = jax.jit(

@@ -43,7 +43,10 @@ def run(tmp_path):
 
 
 def test_a_model_is_made_long_and_encodes(run, tmp_path, monkeypatch):
-    run("extend")
+    extended, _ = run("extend")
+    assert extended.splitlines()[-1] == (
+        'next: echo "A first text." | etc-jax embed --model=long --out=long.npy -'
+    )
     monkeypatch.chdir(tmp_path)
     (tmp_path / "long").rename("longformer")
     found = {"texts": TEXTS}
