@@ -102,7 +102,9 @@ def predict(args: argparse.Namespace) -> None:
         _tell(next_command("predict", *given))
 
 
-def _scores(task: Any, answers: Sequence[Answer], gold: Sequence[Any], setting: Any):
+def _scores(
+    task: Any, answers: Sequence[Answer], gold: Sequence[Any], setting: Any
+) -> str:
     """The official metrics; or which package they need."""
     try:
         result = scoreboard.settle(task, answers, gold, settings=(setting,))

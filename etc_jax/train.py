@@ -173,7 +173,8 @@ def _close(config: config_lib.Config, workdir: str, result: RunResult) -> None:
         _LOG.warning("no %s: %s", curves.FILE, error)
     if result.exit_code == DONE:
         _LOG.info("%d steps are done; all is in %s", result.step, workdir)
-        _LOG.info("%s", next_steps.of_run(config, workdir))
+        if following := next_steps.of_run(config, workdir):
+            _LOG.info("%s", following)
 
 
 def dry_run(values, args: argparse.Namespace) -> str:
