@@ -20,6 +20,7 @@ CORE = [
 ]
 
 SKLEARN = "scikit-learn>=1.5"
+WANDB = "wandb>=0.31"
 # Scores of written texts, Moses's detokenizer, F1 of labels, and of entities.
 METRICS = [
     "rouge-score>=0.1.2",
@@ -39,11 +40,12 @@ EXTRAS = {
         "tensorflow>=2.21",
     ],
     "tensorboard": ["tensorboardX>=2.6"],
+    "wandb": [WANDB],
     "metrics": METRICS,
     # Clusters of similar documents, for `etc_jax.corpora link`.
     "corpora": [SKLEARN],
     "plot": ["matplotlib>=3.9"],
-    "parity": ["torch>=2.6", "transformers>=5.0"],
+    "parity": ["torch>=2.6", "transformers>=5.0", WANDB],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],

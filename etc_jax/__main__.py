@@ -11,6 +11,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from etc_jax import command_line
+
 # Subcommand -> the module with its `main`, which `python -m` runs too. The first line
 # of the module's docstring is what --help says.
 COMMANDS = {
@@ -30,7 +32,6 @@ COMMANDS = {
     "grow": "etc_jax.grow",
 }
 _USAGE = "etc-jax COMMAND [--FLAG=VALUE ...]"
-_USER_ERROR = 2
 
 
 def help_text() -> str:
@@ -60,12 +61,13 @@ def _first_line(module: str) -> str:
     return " ".join(text.partition("\n\n")[0].split())
 
 
+@command_line.ends_with_its_reader()
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit code, 2 if there is no such one."""
     argv = sys.argv[1:] if argv is None else list(argv)
     if not argv or argv[0] in ("--help", "-h", "help"):
         print(help_text())
-        return 0 if argv else _USER_ERROR
+        return 0 if argv else command_line.USER_ERROR
     if argv[0] == "--version":
         print(importlib.metadata.version("etc_jax"))
         return 0
@@ -76,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
         )
         print(f"etc-jax: there is no command {argv[0]}; {hint}", file=sys.stderr)
-        return _USER_ERROR
+        return command_line.USER_ERROR
     # As `python -m` does, but last: modules in the current folder hide no others.
     sys.path.append("")
     return importlib.import_module(COMMANDS[name]).main(argv[1:])

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
+import logging
 import os
+import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
+
+import tqdm
 
 from etc_jax import local_paths
 from etc_jax.terminal import say
 
 USER_ERROR = 2
 INTERRUPTED = 130
+UNREAD = 141  # as of a program that SIGPIPE has ended
 
 _CHANGE = "--config."
 
@@ -130,6 +136,53 @@ def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
     return parser.parse_known_args(argv)[0]
 
 
+class _Lines(logging.Handler):
+    """Log records as lines on standard error, above a bar that may be there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            with tqdm.tqdm.external_write_mode(file=sys.stderr):
+                say(self.format(record), sys.stderr)
+        except Exception:  # noqa: BLE001 - as all handlers do
+            self.handleError(record)
+
+
+def show_log() -> None:
+    """Shows what the package logs, unless the program has its own way to do so."""
+    root = logging.getLogger()
+    # Orbax leaves a plain one where it is imported.
+    if any(type(handler) is not logging.StreamHandler for handler in root.handlers):
+        return
+    lines = _Lines()
+    lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    root.handlers[:] = [lines]
+    logging.getLogger("etc_jax").setLevel(logging.INFO)
+
+
+@contextlib.contextmanager
+def ends_with_its_reader() -> Iterator[None]:
+    """Ends the program quietly once nobody, such as `head`, reads what it prints."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_unread(sys.stdout.fileno()):
+            raise
+        # What is left in the buffer would raise again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(UNREAD) from None
+
+
+def _is_unread(file: int) -> bool:
+    """Whether a pipe has lost its reader; other pipes break too, as of a worker."""
+    poll = select.poll()
+    poll.register(file, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+@ends_with_its_reader()
 def run(
     prog: str,
     work: Callable[[], str | int | None],
@@ -150,12 +203,15 @@ def run(
       The exit code: 0 done; 2 something given is wrong; 130 interrupted; another one if
       the error has it as `exit_code`.
     """
+    show_log()
     try:
         told = work()
     except KeyboardInterrupt:
         say(f"{prog}: {interrupted}", sys.stderr)
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout.fileno()):
+            raise
         code = getattr(error, "exit_code", None)
         if code is None and not isinstance(error, errors):
             raise
@@ -164,14 +220,5 @@ def run(
     if isinstance(told, int):
         return told
     if told:
-        show(told)
+        say(told)
     return 0
-
-
-def show(text: str) -> None:
-    """Prints a text that a reader, such as `head`, may leave before its end."""
-    try:
-        say(text)
-    except BrokenPipeError:
-        # What is left in the buffer would raise again when the program ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -113,6 +113,7 @@ _RUNTIME_FIELDS = (
     "train.compile_cache_dir",
     "train.check_batches",
     "train.tensorboard",
+    "train.wandb_project",
     "train.profile_start_step",
     "train.profile_steps",
 )

@@ -330,6 +330,7 @@ class TrainConfig:
         float32 / float32, bfloat16 / float32 and bfloat16 / bfloat16 (computed /
         stored). The last halves what parameters and gradients take, and loses updates
         smaller than 1/512 of a weight: for short runs and little memory.
+      log_every_steps: a report of the metrics also follows the last step.
       eval_every_steps: evaluation also follows the last step.
       eval_steps: batches of one evaluation; None: all there are.
       max_nonfinite_steps: so many bad updates in a row end the run.
@@ -340,6 +341,8 @@ class TrainConfig:
         writes.
       check_batches: batches that are looked at before anything is compiled.
       tensorboard: also write the metrics for TensorBoard (extra `tensorboard`).
+      wandb_project: also log the metrics to this project of Weights & Biases (extra
+        `wandb`); with WANDB_MODE=offline in the environment, into `workdir/wandb`.
       profile_start_step: updates before the profiler starts; None: no profile.
       profile_steps: updates that it watches; the trace is in `workdir/profile`.
     """
@@ -357,6 +360,7 @@ class TrainConfig:
     compile_cache_dir: str | None = None
     check_batches: int = 8
     tensorboard: bool = False
+    wandb_project: str | None = None
     profile_start_step: int | None = None
     profile_steps: int = 3
 

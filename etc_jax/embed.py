@@ -38,6 +38,7 @@ from etc_jax.loading.load import load
 from etc_jax.loading.pooling import POOLINGS
 from etc_jax.terminal import say
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compile_cache, compiling
 
 _PROG = "etc-jax embed"
 
@@ -96,6 +97,7 @@ def _lines(name: str) -> Iterator[tuple[str, str]]:
         yield given, text
 
 
+@compile_cache.use(None)
 def embed(args: argparse.Namespace) -> str:
     """Writes the vectors and the ids; returns a line on them.
 
@@ -112,16 +114,24 @@ def embed(args: argparse.Namespace) -> str:
         raise UserError(f"{', '.join(args.files)}: no text is there")
     ids, texts = zip(*read, strict=True)
     model = load(args.model, step=args.step, max_length=args.max_length)
+    how = {
+        name: getattr(args, name)
+        for name in ("pooling", "normalize", "batch_size", "on_long")
+    }
+    until_first = compiling.announced(
+        *("the model", model.config, args.max_length, how, texts),
+        done="first vectors after",
+    )
     # None: on a terminal alone.
     with tqdm(total=len(texts), unit="texts", disable=None) as bar, _told_plainly():
-        vectors = model.encode(
-            texts,
-            pooling=args.pooling,
-            normalize=args.normalize,
-            batch_size=args.batch_size,
-            on_long=args.on_long,
-            progress=lambda done: bar.update(done - bar.n),
-        )
+
+        def progress(done: int) -> None:
+            first.close()
+            bar.update(done - bar.n)
+
+        with contextlib.ExitStack() as first:
+            first.enter_context(until_first)
+            vectors = model.encode(texts, progress=progress, **how)
     write_whole(ids_file, "".join(f"{json.dumps({'id': name})}\n" for name in ids))
     with whole(args.out) as part, open(part, "wb") as file:
         np.save(file, vectors)

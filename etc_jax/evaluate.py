@@ -57,7 +57,9 @@ from etc_jax.prediction.scoreboard import (
     problems_of,
     settle,
 )
+from etc_jax.terminal import next_command
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compile_cache
 
 _PROG = "etc-jax evaluate"
 
@@ -99,6 +101,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@compile_cache.use(None)
 def evaluate(args: argparse.Namespace) -> str:
     """Does the work of this process; the report at its end.
 
@@ -220,7 +223,10 @@ class _Evaluation:
             lines.append(f"best thresholds: {', '.join(found)}")
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
-        return "\n".join([*lines, f"wrote {' and '.join(map(str, wrote))}"])
+        lines.append(f"wrote {' and '.join(map(str, wrote))}")
+        given = [*answering.given_flags(self.args), f"--html={out / 'answers.html'}"]
+        lines.append(next_command("predict", *given, *self.args.files))
+        return "\n".join(lines)
 
     def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
         """Writes the files that were read with the predictions in them."""

@@ -64,6 +64,7 @@ from etc_jax.models.sled_config import SledConfig
 from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compile_cache, compiling
 
 _PROG = "etc-jax generate"
 
@@ -213,7 +214,7 @@ def _with_sled(folder: str, config: Any, changes: Mapping[str, Any]) -> Any:
     return config
 
 
-def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
+def _continued(model: LanguageModel, args: argparse.Namespace) -> Iterator[bytes]:
     """What follows the prompt."""
     given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
     given += [f"{_SLED}{name}" for name in options.given(args, SledConfig(), _SLED)]
@@ -227,7 +228,7 @@ def _continued(model: LanguageModel, args: argparse.Namespace) -> bytes:
         text = args.prompt_file.read_bytes()
     else:
         text = os.fsencode(args.prompt)  # the bytes that were typed
-    return model.continued(
+    yield model.continued(
         text,
         args.num_tokens,
         args.seed,
@@ -295,10 +296,17 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
     """
     given = (args.model, args.step, args.first_id, args.begin_token, args.global_tokens)
     model = open_model(*given, options.given(args, SledConfig(), _SLED))
-    if isinstance(model, LanguageModel):
-        yield _continued(model, args)
-    else:
-        yield from _written(model, args)
+    write = _continued if isinstance(model, LanguageModel) else _written
+    with contextlib.ExitStack() as first:
+        first.enter_context(
+            compiling.announced(
+                *("the model", model.decoder.config, sorted(vars(args).items())),
+                done="first text after",
+            )
+        )
+        for piece in write(model, args):
+            first.close()
+            yield piece
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -307,6 +315,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command_line.run(_PROG, lambda: _print(args))
 
 
+@compile_cache.use(None)
 def _print(args: argparse.Namespace) -> None:
     for piece in generate(args):
         sys.stdout.buffer.write(piece)

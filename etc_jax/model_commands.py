@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from etc_jax import command_line
+from etc_jax import command_line, next_steps
 from etc_jax.conversion.formats import label_names, sentence_folder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
@@ -130,4 +130,8 @@ def carry_out(name: str, work: Callable[[], str], out: str) -> int:
     """
     # Copying needs no accelerator, and must not take one from a running job.
     jax.config.update("jax_platforms", "cpu")
-    return command_line.run(name, lambda: f"{work()}\nwrote {out}")
+
+    def told() -> str:
+        return f"{work()}\nwrote {out}\n{next_steps.of_folder(out)}".rstrip()
+
+    return command_line.run(name, told)

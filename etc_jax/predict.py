@@ -12,9 +12,10 @@ record is an article in the original or the simplified form.
 
 Prints question, answer and the supporting sentences with their probabilities, the
 likeliest candidates, the keyphrases, or the long answer with its score. --json prints
-one object a line instead. --html also writes a page with the documents, in which the
-answer and what supports it are marked; it needs nothing from elsewhere. Records that
-have gold answers are judged there by the official metrics, the worst answers first.
+one object a line instead. --html writes a page with the documents, in which the answer
+and what supports it are marked, and prints a summary. Records that have gold answers
+are judged by the official metrics, and the worst answers come first. The page needs
+nothing from elsewhere.
 What cannot be answered is reported on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the
@@ -39,8 +40,9 @@ from etc_jax.prediction.judging import Answered, about, check, judged
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
 from etc_jax.prediction.record_stream import through_model
-from etc_jax.terminal import say
+from etc_jax.terminal import next_command, say
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compile_cache
 
 _PROG = "etc-jax predict"
 
@@ -62,6 +64,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@compile_cache.use(None)
 def predict(args: argparse.Namespace) -> None:
     """Prints the answers.
 
@@ -78,19 +81,31 @@ def predict(args: argparse.Namespace) -> None:
     answers = []
     judging = args.html is not None
     for answer in _answers(inputs, model, task, setting, args.batch_size, judging):
+        shown = answer.explained
         if judging:
             answers.append(answer)
-        shown = answer.explained
-        say(json.dumps(shown.as_json()) if args.json else f"{shown.text()}\n")
+        if args.json:
+            say(json.dumps(shown.as_json()))
+        elif not judging:
+            say(f"{shown.text()}\n")
     if args.html is not None:
+        found = judged(task, answers)
         page = answers_page.page(
             [answer.explained for answer in answers],
             task=task.name,
             about=about(model),
-            judged=judged(task, answers),
+            judged=found,
         )
         write_whole(args.html, page)
-        say(f"wrote {args.html}", sys.stderr)
+        # Beside records as JSON, it is not for what reads them.
+        file = sys.stderr if args.json else sys.stdout
+        say(f"{len(answers)} records answered", file)
+        if found is not None:
+            say(found.scores.report(), file)
+        say(f"wrote {args.html}, for a browser", file)
+    elif sys.stdout.isatty() and STANDARD_INPUT not in args.files:
+        given = [*answering.given_flags(args), "--html=answers.html", *args.files]
+        _tell(next_command("predict", *given))
 
 
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import sys
@@ -42,7 +43,7 @@ from etc_jax.datasets import options as input_options
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
-from etc_jax.terminal import in_shell, say
+from etc_jax.terminal import in_shell, next_command, say
 
 _PROG = "etc-jax prepare"
 
@@ -200,13 +201,18 @@ def report(cache: WindowCache) -> str:
     for kind, problem in found.items():
         lines.append(f"  {problem['count']} x {kind}")
         lines += [f"      {message}" for message in problem["first"]]
-    unread = sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
-    if unread:
+    if unread := _unread(cache):
         lines.append(
             f"WARNING: {unread} of the files could not be read to the end (see above): "
             "the records after the break are missing"
         )
     return "\n".join(lines)
+
+
+def _unread(cache: WindowCache) -> int:
+    """How many files could not be read to the end."""
+    found = cache.header["found"]
+    return sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
 
 
 def progress_printer(
@@ -292,6 +298,21 @@ def run(args: argparse.Namespace) -> None:
     if there:
         say(f"{args.out} is finished already: nothing to do")
     say(report(cache))
+    if not _unread(cache):
+        say(_next(cache, args.out))
+
+
+def _next(cache: WindowCache, out: str) -> str:
+    """What to do with inputs: learn them, if a config of their data set's name does."""
+    named = importlib.util.find_spec("etc_jax.configs." + cache.task.rpartition(".")[2])
+    if named is None or set(out) & set(",="):
+        return next_command("stats", out)
+    variant = ",etc" if cache.format == "structured" else ""
+    name = named.name.rpartition(".")[2]
+    config = f"--config={name}:prepared={out}{variant}"
+    workdir = f"--workdir=runs/{pathlib.Path(out).name}"
+    note = "add ,from=FOLDER to begin with a model"
+    return next_command("train", workdir, config, note=note)
 
 
 def add_lengths(parser: argparse.ArgumentParser) -> None:

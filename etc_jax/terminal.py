@@ -29,6 +29,16 @@ def in_shell(text: str) -> str:
     return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'
 
 
+def next_command(*words: str, note: str = "") -> str:
+    """A line that says which command to give next, as a shell takes it.
+
+    Args:
+      *words: of the command.
+      note: stands before it, such as what a FILE in it is.
+    """
+    return f"next{note and f' ({note})'}: etc-jax {shlex.join(words)}"
+
+
 def say(text: str, file: TextIO | None = None) -> None:
     """Prints a text and what ends the line, escaped; see `printable`.
 

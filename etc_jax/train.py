@@ -37,6 +37,7 @@ Exit codes:
 import argparse
 import json
 import logging
+import pathlib
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -44,12 +45,18 @@ from typing import Any
 
 from absl import logging as absl_logging
 
-from etc_jax import command_line, config_flag, config_help, init_from
+from etc_jax import command_line, config_flag, config_help, init_from, next_steps
 from etc_jax import config as config_lib
 from etc_jax.config_variants import said_by
+from etc_jax.terminal import say
+from etc_jax.training import curves
+from etc_jax.training.errors import DONE
 from etc_jax.training.hosts import distributed
+from etc_jax.training.loop import RunResult
 from etc_jax.training.preflight import dry_run as dry_run_lib
 from etc_jax.training.run import train_and_evaluate
+
+_LOG = logging.getLogger(__name__)
 
 _PROG = "etc-jax train"
 
@@ -118,7 +125,7 @@ def run(args: argparse.Namespace) -> str | int:
     values = _completed(values, args)
     if args.print_config:
         text = json.dumps(config_lib.used(values), indent=2, allow_nan=False)
-        command_line.show(text)
+        say(text)
         config_lib.from_config_dict(values)  # it is printed, and may be wrong
         return 0
     if args.dry_run:
@@ -152,7 +159,22 @@ def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
 def train(values, args: argparse.Namespace) -> int:
     """Trains, as one of the processes of a run; returns the exit code."""
     config = config_lib.from_config_dict(values)
-    return train_and_evaluate(config, args.workdir).exit_code
+    result = train_and_evaluate(config, args.workdir)
+    if distributed.is_first():
+        _close(config, args.workdir, result)
+    return result.exit_code
+
+
+def _close(config: config_lib.Config, workdir: str, result: RunResult) -> None:
+    """Draws the curves, and says what is there and what to do next."""
+    try:
+        curves.draw(pathlib.Path(workdir).expanduser())
+    except (OSError, ValueError) as error:
+        _LOG.warning("no %s: %s", curves.FILE, error)
+    if result.exit_code == DONE:
+        _LOG.info("%d steps are done; all is in %s", result.step, workdir)
+        if following := next_steps.of_run(config, workdir):
+            _LOG.info("%s", following)
 
 
 def dry_run(values, args: argparse.Namespace) -> str:
@@ -168,10 +190,8 @@ def dry_run(values, args: argparse.Namespace) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     args = _parse(argv)
-    # Orbax and jax log much at the level at which this package logs little.
-    absl_logging.use_absl_handler()
+    # Orbax logs much at the level at which this package logs little.
     absl_logging.set_verbosity(absl_logging.WARNING)
-    logging.getLogger("etc_jax").setLevel(logging.INFO)
     return _told(lambda: run(args))
 
 

@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 
 from etc_jax.tasks.synthetic.teachers import TeachersSizes
+from etc_jax.training.curves import draw_panels, figure
 from launch.quickstart_questions import RUNS, SHOWN, Questions
 from launch.quickstart_runs import Workdir
 
@@ -32,31 +33,11 @@ def draw(workdir: Workdir, questions: Questions | None) -> None:
     runs = {"training": workdir.metrics("train"), "held back": workdir.metrics("eval")}
     entropy = workdir.final_report()["unigram_entropy"]
     path = workdir.folder / CURVES
-    _draw_curves(_PRETRAINING_PANELS, runs, path, unigram_entropy=entropy)
+    draw_panels(_PRETRAINING_PANELS, runs, path, unigram_entropy=entropy)
     if questions is not None:
         runs = {SHOWN[x]: questions.workdir(x).metrics("eval") for x in RUNS}
-        _draw_curves(_QUESTION_PANELS, runs, workdir.folder / QUESTIONS_CURVES)
+        draw_panels(_QUESTION_PANELS, runs, workdir.folder / QUESTIONS_CURVES)
         _draw_structure(questions, workdir.folder / STRUCTURE)
-
-
-def _figure(columns: int, width: float, height: float):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained", dpi=100)
-    return figure, figure.subplots(1, columns)
-
-
-def _draw_curves(panels, runs, path: pathlib.Path, **levels: float) -> None:
-    figure, every = _figure(len(panels), 4 * len(panels), 3.5)
-    for ax, (metric, title) in zip(every, panels.items(), strict=True):
-        for name, lines in runs.items():
-            ax.plot([x["step"] for x in lines], [x[metric] for x in lines], label=name)
-        ax.set(title=title, xlabel="step")
-    for name, level in levels.items():
-        label = name.replace("_", " ")
-        every[0].axhline(level, color="grey", linestyle="--", label=label)
-    every[0].legend()
-    figure.savefig(path, bbox_inches="tight")
 
 
 def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
@@ -64,7 +45,7 @@ def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    figure, every = _figure(len(RUNS), 12, 7.8)
+    picture, every = figure(len(RUNS), 12, 7.8)
     colors = ListedColormap(list(_KINDS.values()))
     edges, names = _groups(questions.example("structured")["structure"])
     for ax, name in zip(every, RUNS, strict=True):
@@ -80,8 +61,8 @@ def _draw_structure(questions: Questions, path: pathlib.Path) -> None:
             ax.axhline(edge, color="black", linewidth=0.4)
             ax.axvline(edge, color="black", linewidth=0.4)
     patches = [Patch(fc=c, ec="grey", label=kind) for kind, c in _KINDS.items()]
-    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
-    figure.savefig(path, bbox_inches="tight")
+    picture.legend(handles=patches, loc="outside lower center", ncols=len(patches))
+    picture.savefig(path, bbox_inches="tight")
 
 
 def _real(structure) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Which config a name gives, what is wrong with one, and what its fields are."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -8,7 +9,9 @@ import pytest
 from golden_data import ROOT
 
 from etc_jax import config as config_lib
-from etc_jax import config_flag, config_help, convert
+from etc_jax import config_flag, config_help, config_kinds, convert, registry
+from etc_jax.config_fields import default_of, hints_of
+from etc_jax.field_texts import texts_of
 
 QUICKSTART = ROOT / "etc_jax/configs" / "quickstart.py"
 FILES = {
@@ -214,3 +217,33 @@ def test_a_field_that_is_not_there_has_no_help(path, message):
     with pytest.raises(config_help.NoFieldError) as caught:
         config_help.help_of(config_lib.default_config(), path)
     assert message in str(caught.value)
+
+
+def sections(cls, values):
+    """A section and those inside it."""
+    yield cls
+    hints = hints_of(cls, values)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            inner = values.get(field.name, default_of(field))
+            yield from sections(hints[field.name], inner)
+
+
+def test_every_field_of_every_config_has_a_text():
+    found = {
+        registry.lookup(kind, name)
+        for kind in ("model_config", "objective_config", "source_config")
+        for name in registry.names(kind)
+    }
+    found |= {config_kinds.section_of(name) for name in registry.names("data_set")}
+    values = config_lib.used(config_lib.default_config())
+    found |= set(config_lib.section_classes(values).values())
+    every = {inner for cls in found for inner in sections(cls, {})}
+    assert len(every) > 40
+    lacking = [
+        f"{cls.__name__}.{field.name}"
+        for cls in every
+        for field in dataclasses.fields(cls)
+        if not texts_of(cls).get(field.name)
+    ]
+    assert not lacking

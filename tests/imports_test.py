@@ -21,6 +21,7 @@ BLOCKED = (
     "torch",
     "grain",
     "tensorboardX",
+    "wandb",
     "nupunkt",
     "matplotlib",
     "sacrebleu",
@@ -188,7 +189,7 @@ ALLOWED = {
     "conversion": MODELS | {"models", "config_fields", "config_sections"},
     "prediction": PREDICTION,
     # Command lines.
-    "__main__": set(),
+    "__main__": {"command_line"},
     "config_flag": CONFIG | {"config"},
     "config_help": CONFIG | {"config"},
     "config_variants": {"config"},
@@ -197,10 +198,14 @@ ALLOWED = {
     "train": (
         OBJECTIVES
         | {"objectives", "config_flag", "config_help", "config_variants", "init_from"}
+        | {"next_steps"}
     ),
     # A model of any folder, with its tokenizer and the names of its labels.
     "model_source": TRAINING | {"training", "data", "datasets"},
-    "model_commands": {"command_line", "data", "conversion", "model_source"},
+    "next_steps": OBJECTIVES | {"loading", "conversion", "model_source"},
+    "model_commands": (
+        {"command_line", "data", "conversion", "model_source", "next_steps"}
+    ),
     "convert": (
         OBJECTIVES
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}

@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 
@@ -127,3 +128,18 @@ def test_modules_of_the_current_folder_are_found_and_hide_none(
 def test_the_version_is_that_of_the_package(capsys):
     assert command.main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == importlib.metadata.version("etc_jax")
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone of the repository")
+def test_git_ignores_what_the_commands_of_the_documentation_write():
+    text = "".join(p.read_text() for p in (ROOT / "README.md", *ROOT.glob("docs/*.md")))
+    names = set(re.findall(r"--(?:out|html|workdir)=([a-z][\w./$]+)", text))
+    assert len(names) > 30 and {"runs/mine", "answers.html", "long"} <= names
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", "--stdin"],
+        input="\n".join(sorted(names)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert names - set(done.stdout.split()) == set()

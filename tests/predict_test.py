@@ -144,8 +144,9 @@ def test_nothing_to_answer_is_an_error(name, ask, tmp_path):
 def test_a_page_is_written(name, records, ask, tmp_path):
     file = finetuned_run.write(tmp_path / "r.json", records)
     page = tmp_path / "page.html"
-    code, _, err = ask(f"--html={page}", file)
-    assert code == 0 and f"wrote {page}" in err
+    code, out, err = ask(f"--html={page}", file)
+    assert (code, err) == (0, "")
+    assert out == f"{COUNT} records answered\nwrote {page}, for a browser\n"
     text = page.read_text()
     assert text.count("<article") == COUNT and text.count("<script") == 1
     assert "Wrong" not in text and f"step {finetuned_run.STEP}" in text
@@ -160,9 +161,11 @@ def test_a_page_judges_what_has_gold_answers(name, run, ask, tmp_path, capsys):
     threshold = ["--threshold=0.4"] if name == "hotpotqa" else []
     assert evaluate.main([f"--model={run}", f"--out={out}", *threshold, file]) == 0
     metrics = json.loads((out / "scores.json").read_text())["metrics"]
-    capsys.readouterr()
-    code, told, _ = ask(f"--html={page}", file)
-    assert code == 0 and "wanted" in told
+    report = capsys.readouterr().out
+    code, told, err = ask(f"--html={page}", file)
+    assert (code, err) == (0, "")
+    # The same report, line by line.
+    assert all(line in report for line in told.splitlines()[1:-1]) and len(told) > 80
     text = page.read_text()
     head = text.partition("</header>")[0]
     shown = dict(re.findall(r"<dt>([^<]*)</dt><dd>([\d.]+)%</dd>", head))

@@ -39,15 +39,32 @@ _DECODER_FIELDS = {
 @registry.register("model_config", "reformer_seq2seq")
 @dataclasses.dataclass(frozen=True)
 class ReformerSeq2SeqConfig(EncoderDecoderConfig):
-    """An encoder-decoder of two Reformers; for most fields see `ReformerConfig`.
+    """An encoder-decoder of two Reformers; see `ReformerConfig` too.
 
     Attributes:
       max_target_length: longest target; the decoder has a table of its positions.
       pattern, decoder_pattern: attention of each layer of a repeat, "local" or "lsh".
+      head_dim: of each head; None: embed_dim / num_heads.
       positions: of both; see `ReformerConfig`.
       axial_shape, axial_dims: of the positions of the encoder; None: a table.
+      local_chunk_length, lsh_chunk_length: tokens of a chunk, of a local layer and of
+        sorted tokens in an LSH layer.
+      local_chunks_before, lsh_chunks_before: chunks before its own that a token sees.
       local_chunks_after, lsh_chunks_after: of the encoder; in the decoder nothing comes
         after.
+      num_hashes: rounds of hashing.
+      num_buckets: one even number, or two, which are multiplied; None: by the length
+        of each sequence.
+      duplicates: whether a key that is met in several rounds is counted, "count" or
+        "once".
+      rounding: "exact", or "transformers" for the float32 numbers of its Reformer.
+      hash_seed: of the rotations where no key is given for them.
+      attention_dropout_rate: of attention probabilities.
+      layer_norm_epsilon: added to variances.
+      mlp_chunk_length: tokens whose feed-forward is computed at once; 0: all.
+      reversible: activations are worked out backwards from the last ones; otherwise
+        all are kept.
+      residual_dtype: of the two streams.
       tied_logits: logits are by the token table that the decoder reads, not by a matrix
         of their own.
       shared_table: the decoder reads the token table of the encoder, not its own.

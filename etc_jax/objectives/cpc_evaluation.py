@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from etc_jax.batch_sharding import replicated
+from etc_jax.training.preflight import compiling
 
 # One order finds a few by luck: over a hundred, the share by chance is seen.
 SHUFFLES = 100
@@ -98,6 +99,7 @@ def pool_metrics(
     """
     # Every process reads all of them, wherever the parameters are.
     encode = jax.jit(summaries, out_shardings=_whole(params))
+    encode = compiling.Announced("the encoder of the final report", encode)
     pairs, documents = [], []
     for batch in pool:
         chosen = batch["cpc_weights"].reshape(-1) > 0

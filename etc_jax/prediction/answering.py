@@ -51,6 +51,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def given_flags(args: argparse.Namespace) -> list[str]:
+    """Those of `add_flags` as they were given, for another command."""
+    found = []
+    for name in ("model", "step", "option", "thresholds", "generation"):
+        values = getattr(args, name)
+        values = values if isinstance(values, list) else [values]
+        found += [f"--{name}={value}" for value in values if value is not None]
+    return found
+
+
 def opened(args: argparse.Namespace) -> tuple[TrainedModel, Task]:
     """The model and its data set; nothing is compiled.
 

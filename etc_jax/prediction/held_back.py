@@ -28,7 +28,7 @@ from etc_jax.prediction.runner import BatchRunner
 from etc_jax.prediction.scoreboard import of_no_answers, settle
 from etc_jax.scoring.result import Scores
 from etc_jax.training.errors import UserError
-from etc_jax.training.hosts import distributed
+from etc_jax.training.preflight import compiling
 
 PREFIX = "official_"
 
@@ -122,11 +122,10 @@ class OfficialScore:
         return self._scores(found)
 
     def _outputs(self, params: Any, batch: Any) -> Any:
-        """Compiled on all processes before any of them waits in a collective."""
         if self._compiled is None:
             whole = replicated(_mesh_of(params))
             step = jax.jit(self._model.outputs, out_shardings=whole)
-            self._compiled = distributed.together(step.lower(params, batch).compile)
+            self._compiled = compiling.Announced("the model that answers", step)
         return self._compiled(params, batch)
 
     def _runner(self, params: Any) -> BatchRunner:

@@ -19,6 +19,7 @@ from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import MeshConfig, make_mesh, nearest_multiples
 from etc_jax.training.checkpoints.layout import check_same_leaves, leaves_of
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import compiling
 from etc_jax.training.preflight.plan import on_mesh
 
 ROWS_PER_DEVICE = 4
@@ -173,7 +174,7 @@ class Runner(BatchRunner):
             )
         mesh, task = make_mesh(MeshConfig(), devices), _finetuning(model)
         params = jax.device_put(model.params, replicated(mesh))
-        outputs = _compiled(task)
+        outputs = compiling.Announced("the model", _compiled(task))
         super().__init__(
             model.config, task, params, mesh, batch_size, outputs, model.tokenizer
         )

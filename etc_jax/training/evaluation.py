@@ -9,9 +9,9 @@ import jax
 from etc_jax.batch_sharding import local_rows, to_global
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.errors import UserError
-from etc_jax.training.hosts import distributed
 from etc_jax.training.job import Job, Params, Sums
 from etc_jax.training.prefetch import Prefetcher
+from etc_jax.training.preflight import compiling
 
 # Batches that may wait for the device: it never waits for the host, and the batches
 # that it has been given do not fill its memory.
@@ -42,10 +42,10 @@ class Evaluator:
         max_batches: int | None,
         ahead: int,
     ):
-        self._job, self._mesh, self._step = job, mesh, step
+        self._job, self._mesh = job, mesh
+        self._step = compiling.Announced("the evaluation step", step)
         self._size, self._ahead = batch_size, ahead
         self._max_batches = sys.maxsize if max_batches is None else max_batches
-        self._compiled: dict[tuple, Callable] = {}  # by shapes of the batch
 
     def __call__(
         self, params: Params, *, should_stop: Callable[[], bool] = lambda: False
@@ -73,7 +73,7 @@ class Evaluator:
                 batch = batches.get(number)
                 if batch is None:
                     break
-                totals.add(self._step_for(params, batch)(params, batch))
+                totals.add(self._step(params, batch))
         sums = totals.sums()
         if not sums:
             raise UserError(
@@ -99,14 +99,6 @@ class Evaluator:
             return to_global(batch, self._mesh, self._size)
 
         return make
-
-    def _step_for(self, params: Params, batch: Any) -> Callable:
-        """Compiled on all processes before any of them waits in a collective."""
-        shapes = tuple((x.shape, x.dtype) for x in jax.tree.leaves(batch))
-        if shapes not in self._compiled:
-            lowered = self._step.lower(params, batch)
-            self._compiled[shapes] = distributed.together(lowered.compile)
-        return self._compiled[shapes]
 
 
 class _Totals:

@@ -12,6 +12,7 @@ from etils import epath
 from etc_jax.batch_sharding import local_rows, to_global
 from etc_jax.config import Config, config_hash, identity, to_dict
 from etc_jax.training import metrics as metrics_lib
+from etc_jax.training import writers
 from etc_jax.training.checkpoints import fingerprints
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
 from etc_jax.training.checkpoints.manifest import write_atomically
@@ -24,8 +25,8 @@ from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.preflight import hardware
 from etc_jax.training.preflight.plan import StepFlops
 from etc_jax.training.profiling import ProfileWindow
+from etc_jax.training.progress import StepProgress
 from etc_jax.training.state import TrainState
-from etc_jax.training.tensorboard import TensorBoard
 
 _LOG = logging.getLogger(__name__)
 
@@ -119,15 +120,20 @@ class Run:
             window=restored.data.get("window"),
         )
         total = config.train.num_steps
-        self._writer = metrics_lib.MetricsWriter(
-            folder,
-            resume_step=self._step,
-            is_evaluated=self._evaluated_step == self._step,
+        self._writers = [
+            metrics_lib.MetricsWriter(
+                folder,
+                resume_step=self._step,
+                is_evaluated=self._evaluated_step == self._step,
+            ),
+            *writers.make(config, folder, resume_step=self._step),
+        ]
+        self._progress = StepProgress(
+            start=self._step,
+            total=total,
+            eval_every=config.train.eval_every_steps,
+            best_metric=config.checkpoint.best_metric,
         )
-        self._progress = metrics_lib.StepProgress(start=self._step, total=total)
-        self._tensorboard = None
-        if config.train.tensorboard:
-            self._tensorboard = TensorBoard(folder, resume_step=self._step)
         self._profile = ProfileWindow(
             folder,
             start=config.train.profile_start_step,
@@ -147,9 +153,8 @@ class Run:
         self._batches.close()
         self._progress.close()
         self._profile.close()
-        self._writer.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        for writer in self._writers:
+            writer.close()
 
     def to_the_end(self) -> RunResult:
         """Trains until the last step or a signal, which also cuts an evaluation off.
@@ -274,9 +279,8 @@ class Run:
 
     def _report(self, kind: str, values: dict[str, Any]) -> None:
         values = {**values, "wall_secs": time.perf_counter() - self._began}
-        self._writer.write(kind, self._step, values)
-        if self._tensorboard is not None:
-            self._tensorboard.write(kind, self._step, values)
+        for writer in self._writers:
+            writer.write(kind, self._step, values)
         self._progress.report(kind, self._step, values)
 
     def _evaluate(self) -> None:

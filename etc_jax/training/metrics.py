@@ -1,19 +1,16 @@
-"""What a run reports: one JSON line an event, and progress for a person."""
+"""What a run reports: one JSON line an event."""
 
 import collections
-import contextlib
 import json
 import logging
 import math
 import os
 import pathlib
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import tqdm
 
 from etc_jax.training.checkpoints.manifest import write_atomically
 
@@ -188,53 +185,6 @@ def _put_aside(path: pathlib.Path, lines: list[tuple[int, bytes]]) -> None:
         more,
         aside,
     )
-
-
-class StepProgress:
-    """A bar on a terminal; elsewhere one plain line for each report.
-
-    A terminal that is gone (a connection that broke) takes the bar with it, not the
-    run.
-    """
-
-    def __init__(self, *, start: int, total: int):
-        self._total = total
-        self._bar = None
-        if jax.process_index() == 0 and sys.stderr.isatty():
-            self._bar = tqdm.tqdm(initial=start, total=total, unit="step")
-
-    @contextlib.contextmanager
-    def _shown(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._bar = None
-            _LOG.warning("progress is no longer shown: %s", error)
-
-    def advance(self) -> None:
-        """One step is done."""
-        if self._bar is not None:
-            with self._shown():
-                self._bar.update()
-
-    def report(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Shows the metrics of one event."""
-        shown = " ".join(f"{k}={_short(v)}" for k, v in values.items())
-        if self._bar is not None:
-            with self._shown():
-                self._bar.write(f"{kind} {step}/{self._total} {shown}", file=sys.stderr)
-        elif jax.process_index() == 0:
-            _LOG.info("%s %d/%d %s", kind, step, self._total, shown)
-
-    def close(self) -> None:
-        """Leaves the terminal in order."""
-        if self._bar is not None:
-            with self._shown():
-                self._bar.close()
-
-
-def _short(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 class StepMetrics:

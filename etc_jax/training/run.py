@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import logging
-import time
 from typing import Any
 
 import jax
@@ -28,7 +27,7 @@ from etc_jax.training.hosts import distributed
 from etc_jax.training.hosts.preemption import PreemptionGuard, StopVote
 from etc_jax.training.job import Job
 from etc_jax.training.loop import Run, RunResult, Steps
-from etc_jax.training.preflight import compile_cache
+from etc_jax.training.preflight import compile_cache, compiling
 from etc_jax.training.preflight.plan import (
     Plan,
     all_of,
@@ -235,16 +234,16 @@ def _check_best_metric(plan: Plan) -> None:
 
 
 def _compile(plan: Plan) -> Steps:
-    began = time.perf_counter()
+    _LOG.info("tracing the training step ...")
     traced = trace_step(plan)
-    compiled = traced.lower().compile()
+    compiled = compiling.compiled("the training step", traced.lower())
     evaluate = jax.jit(
         make_eval_step(plan.job.loss_fn),
         in_shardings=(jax.tree.map(lambda a: a.sharding, plan.state.params), None),
         out_shardings=replicated(plan.mesh),
     )
-    _LOG.info("compiled in %.1f s", time.perf_counter() - began)
     flops = step_flops(plan, traced)
-    _LOG.info("%.3g FLOPs computed a step, useful: %s", flops.computed, flops.useful)
+    useful = "" if flops.useful is None else f", {flops.useful:.3g} of them useful"
+    _LOG.info("%.3g FLOPs a step%s", flops.computed, useful)
     rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
     return Steps(compiled, evaluate, rng, flops)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from etc_jax.sharding import DEFAULT_RULES, Rules, tree_shardings
+from etc_jax.training.preflight import compiling
 
 
 @jax.tree_util.register_dataclass
@@ -69,4 +70,5 @@ def init_state(
       rng: PRNG key.
     """
     shardings = jax.tree.map(lambda a: a.sharding, layout)
-    return jax.jit(_init_fn(init_params_fn, tx), out_shardings=shardings)(rng)
+    init = jax.jit(_init_fn(init_params_fn, tx), out_shardings=shardings)
+    return compiling.compiled("the first parameters", init.lower(rng))(rng)

@@ -6,7 +6,7 @@ metrics.jsonl          one line for each report
 checkpoints/           see checkpoint.py
 final_report.json      metrics of the finished run
 profile/               the profiler's, if asked for
-tensorboard/           events, if asked for
+tensorboard/, wandb/   events, if asked for
 """
 
 import contextlib

@@ -4,7 +4,9 @@ import csv
 import importlib.util
 import io
 import json
+import logging
 import pathlib
+import shlex
 
 import finetuned_run
 import jax
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from random_params import random_params
 
+from etc_jax import __main__ as etc_jax_main
 from etc_jax import config as config_lib
 from etc_jax import convert, evaluate, predict, prepare
 from etc_jax.conversion.formats import native
@@ -84,32 +87,47 @@ def config_of(arg, **changes):
     return config_lib.from_config_dict(values)
 
 
+EVERY = ("train.num_steps", "train.eval_every_steps", "checkpoint.every_steps")
+ONCE = [f"--config.{name}=80" for name in EVERY]
+
+
+def following(said, name):
+    """The arguments of the command that is to be given next."""
+    program, command, *arguments = shlex.split(said.splitlines()[-1].split(": ", 1)[1])
+    assert (program, command) == ("etc-jax", name)
+    return [command, *arguments]
+
+
 def trained(arg, num_steps=80):
     """Evaluated at the end alone."""
-    every = ("train.num_steps", "train.eval_every_steps", "checkpoint.every_steps")
-    config = config_of(arg, **dict.fromkeys(every, num_steps))
+    config = config_of(arg, **dict.fromkeys(EVERY, num_steps))
     assert train_and_evaluate(config, "run").exit_code == errors.DONE
     return config
 
 
 @pytest.mark.parametrize(
-    "format, variants",
-    [
-        ("sequence", "tiny"),
-        pytest.param("structured", "etc,tiny", marks=pytest.mark.slow),
-    ],
+    "format", ["sequence", pytest.param("structured", marks=pytest.mark.slow)]
 )
-def test_three_labels_are_learnt_from_a_csv(format, variants, run, tmp_path):
+def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     train = write_csv(tmp_path / "train.csv", rows(48, 0))
     dev = write_csv(tmp_path / "dev.tsv", rows(9, 1), delimiter="\t")
     said = prepared(run, train, format=format)
     assert "48 windows of 48 records" in said and "nothing left out" in said
-    config = trained(f"prepared=prepared,dev={dev.name},{variants}")
+    # From here on what each command says is done next.
+    config = f"{following(said, 'train')[-1]},tiny,dev={dev.name}"
+    caplog.set_level(logging.INFO, "etc_jax")
+    run(etc_jax_main, "train", "--workdir=run", config, *ONCE)
+    assert (tmp_path / "run/curves.png").read_bytes().startswith(b"\x89PNG")
+    config = open_model("run").config
     assert "labels=[" in config.data.input_options[1]
 
-    run(evaluate, "--model=run", "--out=scored", dev.name)
-    scores = json.loads((tmp_path / "scored/scores.json").read_text())
-    answers = json.loads((tmp_path / "scored/predictions.json").read_text())
+    said = run(etc_jax_main, *following(caplog.messages[-1], "evaluate"))
+    said = run(etc_jax_main, *following(said, "predict"))
+    assert said.startswith("9 records answered\n") and "accuracy" in said
+    scored = tmp_path / "run/evaluated"
+    assert (scored / "answers.html").read_text().count("<article") == 9
+    scores = json.loads((scored / "scores.json").read_text())
+    answers = json.loads((scored / "predictions.json").read_text())
     wanted = {f"dev.tsv:{i}": label for i, (_, label) in enumerate(rows(9, 1), 1)}
     assert scores["metrics"] == dict.fromkeys(("accuracy", "macro_f1", "micro_f1"), 1.0)
     assert answers == wanted

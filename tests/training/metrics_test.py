@@ -1,9 +1,6 @@
-import io
 import json
-import logging
 import math
 import signal
-import sys
 import threading
 import time
 
@@ -12,7 +9,7 @@ import pytest
 
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.hosts.preemption import PreemptionGuard
-from etc_jax.training.metrics import MetricsWriter, StepMetrics, StepProgress
+from etc_jax.training.metrics import MetricsWriter, StepMetrics
 from etc_jax.training.prefetch import Prefetcher
 
 
@@ -171,30 +168,6 @@ def test_lines_that_are_lost_are_counted(tmp_path, monkeypatch, caplog):
     assert "3 lines of metrics are not in" in caplog.text
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_run(monkeypatch, caplog):
-    class Gone(io.StringIO):
-        broken = False
-
-        def isatty(self):
-            return True
-
-        def write(self, text):
-            if self.broken:
-                raise OSError(5, "Input/output error")
-            return super().write(text)
-
-    terminal = Gone()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    progress = StepProgress(start=0, total=9)
-    terminal.broken = True
-    progress.report("train", 1, {"loss": 1.0})
-    progress.advance()
-    with caplog.at_level(logging.INFO):
-        progress.report("train", 2, {"loss": 1.0})
-    progress.close()
-    assert "no longer shown" in caplog.text and "train 2/9" in caplog.text
-
-
 def test_metrics_are_fetched_one_step_late():
     meter = StepMetrics()
     meter.add(1, step_metrics(1.0))
@@ -238,27 +211,6 @@ def test_excluded_time_does_not_slow_the_tokens():
 
 def test_no_weight_gives_nan():
     assert math.isnan(metrics_lib.means({"x": (0.0, 0.0)})["x"])
-
-
-def test_progress_is_plain_lines_without_a_terminal(caplog):
-    with caplog.at_level(logging.INFO):
-        progress = StepProgress(start=0, total=9)
-        progress.advance()
-        progress.report("train", 3, {"loss": 0.123456789, "skipped_steps": 0})
-        progress.close()
-    assert "train 3/9 loss=0.12346 skipped_steps=0" in caplog.text
-
-
-def test_progress_is_a_bar_on_a_terminal(monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    progress = StepProgress(start=2, total=4)
-    progress.advance()
-    progress.report("eval", 3, {"loss": 1.5})
-    progress.close()
-    assert "eval 3/4 loss=1.5" in terminal.getvalue()
-    assert "3/4" in terminal.getvalue().replace("eval 3/4", "")
 
 
 def threads():

@@ -235,8 +235,8 @@ def look_at(reader: TextReader) -> None:
         text is cut or left out.
     """
     metrics = describe_batches(reader, LOOKED_AT)
-    shown = " ".join(f"{k}={v:.5g}" for k, v in metrics.items())
-    _LOG.info("first %d batches: %s", LOOKED_AT, shown)
+    found = (f"{k.replace('_', ' ')} {v:.4g}" for k, v in metrics.items() if v)
+    _LOG.info("first %d batches: %s", LOOKED_AT, ", ".join(found))
     for kind, remedy in (
         ("mlm", "data.mlm_capacity"),
         ("cpc", "data.cpc_long_length and data.cpc_global_length"),

@@ -33,6 +33,7 @@ from etc_jax import command_line, registry
 from etc_jax.data.whole_files import check_out
 from etc_jax.datasets import options
 from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.terminal import next_command
 
 _PROG = "etc-jax synthetic"
 _KIND = "invented_items"
@@ -95,9 +96,15 @@ def _write(args: argparse.Namespace) -> str:
     records: Any = tqdm.tqdm(made, total=args.count, unit=" records", disable=None)
     if maker.splits:
         path = maker.write_split(out, records, split=args.split)
-        return f"wrote {args.count} records to {path}"
-    maker.write(out, records)
-    return f"wrote {args.count} records, {out.stat().st_size / 2**20:.1f} MiB, to {out}"
+        wrote = f"wrote {args.count} records to {path}"
+    else:
+        maker.write(out, records)
+        size = out.stat().st_size / 2**20
+        wrote = f"wrote {args.count} records, {size:.1f} MiB, to {out}"
+    folder = f"--out=prepared/{out.name.partition('.')[0]}"
+    words = (f"--task={args.task}", "--tokenizer=VOCABULARY", folder, str(out))
+    note = "VOCABULARY is its file, or the folder of a model"
+    return f"{wrote}\n{next_command('prepare', *words, note=note)}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -30,6 +30,8 @@ from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed as jax_distributed
+from jax._src import xla_bridge
+from jax._src.clusters import ClusterEnv
 
 from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
 from etc_jax.training.hosts.key_value import look_up
@@ -82,6 +84,9 @@ def start(environ: Mapping[str, str] = os.environ) -> None:
 
 def _meet_as_jax_finds() -> None:
     """Lets jax look for a cluster, and joins its processes if there are several."""
+    # Where jax is in use already, as in a notebook, one process has nobody to meet.
+    if xla_bridge.backends_are_initialized() and _as_jax_counts() == 1:
+        return
     try:
         _meet("found by jax", None, None)
     except ValueError as error:
@@ -90,6 +95,13 @@ def _meet_as_jax_finds() -> None:
         raise UserError(f"jax cannot make out this cluster: {error}") from error
     if not several():
         jax.distributed.shutdown()
+
+
+def _as_jax_counts() -> int:
+    """The processes of the cluster that `jax.distributed.initialize` would find."""
+    usual = (env for env in ClusterEnv._cluster_types if not env.opt_in_only_method)
+    there = (env.get_process_count() for env in usual if env.is_env_present())
+    return next(there, 1)
 
 
 def _meet(source: str, place: ProcessRank | None, bind: str | None) -> None:
@@ -139,7 +151,8 @@ def _check_can_listen(address: str) -> None:
 def run(main_fn: Callable[[], int]) -> int:
     """Calls `main_fn` as one of the processes of a run, and returns its exit code.
 
-    After this the process ends in bounded time, whatever the others or a thread do.
+    After this a process ends in bounded time, whatever the others or a thread do: one
+    of several at once, and one alone, such as a notebook, when its program ends.
 
     Raises:
       UserError: as `start` does.
@@ -158,7 +171,7 @@ def run(main_fn: Callable[[], int]) -> int:
 
 
 def stop(code: int) -> None:
-    """Parts from the others; the process ends soon, if need be by itself.
+    """Parts from the others; see `run`.
 
     Args:
       code: what the process is going to exit with.
@@ -171,19 +184,30 @@ def stop(code: int) -> None:
         _leave(code)
     grace = GRACE_SECS if code in (DONE, PREEMPTED) else ERROR_GRACE_SECS
     # jax waits minutes for processes that do not come, and then aborts.
-    watchdog = threading.Thread(target=_leave_after, args=(grace, code), daemon=True)
-    watchdog.start()
-    if jax.distributed.is_initialized():
-        try:
-            jax.distributed.shutdown()
-        except RuntimeError as error:
-            _LOG.warning("the processes did not part in order: %s", error)
+    ends = threading.Event()
+    args = (ends, grace, code)
+    threading.Thread(target=_leave_after, args=args, daemon=True).start()
+    if not several():
+        # `atexit` comes too late: after the threads, for which the program waits.
+        threading._register_atexit(_end, ends, code)
+        return
+    ends.set()
+    try:
+        jax.distributed.shutdown()
+    except RuntimeError as error:
+        _LOG.warning("the processes did not part in order: %s", error)
+    _end(ends, code)
+
+
+def _end(ends: threading.Event, code: int) -> None:
+    ends.set()
     # What a failed save has left running would abort the process while it ends.
     if any(thread.name == _ORBAX_WRITER for thread in threading.enumerate()):
         _leave(code)
 
 
-def _leave_after(secs: float, code: int) -> None:
+def _leave_after(ends: threading.Event, secs: float, code: int) -> None:
+    ends.wait()
     time.sleep(secs)
     print(
         f"etc_jax: another process or a thread has not ended within {secs:.0f} s; "

@@ -25,7 +25,7 @@ from etc_jax.sharding import (
     nearest_multiples,
     path_of,
 )
-from etc_jax.training import tensorboard
+from etc_jax.training import writers
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import HELPERS, Job
 from etc_jax.training.optimizers.groups import Groups, trained_only
@@ -126,11 +126,7 @@ def check_extras(config: Config) -> None:
         if problems := list(config.data.missing()):
             raise UserError("\n".join(problems))
 
-    def check_packages() -> None:
-        if config.train.tensorboard:
-            tensorboard.require()
-
-    all_of(check_packages, check_files)
+    all_of(lambda: writers.check(config), check_files)
 
 
 def mesh_for(
@@ -221,7 +217,8 @@ def make_plan(
         lambda: _abstract_state(job, tx, mesh, rules),
     )
     count = sum(x.size for x in jax.tree.leaves(state.params))
-    _LOG.info("%d parameters on mesh %s", count, dict(mesh.shape))
+    axes = " x ".join(f"{k}={size}" for k, size in mesh.shape.items() if size > 1)
+    _LOG.info(f"{count:,} parameters on {axes or '1 device'}")
     shapes = _abstract_batch(batch, mesh, config.train.batch_size)
     return Plan(config, job, mesh, tx, state, shapes, useful)
 

@@ -9,10 +9,12 @@ import types
 import numpy as np
 import processes
 import pytest
+import toy_job
 
-from etc_jax.training import tensorboard
+from etc_jax.training import background_writer, tensorboard, weights_and_biases
 from etc_jax.training.errors import UserError
-from etc_jax.training.tensorboard import TensorBoard
+
+CONFIG = toy_job.config(train__tensorboard=True, train__wandb_project="toys")
 
 
 class Writer:
@@ -44,7 +46,7 @@ def package(monkeypatch):
 
 
 def test_finite_numbers_become_events(package, tmp_path):
-    board = TensorBoard(tmp_path, resume_step=4)
+    board = tensorboard.writer(CONFIG, tmp_path, resume_step=4)
     board.write(
         "train", 5, {"loss": 1.5, "bad": math.nan, "n": np.float32(2), "s": "x"}
     )
@@ -63,7 +65,7 @@ def test_finite_numbers_become_events(package, tmp_path):
 def test_without_the_package_there_is_one_clear_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(UserError, match=r"\[tensorboard\]"):
-        tensorboard.require()
+        tensorboard.check(CONFIG)
 
 
 @pytest.mark.skipif(
@@ -71,7 +73,7 @@ def test_without_the_package_there_is_one_clear_error(monkeypatch):
     reason="tensorboardX is not installed (extra: tensorboard)",
 )
 def test_the_real_package_writes_a_file(tmp_path):
-    board = TensorBoard(tmp_path)
+    board = tensorboard.writer(CONFIG, tmp_path)
     board.write("train", 1, {"loss": 1.5})
     board.close()
     (file,) = (tmp_path / "tensorboard").iterdir()
@@ -98,10 +100,10 @@ forever = threading.Event()
 def test_a_writer_that_fails_or_hangs_does_not_stop_training(
     package, tmp_path, monkeypatch, caplog, place
 ):
-    monkeypatch.setattr(tensorboard, "MOST_WAITING", 3)
-    monkeypatch.setattr(tensorboard, "CLOSE_SECS", 0.5)
+    monkeypatch.setattr(background_writer, "MOST_WAITING", 3)
+    monkeypatch.setattr(background_writer, "CLOSE_SECS", 0.5)
     broken_at(monkeypatch, place)
-    board = TensorBoard(tmp_path)
+    board = tensorboard.writer(CONFIG, tmp_path)
     if place in ("__init__", "flush"):
         board.write("train", 1, {"loss": 1})
         board._thread.join(10)
@@ -112,7 +114,7 @@ def test_a_writer_that_fails_or_hangs_does_not_stop_training(
     board.close()
     forever.set()
     assert time.monotonic() - began < 5
-    assert "TENSORBOARD" in caplog.text
+    assert "TensorBoard HAS FAILED" in caplog.text or "TAKES NO REP" in caplog.text
     if place != "close":
         assert board.lost_reports >= 3
         assert f"{board.lost_reports} reports for TensorBoard are lost" in caplog.text
@@ -120,10 +122,10 @@ def test_a_writer_that_fails_or_hangs_does_not_stop_training(
 
 FULL = """
 import resource, sys
-from etc_jax.training import tensorboard
-tensorboard.CLOSE_SECS = 0.5
+from etc_jax.training import background_writer, tensorboard
+background_writer.CLOSE_SECS = 0.5
 resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # as if the disk were so small
-board = tensorboard.TensorBoard(sys.argv[1])
+board = tensorboard.writer(None, sys.argv[1])
 for step in range(1, 400):
     board.write("train", step, {"loss": 1.0})
 board.close()
@@ -142,4 +144,54 @@ def test_the_real_package_on_a_full_disk(tmp_path):
         timeout=60,
     )
     assert got.returncode == 0, got.stderr
-    assert int(got.stdout) > 100 and "TENSORBOARD" in got.stderr
+    assert int(got.stdout) > 100 and "TensorBoard TAKES NO REPORTS" in got.stderr
+
+
+def test_without_wandb_there_is_one_clear_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match=r"pip install -e '.\[wandb\]'"):
+        weights_and_biases.check(CONFIG)
+    assert not weights_and_biases.check(toy_job.config())
+
+
+OFFLINE = """
+import pathlib, sys
+import toy_job
+from etc_jax.training import weights_and_biases
+config = toy_job.config(train__wandb_project="toys")
+assert weights_and_biases.check(config)
+for step, loss in ((4, 1.5), (2, 2.5)):  # resumed from an earlier step
+    run = weights_and_biases.writer(config, sys.argv[1])
+    run.write("train", step, {"loss": loss})
+    run.close()
+    assert not run.lost_reports
+"""
+
+
+def wandb_program(text, folder, **environ):
+    return subprocess.run(
+        [sys.executable, "-c", text, str(folder)],
+        env={**processes.clean_environment(), **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.torch
+def test_the_real_wandb_keeps_a_run_offline(tmp_path):
+    got = wandb_program(OFFLINE, tmp_path, WANDB_MODE="offline")
+    assert got.returncode == 0, got.stderr
+    name = (tmp_path / "wandb_id.txt").read_text().encode()
+    files = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    for path, loss in zip(files, (b"1.5", b"2.5"), strict=True):
+        kept = path.read_bytes()
+        assert name in kept and b"toys" in kept and b"learning_rate" in kept
+        assert b"train/loss" in kept and loss in kept
+
+
+@pytest.mark.torch
+def test_no_account_is_one_clear_error_before_anything_starts(tmp_path):
+    environ = {"HOME": str(tmp_path), "WANDB_MODE": "online", "WANDB_API_KEY": ""}
+    got = wandb_program(OFFLINE, tmp_path, **environ)
+    assert "run: wandb login, or set WANDB_MODE=offline" in got.stderr
