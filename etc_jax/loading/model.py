@@ -6,7 +6,7 @@ import concurrent.futures
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 
 from etc_jax import cores, decoding, language_model, text_writer
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import native, sentence_folder
+from etc_jax.conversion.formats import label_names, native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.hub_writing import files_of
@@ -57,6 +57,8 @@ class LoadedModel:
       sentences: what a folder of sentence-transformers says on pooling; None for
         others.
       run: that the model is of, without parameters; None for others.
+      labels_fn: gives the names of the labels that the model chooses among, as
+        `label_names` has them; called when it is saved.
     """
 
     config: Any
@@ -65,6 +67,9 @@ class LoadedModel:
     max_length: int | None = None
     sentences: SentenceFolder | None = None
     run: SavedParams | None = dataclasses.field(default=None, repr=False)
+    labels_fn: Callable[[], Mapping[str, Any]] = dataclasses.field(
+        default=dict, repr=False
+    )
 
     @property
     def family(self) -> str:
@@ -336,7 +341,7 @@ class LoadedModel:
         Raises:
           ValueError: if something else is there.
         """
-        files = self._sentence_files()
+        files = self._sentence_files() | label_names.files_of(self.labels_fn())
         if self.tokenizer is not None:
             files[TOKENIZER] = self.tokenizer.saved()
         made_from = {} if self.run is None else {"run": str(self.run.folder)}
@@ -365,7 +370,8 @@ class LoadedModel:
         if self.tokenizer is not None and hugging_face.is_known(self.config):
             files |= files_of(self.tokenizer, self.config.max_length)
         params = self._host_params()
-        hugging_face.save(folder, params, self.config, files=files)
+        labels = self.labels_fn()
+        hugging_face.save(folder, params, self.config, files=files, labels=labels)
 
     def _sentence_files(self) -> dict[str, bytes]:
         if self.sentences is None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from random_params import random_params
 
+import etc_jax
 from etc_jax import __main__ as etc_jax_main
 from etc_jax import config as config_lib
 from etc_jax import convert, evaluate, predict, prepare
@@ -139,6 +140,11 @@ def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
         assert values["id2label"] == dict(zip("012", sorted(WORDS), strict=True))
         assert values["label2id"] == {x: i for i, x in enumerate(sorted(WORDS))}
         assert values["problem_type"] == "single_label_classification"
+        etc_jax.load("run").save("native")
+        etc_jax.load("native").save_pretrained("hf_again")
+        for name in ("config.json", "model.safetensors"):
+            again, first = (tmp_path / f"{x}/{name}" for x in ("hf_again", "hf"))
+            assert again.read_bytes() == first.read_bytes()
     # An exported model knows the names too; new texts have no label, and may be JSON.
     run(convert, "--export=run", "--out=model")
     lines = [{"body": text} for text, _ in rows(3, 2)]
