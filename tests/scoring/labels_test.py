@@ -68,4 +68,4 @@ def test_nothing_to_score_is_refused():
 def test_a_missing_package_is_told_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
     with pytest.raises(extras.MissingExtraError, match=r"needed to score labels.*"):
-        score(one("a"), one("a"))
+        score(one("of no other test"), one("a"))
