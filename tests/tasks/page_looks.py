@@ -21,7 +21,13 @@ TEXTS = """
   return found;
 })()
 """
-OPEN = "document.querySelectorAll('article > details').forEach((x) => {x.open = true})"
+# A browser may skip the text of what is not yet scrolled to.
+OPEN = """
+document.querySelectorAll('article > details').forEach((x) => {
+  x.open = true;
+  x.parentNode.style.contentVisibility = 'visible';
+})
+"""
 UNFOLD = "document.querySelectorAll('details').forEach((node) => { node.open = true; })"
 # Elements that reach beyond the window, once all is unfolded. Drawings and matrices lie
 # in frames that scroll.
