@@ -172,7 +172,7 @@ def _close(config: config_lib.Config, workdir: str, result: RunResult) -> None:
     except (OSError, ValueError) as error:
         _LOG.warning("no %s: %s", curves.FILE, error)
     if result.exit_code == DONE:
-        _LOG.info("%d steps are done; all is in %s", result.step, workdir)
+        _LOG.info("done at step %d; all is in %s", result.step, workdir)
         if following := next_steps.of_run(config, workdir):
             _LOG.info("%s", following)
 
