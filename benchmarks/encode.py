@@ -9,7 +9,7 @@ of the built-in text; as many are of 64 to 128 tokens as of 2,048 to 4,096, and 
 ones than the model reads are cut. Both libraries begin with the texts, take documents
 of about one length together, as many at once, and end with the mean of each document's
 hidden states; the first token of a Longformer is global. transformers has the attention
-that it chooses itself ("sdpa" for BERT). Vectors are compared before times are taken.
+that it chooses itself ("sdpa" for BERT). Vectors are compared in every round.
 
 This library compiles its programs in the first call. It is timed as well, and the
 floors hold for it too: that is the first call against the other side's median, which
@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 import etc_jax
-from benchmarks import machine, report
-from benchmarks.harness import Floor, WrongSideError, scaled_error
+from benchmarks import harness, machine, report
+from benchmarks.harness import Floor, Side
 from etc_jax.data.text.corpus import built_in_corpus
 from etc_jax.loading.model import LoadedModel
 
@@ -140,7 +140,8 @@ def measure(
     """Times of one model, printed; (for JSON, floors).
 
     Raises:
-      WrongSideError: if the vectors are not the same.
+      WrongSideError: if the vectors are not the same, or not finite.
+      ValueError: if there is no round.
     """
     model = etc_jax.load(folder)
     texts = texts_of(model, sizes)
@@ -148,7 +149,9 @@ def measure(
     peer = TransformersEncoder(folder, model.max_length, sizes.batch_size)
     options = {"pooling": "mean", "normalize": False, "batch_size": sizes.batch_size}
     own = functools.partial(model.encode, texts, **options)
-    first, vectors = _timed(own)
+    if args.rounds < 1:
+        raise ValueError(f"--rounds is {args.rounds}; expected 1 or more")
+    first, _ = _timed(own)
     secs: dict[str, list[float]] = {"etc_jax": [], "transformers": []}
     error = 0.0
     for _ in range(args.rounds):
@@ -156,12 +159,9 @@ def measure(
         secs["etc_jax"].append(taken)
         taken, want = _timed(functools.partial(peer.encode, texts))
         secs["transformers"].append(taken)
-        error = max(error, scaled_error(vectors, want))
-    if not error <= TOLERANCE:
-        raise WrongSideError(
-            f"{folder}: vectors differ by {error:.2e} of the largest value, more than "
-            f"{TOLERANCE:g}; times of a wrong side do not count"
-        )
+        got, want = (functools.partial(dict, vectors=x) for x in (vectors, want))
+        side = Side("etc_jax", got, dict, want)
+        error = max(error, harness.check(side, tolerance=TOLERANCE))
     medians = {name: float(np.median(x)) for name, x in secs.items()}
     what = (
         f"{model.family} of {model.config.num_layers} layers of "

@@ -56,7 +56,7 @@ def test_both_sides_give_the_same_vectors(folder, monkeypatch):
     monkeypatch.setattr(
         encode.TransformersEncoder, "encode", lambda *given: other(*given) + 0.01
     )
-    with pytest.raises(WrongSideError, match="vectors differ"):
+    with pytest.raises(WrongSideError, match="vectors differs"):
         measure(folder)
 
 
