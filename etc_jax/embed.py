@@ -119,7 +119,8 @@ def embed(args: argparse.Namespace) -> str:
         for name in ("pooling", "normalize", "batch_size", "on_long")
     }
     until_first = compiling.announced(
-        *("the model", model.config, args.max_length, how, texts),
+        # Programs follow from lengths; the texts themselves may be many gigabytes.
+        *("the model", model.config, args.max_length, how, [len(x) for x in texts]),
         done="first vectors after",
     )
     # None: on a terminal alone.
