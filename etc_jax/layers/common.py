@@ -140,6 +140,41 @@ def _normalise(rows, scale, bias, epsilon: float, dtype):
     return (y if bias is None else y + _for_rows(bias, y)).astype(dtype)
 
 
+class Embed(nn.Embed):
+    """A table of rows, whose gradients are summed in the table's own dtype.
+
+    flax rounds the table to `dtype` first, and so its gradients are added up in that.
+    In bfloat16 a sum of ones ends at 256, and one row may be read by every token of a
+    batch (a type, a mask token).
+    """
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """int `[...]` -> `[..., features]` in `dtype`."""
+        if self.num_embeddings == 1:
+            return super().__call__(inputs)  # no rows to choose from
+        dtype = jnp.dtype(self.dtype or self.embedding.dtype)
+        return _rows_of(dtype, self.embedding, inputs)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _rows_of(dtype, table: jax.Array, ids: jax.Array) -> jax.Array:
+    return jnp.take(table.astype(dtype), ids, axis=0)
+
+
+def _rows_of_forward(dtype, table, ids):
+    return _rows_of(dtype, table, ids), (table, ids)
+
+
+def _rows_of_backward(dtype, saved, d_rows):
+    del dtype
+    table, ids = saved
+    total = jnp.zeros_like(table).at[ids].add(d_rows.astype(table.dtype), mode="drop")
+    return total, None
+
+
+_rows_of.defvjp(_rows_of_forward, _rows_of_backward)
+
+
 class _Norm(nn.Module):
     """A norm over the last axis with float32 statistics.
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import Dense, LayerNorm, truncated_normal
+from etc_jax.layers.common import Dense, Embed, LayerNorm, truncated_normal
 from etc_jax.ops import chunked_loss
 from etc_jax.types import Rows
 
@@ -37,8 +37,8 @@ class EtcEmbeddings(nn.Module):
     dtype: jnp.dtype = jnp.float32
     param_dtype: jnp.dtype = jnp.float32
 
-    def _table(self, rows: int, width: int) -> nn.Embed:
-        return nn.Embed(
+    def _table(self, rows: int, width: int) -> Embed:
+        return Embed(
             rows,
             width,
             embedding_init=truncated_normal(self.stddev),

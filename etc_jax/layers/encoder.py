@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import LayerNorm, sinusoids, truncated_normal
+from etc_jax.layers.common import Embed, LayerNorm, sinusoids, truncated_normal
 from etc_jax.ops import chunked_loss
 
 
@@ -76,9 +76,9 @@ class TokenEmbeddings(nn.Module):
 
     def setup(self):
         # setup, not compact: the output layer shares the token table.
-        def table(rows: int) -> nn.Embed:
+        def table(rows: int) -> Embed:
             init = truncated_normal(self.stddev)
-            return nn.Embed(rows, self.embed_dim, embedding_init=init, dtype=self.dtype)
+            return Embed(rows, self.embed_dim, embedding_init=init, dtype=self.dtype)
 
         self.token_embedder = table(self.vocab_size)
         self.segment_embedder = table(self.num_types)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import Dense, truncated_normal
+from etc_jax.layers.common import Dense, Embed, truncated_normal
 
 # The score of an antecedent that is none.
 MASKED = -1e30
@@ -272,7 +272,7 @@ class SpanPairHead(nn.Module):
     def _table(self, name: str, rows: int) -> jax.Array:
         """`[rows, feature_dim]`, all rows of an embedding."""
         init, width = truncated_normal(self.initializer_range), self.feature_dim
-        embed = nn.Embed(rows, width, embedding_init=init, dtype=self.dtype, name=name)
+        embed = Embed(rows, width, embedding_init=init, dtype=self.dtype, name=name)
         return embed(jnp.arange(rows))
 
     def _ffnn(self) -> Callable[[], nn.Module]:

@@ -12,7 +12,7 @@ from flax import linen as nn
 
 from etc_jax import registry, sharding
 from etc_jax.layers.block import one_stream
-from etc_jax.layers.common import Dense, truncated_normal
+from etc_jax.layers.common import Dense, Embed, truncated_normal
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.relative_bias import RelativeBias
 from etc_jax.layers.self_attention import (
@@ -46,7 +46,7 @@ class OneSide(nn.Module):
     def setup(self):
         c, side = self.config, self.side
         if c.positions == "learnt":
-            self.position_embedder = nn.Embed(
+            self.position_embedder = Embed(
                 side.max_length + c.position_offset,
                 c.embed_dim,
                 embedding_init=truncated_normal(c.spreads(side).table),
@@ -161,8 +161,8 @@ class EncoderDecoder(nn.Module):
         refuse(c)
         spreads = c.spreads(c.encoder_side)
 
-        def table() -> nn.Embed:
-            return nn.Embed(
+        def table() -> Embed:
+            return Embed(
                 c.vocab_size,
                 c.embed_dim,
                 embedding_init=truncated_normal(spreads.table),
@@ -201,7 +201,7 @@ class EncoderDecoder(nn.Module):
         return table(tokens) * self.config.token_scale
 
     @property
-    def _target_table(self) -> nn.Embed:
+    def _target_table(self) -> Embed:
         """Of the tokens that the decoder reads."""
         if self.config.shared_table:
             return self.token_embedder

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import ACTIVATIONS, Dense, truncated_normal
+from etc_jax.layers.common import ACTIVATIONS, Dense, Embed, truncated_normal
 from etc_jax.models.etc import NOTHING, Etc
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
@@ -35,10 +35,10 @@ class VisualEmbedding(nn.Module):
         """`Visual` of `[b, g]` -> `[b, g, e]`."""
         c = self.config
 
-        def table(rows: int, name: str) -> nn.Embed:
+        def table(rows: int, name: str) -> Embed:
             init = truncated_normal(c.initializer_range)
             width, dtype = c.embed_dim, c.compute_dtype
-            return nn.Embed(rows, width, embedding_init=init, dtype=dtype, name=name)
+            return Embed(rows, width, embedding_init=init, dtype=dtype, name=name)
 
         def dense(name: str) -> Dense:
             stddev, dtype = c.initializer_range, c.compute_dtype

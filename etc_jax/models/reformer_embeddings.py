@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.layers.common import sinusoids, truncated_normal
+from etc_jax.layers.common import Embed, sinusoids, truncated_normal
 from etc_jax.models.reformer_config import AXIAL_TABLES, ReformerConfig
 from etc_jax.ops import blocking
 
@@ -88,10 +88,10 @@ class ReformerPositions(nn.Module):
                 c.axial_shape, c.axial_widths, c.initializer_range
             )
 
-    def table(self, rows: int) -> nn.Embed:
+    def table(self, rows: int) -> Embed:
         c = self.config
         init = truncated_normal(c.initializer_range)
-        return nn.Embed(rows, c.embed_dim, embedding_init=init, dtype=c.compute_dtype)
+        return Embed(rows, c.embed_dim, embedding_init=init, dtype=c.compute_dtype)
 
     @nn.compact
     def __call__(self, x: jax.Array, positions: jax.Array | None = None) -> jax.Array:
