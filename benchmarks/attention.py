@@ -130,7 +130,7 @@ def make_sides(
     """
     how = {"sizes": sizes, "gradient": gradient, "dtype": dtype}
     built = functools.cache(functools.partial(build, **how))
-    sides = layer_sides.checked(names, built)
+    sides = layer_sides.checked(names, built, built)
     if not checked:
         sides = [dataclasses.replace(side, oracle=None) for side in sides]
     return sides, {name: built(name)[0].temp_bytes for name in names}

@@ -4,13 +4,15 @@
     python -m benchmarks.layer --scaling --out=scaling.json
     python -m benchmarks.layer --reference=longformer --sides=longformer,hf_longformer \
         --long_length=4095 --global_length=1 --radius=256 --modes=forward_backward
+    python -m benchmarks.layer --platform=cuda --dtype=bfloat16 --batch_size=8
     python -m benchmarks.layer --reference=big_bird --sides=big_bird,hf_bigbird \
         --long_length=4095 --global_length=1 --modes=forward_backward
 
 Every side computes the layer of `benchmarks.problem` with the same weights and the
-same 32-bit inputs, on the same CPU with the same number of threads:
+same inputs, on the same GPU, or on the same CPU with the same number of threads:
 
     etc              this library, with labels
+    etc_xla          the same without kernels: on a CPU there are none
     etc_no_labels    this library, without labels
     etc_dense        this library's dense form
     jax_dpa          jax.nn.dot_product_attention, masks and labels as a dense bias
@@ -23,7 +25,8 @@ same 32-bit inputs, on the same CPU with the same number of threads:
 
 Before a side is timed, its output and every gradient are compared with a dense form of
 the function that it claims to compute; a wrong side ends the run. A busy machine is
-refused (exit code 3).
+refused (exit code 3). Memory is the growth of a process of its own on a CPU; on a GPU
+it is XLA's count of what is made, and the peak of PyTorch's allocator.
 """
 
 import argparse
@@ -38,7 +41,7 @@ from benchmarks import harness, memory, report, scaling
 from benchmarks.layer_sides import (
     REFERENCE,
     SIDES,
-    TOLERANCE,
+    TOLERANCES,
     make_sides,
     peak,
 )
@@ -53,7 +56,10 @@ def time_sides(args: argparse.Namespace, sizes: Sizes, mode: str):
     """Times of the sides in one mode, printed."""
     sides = make_sides(args.sides, sizes, gradient=MODES[mode])
     timings = harness.compare(
-        sides, reference=args.reference, rounds=args.rounds, tolerance=TOLERANCE
+        sides,
+        reference=args.reference,
+        rounds=args.rounds,
+        tolerance=TOLERANCES[sizes.dtype],
     )
     print(f"\n{mode}: {sizes.long_length} long + {sizes.global_length} global tokens")
     print(report.times_table(timings, args.reference), flush=True)
@@ -101,7 +107,7 @@ def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
             else (),
             time="time",
             rounds=args.rounds,
-            tolerance=TOLERANCE,
+            tolerance=TOLERANCES[sizes.dtype],
         )
         results.append({"mode": mode, **found})
     return {"scaling": {"lengths": list(args.lengths), "results": results}}
@@ -110,8 +116,10 @@ def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """The command line; field names of `Sizes` are options."""
     made = report.timing_parser("layer", __doc__, rounds=20)
-    report.add_numbers(made, dict.fromkeys(report.defaults_of(Sizes)))
+    report.add_numbers(made, dict.fromkeys(report.defaults_of(Sizes, "dtype")))
     add = made.add_argument
+    add("--dtype", choices=tuple(TOLERANCES), default=Sizes.dtype)
+    add("--platform", default="cpu", help="of jax: cpu, cuda or tpu")
     add("--sides", type=report.names(SIDES), default=SIDES)
     add("--reference", choices=SIDES, default=REFERENCE, help="what ratios are of")
     add("--modes", type=report.names(MODES), default=tuple(MODES))
@@ -132,7 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args.scaling and args.reference not in args.sides:
         options.error(f"--sides must name the reference {args.reference!r}")
     # Before jax starts, here and in the processes that measure memory.
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["JAX_PLATFORMS"] = args.platform
+    # A GPU's memory is for PyTorch as well.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     given = report.chosen(args, report.defaults_of(Sizes))
     if args.scaling:
         given.setdefault("global_length", SCALING_GLOBALS)
@@ -144,6 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args,
         lambda: (measure_fn(args, sizes), ()),
         shapes=dataclasses.asdict(sizes),
+        dtype=sizes.dtype,
     )
 
 

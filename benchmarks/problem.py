@@ -14,6 +14,7 @@ otherwise that loss would be constant and every gradient zero.
 import dataclasses
 from collections.abc import Mapping
 
+import ml_dtypes  # noqa: F401  (numpy's bfloat16)
 import numpy as np
 
 NORM_EPSILON = 1e-12
@@ -32,14 +33,17 @@ class Sizes:
     """Sizes of the layer and its input; the defaults are ETC base (paper, table 8).
 
     Attributes:
-      long_length, global_length: tokens; batch size is 1.
+      batch_size: examples.
+      long_length, global_length: tokens of each.
       radius: long tokens visible on each side.
       max_distance: k, the clipping distance of labels; 0 for none.
       embed_dim, num_heads, mlp_dim: of the layer.
       bigbird_block_size, bigbird_random_blocks: of that peer.
       seed: of weights and inputs.
+      dtype: that the sides compute in; weights and inputs are rounded to it.
     """
 
+    batch_size: int = 1
     long_length: int = 4096
     global_length: int = 256
     radius: int = 84
@@ -50,6 +54,7 @@ class Sizes:
     bigbird_block_size: int = 64
     bigbird_random_blocks: int = 3
     seed: int = 0
+    dtype: str = "float32"
 
     def __post_init__(self):
         if self.embed_dim % self.num_heads:
@@ -105,11 +110,16 @@ def weights(sizes: Sizes) -> dict[str, np.ndarray]:
                 sizes.num_labels, sizes.num_heads, sizes.head_dim
             )
             out[f"{name}/bias"] = normal(sizes.num_labels, sizes.num_heads)
-    return out
+    return {name: _rounded(x, sizes.dtype) for name, x in out.items()}
 
 
 def inputs(sizes: Sizes) -> np.ndarray:
-    """Hidden states `[1, global + long, embed]`, float32, global tokens first."""
+    """Hidden states `[batch, global + long, embed]`, float32, global tokens first."""
     rng = np.random.default_rng(sizes.seed + 1)
     length = sizes.global_length + sizes.long_length
-    return rng.standard_normal((1, length, sizes.embed_dim), np.float32)
+    shape = (sizes.batch_size, length, sizes.embed_dim)
+    return _rounded(rng.standard_normal(shape, np.float32), sizes.dtype)
+
+
+def _rounded(x: np.ndarray, dtype: str) -> np.ndarray:
+    return x.astype(dtype).astype(np.float32)

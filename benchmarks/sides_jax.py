@@ -26,9 +26,9 @@ def rules(sizes: Sizes) -> Rules:
 
 
 def structure(sizes: Sizes) -> Structure:
-    """One document whose sentences each have a global token, batch size 1."""
+    """Documents whose sentences each have a global token."""
     one = builders.plain_text(sizes.sentence_lengths)
-    return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
+    return jax.tree.map(lambda x: jnp.repeat(x[None], sizes.batch_size, axis=0), one)
 
 
 def label_tables(weights: Mapping[str, Array]) -> Rows | None:
@@ -85,8 +85,12 @@ def _row_bias(query: Array, table: LabelTable | None, *pieces) -> Array:
 
 def _label_logits(query: Array, table: LabelTable, label: Array) -> Array:
     """`[b, q, h, d]` and labels `[b, q, k]` -> scaled `[b, h, q, k]`."""
-    by_label = jnp.einsum("bqhd,vhd->bhqv", query, table.embedding)
-    by_label = (by_label + table.bias.T[None, :, None, :]) * query.shape[-1] ** -0.5
+    wide = jnp.float32  # gradients of tables are sums of thousands
+    by_label = jnp.einsum(
+        "bqhd,vhd->bhqv", query, table.embedding, preferred_element_type=wide
+    )
+    bias = table.bias.astype(wide).T[None, :, None, :]
+    by_label = (by_label + bias) * query.shape[-1] ** -0.5
     index = jnp.broadcast_to(
         label[:, None], (label.shape[0], query.shape[2], *label.shape[1:])
     )
@@ -108,12 +112,12 @@ def _dense(weights: Mapping[str, Array], name: str, x: Array) -> Array:
 
 
 def _norm(weights: Mapping[str, Array], name: str, x: Array) -> Array:
-    mean = jnp.mean(x, axis=-1, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axis=-1, keepdims=True)
-    x = (x - mean) * jax.lax.rsqrt(variance + problem.NORM_EPSILON)
-    return (
-        x * weights[f"{name}/scale"][None, None] + weights[f"{name}/bias"][None, None]
-    )
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(wide, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), axis=-1, keepdims=True)
+    wide = (wide - mean) * jax.lax.rsqrt(variance + problem.NORM_EPSILON)
+    scale, bias = (weights[f"{name}/{kind}"][None, None] for kind in ("scale", "bias"))
+    return (wide * scale + bias).astype(x.dtype)
 
 
 def layer(weights: Mapping[str, Array], streams: Any, num_heads: int, attend: Callable):
@@ -173,7 +177,8 @@ def with_gradient(forward: Callable) -> Callable:
 
     def loss(weights, streams, *rest):
         output = forward(weights, streams, *rest)
-        total = sum(jnp.sum(jnp.square(x)) for x in jax.tree.leaves(output))
+        leaves = [x.astype(jnp.float32) for x in jax.tree.leaves(output)]
+        total = sum(jnp.sum(jnp.square(x)) for x in leaves)
         return total, output
 
     def run(*args):
@@ -189,17 +194,21 @@ class Compiled:
 
     Attributes:
       temp_bytes: XLA's own count of temporary memory.
+      peak_bytes: XLA's own count of that and of what comes out.
     """
 
     call: Callable
     args: tuple
     temp_bytes: int
+    peak_bytes: int
 
     @classmethod
     def make(cls, fn: Callable, *args) -> "Compiled":
         args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
         call = jax.jit(fn).lower(*args).compile()
-        return cls(call, args, call.memory_analysis().temp_size_in_bytes)
+        memory = call.memory_analysis()
+        temp = memory.temp_size_in_bytes
+        return cls(call, args, temp, temp + memory.output_size_in_bytes)
 
     def run(self):
         """One call, waited for."""
@@ -223,7 +232,7 @@ def layer_arrays(result: Any, *, gradient: bool) -> dict[str, np.ndarray]:
         arrays["grad inputs"] = gradients[1]
         arrays |= {f"grad {name}": x for name, x in gradients[0].items()}
     return {
-        name: np.asarray(joined(x) if isinstance(x, Rows) else x)
+        name: np.asarray(joined(x) if isinstance(x, Rows) else x, np.float32)
         for name, x in arrays.items()
         if name != problem.ROUNDING_ONLY
     }

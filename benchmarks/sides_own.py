@@ -41,7 +41,7 @@ def etc(
 
     Args:
       weights: of `problem.weights`.
-      streams: long and global tokens, `[1, length, embed]`.
+      streams: long and global tokens, `[batch, length, embed]`.
       structure: of the input.
       rules: who sees whom.
       sizes: of the problem.
@@ -58,6 +58,7 @@ def etc(
             share_qkv=True,
             share_out=True,
             implementation=implementation,
+            dtype=streams.long.dtype,
             name=name,
         )
 
@@ -71,12 +72,12 @@ def etc(
     params = {"attention": params, **_rest(weights)}
     norm = params.pop("attention_norm")
     params |= {f"{stream}_attention_norm": norm for stream in ("long", "global")}
-    module = _block(attention, sizes, **STREAMS)
+    module = _block(attention, sizes, streams.long.dtype, **STREAMS)
     return module.apply({"params": params}, streams, structure)[0]
 
 
 def encoder(weights: Weights, x: jax.Array, *, name: str, sizes: Sizes) -> jax.Array:
-    """The layer over `[1, global + long, embed]`, global tokens first.
+    """The layer over `[batch, global + long, embed]`, global tokens first.
 
     Args:
       weights: of `problem.weights`, without labels.
@@ -88,33 +89,33 @@ def encoder(weights: Weights, x: jax.Array, *, name: str, sizes: Sizes) -> jax.A
     is_longformer = name == "longformer"
     sparse = Sparse(sizes.bigbird_block_size, sizes.bigbird_random_blocks)
     pattern = AttentionWindow(sizes.radius) if is_longformer else sparse
-    implementation = "dense" if name.endswith("_dense") else "xla"
+    implementation = "dense" if name.endswith("_dense") else "auto"
 
     def attention(name: str) -> nn.Module:
         heads = sizes.num_heads, sizes.head_dim
-        how = {"implementation": implementation, "name": name}
+        how = {"implementation": implementation, "dtype": x.dtype, "name": name}
         return SelfAttention(*heads, pattern=pattern, **how)
 
     heads = _heads(weights, sizes)
     index = None
     if is_longformer:
         heads |= {f"{name}_global": heads[name] for name in ("query", "key", "value")}
-        index = jnp.arange(sizes.global_length)[None]
+        shape = (sizes.batch_size, sizes.global_length)
+        index = jnp.broadcast_to(jnp.arange(sizes.global_length), shape)
     inputs = SequenceInputs(jnp.ones(x.shape[:2], jnp.int32), index)
     params = {"attention": heads, **_rest(weights)}
-    return _block(attention, sizes).apply({"params": params}, x, inputs)[0]
+    block = _block(attention, sizes, x.dtype)
+    return block.apply({"params": params}, x, inputs)[0]
 
 
 def _block(
-    attention: Callable[[str], nn.Module], sizes: Sizes, **streams: Any
+    attention: Callable[[str], nn.Module], sizes: Sizes, dtype, **streams: Any
 ) -> Block:
-    float32 = jnp.dtype(jnp.float32)
-
     def mlp(name: str) -> nn.Module:
-        return Mlp(sizes.mlp_dim, "gelu_exact", 0.02, float32, name=name)
+        return Mlp(sizes.mlp_dim, "gelu_exact", 0.02, dtype, name=name)
 
     def norm(name: str) -> nn.Module:
-        return LayerNorm(problem.NORM_EPSILON, float32, name=name)
+        return LayerNorm(problem.NORM_EPSILON, dtype, name=name)
 
     return Block(attention, mlp, norm, **streams)
 

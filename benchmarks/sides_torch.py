@@ -92,7 +92,8 @@ def _longformer(sizes: Sizes):
     layer = LongformerLayer(
         LongformerConfig(attention_window=[window], **_common(sizes)), 0
     )
-    mask = torch.zeros(1, length)  # 0 local, positive global, negative unseen
+    # 0 local, positive global, negative unseen
+    mask = torch.zeros(sizes.batch_size, length)
     mask[:, :g] = torch.finfo(torch.float32).max
     mask[:, real:] = torch.finfo(torch.float32).min
     call = {
@@ -128,7 +129,8 @@ def _bigbird(sizes: Sizes):
         **_common(sizes),
     )
     layer = BigBirdLayer(config, seed=sizes.seed)
-    mask = torch.ones(1, length)
+    shape = sizes.batch_size, length
+    mask = torch.ones(*shape, dtype=getattr(torch, sizes.dtype))
     mask[:, sizes.global_length + sizes.long_length :] = 0
     masks = BigBirdModel.create_masks_for_block_sparse_attn(mask, block)
     names = ("blocked_encoder_mask", "band_mask", "from_mask", "to_mask")
@@ -156,10 +158,13 @@ class TorchLayer:
       name: torch_sdpa, hf_longformer or hf_bigbird.
       sizes: of the layer; labels are left out.
       gradient: forward and backward, or forward alone.
+      platform: "cpu" or "gpu", as JAX calls it.
     """
 
-    def __init__(self, name: str, sizes: Sizes, *, gradient: bool):
+    def __init__(self, name: str, sizes: Sizes, *, gradient: bool, platform: str):
         torch.set_num_threads(machine.num_threads())
+        self._device = torch.device("cuda" if platform == "gpu" else platform)
+        dtype = getattr(torch, sizes.dtype)
         build, self._names = _BUILDERS[name]
         self._layer, self._call, length = build(sizes)
         # Longformer's own redundant global projections take part in the gradient.
@@ -168,11 +173,15 @@ class TorchLayer:
         self._load(problem.weights(sizes))
         # In training BigBird draws its random blocks; dropout is 0 either way.
         self._layer.eval()
+        self._layer.to(self._device, dtype)
+        for key, x in self._call.items():
+            if isinstance(x, torch.Tensor):
+                self._call[key] = x.to(self._device)
         self._gradient = gradient
         x = problem.inputs(sizes)
         self._real = x.shape[1]
-        padding = np.zeros((1, length - self._real, sizes.embed_dim), np.float32)
-        self._x = torch.from_numpy(np.concatenate([x, padding], axis=1))
+        x = np.pad(x, ((0, 0), (0, length - self._real), (0, 0)))
+        self._x = torch.from_numpy(x).to(self._device, dtype)
         self._x.requires_grad_(gradient)
 
     def _tables(self, name: str) -> list[Mapping[str, str]]:
@@ -193,27 +202,45 @@ class TorchLayer:
         return output[:, : self._real]
 
     def run(self) -> torch.Tensor:
-        """One call; gradients are left on the parameters and the input."""
-        if not self._gradient:
-            with torch.no_grad():
-                return self._forward()
+        """One call, waited for; gradients are left on the parameters and the input."""
+        with torch.set_grad_enabled(self._gradient):
+            self._clear()
+            output = self._forward()
+            if self._gradient:
+                output.float().square().sum().backward()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return output.detach()
+
+    def _clear(self) -> None:
         self._layer.zero_grad(set_to_none=True)
         self._x.grad = None
-        output = self._forward()
-        output.square().sum().backward()
-        return output.detach()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of a GPU's memory that one call needs."""
+        self.run()
+        self._clear()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        self.run()
+        return torch.cuda.max_memory_allocated() - before
 
     def arrays(self, output: torch.Tensor) -> dict[str, np.ndarray]:
         """Named arrays as `sides_jax.layer_arrays` gives them."""
-        arrays = {"output": output.numpy()}
+        arrays = {"output": output}
         if not self._gradient:
-            return arrays
-        arrays["grad inputs"] = self._x.grad[:, : self._real].numpy()
+            return _as_numpy(arrays)
+        arrays["grad inputs"] = self._x.grad[:, : self._real]
         for name in self._weights:
             total = 0.0
             for table in self._tables(name):
                 parameter, transposed = _pairs(table, self._layer, name)
                 total = total + (parameter.grad.T if transposed else parameter.grad)
-            arrays[f"grad {name}"] = total.numpy()
+            arrays[f"grad {name}"] = total
         del arrays[problem.ROUNDING_ONLY]
-        return arrays
+        return _as_numpy(arrays)
+
+
+def _as_numpy(arrays):
+    return {name: x.float().cpu().numpy() for name, x in arrays.items()}

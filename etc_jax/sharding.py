@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 
+from etc_jax.types import MeshAxes
+
 AXES = ("data", "fsdp", "tensor", "sequence")
 BATCH_AXES = ("data", "fsdp")
 
@@ -369,12 +371,22 @@ def ways(*logical_axes: str) -> int:
     Like `constrain` it speaks of the rules and the mesh that are set while a function
     is traced; 1 without.
     """
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return math.prod(sizes[name] for axis in logical_axes for name in _splits(axis))
+
+
+def mesh_axes() -> MeshAxes:
+    """The mesh axes that batch and heads are split over, here: see `ways`."""
+    return MeshAxes(_splits("batch"), _splits("heads"))
+
+
+def _splits(logical_axis: str) -> tuple[str, ...]:
     rules, sizes = _RULES.get(), jax.sharding.get_abstract_mesh().shape
     if rules is None:
-        return 1
-    mesh_axes = [_mesh_axes(axis, rules) for axis in logical_axes]
-    names = [(a,) if isinstance(a, str) else a or () for a in mesh_axes]
-    return math.prod(sizes.get(name, 1) for group in names for name in group)
+        return ()
+    axes = _mesh_axes(logical_axis, rules)
+    axes = (axes,) if isinstance(axes, str) else axes or ()
+    return tuple(name for name in axes if sizes.get(name, 1) > 1)
 
 
 def sequence_axis() -> str | None:

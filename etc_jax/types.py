@@ -5,6 +5,21 @@ from typing import Any, NamedTuple
 Array = Any
 
 
+class MeshAxes(NamedTuple):
+    """Mesh axes that batch and heads are split over; static.
+
+    Attributes:
+      batch, heads: names of axes of the mesh in `jax.set_mesh`.
+    """
+
+    batch: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+
+
+# Neither is split.
+WHOLE = MeshAxes()
+
+
 class Rows(NamedTuple):
     """One thing for the long rows and one for the global rows."""
 

@@ -153,6 +153,7 @@ class GlobalLocalAttention(nn.Module):
             chunk_blocks=self.chunk_blocks,
             sequence_axis=sharding.sequence_axis(),
             shards=sharding.ways("batch", "heads"),
+            mesh_axes=sharding.mesh_axes(),
         )
 
         def output(name: str):

@@ -359,6 +359,7 @@ class SelfAttention(HeadProjections):
                 beside=beside,
                 bias=inputs.bias,
                 sequence_axis=sharding.sequence_axis(),
+                mesh_axes=sharding.mesh_axes(),
                 **options,
             )
         if isinstance(self.pattern, Blocks):
@@ -377,6 +378,7 @@ class SelfAttention(HeadProjections):
                 offsets=offsets,
                 bias=inputs.bias,
                 sequence_axis=sharding.sequence_axis(),
+                mesh_axes=sharding.mesh_axes(),
                 **options,
             )
         return self._of_whole(rows, random_blocks, inputs.bias, options)

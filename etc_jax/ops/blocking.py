@@ -136,10 +136,18 @@ def step_bytes() -> int:
 
 def for_cpu() -> bool:
     """Whether the device compiled for is a CPU."""
+    return _platform() == "cpu"
+
+
+def for_gpu() -> bool:
+    """Whether the device compiled for is a GPU."""
+    return _platform() in ("cuda", "gpu")
+
+
+def _platform() -> str:
     # The mesh may be of devices that are not here, to compile for.
     device = jax.sharding.get_abstract_mesh().abstract_device
-    platform = device.platform if device else jax.default_backend()
-    return platform == "cpu"
+    return device.platform if device else jax.default_backend()
 
 
 def each_step(body, carry, count: int):

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 
 from etc_jax import structure as st
 from etc_jax.ops import blocking, sequence
+from etc_jax.ops.attention.pallas import choice
+from etc_jax.ops.attention.pallas import global_local as by_kernels
 from etc_jax.ops.attention.parts import global_local_dense
-from etc_jax.ops.attention.parts.checks import check_implementation
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
 from etc_jax.ops.attention.parts.long_rows import long_rows
 from etc_jax.ops.attention.parts.pairs import ExplicitPairs, RulePairs, SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
 from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
-from etc_jax.types import LabelTable, Pieces, Rows
+from etc_jax.types import WHOLE, LabelTable, MeshAxes, Pieces, Rows
 
 
 def attend(
@@ -38,6 +39,7 @@ def attend(
     chunk_blocks: int | None = None,
     sequence_axis: str | None = None,
     shards: int = 1,
+    mesh_axes: MeshAxes = WHOLE,
 ) -> Rows:
     """Global-local attention of a long and a global input.
 
@@ -53,7 +55,8 @@ def attend(
       structure: of the batch: vectors read by `rules`, or explicit tensors.
       rules: radius, clipping distance and hard masks.
       scale: None: 1 / sqrt(d).
-      implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
+      implementation: "xla" (linear in n), "pallas" (the same as kernels for NVIDIA
+        GPUs), "dense" (quadratic, the oracle), "auto": see `pallas.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: long rows a block, default near the radius.
@@ -63,6 +66,7 @@ def attend(
         whole blocks.
       shards: devices that batch and heads are split over: the default chunk depends on
         the rows of one device.
+      mesh_axes: mesh axes that batch and heads are split over: kernels need to know.
 
     Returns:
       `Rows` like `query`.
@@ -70,7 +74,10 @@ def attend(
     Raises:
       ValueError: if shapes, structure, labels or options do not fit together.
     """
-    _check(query, key, value, tables, structure, rules, implementation)
+    _check(query, key, value, tables, structure, rules)
+    problem = by_kernels.problem(structure, rules)
+    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes}
+    kernels = choice.use_kernels(implementation, query.long, problem, **place)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     if scale is None:
         scale = query.long.shape[-1] ** -0.5
@@ -81,6 +88,8 @@ def attend(
         arrays = (query, key, value, tables, pairs)
         return global_local_dense.attend(*arrays, scale=scale, dropouts=dropouts)
     inputs = (query, key, value, tables, structure, rules, scale)
+    if kernels:
+        return by_kernels.attend(*inputs, dropout, mesh_axes)
     sizes = (block_size, chunk_blocks, shards)
     if sequence_axis is None or not query.long.shape[1]:
         return _blocked(*inputs, dropout, sizes, SequenceShard())
@@ -209,8 +218,7 @@ def _used_tables(tables, structure) -> Rows:
     return tables
 
 
-def _check(query, key, value, tables, structure, rules, implementation) -> None:
-    check_implementation(implementation)
+def _check(query, key, value, tables, structure, rules) -> None:
     for name, x in (("query.long", query.long), ("query.global_", query.global_)):
         if x.ndim != 4:
             raise ValueError(

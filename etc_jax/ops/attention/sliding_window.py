@@ -20,9 +20,10 @@ import jax.numpy as jnp
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full
 from etc_jax.ops.attention.bias import BiasFn, RowBias, SideBias
+from etc_jax.ops.attention.pallas import choice
+from etc_jax.ops.attention.pallas import sliding_window as by_kernels
 from etc_jax.ops.attention.parts import inline_dense
 from etc_jax.ops.attention.parts.checks import (
-    check_implementation,
     check_one_length,
     check_rows,
 )
@@ -32,7 +33,7 @@ from etc_jax.ops.attention.parts.long_rows import long_rows
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
 from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
-from etc_jax.types import LabelTable
+from etc_jax.types import WHOLE, LabelTable, MeshAxes
 
 Array = jax.Array
 
@@ -117,6 +118,7 @@ class _Choices(NamedTuple):
     scale: float
     dropout: Dropout
     sizes: _Sizes
+    kernels: MeshAxes | None
 
 
 def attend(
@@ -140,6 +142,7 @@ def attend(
     chunk_blocks: int | None = None,
     sequence_axis: str | None = None,
     shards: int = 1,
+    mesh_axes: MeshAxes = WHOLE,
 ) -> Array:
     """Attention over windows and global tokens (section 3.1), in one softmax.
 
@@ -165,7 +168,8 @@ def attend(
         Not with `globals_`, which are at any offset.
       bias: function of offsets, see `bias.BiasFn`, added to every logit as it is.
       scale: of the products; None: 1 / sqrt(head_dim).
-      implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
+      implementation: "xla" (linear in n), "pallas" (the windows as kernels for NVIDIA
+        GPUs), "dense" (quadratic, the oracle), "auto": see `pallas.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: rows of a block; default near the radius.
@@ -173,6 +177,7 @@ def attend(
       sequence_axis: mesh axis (of the mesh in `jax.set_mesh`) that the sequence is
         split over; None: it is not.
       shards: devices that batch and heads are split over.
+      mesh_axes: mesh axes that they are split over: kernels need to know.
 
     Returns:
       `[b, n, h, d]`.
@@ -182,7 +187,6 @@ def attend(
     """
     dilation = (dilation,) * query.shape[2] if isinstance(dilation, int) else dilation
     dilation = tuple(dilation)
-    check_implementation(implementation)
     check_rows(query, key, value, example_ids)
     check_one_length(query, key)
     _check(query.shape, radius, dilation, globals_, offsets)
@@ -192,6 +196,13 @@ def attend(
         _check_beside(beside, query.shape, globals_, bias)
         beside = beside if beside.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
+    problem = None
+    if offsets is not None or bias is not None:
+        problem = "offsets have labels or biases"
+    elif any(mesh_axes) and set(dilation) != {1}:
+        problem = "dilated windows are split over devices"
+    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes}
+    kernels = choice.use_kernels(implementation, query, problem, **place)
     b, n, h, d = query.shape
     if scale is None:
         scale = d**-0.5
@@ -230,7 +241,8 @@ def attend(
         reach = min(radius, n - 1)
         biases = _Biases.make(bias, reach, dilation, n, globals_, beside)
     sizes = _Sizes(block_size, chunk_blocks, shards)
-    choices = _Choices(radius, dilation, causal, scale, dropout, sizes)
+    by = mesh_axes if kernels else None
+    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, by)
     arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
         return _attend(*arrays, choices, SequenceShard())
@@ -417,6 +429,21 @@ def _windows(
     )
     b, n, h, d = query.shape
     radius = min(choices.radius, total - 1)
+    if choices.kernels is not None:
+        found = by_kernels.windows(
+            query,
+            key,
+            value,
+            side_rows,
+            tokens,
+            side,
+            radius=radius,
+            causal=choices.causal,
+            scale=choices.scale,
+            dropout=dropout,
+            mesh_axes=choices.kernels,
+        )
+        return _unfold(found, step, whole)
     g = side.example.shape[1]
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *choices.sizes)
     options = SoftmaxOptions(choices.scale, block_size, chunk_blocks, dropout.rate)

@@ -2,7 +2,7 @@
 
 import jax
 
-IMPLEMENTATIONS = ("auto", "dense", "xla")
+IMPLEMENTATIONS = ("auto", "dense", "pallas", "xla")
 
 # Dropout has 16 random bits a pair of tokens: from this rate on, all are dropped.
 DROPOUT_RATE_LIMIT = 1 - 2**-17
@@ -27,10 +27,16 @@ def check_dropout_rate(rate: float) -> None:
         raise ValueError(f"dropout_rate {problem}")
 
 
-def check_implementation(name: str) -> None:
-    """Raises ValueError for a name that is not among `IMPLEMENTATIONS`."""
-    if name not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation {name!r} is not one of {IMPLEMENTATIONS}")
+def check_implementation(name: str, *, kernels: bool = False) -> None:
+    """Raises ValueError for a name that an attention does not know.
+
+    Args:
+      name: of `IMPLEMENTATIONS`.
+      kernels: whether it may be "pallas".
+    """
+    known = [x for x in IMPLEMENTATIONS if kernels or x != "pallas"]
+    if name not in known:
+        raise ValueError(f"implementation {name!r} is not one of {known}")
 
 
 def check_rows(

@@ -1,0 +1,84 @@
+"""Global-local attention by kernels: two softmaxes of two pieces each."""
+
+from __future__ import annotations
+
+from etc_jax import structure as st
+from etc_jax.ops.attention.pallas import joint_rows
+from etc_jax.ops.attention.pallas.choice import on_gpu
+from etc_jax.ops.attention.pallas.joint_rows import Keys
+from etc_jax.ops.attention.pallas.pieces import RulePiece
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.types import MeshAxes, Pieces, Rows
+
+
+def problem(structure, rules: st.Rules) -> str | None:
+    """Why the kernels cannot do it; None: they can."""
+    if isinstance(structure, st.ExplicitStructure):
+        return "the structure is given as tensors"
+    last = 2 * rules.max_distance
+    for name in ("l2g", "g2g"):
+        # The kernels write the gradient of such a label once for each row.
+        if any(label <= last for label in _others(structure, rules, name)):
+            return f"pairs of {name} have a label up to {last}, which a distance has"
+    return None
+
+
+def _others(structure: st.Structure, rules: st.Rules, name: str) -> tuple[int, ...]:
+    """Labels of a piece that are none of a distance."""
+    if not rules.max_distance or name == "l2l":
+        return ()
+    if name != "g2g":
+        return rules.side_labels[: structure.links.shape[-1] + 1]
+    others = ()
+    if structure.order_ids is not None:
+        others += (rules.other_order_label,)
+    if rules.parent_labels is not None and structure.parent is not None:
+        others += rules.parent_labels
+    return tuple(dict.fromkeys(others))
+
+
+def attend(
+    query: Rows,
+    key: Pieces,
+    value: Pieces,
+    tables: Rows | None,
+    structure: st.Structure,
+    rules: st.Rules,
+    scale: float,
+    dropout: Dropout,
+    mesh_axes: MeshAxes,
+) -> Rows:
+    """As `ops.attention.global_local.attend`."""
+    tokens = Rows(structure.long_tokens(), structure.global_tokens())
+    tables = tables or Rows(None, None)
+
+    def keys(name: str) -> Keys:
+        own = tokens.long if name.endswith("l") else tokens.global_
+        return Keys(getattr(key, name), getattr(value, name), own)
+
+    def rows(query, tokens, table, dropout, *names):
+        if not query.shape[1]:
+            return query
+        names = [name for name in names if getattr(key, name).shape[1]]
+        pieces = tuple(
+            RulePiece(rules, name, _others(structure, rules, name)) for name in names
+        )
+        options = joint_rows.Options(
+            scale, dropout.rate, pieces, interpret=not on_gpu()
+        )
+        of_keys = tuple(map(keys, names))
+        return joint_rows.attend(
+            options, query, tokens, of_keys, table, dropout.rng, mesh_axes
+        )
+
+    dropouts = Rows(*dropout.split())
+    return Rows(
+        rows(query.long, tokens.long, tables.long, dropouts.long, "l2l", "l2g"),
+        rows(
+            query.global_,
+            tokens.global_,
+            tables.global_,
+            dropouts.global_,
+            *("g2g", "g2l"),
+        ),
+    )

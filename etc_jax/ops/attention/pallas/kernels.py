@@ -1,0 +1,365 @@
+"""The bodies of the kernels: tiles of logits in registers, none of them in memory.
+
+Pallas with Triton. Each program has a block of rows and goes over tiles of their keys,
+or has a block of keys and goes over tiles of the rows that may see them. Masks and
+labels of a tile come from the integers of its tokens (`pieces`). A label's logit is
+read from the rows' few label logits. Its gradient goes back there: a distance that is
+not clipped belongs to one key of a row, which stores it; the others are summed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from etc_jax.ops.attention.parts.softmax import MASKED, finish
+
+Array = jax.Array
+
+
+class TileOptions(NamedTuple):
+    """Static choices.
+
+    Attributes:
+      scale: of the logits.
+      dropout_rate: of probabilities.
+      rows, keys: of a tile, powers of two.
+    """
+
+    scale: float
+    dropout_rate: float
+    rows: int
+    keys: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.keys
+
+
+def dot(a: Array, b: Array) -> Array:
+    """`[m, k]` x `[k, n]`, with sums in float32."""
+    wide = jax.lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
+    return jax.lax.dot(a, b, precision=wide, preferred_element_type=jnp.float32)
+
+
+def _mixed(x: Array) -> Array:
+    """uint32 -> uint32: each bit of the result depends on all (a finaliser by 3)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def _factors(rate: float, seed: Array, row: Array, key: Array) -> Array:
+    """0 or 1 / (1 - rate) of the pairs of int32 rows and keys that broadcast."""
+    of_row = _mixed(row.astype(jnp.uint32) * jnp.uint32(0x9E3779B9) + seed)
+    bits = _mixed(of_row ^ (key.astype(jnp.uint32) * jnp.uint32(0x85EBCA6B)))
+    dropped = round(rate * 2**16)
+    keep = 2**16 / (2**16 - dropped)
+    return jnp.where((bits >> 16) >= jnp.uint32(dropped), jnp.float32(keep), 0.0)
+
+
+def _key_tiles(piece, options: TileOptions, block, num_keys: int):
+    """(first, end) of the tiles of keys that a block of rows may see."""
+    if piece.radius is None:
+        return 0, num_keys // options.keys
+    start = block * options.rows
+    end = start + options.rows + piece.radius
+    return (
+        jnp.maximum(start - piece.radius, 0) // options.keys,
+        jnp.minimum((end + options.keys - 1) // options.keys, num_keys // options.keys),
+    )
+
+
+def _row_tiles(piece, options: TileOptions, block, num_rows: int):
+    """(first, end) of the tiles of rows that may see a block of keys."""
+    if piece.radius is None:
+        return 0, num_rows // options.rows
+    start = block * options.keys
+    end = start + options.keys + piece.radius
+    return (
+        jnp.maximum(start - piece.radius, 0) // options.rows,
+        jnp.minimum((end + options.rows - 1) // options.rows, num_rows // options.rows),
+    )
+
+
+class _Place(NamedTuple):
+    """Of a tile.
+
+    Attributes:
+      t_ref: label logits `[rows, labels]`.
+      cut: slice of the tile's rows there.
+      numbers: int32, these rows, one axis of the tile.
+      axis: of the tile that they have not.
+      row, key: where its rows and its keys begin.
+      shape: `(rows, keys)`.
+    """
+
+    t_ref: Any
+    cut: Any
+    numbers: Array
+    axis: int
+    row: Array
+    key: Array
+    shape: tuple[int, int]
+
+    def column(self, label: int) -> Array:
+        """The logits of one label, as they stand in the tile."""
+        return jnp.expand_dims(self.t_ref[self.cut, label], self.axis)
+
+    def tile(self, x: Array, label: Array) -> Array:
+        """Rows' numbers `x` at each pair."""
+        return jnp.broadcast_to(jnp.expand_dims(x, self.axis), label.shape)
+
+
+def _by_side(piece, place: _Place, left, middle, right):
+    """What is done of a tile by where it lies: `left()`, `middle()` or `right()`.
+
+    To the left and to the right of its rows all pairs have a clipped distance, and the
+    label of that.
+    """
+    k = piece.max_distance
+    if piece.others:
+        return middle()  # any pair may have one of these
+    rows, keys = place.shape
+    nearest = place.key - (place.row + rows - 1), place.key + keys - 1 - place.row
+
+    def not_right():
+        return jax.lax.cond(nearest[1] <= -k, left, middle)
+
+    return jax.lax.cond(nearest[0] >= k, right, not_right)
+
+
+def _with_labels(piece, scores: Array, label: Array, place: _Place) -> Array:
+    """Scores with the logits of their labels.
+
+    Args:
+      piece: of the pairs.
+      scores: `[rows, keys]` or `[keys, rows]`.
+      label: int32, broadcasts to it.
+      place: of the tile.
+    """
+    label = jnp.broadcast_to(label, scores.shape)
+    if k := piece.max_distance:
+
+        def given():
+            row = place.tile(place.numbers, label)
+            return scores + plgpu.load(place.t_ref.at[row, label])
+
+        return _by_side(
+            piece,
+            place,
+            lambda: scores + place.column(2 * k),
+            given,
+            lambda: scores + place.column(k),
+        )
+    first, *others = piece.others
+    found = place.column(first)
+    for value in others:
+        found = jnp.where(label == value, place.column(value), found)
+    return scores + found
+
+
+def forward(inputs, outputs, *, options: TileOptions, pieces, vectors):
+    """A block of rows over all of its keys.
+
+    Args:
+      inputs: refs, a dictionary as `joint_rows` makes it.
+      outputs: refs of the output `[rows, d]` and of the log-sum-exp `[rows]`.
+      options: static choices.
+      pieces: rules of the pieces.
+      vectors: `Vectors` of rows and of the keys of each piece.
+    """
+    block = pl.program_id(0)
+    start = block * options.rows
+    cut = pl.ds(start, options.rows)
+    query = inputs["query"][...]
+    rows = vectors["rows"].read(inputs["rows"], cut, 1)
+    local = jnp.arange(options.rows, dtype=jnp.int32)
+
+    def add(i, piece, tile, state):
+        top, total, acc = state
+        part = inputs["pieces"][i]
+        keys = pl.ds(tile * options.keys, options.keys)
+        logits = dot(query, part["key"][keys, :].T)
+        columns = vectors["pieces"][i].read(part["tokens"], keys, 0)
+        mask, label = piece(rows, columns)
+        if label is not None:
+            begin = start, tile * options.keys
+            place = _Place(inputs["t"], slice(None), local, 1, *begin, options.shape)
+            logits = _with_labels(piece, logits, label, place)
+        logits = jnp.where(mask, logits * options.scale, MASKED)
+        new = jnp.maximum(top, jnp.max(logits, axis=1))
+        shrink = jnp.exp(top - new)
+        weights = jnp.exp(logits - new[:, None])
+        total = total * shrink + jnp.sum(weights, axis=1)
+        if options.dropout_rate:
+            seed, row = inputs["seeds"][i], start + local
+            key = tile * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
+            drawn = _factors(options.dropout_rate, seed, row[:, None], key[None])
+            weights = weights * drawn
+        value = part["value"][keys, :]
+        acc = acc * shrink[:, None] + dot(weights.astype(value.dtype), value)
+        return new, total, acc
+
+    state = (
+        jnp.full((options.rows,), MASKED, jnp.float32),
+        jnp.zeros((options.rows,), jnp.float32),
+        jnp.zeros(query.shape, jnp.float32),
+    )
+    for i, piece in enumerate(pieces):
+        num_keys = inputs["pieces"][i]["key"].shape[0]
+        tiles = _key_tiles(piece, options, block, num_keys)
+        state = jax.lax.fori_loop(*tiles, functools.partial(add, i, piece), state)
+    top, total, acc = state
+    output, lse = finish(acc, total, top)
+    outputs["output"][...] = output.astype(outputs["output"].dtype)
+    outputs["lse"][...] = lse
+
+
+def _again(piece, options, scores, mask, label, place: _Place, lse) -> Array:
+    """Probabilities of a tile, worked out again from the log-sum-exp of its rows."""
+    if label is not None:
+        scores = _with_labels(piece, scores, label, place)
+    logits = jnp.where(mask, scores * options.scale, MASKED)
+    return jnp.exp(logits - lse)
+
+
+def row_gradients(inputs, outputs, *, options: TileOptions, pieces, vectors):
+    """Gradients of a block of rows: of the queries, and of their label logits."""
+    block = pl.program_id(0)
+    start = block * options.rows
+    cut = pl.ds(start, options.rows)
+    query, d_output = inputs["query"][...], inputs["d_output"][...]
+    lse, delta = inputs["lse"][...][:, None], inputs["delta"][...][:, None]
+    rows = vectors["rows"].read(inputs["rows"], cut, 1)
+    local = jnp.arange(options.rows, dtype=jnp.int32)
+    # Labels whose gradients are summed, over all pieces.
+    summed = tuple(dict.fromkeys(v for piece in pieces for v in _summed(piece)))
+
+    def add(i, piece, tile, state):
+        dq, sums = state
+        part = inputs["pieces"][i]
+        keys = pl.ds(tile * options.keys, options.keys)
+        key = part["key"][keys, :]
+        columns = vectors["pieces"][i].read(part["tokens"], keys, 0)
+        mask, label = piece(rows, columns)
+        begin = start, tile * options.keys
+        place = _Place(inputs.get("t"), slice(None), local, 1, *begin, options.shape)
+        p = _again(piece, options, dot(query, key.T), mask, label, place, lse)
+        dp = dot(d_output, part["value"][keys, :].T)
+        if options.dropout_rate:
+            seed, row = inputs["seeds"][i], start + local
+            number = tile * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
+            dp = dp * _factors(options.dropout_rate, seed, row[:, None], number[None])
+        ds = p * (dp - delta) * options.scale
+        dq = dq + dot(ds.astype(key.dtype), key)
+        if label is None:
+            return dq, sums
+        label = jnp.broadcast_to(label, ds.shape)
+        if piece.max_distance:
+            return dq, _distance_sums(
+                piece, summed, ds, label, place, outputs["t"], sums
+            )
+        return dq, _sums(summed, piece.others, ds, label, sums)
+
+    zeros = tuple(jnp.zeros((options.rows,), jnp.float32) for _ in summed)
+    state = (jnp.zeros(query.shape, jnp.float32), zeros)
+    for i, piece in enumerate(pieces):
+        num_keys = inputs["pieces"][i]["key"].shape[0]
+        tiles = _key_tiles(piece, options, block, num_keys)
+        state = jax.lax.fori_loop(*tiles, functools.partial(add, i, piece), state)
+    dq, sums = state
+    outputs["query"][...] = dq.astype(outputs["query"].dtype)
+    for v, total in zip(summed, sums, strict=True):
+        outputs["t"][:, v] = total
+
+
+def _summed(piece) -> tuple[int, ...]:
+    """Labels that several keys of a row may have."""
+    k = piece.max_distance
+    return (k, 2 * k, *piece.others) if k else piece.others
+
+
+def _sums(summed, labels, ds, label, sums) -> tuple[Array, ...]:
+    """The sums of a tile's rows added to those of some labels."""
+    return tuple(
+        total + jnp.sum(jnp.where(label == v, ds, 0.0), axis=1)
+        if v in labels
+        else total
+        for v, total in zip(summed, sums, strict=True)
+    )
+
+
+def _distance_sums(piece, summed, ds, label, place: _Place, d_t, sums):
+    """As `_sums`, of labels by distance; those of one key a row are written."""
+    k = piece.max_distance
+
+    def of_all(only: int):
+        row_sum = jnp.sum(ds, axis=1)
+        return tuple(
+            total + row_sum if v == only else total
+            for v, total in zip(summed, sums, strict=True)
+        )
+
+    def middle():
+        near = (label < 2 * k) & (label != k)
+        plgpu.store(d_t.at[place.tile(place.numbers, label), label], ds, mask=near)
+        return _sums(summed, _summed(piece), ds, label, sums)
+
+    return _by_side(piece, place, lambda: of_all(2 * k), middle, lambda: of_all(k))
+
+
+def key_gradients(inputs, outputs, *, options, piece, vectors, splits: int):
+    """Gradients of a block of the keys and values of one piece, by some of the rows.
+
+    Args:
+      inputs: refs, of which those of the piece are "key", "value" and "tokens".
+      outputs: refs of the gradients of keys and values, `[keys, d]`.
+      options: static choices.
+      piece: its rules.
+      vectors: `Vectors` of rows and of these keys.
+      splits: parts of the rows, each with a program of its own.
+    """
+    block, split = pl.program_id(0) // splits, pl.program_id(0) % splits
+    keys = pl.ds(block * options.keys, options.keys)
+    key, value = inputs["key"][...], inputs["value"][...]
+    columns = vectors["keys"].read(inputs["tokens"], keys, 1)
+    place = block * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
+
+    def add(tile, state):
+        dk, dv = state
+        cut = pl.ds(tile * options.rows, options.rows)
+        query, d_output = inputs["query"][cut, :], inputs["d_output"][cut, :]
+        rows = vectors["rows"].read(inputs["rows"], cut, 0)
+        row = tile * options.rows + jnp.arange(options.rows, dtype=jnp.int32)
+        lse, delta = inputs["lse"][cut][None], inputs["delta"][cut][None]
+        # Keys are rows here: what is summed over queries needs no transpose.
+        begin = tile * options.rows, block * options.keys
+        of_tile = _Place(inputs.get("t"), cut, row, 0, *begin, options.shape)
+        mask, label = piece(rows, columns)
+        p = _again(piece, options, dot(key, query.T), mask, label, of_tile, lse)
+        dp = dot(value, d_output.T)
+        dropped = p
+        if options.dropout_rate:
+            seed = inputs["seed"][0]
+            drawn = _factors(options.dropout_rate, seed, row[None], place[:, None])
+            dropped, dp = p * drawn, dp * drawn
+        ds = p * (dp - delta) * options.scale
+        dv = dv + dot(dropped.astype(d_output.dtype), d_output)
+        dk = dk + dot(ds.astype(query.dtype), query)
+        return dk, dv
+
+    first, end = _row_tiles(piece, options, block, inputs["query"].shape[0])
+    if splits > 1:
+        size = (end - first + splits - 1) // splits
+        first = first + split * size
+        end = jnp.minimum(first + size, end)
+    zeros = jnp.zeros(key.shape, jnp.float32)
+    dk, dv = jax.lax.fori_loop(first, end, add, (zeros, zeros))
+    outputs["key"][...] = dk.astype(outputs["key"].dtype)
+    outputs["value"][...] = dv.astype(outputs["value"].dtype)

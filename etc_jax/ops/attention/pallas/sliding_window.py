@@ -1,0 +1,65 @@
+"""Windows with global tokens inside the sequence, by kernels."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from etc_jax.ops.attention.pallas import joint_rows
+from etc_jax.ops.attention.pallas.choice import on_gpu
+from etc_jax.ops.attention.pallas.joint_rows import Keys
+from etc_jax.ops.attention.pallas.pieces import InlinePiece, Placed
+from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.inline_pairs import Tokens
+from etc_jax.types import MeshAxes
+
+
+def windows(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    side_rows: tuple[jax.Array, ...],
+    tokens: Tokens,
+    side: Tokens,
+    *,
+    radius: int,
+    causal: bool,
+    scale: float,
+    dropout: Dropout,
+    mesh_axes: MeshAxes,
+) -> jax.Array:
+    """Rows over their windows and the global keys, in one softmax.
+
+    Args:
+      query: `[b, n, h, d]`.
+      key: `[b, n, h, d]`.
+      value: `[b, n, h, d]`.
+      side_rows: keys and values `[b, g, h, d]` of the global tokens; () for none.
+      tokens: of the sequence.
+      side: of the global tokens.
+      radius: of the window.
+      causal: no key after the row.
+      scale: of the products.
+      dropout: of probabilities.
+      mesh_axes: that batch and heads are split over.
+
+    Returns:
+      `[b, n, h, d]`.
+    """
+    rows = _placed(tokens)
+    parts = [Keys(key, value, rows)]
+    pieces = [InlinePiece(radius, causal)]
+    if side_rows:
+        parts.append(Keys(*side_rows, _placed(side)))
+        pieces.append(InlinePiece(None, causal))
+    options = joint_rows.Options(
+        scale, dropout.rate, tuple(pieces), interpret=not on_gpu()
+    )
+    return joint_rows.attend(
+        options, query, rows, tuple(parts), None, dropout.rng, mesh_axes
+    )
+
+
+def _placed(tokens: Tokens) -> Placed:
+    index = jnp.arange(tokens.example.shape[1], dtype=jnp.int32)[None]
+    return Placed(index, tokens)

@@ -1,0 +1,216 @@
+"""The kernels, as plain operations or on a GPU, beside the float64 oracle."""
+
+import dataclasses
+import functools
+
+import attention_cases as cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sliding_window_test as windows
+from attention_test import NUM_LABELS, RULE_CASES, blind_rows, num_labels
+
+from etc_jax import sharding
+from etc_jax.ops.attention import full, global_local, sliding_window
+from etc_jax.structure import Link, Rules
+from etc_jax.training.preflight.collectives import count
+from etc_jax.types import Pieces, Rows
+
+
+def as_float32(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float32), tree)
+
+
+def beside_the_oracle(inputs, structure, rules, tolerance):
+    with jax.enable_x64(True):
+        want = cases.outputs_and_gradients(
+            inputs, structure, rules, implementation="dense"
+        )
+    # Numbers of 32 bits on a GPU would be rounded to fewer in its own products.
+    with jax.default_matmul_precision("highest"):
+        narrow = cases.Inputs(**as_float32(vars(inputs)))
+        got = cases.outputs_and_gradients(
+            narrow, structure, rules, implementation="pallas"
+        )
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert a.dtype == np.float32
+        scale = max(1, np.max(np.abs(b), initial=0))
+        np.testing.assert_allclose(a, b, atol=tolerance * scale, rtol=0)
+    return got
+
+
+EVERYTHING = RULE_CASES["prime, everything"][2]
+CASES = {
+    **RULE_CASES,
+    # Several tiles of 64 rows and keys.
+    "tiles": (150, 70, dataclasses.replace(EVERYTHING, radius=20), None),
+    "tiles, no labels": (129, 65, Rules(radius=64, hard_l2g=True), None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rules_equal_the_oracle(name):
+    n, g, rules, _ = CASES[name]
+    inputs = cases.random_inputs(n, g, num_labels(rules))
+    structure = cases.random_structure(n, g, seed=3)
+    got = beside_the_oracle(inputs, structure, rules, 1e-5)
+    blind = blind_rows(structure, rules, n, g)
+    for out, d_query, rows in zip(got[0], got[1][0], blind, strict=True):
+        assert not np.asarray(out)[rows].any()
+        assert not np.asarray(d_query)[rows].any()
+
+
+@pytest.mark.parametrize(
+    "n, radius, dilation, causal",
+    [(17, 3, (5, 1, 2), True), (150, 40, 1, False), (150, 20, 1, True)],
+)
+def test_windows_with_global_tokens_equal_the_oracle(n, radius, dilation, causal):
+    options = {"radius": radius, "dilation": dilation, "causal": causal}
+    rows, globals_, weight = windows.inputs(n, index=windows.INDEX)
+    options["example_ids"] = windows.packed(n)
+
+    def results(arrays, implementation):
+        return windows.results(
+            sliding_window.attend, *arrays, implementation=implementation, **options
+        )
+
+    with jax.enable_x64(True):
+        want = results((rows, globals_, weight), "dense")
+    index = globals_.index
+    rows, globals_, weight = as_float32((rows, globals_, weight))
+    arrays = rows, globals_._replace(index=index), weight
+    with jax.default_matmul_precision("highest"):
+        got = results(arrays, "pallas")
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert a.dtype == np.float32
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
+
+
+def test_dropout_is_of_probabilities_and_the_same_in_both_passes():
+    n, g, size, rate = 13, 3, 16, 0.3
+    rng = np.random.default_rng(0)
+    inputs = cases.random_inputs(n, g, NUM_LABELS, batch=3, size=size)
+    inputs = cases.Inputs(**as_float32(vars(inputs)))
+    structure = cases.random_structure(n, g, seed=3, batch=3)
+    rules = Rules(radius=20, max_distance=2)
+
+    def attend(query, key, value, tables, **more):
+        return global_local.attend(
+            query, key, value, tables, structure, rules, implementation="pallas", **more
+        )
+
+    key = jax.random.key(3)
+    dropped = {"dropout_rate": rate, "dropout_rng": key}
+    # Values that tell which key they are of: the outputs are the probabilities.
+    eye = np.eye(n + g, size, dtype=np.float32)
+    assert n + g == size
+    ids = Pieces(eye[:n], eye[n:], eye[n:], eye[:n])
+    ids = Pieces(
+        *(np.broadcast_to(x[None, :, None], (3, len(x), 2, size)) for x in ids)
+    )
+    rows = inputs.query, inputs.key
+    p = attend(*rows, ids, inputs.tables)
+    q = attend(*rows, ids, inputs.tables, **dropped)
+    factors = jax.tree.map(
+        lambda p, q: np.where(p > 0, q / np.maximum(p, 1e-30), 0), p, q
+    )
+    for factor, probability in zip(factors, p, strict=True):
+        seen = np.asarray(probability) > 1e-6
+        kept = factor[seen] > 0.5
+        np.testing.assert_allclose(
+            factor[seen], kept / (1 - rate), rtol=1e-3, atol=1e-3
+        )
+        # Within four standard deviations of a share of 1 - rate.
+        assert (
+            abs(kept.mean() - (1 - rate)) < 4 * (rate * (1 - rate) / kept.size) ** 0.5
+        )
+
+    weight = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), q)
+
+    def by_the_factors(query, key, value, tables):
+        plain = functools.partial(attend, query, key, tables=tables)
+        return jax.tree.map(
+            lambda p, f, v: jnp.einsum("bnhk,bkhd->bnhd", p * f, v),
+            plain(value=ids),
+            factors,
+            Rows(
+                *(jnp.concatenate(pair, axis=1) for pair in (value[:2], value[3:1:-1]))
+            ),
+        )
+
+    def gradients(fn):
+        def loss(*args):
+            return sum((x * w).sum() for x, w in zip(fn(*args), weight, strict=True))
+
+        return jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*inputs.differentiable())
+
+    got = gradients(functools.partial(attend, **dropped))
+    for a, b in zip(
+        jax.tree.leaves(got), jax.tree.leaves(gradients(by_the_factors)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=2e-4 * np.abs(b).max(), rtol=0)
+
+
+def test_what_kernels_cannot_do_is_an_error_that_says_so():
+    inputs = cases.Inputs(**as_float32(vars(cases.random_inputs(5, 2, NUM_LABELS))))
+    structure = cases.random_structure(5, 2)
+    attend = functools.partial(
+        global_local.attend, *inputs.differentiable(), implementation="pallas"
+    )
+    rules = Rules(radius=2, max_distance=2, links=(Link("own", label=4),) * 3)
+    with pytest.raises(ValueError, match='"pallas": pairs of l2g have a label up to 4'):
+        attend(structure, rules)
+    with pytest.raises(ValueError, match="the structure is given as tensors"):
+        attend(cases.random_explicit(5, 2, 2, NUM_LABELS), Rules(radius=2))
+    rows, _, _ = windows.inputs(5, dtype=np.float32)
+    with pytest.raises(ValueError, match="'pallas' is not one of"):
+        full.attend(*rows, implementation="pallas")
+    with pytest.raises(ValueError, match="offsets have labels or biases"):
+        sliding_window.attend(
+            *rows, radius=2, bias=lambda x: x[None] * 1.0, implementation="pallas"
+        )
+
+
+@pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 2, "fsdp": 4}])
+def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
+    n, g, rules, _ = RULE_CASES["prime, everything"]
+    inputs = cases.random_inputs(n, g, NUM_LABELS, batch=8)
+    inputs = cases.Inputs(**as_float32(vars(inputs)))
+    structure = cases.random_structure(n, g, seed=3, batch=8)
+    dropped = {"dropout_rate": 0.2, "dropout_rng": jax.random.key(1)}
+    options = {"implementation": "pallas", **dropped}
+    want = cases.outputs_and_gradients(inputs, structure, rules, **options)
+
+    mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1} | mesh))
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        options["mesh_axes"] = sharding.mesh_axes()
+        batch, heads = options["mesh_axes"]
+
+        def place(x):
+            axes = (heads, None) if x.shape[0] == NUM_LABELS else (None, heads)
+            axes = (batch, *axes) if x.shape[0] != NUM_LABELS else (None, *axes)
+            spec = jax.P(*axes[: x.ndim])
+            return jax.device_put(x, jax.NamedSharding(mesh, spec))
+
+        split = cases.Inputs(**jax.tree.map(place, vars(inputs)))
+
+        def loss(differentiable, structure):
+            out = global_local.attend(*differentiable, structure, rules, **options)
+            weights = zip(out, split.weight, strict=True)
+            return sum((a * w).sum() for a, w in weights), out
+
+        structure = jax.tree.map(
+            lambda x: jax.device_put(x, jax.NamedSharding(mesh, jax.P(batch))),
+            structure,
+        )
+        fn = jax.jit(jax.grad(loss, has_aux=True))
+        compiled = fn.lower(split.differentiable(), structure).compile()
+        gradients, out = compiled(split.differentiable(), structure)
+        found = count(compiled.as_text())
+    assert found["all-reduce"] and set(found) == {"all-reduce"}, found
+    for a, b in zip(
+        jax.tree.leaves((out, gradients)), jax.tree.leaves(want), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
