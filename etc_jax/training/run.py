@@ -27,7 +27,12 @@ from etc_jax.training.hosts import distributed
 from etc_jax.training.hosts.preemption import PreemptionGuard, StopVote
 from etc_jax.training.job import Job
 from etc_jax.training.loop import Run, RunResult, Steps
-from etc_jax.training.preflight import compile_cache, compiling
+from etc_jax.training.preflight import (
+    compile_cache,
+    compiling,
+    device_memory,
+    hardware,
+)
 from etc_jax.training.preflight.plan import (
     Plan,
     all_of,
@@ -63,7 +68,8 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> RunResult:
     a workdir on a file system that they share.
 
     Raises:
-      UserError: if data, mesh or workdir do not fit the config, processes differ, or
+      UserError: if data, mesh or workdir do not fit the config, the step does not fit
+        the device, processes differ, or
         another run has the workdir.
       NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
       CorruptCheckpointError: if checkpoints were finished and none is whole.
@@ -233,10 +239,24 @@ def _check_best_metric(plan: Plan) -> None:
         check_best_metric(plan.config.checkpoint, [*metrics, *more])
 
 
+def _check_memory(
+    plan: Plan, compiled: jax.stages.Compiled | device_memory.TooLarge
+) -> None:
+    refused = isinstance(compiled, device_memory.TooLarge)
+    memory = compiled if refused else device_memory.of(compiled)
+    limit = hardware.memory_limit(plan.mesh.local_devices[0])
+    # What the device itself says that programs may use may be used up.
+    if wrong := device_memory.problems(plan, memory, limit, max_share=1.0):
+        raise UserError("\n".join(wrong))
+
+
 def _compile(plan: Plan) -> Steps:
     _LOG.info("tracing the training step ...")
     traced = trace_step(plan)
-    compiled = compiling.compiled("the training step", traced.lower())
+    lowered = traced.lower()
+    with compiling.announced("the training step", lowered.as_text()):
+        compiled = device_memory.compile_step(lowered)
+    _check_memory(plan, compiled)
     evaluate = jax.jit(
         make_eval_step(plan.job.loss_fn),
         in_shardings=(jax.tree.map(lambda a: a.sharding, plan.state.params), None),

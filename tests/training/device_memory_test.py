@@ -2,13 +2,16 @@ import dataclasses
 import types
 
 import jax
+import numpy as np
 import pytest
 import toy_job
 from etils import epath
 
-from etc_jax.training.preflight import device_memory
+from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import device_memory, hardware
 from etc_jax.training.preflight.device_memory import Memory, MiB, TooLarge
 from etc_jax.training.preflight.plan import make_job, make_plan, mesh_for
+from etc_jax.training.run import train_and_evaluate
 
 # As libtpu 0.0.42 words it, and as other versions do.
 REFUSALS = {
@@ -125,3 +128,19 @@ def test_a_refusal_keeps_the_compilers_words():
     (text,) = device_memory.problems(plan_of(), refused, None)
     assert "needs more than there is" in text
     assert "(the compiler: RESOURCE_EXHAUSTED: hbm)" in text and "table" not in text
+
+
+def test_a_gpu_has_more_than_jax_takes_by_itself():
+    plan = plan_of(mesh__data=1, mesh__fsdp=8)
+    gpu = types.SimpleNamespace(platform="gpu")
+    mesh = types.SimpleNamespace(devices=np.array([gpu]), shape={"data": 1, "fsdp": 8})
+    found = device_memory.remedies(dataclasses.replace(plan, mesh=mesh))
+    assert any("XLA_PYTHON_CLIENT_MEM_FRACTION=0.95" in text for text in found)
+    assert "MEM_FRACTION" not in "\n".join(device_memory.remedies(plan))
+
+
+def test_a_run_that_does_not_fit_ends_before_its_first_step(monkeypatch, tmp_path):
+    monkeypatch.setattr(hardware, "memory_limit", lambda device: 2 * MiB / 1000)
+    with pytest.raises(UserError, match="MiB of a device that has 0 MiB. What helps"):
+        train_and_evaluate(toy_job.config(), tmp_path)
+    assert not list(tmp_path.rglob("metrics.jsonl"))

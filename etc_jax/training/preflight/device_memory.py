@@ -160,12 +160,23 @@ def _rows_at_once(plan: Plan) -> int:
 
 
 def problems(
-    plan: Plan, memory: Memory | TooLarge | None, limit: float | None
+    plan: Plan,
+    memory: Memory | TooLarge | None,
+    limit: float | None,
+    *,
+    max_share: float = MAX_SHARE,
 ) -> list[str]:
-    """What is wrong if the step does not fit, and what would mend it; else []."""
+    """What is wrong if the step does not fit, and what would mend it; else [].
+
+    Args:
+      plan: of the step.
+      memory: of it.
+      limit: bytes of a device that programs may use; None if not known.
+      max_share: of the limit.
+    """
     if isinstance(memory, TooLarge):
         needed = memory.needed
-    elif memory is None or limit is None or memory.total <= MAX_SHARE * limit:
+    elif memory is None or limit is None or memory.total <= max_share * limit:
         return []
     else:
         needed = memory.total
@@ -173,7 +184,8 @@ def problems(
     has = ""
     if limit is not None:
         has = f" of a device that has {limit / MiB:.0f} MiB"
-        has += f" (at most {MAX_SHARE:.0%} of them may be used)"
+        if max_share < 1:
+            has += f" (at most {max_share:.0%} of them may be used)"
     lines = [f"the step needs {size}{has}. What helps:", *remedies(plan)]
     if isinstance(memory, TooLarge):
         lines.append(f"(the compiler: {memory.message.splitlines()[0]})")
@@ -198,6 +210,11 @@ def remedies(plan: Plan) -> Iterator[str]:
         )
     if getattr(config.model, "dtype", None) == "float32":
         yield "model.dtype='bfloat16': activations take half"
+    if plan.mesh.devices.flat[0].platform == "gpu":
+        yield (
+            "XLA_PYTHON_CLIENT_MEM_FRACTION=0.95 in the environment: by itself jax "
+            "takes three quarters of a GPU's memory"
+        )
     data = plan.mesh.shape["data"]
     state = sizes["parameters"] + sizes["optimizer state"]
     if data > 1 and not config.optimizer.shard_state:
