@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from etc_jax.ops.attention import sliding_window
 from etc_jax.training.preflight.flops import matmul_flops
 
 A, B = jnp.ones((3, 4)), jnp.ones((4, 5))
@@ -113,3 +114,26 @@ def test_a_pallas_kernel_counts_for_each_cell_of_its_grid():
         )(a, b)
 
     assert count(f, jnp.ones((48, 16)), jnp.ones((16, 8))) == 2 * 48 * 16 * 8
+
+
+def test_kernels_count_the_tiles_that_they_work_on():
+    """Of a window: not one tile, and not all of them."""
+    n, h, d, radius, tile = 1024, 2, 16, 100, 64
+    rows = jnp.ones((3, n, h, d), jnp.bfloat16)
+
+    def attend(query, implementation="pallas"):
+        how = {"radius": radius, "implementation": implementation}
+        return sliding_window.attend(query, rows, rows, **how)
+
+    blocks = n // tile
+    # 2 tiles and some places to each side, where there are so many.
+    tiles = sum(min(i, 2) + 1 + min(blocks - 1 - i, 2) for i in range(blocks))
+    product = 2 * 3 * h * tiles * tile**2 * d
+    assert count(attend, rows) == 2 * product
+
+    def loss(query):
+        return attend(query).astype(jnp.float32).sum()
+
+    # Two products forward; three for the rows; four for the keys. And those of outputs
+    # with their gradients.
+    assert count(jax.grad(loss), rows) == (2 + 3 + 4) * product + 2 * rows.size

@@ -12,9 +12,9 @@ from typing import Any
 def matmul_flops(jaxpr: Any) -> float:
     """FLOPs of all matrix products and convolutions of a jaxpr, over all devices.
 
-    A scan counts as often as it turns, a Pallas kernel for each cell of its grid, a
-    `shard_map` for each device; of branches the most expensive counts, and the body of
-    a loop without a known end counts once. What rematerialisation computes again
+    A scan counts as often as it turns, a Pallas kernel as it says itself or for each
+    cell of its grid, a `shard_map` for each device; of branches the most expensive
+    counts, and the body of a loop without a known end counts once. What rematerialisation computes again
     counts again.
 
     Args:
@@ -30,6 +30,8 @@ def _equation_flops(equation: Any) -> float:
         return _dot_flops(equation)
     if name == "conv_general_dilated":
         return _convolution_flops(equation)
+    if name == "pallas_call" and (cost := equation.params["cost_estimate"]):
+        return float(cost.flops)
     inner = [matmul_flops(jaxpr) for jaxpr in _inner(equation.params)]
     if not inner:
         return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from etc_jax import structure as st
 from etc_jax.ops.attention.pallas import joint_rows
+from etc_jax.ops.attention.pallas.calls import Options
 from etc_jax.ops.attention.pallas.choice import on_gpu
 from etc_jax.ops.attention.pallas.joint_rows import Keys
 from etc_jax.ops.attention.pallas.pieces import RulePiece
@@ -63,9 +64,7 @@ def attend(
         pieces = tuple(
             RulePiece(rules, name, _others(structure, rules, name)) for name in names
         )
-        options = joint_rows.Options(
-            scale, dropout.rate, pieces, interpret=not on_gpu()
-        )
+        options = Options(scale, dropout.rate, pieces, interpret=not on_gpu())
         of_keys = tuple(map(keys, names))
         return joint_rows.attend(
             options, query, tokens, of_keys, table, dropout.rng, mesh_axes

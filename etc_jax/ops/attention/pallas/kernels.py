@@ -59,15 +59,30 @@ def _factors(rate: float, seed: Array, row: Array, key: Array) -> Array:
     return jnp.where((bits >> 16) >= jnp.uint32(dropped), jnp.float32(keep), 0.0)
 
 
-def _key_tiles(piece, options: TileOptions, block, num_keys: int):
-    """(first, end) of the tiles of keys that a block of rows may see."""
+def _larger(a, b):
+    return max(a, b) if isinstance(a, int) else jnp.maximum(a, b)
+
+
+def _smaller(a, b):
+    return min(a, b) if isinstance(a, int) else jnp.minimum(a, b)
+
+
+def key_tiles(piece, options: TileOptions, block, num_keys: int):
+    """(first, end) of the tiles of keys that a block of rows may see.
+
+    Args:
+      piece: rules of the pairs.
+      options: static choices.
+      block: number of the block: a scalar in a kernel, or an int.
+      num_keys: of all of them.
+    """
     if piece.radius is None:
         return 0, num_keys // options.keys
     start = block * options.rows
     end = start + options.rows + piece.radius
     return (
-        jnp.maximum(start - piece.radius, 0) // options.keys,
-        jnp.minimum((end + options.keys - 1) // options.keys, num_keys // options.keys),
+        _larger(start - piece.radius, 0) // options.keys,
+        _smaller((end + options.keys - 1) // options.keys, num_keys // options.keys),
     )
 
 
@@ -176,7 +191,7 @@ def forward(inputs, outputs, *, options: TileOptions, pieces, vectors):
     )
     for i, piece in enumerate(pieces):
         num_keys = inputs["pieces"][i]["key"].shape[0]
-        tiles = _key_tiles(piece, options, block, num_keys)
+        tiles = key_tiles(piece, options, block, num_keys)
         state = jax.lax.fori_loop(*tiles, functools.partial(add, i, piece), state)
     top, total, acc = state
     output, lse = finish(acc, total, top)
@@ -240,7 +255,7 @@ def row_gradients(inputs, outputs, *, options: TileOptions, pieces, vectors):
     state = (jnp.zeros(query.shape, jnp.float32), zeros)
     for i, piece in enumerate(pieces):
         num_keys = inputs["pieces"][i]["key"].shape[0]
-        tiles = _key_tiles(piece, options, block, num_keys)
+        tiles = key_tiles(piece, options, block, num_keys)
         state = jax.lax.fori_loop(*tiles, functools.partial(add, i, piece), state)
     dq, sums = state
     outputs["query"][...] = dq.astype(outputs["query"].dtype)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops.attention.pallas import joint_rows
+from etc_jax.ops.attention.pallas.calls import Options
 from etc_jax.ops.attention.pallas.choice import on_gpu
 from etc_jax.ops.attention.pallas.joint_rows import Keys
 from etc_jax.ops.attention.pallas.pieces import InlinePiece, Placed
@@ -52,9 +53,7 @@ def windows(
     if side_rows:
         parts.append(Keys(*side_rows, _placed(side)))
         pieces.append(InlinePiece(None, causal))
-    options = joint_rows.Options(
-        scale, dropout.rate, tuple(pieces), interpret=not on_gpu()
-    )
+    options = Options(scale, dropout.rate, tuple(pieces), interpret=not on_gpu())
     return joint_rows.attend(
         options, query, rows, tuple(parts), None, dropout.rng, mesh_axes
     )
