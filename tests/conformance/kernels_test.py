@@ -11,8 +11,9 @@ import pytest
 import sliding_window_test as windows
 from attention_test import NUM_LABELS, RULE_CASES, blind_rows, num_labels
 
-from etc_jax import sharding
+from etc_jax import builders, sharding
 from etc_jax.ops.attention import full, global_local, sliding_window
+from etc_jax.ops.attention.pallas import global_local as by_kernels
 from etc_jax.structure import Link, Rules
 from etc_jax.training.preflight.collectives import count
 from etc_jax.types import Pieces, Rows
@@ -175,6 +176,8 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
 
 @pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 2, "fsdp": 4}])
 def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
+    if jax.device_count() < 8:
+        pytest.skip(f"needs eight devices, there are {jax.device_count()}")
     n, g, rules, _ = RULE_CASES["prime, everything"]
     inputs = cases.random_inputs(n, g, NUM_LABELS, batch=8)
     inputs = cases.Inputs(**as_float32(vars(inputs)))
@@ -214,3 +217,31 @@ def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
         jax.tree.leaves((out, gradients)), jax.tree.leaves(want), strict=True
     ):
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
+
+
+@pytest.mark.skipif(
+    jax.__version_info__ >= (0, 11), reason="jax 0.11 asks for a GPU to lower kernels"
+)
+def test_full_size_kernels_are_lowered_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(by_kernels, "on_gpu", lambda: True)
+    n, g = 4096, 256
+    rules = Rules(radius=84, max_distance=12, hard_g2l=True)
+    structure = jax.tree.map(lambda x: x[None], builders.plain_text([16] * g))
+    inputs = jax.eval_shape(
+        lambda: jax.tree.map(
+            lambda x: jnp.zeros(x.shape, jnp.bfloat16),
+            vars(cases.random_inputs(n, g, 32, batch=1, heads=12, size=64)),
+        )
+    )
+    inputs = cases.Inputs(**inputs)
+
+    def loss(differentiable, rng):
+        how = {"implementation": "pallas", "dropout_rate": 0.1, "dropout_rng": rng}
+        out = global_local.attend(*differentiable, structure, rules, **how)
+        return sum(x.astype(jnp.float32).sum() for x in out)
+
+    rng = jax.eval_shape(lambda: jax.random.key(0))
+    traced = jax.jit(jax.grad(loss)).trace(inputs.differentiable(), rng)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    # Long and global rows: forward, gradients of rows, and of each piece's keys.
+    assert text.count("__gpu$xla.gpu.triton") == 2 * 4

@@ -14,8 +14,8 @@ def matmul_flops(jaxpr: Any) -> float:
 
     A scan counts as often as it turns, a Pallas kernel as it says itself or for each
     cell of its grid, a `shard_map` for each device; of branches the most expensive
-    counts, and the body of a loop without a known end counts once. What rematerialisation computes again
-    counts again.
+    counts, and the body of a loop without a known end counts once. What
+    rematerialisation computes again counts again.
 
     Args:
       jaxpr: as `jax.jit(f).trace(...).jaxpr` gives.
