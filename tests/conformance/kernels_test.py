@@ -165,6 +165,8 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
         attend(structure, rules)
     with pytest.raises(ValueError, match="the structure is given as tensors"):
         attend(cases.random_explicit(5, 2, 2, NUM_LABELS), Rules(radius=2))
+    with pytest.raises(ValueError, match="of 8 devices the mesh axes are not given"):
+        attend(structure, Rules(radius=2, max_distance=2), shards=8)
     rows, _, _ = windows.inputs(5, dtype=np.float32)
     with pytest.raises(ValueError, match="'pallas' is not one of"):
         full.attend(*rows, implementation="pallas")

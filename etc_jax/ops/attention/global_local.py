@@ -76,7 +76,7 @@ def attend(
     """
     _check(query, key, value, tables, structure, rules)
     problem = by_kernels.problem(structure, rules)
-    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes}
+    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.use_kernels(implementation, query.long, problem, **place)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     if scale is None:

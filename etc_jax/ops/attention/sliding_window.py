@@ -201,7 +201,7 @@ def attend(
         problem = "offsets have labels or biases"
     elif any(mesh_axes) and set(dilation) != {1}:
         problem = "dilated windows are split over devices"
-    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes}
+    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.use_kernels(implementation, query, problem, **place)
     b, n, h, d = query.shape
     if scale is None:

@@ -22,6 +22,7 @@ def use_kernels(
     *,
     sequence_axis: str | None,
     mesh_axes: MeshAxes,
+    shards: int,
 ) -> bool:
     """Whether kernels do it: "pallas" asks for them, "auto" takes them where they win.
 
@@ -34,13 +35,14 @@ def use_kernels(
       problem: why kernels cannot do it, or None.
       sequence_axis: mesh axis that the sequence is split over, or None.
       mesh_axes: that batch and heads are split over.
+      shards: devices that they are split over.
 
     Raises:
       ValueError: if the implementation is unknown, or if it is "pallas" and there is a
         problem.
     """
     check_implementation(implementation, kernels=True)
-    problem = problem or _split_problem(query, sequence_axis, mesh_axes)
+    problem = problem or _split_problem(query, sequence_axis, mesh_axes, shards)
     if problem is None and query.dtype == jnp.float64:
         problem = "inputs are float64"
     if implementation == "pallas" and problem is not None:
@@ -55,10 +57,12 @@ def use_kernels(
 
 
 def _split_problem(
-    query: jax.Array, sequence_axis: str | None, mesh_axes: MeshAxes
+    query: jax.Array, sequence_axis: str | None, mesh_axes: MeshAxes, shards: int
 ) -> str | None:
     if sequence_axis is not None:
         return "the sequence is split over devices"
+    if shards > 1 and not any(mesh_axes):
+        return f"of {shards} devices the mesh axes are not given"
     sizes = jax.sharding.get_abstract_mesh().shape
     for name, axis in (("batch", 0), ("heads", 2)):
         ways = math.prod(sizes[x] for x in getattr(mesh_axes, name))
