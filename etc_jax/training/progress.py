@@ -95,6 +95,8 @@ def is_score(metric: str) -> bool:
 def _speed(values: Mapping[str, Any]) -> Iterator[str]:
     if (tokens := values.get("tokens_per_s")) is not None:
         yield f"{tokens:,.0f} tokens/s" if tokens >= 100 else f"{tokens:.3g} tokens/s"
+    if (mfu := values.get("mfu")) is not None:
+        yield f"MFU {mfu:.1%}"
     if (secs := values.get("eval_secs")) is not None:
         yield f"took {in_words(secs)}"
 

@@ -42,6 +42,11 @@ def test_a_line_has_few_words_and_no_zeros(told):
     )
 
 
+def test_the_share_of_a_known_devices_peak_is_told(told):
+    (line,) = told(("train", 2, {**TRAIN, "mfu": 0.1623, "wall_secs": 6.0}))
+    assert "2,048 tokens/s, MFU 16.2%, " in line
+
+
 def test_troubles_are_told(told):
     values = {"skipped_steps": 3, "failed_saves": 1, "data_wait_share": 0.256}
     (line,) = told(("train", 2, {**TRAIN, **values, "wall_secs": 6.0}))
