@@ -24,6 +24,7 @@ from etc_jax import config as config_lib
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import make_mesh
 from etc_jax.training import errors
+from etc_jax.training import run as run_lib
 from etc_jax.training.loop import RunResult
 from etc_jax.training.metrics import MetricsWriter
 from etc_jax.training.optimizers.optimizer import make_optimizer
@@ -60,7 +61,25 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def reference(cache_dir, compile_cache, tmp_path_factory):
+def compiled_once():
+    """The programs of all these runs are the same, and take most of their time.
+
+    Real processes, each with programs of its own, are those of `two_processes_test`.
+    """
+    compile_steps, compiled = run_lib._compile, []
+
+    def compile_once(plan):
+        if not compiled:
+            compiled.append(compile_steps(plan))
+        return compiled[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_lib, "_compile", compile_once)
+        yield
+
+
+@pytest.fixture(scope="module")
+def reference(cache_dir, compile_cache, compiled_once, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("reference")
     config = small_config(DROPOUT, MESH, compile_cache, **{"data.cache_dir": cache_dir})
     errors_file = tmp_path_factory.mktemp("stderr") / "file"
