@@ -47,6 +47,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 start = time.process_time()
 import absl.app, flax.linen, jax, ml_collections, numpy, optax, orbax.checkpoint
+import jax.experimental.pallas.triton  # for kernels, which nothing imports at its top
 import safetensors, scipy, sentencepiece, tokenizers, tqdm
 cpu = time.process_time()
 import importlib, pkgutil, resource
@@ -100,6 +101,12 @@ def test_every_module_imports_without_the_heavy_packages(imports):
 def test_the_block_works():
     got = import_all(blocked=("tqdm",))
     assert got.returncode != 0 and "tqdm is blocked" in got.stderr
+
+
+def test_kernels_are_imported_where_they_are_used():
+    text = "import sys; from etc_jax.models import encoder, etc; "
+    text += "sys.exit('jax.experimental.pallas.triton' in sys.modules)"
+    subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
 
 
 def test_importing_everything_adds_less_than_what_it_requires(imports):

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from etc_jax import structure as st
-from etc_jax.ops.attention.pallas import joint_rows
-from etc_jax.ops.attention.pallas.calls import Options
 from etc_jax.ops.attention.pallas.choice import on_gpu
-from etc_jax.ops.attention.pallas.joint_rows import Keys
-from etc_jax.ops.attention.pallas.pieces import RulePiece
+from etc_jax.ops.attention.pallas.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.types import MeshAxes, Pieces, Rows
 
@@ -50,6 +47,9 @@ def attend(
     mesh_axes: MeshAxes,
 ) -> Rows:
     """As `ops.attention.global_local.attend`."""
+    # Here: Pallas takes a quarter of a second that only kernels need.
+    from etc_jax.ops.attention.pallas import joint_rows
+
     tokens = Rows(structure.long_tokens(), structure.global_tokens())
     tables = tables or Rows(None, None)
 
@@ -64,7 +64,9 @@ def attend(
         pieces = tuple(
             RulePiece(rules, name, _others(structure, rules, name)) for name in names
         )
-        options = Options(scale, dropout.rate, pieces, interpret=not on_gpu())
+        options = joint_rows.Options(
+            scale, dropout.rate, pieces, interpret=not on_gpu()
+        )
         of_keys = tuple(map(keys, names))
         return joint_rows.attend(
             options, query, tokens, of_keys, table, dropout.rng, mesh_axes

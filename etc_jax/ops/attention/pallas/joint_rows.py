@@ -9,7 +9,6 @@ once for the keys.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jax.experimental import pallas as pl
 
 from etc_jax.ops.attention.pallas import calls
 from etc_jax.ops.attention.pallas.calls import Inputs, OfRows, Options
-from etc_jax.ops.attention.pallas.pieces import Vectors
+from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
 from etc_jax.ops.attention.parts.softmax import dot, row_deltas
 from etc_jax.types import LabelTable, MeshAxes
 
@@ -26,19 +25,6 @@ Array = jax.Array
 
 # The least that a product of matrices takes in a kernel.
 _LEAST = 16
-
-
-class Keys(NamedTuple):
-    """Of one piece.
-
-    Attributes:
-      key, value: `[b, k, h, d]`.
-      tokens: what the piece's rules read, each `[b or 1, k]`.
-    """
-
-    key: Array
-    value: Array
-    tokens: tuple
 
 
 def attend(

@@ -79,6 +79,19 @@ class InlinePiece:
         return mask, None
 
 
+class Keys(NamedTuple):
+    """Of one piece.
+
+    Attributes:
+      key, value: `[b, k, h, d]`.
+      tokens: what the piece's rules read, each `[b or 1, k]`.
+    """
+
+    key: Array
+    value: Array
+    tokens: tuple
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Vectors:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from etc_jax.ops.attention.pallas import joint_rows
-from etc_jax.ops.attention.pallas.calls import Options
 from etc_jax.ops.attention.pallas.choice import on_gpu
-from etc_jax.ops.attention.pallas.joint_rows import Keys
-from etc_jax.ops.attention.pallas.pieces import InlinePiece, Placed
+from etc_jax.ops.attention.pallas.pieces import InlinePiece, Keys, Placed
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import Tokens
 from etc_jax.types import MeshAxes
@@ -47,13 +44,18 @@ def windows(
     Returns:
       `[b, n, h, d]`.
     """
+    # Here: Pallas takes a quarter of a second that only kernels need.
+    from etc_jax.ops.attention.pallas import joint_rows
+
     rows = _placed(tokens)
     parts = [Keys(key, value, rows)]
     pieces = [InlinePiece(radius, causal)]
     if side_rows:
         parts.append(Keys(*side_rows, _placed(side)))
         pieces.append(InlinePiece(None, causal))
-    options = Options(scale, dropout.rate, tuple(pieces), interpret=not on_gpu())
+    options = joint_rows.Options(
+        scale, dropout.rate, tuple(pieces), interpret=not on_gpu()
+    )
     return joint_rows.attend(
         options, query, rows, tuple(parts), None, dropout.rng, mesh_axes
     )
