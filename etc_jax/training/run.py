@@ -69,8 +69,7 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> RunResult:
 
     Raises:
       UserError: if data, mesh or workdir do not fit the config, the step does not fit
-        the device, processes differ, or
-        another run has the workdir.
+        the device, processes differ, or another run has the workdir.
       NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
       CorruptCheckpointError: if checkpoints were finished and none is whole.
       PeerError: if one of these came up on another process.
