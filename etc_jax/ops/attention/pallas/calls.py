@@ -274,11 +274,12 @@ def _call(body, options: Options, grid, inputs, outputs, pairs: int, aliases) ->
 
 def _pairs(options: Options, piece: Piece, num_rows: int, num_keys: int) -> int:
     """Pairs in the tiles of one head of one example."""
-    tiles = 0
-    for block in range(num_rows // options.rows):
-        first, end = kernels.key_tiles(piece, options.tile(), block, num_keys)
-        tiles += end - first
-    return tiles * options.rows * options.keys
+    r, k = options.rows, options.keys
+    count = 0
+    for block in range(num_rows // r):
+        first, end = kernels.tiles(piece, block, r, k, num_keys)
+        count += end - first
+    return count * r * k
 
 
 # --- parts of arrays ------------------------------------------------------------------

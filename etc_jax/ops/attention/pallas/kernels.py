@@ -67,35 +67,22 @@ def _smaller(a, b):
     return min(a, b) if isinstance(a, int) else jnp.minimum(a, b)
 
 
-def key_tiles(piece, options: TileOptions, block, num_keys: int):
-    """(first, end) of the tiles of keys that a block of rows may see.
+def tiles(piece, block, size: int, other: int, length: int):
+    """(first, end) of the tiles of one side that a block of the other side may meet.
 
     Args:
       piece: rules of the pairs.
-      options: static choices.
       block: number of the block: a scalar in a kernel, or an int.
-      num_keys: of all of them.
+      size: of the block.
+      other: size of the tiles.
+      length: of their side, in whole tiles.
     """
     if piece.radius is None:
-        return 0, num_keys // options.keys
-    start = block * options.rows
-    end = start + options.rows + piece.radius
-    return (
-        _larger(start - piece.radius, 0) // options.keys,
-        _smaller((end + options.keys - 1) // options.keys, num_keys // options.keys),
-    )
-
-
-def _row_tiles(piece, options: TileOptions, block, num_rows: int):
-    """(first, end) of the tiles of rows that may see a block of keys."""
-    if piece.radius is None:
-        return 0, num_rows // options.rows
-    start = block * options.keys
-    end = start + options.keys + piece.radius
-    return (
-        jnp.maximum(start - piece.radius, 0) // options.rows,
-        jnp.minimum((end + options.rows - 1) // options.rows, num_rows // options.rows),
-    )
+        return 0, length // other
+    start = block * size
+    end = start + size + piece.radius
+    first = _larger(start - piece.radius, 0) // other
+    return first, _smaller((end + other - 1) // other, length // other)
 
 
 class _Labels(NamedTuple):
@@ -191,8 +178,8 @@ def forward(inputs, outputs, *, options: TileOptions, pieces, vectors):
     )
     for i, piece in enumerate(pieces):
         num_keys = inputs["pieces"][i]["key"].shape[0]
-        tiles = key_tiles(piece, options, block, num_keys)
-        state = jax.lax.fori_loop(*tiles, functools.partial(add, i, piece), state)
+        of_keys = tiles(piece, block, options.rows, options.keys, num_keys)
+        state = jax.lax.fori_loop(*of_keys, functools.partial(add, i, piece), state)
     top, total, acc = state
     output, lse = finish(acc, total, top)
     outputs["output"][...] = output.astype(outputs["output"].dtype)
@@ -255,8 +242,8 @@ def row_gradients(inputs, outputs, *, options: TileOptions, pieces, vectors):
     state = (jnp.zeros(query.shape, jnp.float32), zeros)
     for i, piece in enumerate(pieces):
         num_keys = inputs["pieces"][i]["key"].shape[0]
-        tiles = key_tiles(piece, options, block, num_keys)
-        state = jax.lax.fori_loop(*tiles, functools.partial(add, i, piece), state)
+        of_keys = tiles(piece, block, options.rows, options.keys, num_keys)
+        state = jax.lax.fori_loop(*of_keys, functools.partial(add, i, piece), state)
     dq, sums = state
     outputs["query"][...] = dq.astype(outputs["query"].dtype)
     for v, total in zip(summed, sums, strict=True):
@@ -308,7 +295,8 @@ def key_gradients(inputs, outputs, *, options, piece, vectors, splits: int):
         dk = dk + dot(ds.astype(query.dtype), query)
         return dk, dv
 
-    first, end = _row_tiles(piece, options, block, inputs["query"].shape[0])
+    num_rows = inputs["query"].shape[0]
+    first, end = tiles(piece, block, options.keys, options.rows, num_rows)
     if splits > 1:
         size = (end - first + splits - 1) // splits
         first = first + split * size
