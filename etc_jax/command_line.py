@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import tqdm
 
-from etc_jax import local_paths
+from etc_jax import local_paths, registry
 from etc_jax.terminal import say
 
 USER_ERROR = 2
@@ -55,6 +55,14 @@ class ArgumentParser(argparse.ArgumentParser):
         )
         self._texts = frozenset(texts)
         self._has_config = False
+        self.add_argument(
+            "--plugin",
+            action=_ImportPlugin,
+            default=argparse.SUPPRESS,
+            metavar="MODULE",
+            help="a module of your own, which runs, and registers what data, a config "
+            "or a model names; may come several times",
+        )
 
     def add_config_flag(self, to: argparse._ActionsContainer | None = None) -> None:
         """Adds --config=NAME and --config.FIELD=VALUE; the latter are `args.changes`.
@@ -123,14 +131,27 @@ class ArgumentParser(argparse.ArgumentParser):
         return found
 
 
+class _ImportPlugin(argparse.Action):
+    """Imports the module that the user names, before anything looks for its names."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            registry.import_plugin(values)
+        except registry.PluginError as error:
+            parser.error(f"{option_string}: {error}")
+
+
 def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
     """The values of some flags, which decide what other flags there are.
+
+    Modules of --plugin are imported.
 
     Args:
       argv: arguments; None: those of the process.
       *names: of the flags; one that is not given is None.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--plugin", action=_ImportPlugin)
     for name in names:
         parser.add_argument(f"--{name}")
     return parser.parse_known_args(argv)[0]

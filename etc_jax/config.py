@@ -136,7 +136,7 @@ def default_config(
 
     The sections "objective" and "data" show the fields of all names that this project
     has, so that one can be changed for another; of names by the path of a module give
-    those that are meant.
+    those that are meant: these modules are imported.
 
     Args:
       family: whose model section it is.
@@ -145,7 +145,19 @@ def default_config(
 
     Raises:
       ConfigError: if there is no such family, objective or source.
+      registry.PluginError: if a module cannot be imported.
     """
+    for name in (family, objective, source):
+        registry.import_named(name)
+    return _defaults(family, objective, source)
+
+
+def _defaults(
+    family: Any = "etc",
+    objective: Any = DEFAULT_OBJECTIVE,
+    source: Any = DEFAULT_SOURCE,
+) -> ml_collections.ConfigDict:
+    """The defaults for names that data may give: none of them is imported."""
     model = {"family": family, **default_dict(_model_class(family))}
     if problem := config_kinds.objective_problem(objective):
         raise ConfigError([("objective.name", problem)])
@@ -302,7 +314,7 @@ def dict_of_record(values: Mapping[str, Any]) -> ml_collections.ConfigDict:
         found = values.get(section, {})
         if isinstance(found, Mapping) and key in found:
             given[argument] = found[key]
-    config = default_config(**given)
+    config = _defaults(**given)
     config.update(_tupled(values))
     return config
 

@@ -7,7 +7,9 @@ NAME is one of
     my_package.config          a module with get_config(), of a package of one's own
     runs/mine/run.json         the record of a run, or what --print_config wrote
 
-Python files and modules are code that runs.
+Python files and modules are code that runs, and so are modules that they, or a change,
+give as the name of an objective, a source or the like. A record is data: it finds what
+is registered already, and --plugin=MODULE registers more.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import pathlib
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +31,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from etc_jax import config as config_lib
-from etc_jax import strict_json
+from etc_jax import config_kinds, registry, strict_json
 from etc_jax.config_fields import suggestion
 
 _PACKAGE = "etc_jax.configs"
@@ -62,7 +64,10 @@ def read(name: str, changes: Sequence[str] = ()) -> ml_collections.ConfigDict:
 
     Raises:
       ConfigFlagError: if there is no such config, it raises, or a change does not fit.
+      registry.PluginError: if a module that is named cannot be imported.
     """
+    typed = (change.removeprefix(f"{_FLAG}.").partition("=") for change in changes)
+    _import_named({path: value for path, _, value in typed})
     place, colon, variant = name.partition(":")
     if place.endswith(".json"):
         if colon:
@@ -70,7 +75,15 @@ def read(name: str, changes: Sequence[str] = ()) -> ml_collections.ConfigDict:
         config = _of_record(pathlib.Path(place))
     else:
         config = _called(_module(place), [variant] if colon else [])
+        _import_named(config_lib.flat_items(config.to_dict()))
     return _changed(config, changes)
+
+
+def _import_named(values: Mapping[str, Any]) -> None:
+    """Imports the modules whose paths are values of the fields that are names."""
+    for field in config_kinds.NAMES:
+        if isinstance(name := values.get(field), str):
+            registry.import_named(name)
 
 
 def help_of(name: str) -> str:

@@ -10,18 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax import config_kinds, registry
 from etc_jax.config_fields import default_of, hints_of, suggestion
 from etc_jax.field_texts import texts_of
 
-# Under which the names of a field are registered.
-_NAMES = {
-    "model.family": ("model_config",),
-    "objective.name": ("objective_config", "data_set"),
-    "data.source": ("source_config",),
-    "optimizer.name": ("optimizer",),
-    "schedule.name": ("schedule",),
-}
 _WIDTH = 88
 
 
@@ -76,7 +68,7 @@ def _field(path: str, hint: Any, text: str, value: Any, default: Any) -> str:
     lines += textwrap.wrap(f"{text[:1].upper()}{text[1:]}.", _WIDTH) if text else []
     if names := _choices(path, hint):
         listed = f"One of {', '.join(map(str, names))}"
-        if path in _NAMES:
+        if path in config_kinds.NAMES:
             listed += ", or the path of a module that registers another one"
         lines += textwrap.wrap(f"{listed}.", _WIDTH)
     lines.append(f"Default: {_shown(default)}")
@@ -114,8 +106,10 @@ def _shown(value: Any) -> str:
 
 
 def _choices(path: str, hint: Any) -> tuple[Any, ...]:
-    if path in _NAMES:
-        found = (name for kind in _NAMES[path] for name in registry.names(kind))
+    if path in config_kinds.NAMES:
+        found = (
+            name for kind in config_kinds.NAMES[path] for name in registry.names(kind)
+        )
         return tuple(sorted(set(found)))
     members = typing.get_args(hint) or ()
     if typing.get_origin(hint) is Literal:

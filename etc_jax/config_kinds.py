@@ -15,6 +15,15 @@ from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.config_upgrades import FORMERLY, MOVED
 
+# {field that is a name: the kinds of which it is one}
+NAMES = {
+    "model.family": ("model_config",),
+    "objective.name": ("objective_config", "data_set"),
+    "data.source": ("source_config",),
+    "optimizer.name": ("optimizer",),
+    "schedule.name": ("schedule",),
+}
+
 # Under which "objective" has the job of all data sets; no config names it.
 ANY_DATA_SET = "data_set"
 
@@ -106,7 +115,8 @@ def objective_problem(name: Any) -> str | None:
     except KeyError:
         known = {*registry.names("objective"), *registry.names("data_set")}
         known -= {ANY_DATA_SET}
-        return f"no objective named {name!r}; {suggestion(name, known)}"
+        near = suggestion(name, known)
+        return f"no objective named {name!r}; {near}{registry.how_to_import(name)}"
     return None
 
 
@@ -225,4 +235,5 @@ def source_problem(source: Any) -> str:
     """Why a source is none."""
     known = list(registry.names("source_config"))
     near = suggestion(str(source), known)
-    return f"is {source!r}; expected one of {', '.join(known)}; {near}"
+    how = registry.how_to_import(str(source))
+    return f"is {source!r}; expected one of {', '.join(known)}; {near}{how}"

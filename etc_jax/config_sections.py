@@ -14,8 +14,9 @@ def registered(kind: str, name: str) -> Iterator[Problem]:
     try:
         registry.lookup(kind, name)
     except KeyError:
-        known = list(registry.names(kind))
-        yield "name", f"no {kind} named {name!r}; {suggestion(name, known)}"
+        near = suggestion(name, list(registry.names(kind)))
+        how = registry.how_to_import(name)
+        yield "name", f"no {kind} named {name!r}; {near}{how}"
 
 
 class Helper(NamedTuple):
@@ -51,8 +52,7 @@ class ObjectiveConfig:
     is the `section` of the learner (`objectives.learners.finetuning`).
 
     Attributes:
-      name: of the objective, or of the data set: a name that is registered, or the path
-        of the module that registers it.
+      name: under which the objective or the data set is registered.
       reads: what it learns from: see `DataConfig.gives`; (): from anything.
       lengths: those of `LENGTHS` that its batches have; (): what it reads decides.
     """

@@ -269,7 +269,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if named.task is None:
         parser.epilog = "More flags: --task=NAME --help"
     else:
-        task = task_lib.find_task(named.task, named.format)
+        task = task_lib.named_task(named.task, named.format)
         group = parser.add_argument_group(f"inputs of {task.name}")
         input_options.add_flags(group, task.options)
     return parser.parse_args(arguments)
@@ -281,7 +281,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
       ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
     """
-    task = task_lib.find_task(args.task, args.format)
+    task = task_lib.named_task(args.task, args.format)
     task = task.with_options(input_options.given(args, task.options))
     sizes = given_lengths(args, task)
     there = FORMAT.is_at(pathlib.Path(args.out))

@@ -4,6 +4,7 @@ A new one is a file with one `register` line. It is found by its name; in a pack
 one's own, by the path of the module that registers it under that path,
 
     registry.register("data_set", "my_package.my_dataset")(...)
+    registry.import_named("my_package.my_dataset")
     registry.lookup("data_set", "my_package.my_dataset")
 
 or, once that package is installed, under any name that a module of it registers, if
@@ -11,17 +12,24 @@ the package names the module as an entry point:
 
     [project.entry-points."etc_jax.plugins"]
     my_dataset = "my_package.my_dataset"
+
+A lookup never imports what a name says: names stand in caches, checkpoints and folders
+of others too. Only what the user has typed is imported: on a command line, --plugin
+above all, or in a config file that is code.
 """
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _TABLES: dict[str, dict[str, Any]] = {}
+_NAMED: list[str] = []  # modules that the user has named, in the order of their import
 
 # The module whose import registers all names of a kind that have no path.
 _PROVIDERS = {
@@ -53,9 +61,13 @@ PLUGINS = "etc_jax.plugins"
 
 
 class PluginError(ImportError):
-    """A module that an installed package registers names by cannot be imported."""
+    """A module that registers names, of a package or the user, cannot be imported."""
 
     exit_code = 2
+
+
+class NoModuleError(PluginError):
+    """There is no module of that path."""
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
@@ -85,8 +97,8 @@ def _identity(obj: Any) -> Any:
 def lookup(kind: str, name: str) -> Any:
     """The object filed under `(kind, name)`.
 
-    What is not there yet is imported: the module of that path, or the one of this
-    project that registers this kind, and then those of installed packages.
+    What is not there yet may be of the module of this project that registers the kind,
+    or of one of installed packages: these are imported, and no other.
 
     Raises:
       KeyError: naming what exists, if there is no such name.
@@ -94,16 +106,81 @@ def lookup(kind: str, name: str) -> Any:
     """
     table = _TABLES.setdefault(kind, {})
     if name not in table:
-        _import(name if "." in name else _PROVIDERS.get(kind))
+        _import(_PROVIDERS.get(kind))
     if name not in table:
         _import_plugins()
     if name not in table:
         raise KeyError(
             f"no {kind.replace('_', ' ')} named {name!r}; there are: "
-            f"{', '.join(names(kind))}, and others by the path of the module that "
-            "registers them"
+            f"{', '.join(names(kind))}{how_to_import(name)}"
         )
     return table[name]
+
+
+def import_named(name: str) -> None:
+    """Imports the module of a path that the user has typed as the name of something.
+
+    A name without a dot, and a path without a module, are left to `lookup`, which
+    says what there is.
+
+    Args:
+      name: typed by the user; never one that was read from data.
+
+    Raises:
+      PluginError: if a module cannot be imported.
+    """
+    if "." not in name:
+        return
+    _import_plugins()
+    installed = importlib.metadata.entry_points(group=PLUGINS)
+    # Under any other path an installed package may have registered the name as well.
+    if any(name == entry.module for entry in installed) or (
+        name not in sys.modules and any(name in table for table in _TABLES.values())
+    ):
+        return
+    with contextlib.suppress(NoModuleError):
+        import_plugin(name)
+
+
+def import_plugin(module: str) -> None:
+    """Imports a module that the user has named; the next command is told to as well.
+
+    Raises:
+      NoModuleError: if there is none of that path.
+      PluginError: if it cannot be imported.
+    """
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # code of others may raise anything
+        kind = NoModuleError if _is_of(error, module) else PluginError
+        raise kind(
+            f"the module {module} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if module not in _NAMED:
+        _NAMED.append(module)
+
+
+def _is_of(error: Exception, module: str) -> bool:
+    """Whether an error says that there is no module of this path."""
+    return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(
+        f"{error.name}."
+    )
+
+
+def named_modules() -> tuple[str, ...]:
+    """Paths that the user has named, which the next program is to be given too."""
+    return tuple(name for name in _NAMED if name in sys.modules)
+
+
+def how_to_import(name: str) -> str:
+    """What to do about an unknown name that is the path of a module; else ""."""
+    if "." not in name:
+        return ""
+    return (
+        f"; if a module of this path registers it, and you trust its code, give "
+        f"--plugin={name}, import it before, or install it with an entry point of the "
+        f"group {PLUGINS}"
+    )
 
 
 def names(kind: str) -> Iterator[str]:
@@ -137,7 +214,7 @@ def _import(module: str | None) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
+        if not _is_of(error, module):
             raise
 
 

@@ -11,6 +11,8 @@ import shlex
 import sys
 from typing import TextIO
 
+from etc_jax import registry
+
 # Controls but tab and line feed, what ends lines and paragraphs or turns the direction
 # of text, and halves of characters, which no encoding has.
 CONTROL = re.compile(
@@ -32,11 +34,16 @@ def in_shell(text: str) -> str:
 def next_command(*words: str, note: str = "") -> str:
     """A line that says which command to give next, as a shell takes it.
 
+    Modules that this one was told to import are named: data cannot name them.
+
     Args:
       *words: of the command.
       note: stands before it, such as what a FILE in it is.
     """
-    return f"next{note and f' ({note})'}: etc-jax {shlex.join(words)}"
+    plugins = [f"--plugin={name}" for name in registry.named_modules()]
+    command, *others = words
+    line = shlex.join([command, *plugins, *others])
+    return f"next{note and f' ({note})'}: etc-jax {line}"
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -8,6 +8,7 @@ import json
 import pathlib
 import pickle
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -15,12 +16,15 @@ import toy_job
 from caches_before import without_checksums
 from etils import epath
 
+from etc_jax import command_line, config_flag, config_kinds, registry
 from etc_jax import config as config_lib
 from etc_jax.conversion.families.trax_reformer import read_weights
 from etc_jax.data.text import prepare as prepare_lib
 from etc_jax.data.text.cache import TokenCache, build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
+from etc_jax.datasets import task as task_lib
+from etc_jax.terminal import next_command
 from etc_jax.training.checkpoints.folder import CheckpointFolder
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.hosts import distributed
@@ -262,6 +266,80 @@ def test_a_pickle_in_place_of_weights_is_refused(tmp_path):
         with pytest.raises(ValueError, match="pickles run code|no whole safetensors"):
             safetensors_io.SafetensorsFiles(folder)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A module of the current folder that leaves a file when it is imported."""
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    ran = tmp_path / "ran"
+    (folder / "bomb.py").write_text(
+        f"import pathlib\npathlib.Path({str(ran)!r}).touch()"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    monkeypatch.setattr(registry, "_NAMED", [])
+    yield ran
+    for name in ("planted", "planted.bomb"):
+        sys.modules.pop(name, None)
+
+
+def _of_a_record(section, field):
+    values = json.loads(config_lib.to_json(toy_job.config()))
+    values[section][field] = "planted.bomb"
+    return values
+
+
+NAMES_IN_DATA = {
+    "a kind of its own": lambda path: registry.lookup("no_kind", "planted.bomb"),
+    "task of a cache": lambda path: task_lib.find_task("planted.bomb"),
+    **{
+        f"{field} of a record": lambda path, field=field: config_lib.from_record(
+            _of_a_record(*field.split("."))
+        )
+        for field in config_kinds.NAMES
+    },
+    "a record as --config": lambda path: config_flag.read(
+        str(_written(path / "run.json", _of_a_record("objective", "name")))
+    ),
+    "kind of a tokenizer": lambda path: Tokenizer.load(
+        _written(path / "tokenizer.json", {"kind": "planted.bomb", "special": {}})
+    ),
+}
+
+
+def _written(path, values):
+    path.write_text(json.dumps(values))
+    return path
+
+
+@pytest.mark.parametrize("data", NAMES_IN_DATA)
+def test_a_name_in_data_imports_no_module(data, planted, tmp_path):
+    with pytest.raises((KeyError, ValueError), match="planted.bomb"):
+        NAMES_IN_DATA[data](tmp_path)
+    assert not planted.exists()
+
+
+def test_a_module_is_imported_where_the_user_names_it(planted, tmp_path, capsys):
+    record = _written(tmp_path / "run.json", _of_a_record("objective", "name"))
+    with pytest.raises(ValueError, match="no objective.*give --plugin=planted.bomb, "):
+        config_flag.read(str(record))
+    with pytest.raises(ValueError, match="no objective named 'planted.bomb'"):
+        config_flag.read(str(record), ["--config.objective.name=planted.bomb"])
+    assert planted.exists()
+    planted.unlink()
+    sys.modules.pop("planted.bomb")
+    command_line.ArgumentParser("x").parse_args(["--plugin=planted.bomb"])
+    assert planted.exists()
+    # What is to be done next needs it too: a model of the run only says its name.
+    assert (
+        next_command("predict", "a") == "next: etc-jax predict --plugin=planted.bomb a"
+    )
+    with pytest.raises(SystemExit):
+        command_line.ArgumentParser("x").parse_args(["--plugin=planted.none"])
+    error = capsys.readouterr().err
+    assert "x: --plugin: the module planted.none cannot be imported" in error
 
 
 def test_the_record_of_a_run_is_data(tmp_path):

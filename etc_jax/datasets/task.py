@@ -389,7 +389,7 @@ class Task(DataSet, Form):
 
 
 def find(name: str) -> DataSet:
-    """The data set of a name, or of the path of the module that registers it.
+    """The data set that is registered under a name.
 
     Raises:
       ValueError: naming those there are, or if the data set has another name.
@@ -413,6 +413,17 @@ def find_task(name: str, format: str | None = None) -> Task:
       ValueError: as for `find` and `DataSet.in_format`.
     """
     return find(name).in_format(format)
+
+
+def named_task(name: str, format: str | None = None) -> Task:
+    """Like `find_task`, of a name that the user has typed: its module is imported.
+
+    Raises:
+      ValueError: as for `find_task`.
+      registry.PluginError: if the module cannot be imported.
+    """
+    registry.import_named(name)
+    return find_task(name, format)
 
 
 def names() -> list[str]:

@@ -312,7 +312,7 @@ def _sets(args: argparse.Namespace) -> list[Stats]:
             _tell(f"reading {path}")
             sets.append(of_cache(path))
         return sets
-    task = task_lib.find_task(args.task, args.format)
+    task = task_lib.named_task(args.task, args.format)
     tokenizer = open_tokenizer(args.tokenizer)
     # All of them before the first is read, which may take hours.
     files = {path: _files(path) for path in args.paths}

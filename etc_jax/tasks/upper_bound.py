@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from etc_jax import command_line
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.datasets.task import find_task
+from etc_jax.datasets.task import named_task
 from etc_jax.prepare import add_lengths, given_lengths
 
 _PROG = "etc-jax upper_bound"
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(args: argparse.Namespace) -> str:
-    task = find_task(args.task, args.format)
+    task = named_task(args.task, args.format)
     sizes = given_lengths(args, task)
     tokenizer = open_tokenizer(args.tokenizer)
     return task.upper_bound(args.files, tokenizer, sizes).report()

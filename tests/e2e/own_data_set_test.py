@@ -60,12 +60,15 @@ def test_it_goes_through_all_commands(run, family, form, global_length):
         "--config.optimizer.learning_rate=2e-3",
         *("--config.train.eval_every_steps=100", "--config.checkpoint.every_steps=100"),
     )
-    run("etc_jax.evaluate", model, f"--out={out}", "made/dev.jsonl")
+    told = run("etc_jax.evaluate", model, "--out=no", "made/dev.jsonl", fails=True)
+    assert "give --plugin=tickets.urgency, " in told and "Traceback" not in told
+    plugin = "--plugin=tickets.urgency"
+    run("etc_jax.evaluate", plugin, model, f"--out={out}", "made/dev.jsonl")
     scores = json.loads((run.folder / out / "scores.json").read_text())
     assert scores["task"] == "tickets.urgency"
     assert scores["metrics"]["f1"] > 0.8
     lines = (run.folder / "made/dev.jsonl").read_text().splitlines()[:3]
-    told = run("etc_jax.predict", model, "--json", text="\n".join(lines))
+    told = run("etc_jax.predict", plugin, model, "--json", text="\n".join(lines))
     answers = [json.loads(line) for line in told.splitlines()]
     said = json.loads((run.folder / out / "predictions.json").read_text())
     assert [(a["id"], a["answer"]) for a in answers] == list(said.items())[:3]

@@ -71,6 +71,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _maker(task: str) -> Maker:
+    registry.import_named(task)
     try:
         return registry.lookup(_KIND, task)
     except KeyError as error:
