@@ -7,6 +7,7 @@ makes all inputs and sees all outputs, so that all find the same metrics.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,7 @@ class OfficialScore:
 
     Attributes:
       metric_names: their names; "official_joint_f1" and the like.
+      inputs: {name: SHA-256} of the files, and of those that are read beside them.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer):
@@ -73,6 +75,9 @@ class OfficialScore:
                 f"data.held_back_files: {', '.join(self._files)} have no gold answers, "
                 "so there is nothing to score by; name files of development data"
             )
+        read = self._task.all_read(self._files)
+        sha256 = zip(read, self._summary.sha256, strict=True)
+        self.inputs = {f"held-back file {os.fspath(file)}": x for file, x in sha256}
         self._model = finetuning.of_config(config)
         self._compiled: Callable | None = None
         nothing = of_no_answers(self._task, self._summary).chosen

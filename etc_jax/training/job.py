@@ -18,9 +18,15 @@ HELPERS = "helpers"
 
 
 class HeldBackScore(Protocol):
-    """Metrics that are no means over batches, such as an official one."""
+    """Metrics that are no means over batches, such as an official one.
+
+    Attributes:
+      metric_names: of the metrics.
+      inputs: {name: digest} of the files that they are read from; see `Job.inputs`.
+    """
 
     metric_names: tuple[str, ...]
+    inputs: Mapping[str, str]
 
     def __call__(
         self, params: Params, *, should_stop: Callable[[], bool]

@@ -320,7 +320,7 @@ class Run:
             "config": to_dict(self._config),
             "identity": identity(self._config),
             "evaluation": evaluation,
-            fingerprints.FIELD: dict(self._job.inputs),
+            **fingerprints.of_job(self._job),
         }
         self._checkpointer.save(self._state, data, step=self._step, last=last)
         self._saved_step = self._step

@@ -166,9 +166,11 @@ def _check_same_data(job: Job) -> None:
         return sha.hexdigest()[:16]
 
     if distributed.several():
+        read = fingerprints.of_job(job)
+        inputs = read[fingerprints.FIELD] | read[fingerprints.SCORED]
         distributed.check_same(
             "their data",
-            {**job.inputs, "digest of the first row": distributed.together(look)},
+            {**inputs, "digest of the first row": distributed.together(look)},
             advice="give all of them the same files, or one data.cache_dir",
         )
 
@@ -211,7 +213,7 @@ def _restore_or_init(
 ) -> Restored:
     def check(data: dict[str, Any]) -> None:
         _check_saved(plan.config, folder, data)
-        fingerprints.check_same(data, plan.job.inputs)
+        fingerprints.check_same(data, fingerprints.of_job(plan.job))
 
     restored = checkpointer.restore(plan.state, check_fn=check)
     if restored is None:

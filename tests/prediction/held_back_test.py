@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import finetuned_run
 import jax
@@ -95,8 +96,11 @@ def hotpot(tmp_path_factory):
 
 
 def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
-    config, file = hotpot
-    run = tmp_path / "run"
+    config, given = hotpot
+    # Named as a user does, who may edit it between a stop and the same command.
+    file = shutil.copy(given, tmp_path / "dev.json")
+    data = dataclasses.replace(config.data, held_back_files=(str(file),))
+    config, run = dataclasses.replace(config, data=data), tmp_path / "run"
     train_and_evaluate(config, run)
     lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
     found = {x["step"]: x["official_joint_f1"] for x in lines if x["kind"] == "eval"}
@@ -104,8 +108,13 @@ def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
     best = min(found, key=lambda step: (-found[step], step))
     kept = {int(p.name) for p in (run / "checkpoints").iterdir() if p.name.isdecimal()}
     assert kept == {best, 4}
-    metric_names = official(tmp_path / "out", run, file, best)
+    metric_names = official(tmp_path / "out", run, str(file), best)
     assert found[best] == pytest.approx(metric_names["official_joint_f1"], abs=1e-6)
+    file.write_text(json.dumps(json.loads(file.read_text())[1:]))
+    with pytest.raises(
+        UserError, match=r"not what they were .*\s+held-back file .*dev"
+    ):
+        train_and_evaluate(config, run)
 
 
 def without_files(config):

@@ -73,9 +73,24 @@ def test_a_checkpoint_of_before_digests_goes_on_and_says_so(run, monkeypatch, ca
     ],
 )
 def test_what_differs_is_named(then, now, message):
-    fingerprints.check_same({"step": 3, "inputs": then}, then)
+    saved = {"step": 3, "inputs": then}
+    fingerprints.check_same(saved, {"inputs": then})
     with pytest.raises(UserError, match=f"(?s){message}"):
-        fingerprints.check_same({"step": 3, "inputs": then}, now)
+        fingerprints.check_same(saved, {"inputs": now})
+
+
+def test_files_for_scores_may_be_others_but_not_edited():
+    def check(then, now):
+        saved = {"step": 3, "inputs": {}, **then}
+        fingerprints.check_same(saved, {"inputs": {}, "held_back_files": now})
+
+    first = {"held_back_files": {"dev": "1" * 64, "test": "3" * 64}}
+    check({}, {"dev": "2" * 64})  # an earlier version had no digests of them
+    check(first, {"dev": "1" * 64, "other": "2" * 64})
+    with pytest.raises(
+        UserError, match=f"saved .1 of 1.:\\s+dev: {'1' * 12} then, 2222"
+    ):
+        check(first, {"dev": "2" * 64, "other": "2" * 64})
 
 
 def test_many_files_have_one_digest():

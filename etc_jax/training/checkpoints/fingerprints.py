@@ -5,21 +5,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from etc_jax.training.errors import UserError
+from etc_jax.training.job import Job
 
 _LOG = logging.getLogger(__name__)
 
-FIELD = "inputs"  # of the JSON beside a checkpoint
+# Of the JSON beside a checkpoint.
+FIELD = "inputs"
+SCORED = "held_back_files"
 _SHOWN = 10
 _DIGITS = 12  # of a digest in a message
 
 
-def check_same(data: Mapping[str, Any], now: Mapping[str, str]) -> None:
+def of_job(job: Job) -> dict[str, dict[str, str]]:
+    """{field of the JSON: {name: digest}} of all that a job reads."""
+    score = job.held_back_score
+    scored = {} if score is None else score.inputs
+    return {FIELD: dict(job.inputs), SCORED: dict(scored)}
+
+
+def check_same(
+    data: Mapping[str, Any], fields: Mapping[str, Mapping[str, str]]
+) -> None:
     """Refuses to go on from a checkpoint with other inputs.
+
+    Which files a run is scored on may change on the way: a file that is named then and
+    now has to be the same.
 
     Args:
       data: the JSON beside the checkpoint; those of earlier versions have no digests,
-        and are taken as they are.
-      now: `Job.inputs`.
+        or none of the files for scores, and are taken as they are.
+      fields: of `of_job`.
 
     Raises:
       UserError: naming each input that is another one, was added or is gone.
@@ -32,7 +47,10 @@ def check_same(data: Mapping[str, Any], now: Mapping[str, str]) -> None:
             step,
         )
         return
-    then = data[FIELD]
+    now, then = fields[FIELD], data[FIELD]
+    scored, scored_then = fields.get(SCORED, {}), data.get(SCORED, {})
+    for name in scored.keys() & scored_then.keys():
+        now, then = {**now, name: scored[name]}, {**then, name: scored_then[name]}
     changed = [
         f"{name}: {_shown(then.get(name))} then, {_shown(now.get(name))} now"
         for name in sorted(then.keys() | now.keys())
@@ -48,7 +66,8 @@ def check_same(data: Mapping[str, Any], now: Mapping[str, str]) -> None:
         + f"{more}\nRestore them (files, "
         "or the versions of the packages that make tokens of them) and give the same "
         "command again; or choose another --workdir, where checkpoint.init_from can "
-        "take over the parameters"
+        "take over the parameters. Files of data.held_back_files may also be others, "
+        "of another name"
     )
 
 
