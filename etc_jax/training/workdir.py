@@ -2,17 +2,24 @@
 
 run.json               the config and its hash
 owner.json             which process writes here now; see owner.py
-metrics.jsonl          one line for each report
-checkpoints/           see checkpoint.py
-final_report.json      metrics of the finished run
+tokenizer.json         of the data
+metrics.jsonl          one line for each report; metrics_unreadable.txt: damaged lines
+checkpoints/           see checkpoints/folder.py; last_checkpoint.json, bad_checkpoints/
+data/                  token caches, unless data.cache_dir says where
+final_report.json      metrics of the finished run; curves.png
 profile/               the profiler's, if asked for
-tensorboard/, wandb/   events, if asked for
+tensorboard/, wandb/   events, if asked for; wandb_id.txt
+
+All of them are plain files and folders. A folder that was received may hold links and
+pipes of these names: nothing is written, or waited for, where they lead.
 """
 
 import contextlib
 import json
 import os
+import pathlib
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -37,6 +44,16 @@ from etc_jax.training.local_folder import local_folder
 
 _RECORD = "run.json"
 _SHOWN = 5
+_FILES = {
+    _RECORD,
+    owner_lib.FILE,
+    *("tokenizer.json", "metrics.jsonl", "metrics_unreadable.txt"),
+    *("last_checkpoint.json", "final_report.json", "curves.png", "wandb_id.txt"),
+}
+_FOLDERS = {"checkpoints", "bad_checkpoints", "data", "profile", "tensorboard", "wandb"}
+# Inside of it Weights & Biases makes links of its own.
+_NOT_OURS = "wandb"
+_FILE, _FOLDER = "a file", "a folder"
 
 
 def check(config: Config, workdir: epath.PathLike) -> epath.Path:
@@ -49,6 +66,7 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
     try:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError("it is a file")
+        _check_plain(folder)
         record = folder / _RECORD
         if record.exists():
             _check_same_run(_read_record(record), config, folder)
@@ -73,11 +91,73 @@ def recorded(workdir: epath.PathLike) -> Mapping[str, Any]:
     """
     path = local_folder(workdir, named="--workdir") / _RECORD
     try:
+        _check_plain(path.parent)
         return _read_record(path).get("config", {}) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path} is not the record of a run ({error}); choose another --workdir"
         ) from error
+
+
+def _check_plain(folder: epath.Path) -> None:
+    """Refuses a workdir in which something else has the name of a run's file.
+
+    Raises:
+      UserError: naming what is a link, a pipe or the like.
+      OSError: if it cannot be read.
+    """
+    if not folder.is_dir():
+        return
+    odd = [
+        f"{path.relative_to(folder)} is {kind}"
+        for path, wanted in _own_paths(pathlib.Path(folder))
+        if (kind := _kind(path)) != wanted
+    ]
+    if odd:
+        more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+        raise UserError(
+            f"workdir {folder} cannot be used: {', '.join(odd[:_SHOWN])}{more}, but a "
+            "run has plain files and folders there. Nothing was written; delete what "
+            "is none, or choose another --workdir"
+        )
+
+
+def _own_paths(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
+    """(path, kind that it has in a run) of all that has the name of a run's file."""
+    for path in sorted(folder.iterdir()):
+        if path.name.removesuffix(".part") in _FILES:
+            yield path, _FILE
+        elif path.name in _FOLDERS:
+            yield path, _FOLDER
+            if path.name != _NOT_OURS and _kind(path) == _FOLDER:
+                yield from _inside(path)
+
+
+def _inside(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
+    try:
+        paths = sorted(folder.iterdir())
+    except FileNotFoundError:  # a checkpoint that its run has let go meanwhile
+        return
+    for path in paths:
+        is_folder = _kind(path) == _FOLDER
+        yield path, _FOLDER if is_folder else _FILE
+        if is_folder:
+            yield from _inside(path)
+
+
+def _kind(path: pathlib.Path) -> str:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # deleted meanwhile, as by its owner
+        return _FILE
+    kinds = {
+        stat.S_IFREG: _FILE,
+        stat.S_IFDIR: _FOLDER,
+        stat.S_IFLNK: "a link",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _read_record(path: epath.Path) -> dict[str, Any]:
