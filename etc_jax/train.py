@@ -175,6 +175,8 @@ def _close(config: config_lib.Config, workdir: str, result: RunResult) -> None:
         _LOG.info("done at step %d; all is in %s", result.step, workdir)
         if following := next_steps.of_run(config, workdir):
             _LOG.info("%s", following)
+    if failed := result.failed_evaluations:
+        _LOG.error("%d evaluations failed: the log above says why", failed)
 
 
 def dry_run(values, args: argparse.Namespace) -> str:

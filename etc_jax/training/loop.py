@@ -1,9 +1,10 @@
 """The loop itself: step, log, evaluate, save, until the end or a signal."""
 
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -40,6 +41,7 @@ class RunResult:
       step: batches consumed.
       state: the train state at the end, on the devices.
       evaluation: metrics of the last evaluation; {} if there was none.
+      failed_evaluations: how many have failed, the final report among them.
       report: of `Job.final_report`; {} if there is none.
     """
 
@@ -48,6 +50,7 @@ class RunResult:
     state: TrainState
     evaluation: dict[str, float]
     report: dict[str, Any]
+    failed_evaluations: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +82,8 @@ class Run:
       checkpointer: open on `folder`.
       vote: says when to stop early.
       restored: where to begin; `data` has `step`, the counts of skipped steps and,
-        once saved, the window of the metrics.
-      check_owner: raises once the workdir belongs to another run.
+        once saved, the window of the metrics and the count of failed evaluations.
+      check_owner: raises once the workdir is not that of this run any longer.
     """
 
     def __init__(
@@ -104,6 +107,9 @@ class Run:
         self._saved_step = self._step or None
         self._evaluation = restored.evaluation
         self._evaluated_step = self._step if restored.evaluation else None
+        self._failed_step: int | None = None
+        self._failed_evaluations = restored.data.get("failed_evaluations", 0)
+        self._faults: set[str] = set()  # whose tracebacks are in the log
         self._evaluator = Evaluator(
             job,
             mesh,
@@ -170,11 +176,24 @@ class Run:
                 return self._preempted()
             self._one_step()
             self._do_what_is_due(last=self._step == total)
-        if self._lacks_evaluation():
+        if self._lacks_evaluation() and self._failed_step != self._step:
             return self._preempted()
+        self._close_checkpoints()
+        report = self._final_report()
+        return self._result(DONE, report)
+
+    def _close_checkpoints(self) -> None:
         self._checkpointer.close()
+        self._check_owner()  # what was saved is of use where the run's record is
+
+    def _result(self, exit_code: int, report: dict[str, Any]) -> RunResult:
         return RunResult(
-            DONE, self._step, self._state, self._evaluation, self._final_report()
+            exit_code,
+            self._step,
+            self._state,
+            self._evaluation,
+            report,
+            self._failed_evaluations,
         )
 
     def _make_batch(self, step: int) -> Any:
@@ -255,6 +274,7 @@ class Run:
                 "data_wait_share": data / secs,
                 "checkpoint_share": saves / secs,
                 "failed_saves": self._checkpointer.failed_saves,
+                "failed_evaluations": self._failed_evaluations,
                 **self._device_metrics(values["tokens_per_s"]),
             },
         )
@@ -285,10 +305,17 @@ class Run:
 
     def _evaluate(self) -> None:
         self._meter.flush()
-        began = time.perf_counter()
-        evaluation = self._evaluator(
-            self._state.params, should_stop=self._voted_to_stop
-        )
+        began, evaluation = time.perf_counter(), None
+        with self._outlived("EVALUATION"):
+            evaluation = self._evaluator(
+                self._state.params, should_stop=self._voted_to_stop
+            )
+        if self._failed_step == self._step:
+            secs = time.perf_counter() - began
+            failed = {"failed_evaluations": self._failed_evaluations}
+            self._report("eval", {**failed, "eval_secs": secs})
+            self._meter.exclude(secs)
+            return
         if evaluation is None:
             _LOG.warning("the evaluation of step %d is cut off", self._step)
             return
@@ -299,12 +326,39 @@ class Run:
             self._checkpointer.add_evaluation(self._step, evaluation)
         self._meter.exclude(secs)
 
+    @contextlib.contextmanager
+    def _outlived(self, what: str) -> Iterator[None]:
+        """Goes on after an error in what only looks at the state, and counts it.
+
+        The state is saved and whole, and the next evaluation may succeed. The log has
+        each fault with its traceback once, and a line each time. Of several processes
+        one may fail while the others wait for it: that ends the run.
+        """
+        try:
+            yield
+        except Exception as error:
+            if distributed.several():
+                raise
+            fault = f"{type(error).__name__}: {error}"
+            self._failed_step = self._step
+            self._failed_evaluations += 1
+            _LOG.error(
+                "%s FAILED at step %d: %s. The run goes on; %d failed so far",
+                what,
+                self._step,
+                fault,
+                self._failed_evaluations,
+                exc_info=fault not in self._faults,
+            )
+            self._faults.add(fault)
+
     def _voted_to_stop(self) -> bool:
         """Asked before each batch of an evaluation, on every process."""
         self._vote.after_step()
         return self._vote.stop
 
     def _save(self, *, last: bool) -> None:
+        self._check_owner()
         self._meter.flush()
         self._stop_if_not_finite()
         # Of this step alone: it ranks the checkpoint. It may also come later.
@@ -316,6 +370,7 @@ class Run:
             "skipped_steps": self._meter.skipped_steps,
             "skipped_in_row": self._meter.skipped_in_row,
             "window": self._meter.window(),
+            "failed_evaluations": self._failed_evaluations,
             "config_hash": config_hash(self._config),
             "config": to_dict(self._config),
             "identity": identity(self._config),
@@ -329,19 +384,21 @@ class Run:
         saved = self._saved_step == self._step and self._checkpointer.wait()
         if not saved:
             self._save(last=True)
-        self._checkpointer.close()
+        self._close_checkpoints()
         _LOG.warning(
             "%s: saved step %d; the same command continues from there",
             self._vote.signal_name,
             self._step,
         )
-        return RunResult(PREEMPTED, self._step, self._state, self._evaluation, {})
+        return self._result(PREEMPTED, {})
 
     def _final_report(self) -> dict[str, Any]:
         if self._job.final_report is None:
             return {}
-        report = self._job.final_report(self._state.params)
-        if distributed.is_first():
+        report: dict[str, Any] = {}
+        with self._outlived("FINAL REPORT"):
+            report = self._job.final_report(self._state.params)
+        if report and distributed.is_first():
             self._write_report(metrics_lib.to_json(report, indent=2))
         return report
 

@@ -107,6 +107,8 @@ def _troubles(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{skipped} skipped as not finite"
     if failed := values.get("failed_saves"):
         yield f"{failed} saves failed"
+    if failed := values.get("failed_evaluations"):
+        yield f"{failed} evaluations failed"
     for name, doing in (("data_wait", "waiting for data"), ("checkpoint", "saving")):
         if (share := values.get(f"{name}_share", 0)) >= _LITTLE:
             yield f"{share:.0%} of the time {doing}"

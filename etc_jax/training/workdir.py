@@ -190,7 +190,8 @@ def claim(config: Config, folder: epath.Path) -> Iterator[Callable[[], None]]:
       folder: of `check`.
 
     Yields:
-      A function that raises UserError once the folder belongs to another run.
+      A function that raises UserError once the folder belongs to another run, or is not
+      the one of this run any longer.
 
     Raises:
       UserError: if it cannot be made, or another run has it.
@@ -204,7 +205,36 @@ def claim(config: Config, folder: epath.Path) -> Iterator[Callable[[], None]]:
         return
     with owner_lib.owned(folder) as owner:
         check(config, folder)  # another run may have begun and ended meanwhile
-        yield owner.check
+        begun_in = os.stat(folder)
+
+        def check_still() -> None:
+            owner.check()
+            _check_there(folder, begun_in)
+
+        yield check_still
+
+
+def _check_there(folder: epath.Path, begun_in: os.stat_result) -> None:
+    """Refuses to go on without the folder in which a run has begun, and its record.
+
+    What is saved in one that was made anew has no record: nothing could read it.
+
+    Raises:
+      UserError: if it is gone.
+    """
+    try:
+        os.stat(folder / _RECORD)
+        if os.path.samestat(os.stat(folder), begun_in):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        return  # a storage that does not answer: who writes there sees it
+    raise UserError(
+        f"workdir {folder} was deleted, renamed or emptied while the run was going on; "
+        "nothing more is written. Put it back, or give its new path as --workdir: the "
+        "same command continues from the newest checkpoint that is there"
+    )
 
 
 def check_shared(folder: epath.Path) -> None:

@@ -69,6 +69,7 @@ def test_a_run_learns_and_leaves_its_records(reference):
         "data_wait_share",
         "checkpoint_share",
         "failed_saves",
+        "failed_evaluations",
         "skipped_steps",
         "wall_secs",
     }
