@@ -182,7 +182,10 @@ def show_log() -> None:
 
 @contextlib.contextmanager
 def ends_with_its_reader() -> Iterator[None]:
-    """Ends the program quietly once nobody, such as `head`, reads what it prints."""
+    """Ends the program quietly once nobody, such as `head`, reads what it prints.
+
+    And in one line, with exit code 2, if that cannot be written, as to a full disk.
+    """
     try:
         try:
             yield
@@ -194,6 +197,17 @@ def ends_with_its_reader() -> Iterator[None]:
         # What is left in the buffer would raise again when the program ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(UNREAD) from None
+    except OSError as error:
+        if not _is_full(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(f"standard output cannot be written: {error}", sys.stderr)
+        raise SystemExit(USER_ERROR) from None
+
+
+def _is_full(error: OSError) -> bool:
+    """Whether a disk is full, and no file is named: those of commands are."""
+    return error.errno in local_paths.FULL and error.filename is None
 
 
 def _is_unread(file: int) -> bool:
@@ -233,6 +247,8 @@ def run(
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout.fileno()):
             raise
+        if isinstance(error, OSError) and _is_full(error):
+            sys.stdout.flush()  # which says it again if that is what is full
         code = getattr(error, "exit_code", None)
         if code is None and not isinstance(error, errors):
             raise

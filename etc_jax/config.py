@@ -16,7 +16,7 @@ from typing import Any
 
 import ml_collections
 
-from etc_jax import config_kinds, local_paths, registry
+from etc_jax import config_kinds, local_paths, registry, strict_json
 from etc_jax.config_checks import cross_problems
 from etc_jax.config_fields import Problem, build, default_dict, suggestion
 from etc_jax.config_sections import (
@@ -281,7 +281,7 @@ def to_json(config: Config) -> str:
 
 def from_json(text: str) -> Config:
     """Reads what `to_json` wrote; see `from_config_dict` for errors."""
-    return from_record(json.loads(text))
+    return from_record(strict_json.loads(text))
 
 
 def from_record(values: Mapping[str, Any]) -> Config:

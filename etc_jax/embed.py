@@ -30,6 +30,7 @@ import numpy as np
 from tqdm import tqdm
 
 from etc_jax import command_line
+from etc_jax.data.tokenizers.base import check_unicode
 from etc_jax.data.whole_files import check_out, whole, write_whole
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_lines
@@ -112,6 +113,8 @@ def embed(args: argparse.Namespace) -> str:
     read = [one for name in args.files for one in _lines(name)]
     if not read:
         raise UserError(f"{', '.join(args.files)}: no text is there")
+    for name, text in read:
+        check_unicode(text, name)
     ids, texts = zip(*read, strict=True)
     model = load(args.model, step=args.step, max_length=args.max_length)
     how = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -175,7 +174,7 @@ class ModelSource:
             task = task_of(self.run)
             return label_names.of_task(task.classes, task.learner)
         if self.place.kind is Kind.CONVERTED and (path / label_names.FILE).is_file():
-            return json.loads(native.read_file(path, label_names.FILE))
+            return strict_json.loads(native.read_file(path, label_names.FILE))
         return {}
 
 

@@ -162,7 +162,8 @@ def _open_featurizer(
     official_quirks: bool,
 ) -> parts.MakeFn:
     tokenizer = Tokenizer.load(tokenizer_file)
-    task = task_lib.find_task(name, format).with_options(options)
+    # The name of a data set that the parent process has imported.
+    task = task_lib.named_task(name, format).with_options(options)
     return _featurizer(task, tokenizer, sizes, official_quirks)
 
 

@@ -57,6 +57,19 @@ def test_another_pipe_that_breaks_is_an_error():
     assert code == 2 and said == "etc-jax worker: [Errno 32] Broken pipe\n"
 
 
+def test_a_full_disk_behind_standard_output_is_one_line():
+    bash = f"{sys.executable} -c '{MANY}' > /dev/full"
+    got = subprocess.run(
+        ["bash", "-c", bash],
+        env=processes.clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    told = "standard output cannot be written: [Errno 28] No space left on device\n"
+    assert (got.returncode, got.stderr) == (2, told)
+
+
 LOGS = """
 import logging, sys, warnings
 logging.basicConfig()  # as a package does where it is imported

@@ -85,6 +85,7 @@ def test_cut_texts_are_told_once(ask):
         (("empty.txt", "--out=a.npy"), "empty.txt: no text is there"),
         (("bad.jsonl", "--out=a.npy"), "bad.jsonl, line 2: "),
         (("worse.jsonl", "--out=a.npy"), "worse.jsonl, line 1: "),
+        (("half.jsonl", "--out=a.npy"), "half.jsonl:2: half a character in 'a "),
         (("missing.txt", "--out=a.npy"), "No such file"),
         (("a.jsonl", "--out=a.npy", "--pooling=global"), "reads no such token"),
         (("a.jsonl", "--out=a.npy", "--model=nowhere/to/be"), "there is no folder"),
@@ -94,6 +95,7 @@ def test_what_cannot_be_done_is_told_and_leaves_nothing(ask, argv, message):
     pathlib.Path("a.jsonl").write_text('{"text": "red"}\n')
     pathlib.Path("bad.jsonl").write_text('{"text": "red"}\n{"txt": "red"}\n')
     pathlib.Path("worse.jsonl").write_text("red\n")
+    pathlib.Path("half.jsonl").write_text('{"text": "b"}\n{"text": "a \\ud800"}\n')
     for name in ("empty.txt", "there.npy", "beside.ids.jsonl"):
         pathlib.Path(name).touch()
     before = sorted(pathlib.Path().iterdir())

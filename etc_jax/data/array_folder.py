@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax import strict_json
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 
 _LOG = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class FolderFormat:
             raise FileNotFoundError(f"no {self.name} in {path} ({HEADER} is missing)")
         data = file.read_bytes()
         try:
-            header = json.loads(data)
+            header = strict_json.loads(data)
             version, sealed = header["format_version"], _SEAL in header
         except (ValueError, KeyError, TypeError) as e:
             raise self.damaged_header(path, e) from e

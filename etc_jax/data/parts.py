@@ -26,10 +26,13 @@ import threading
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
+
+from etc_jax import registry, strict_json
+from etc_jax.local_paths import naming
 
 _LOG = logging.getLogger(__name__)
 _LOCK = "lock"
@@ -179,7 +182,7 @@ def read_part(file: pathlib.Path, digest: str) -> Part | None:
     try:
         # numpy leaves a file open that it opened itself and cannot read.
         with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as saved:
-            facts = json.loads(saved["facts"].tobytes())
+            facts = strict_json.loads(saved["facts"].tobytes())
             if facts["digest"] != digest:
                 _LOG.warning("%s is made of other text and not used", file)
                 return None
@@ -206,7 +209,8 @@ def work_folder(folder: pathlib.Path) -> Iterator[None]:
     """
     lock = _hold(folder)
     try:
-        yield
+        with naming(folder):
+            yield
     except BaseException:
         if not any(folder.glob("[0-9]*.npz")):
             shutil.rmtree(folder, ignore_errors=True)
@@ -265,7 +269,7 @@ def _executor(
         workers,
         multiprocessing.get_context("spawn"),  # fork and the threads of jax deadlock
         initializer=_start_worker,
-        initargs=(recipe.open_fn, recipe.open_args),
+        initargs=(registry.named_modules(), recipe.open_fn, recipe.open_args),
     )
     try:
         yield lambda *args: pool.submit(_work, *args).result
@@ -283,12 +287,15 @@ def _executor(
 _make_fn: MakeFn | None = None  # of this worker process
 
 
-def _start_worker(open_fn: Callable[..., MakeFn], open_args: tuple[Any, ...]) -> None:
+def _start_worker(
+    plugins: Sequence[str], open_fn: Callable[..., MakeFn], open_args: tuple[Any, ...]
+) -> None:
     global _make_fn
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends them all
     # One thread a process: the processes themselves are what runs in parallel.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    registry.import_plugins(plugins)
     _make_fn = open_fn(*open_args)
 
 

@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Iterator
 from typing import TextIO
 
+from etc_jax.local_paths import naming
+
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
@@ -20,7 +22,7 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
     A link stays one: what it points to is written. A device, a pipe or a socket is not
     replaced: it is what is to be written to, and what was written stays written. If the
-    block raises, what was written elsewhere is removed.
+    block raises, what was written elsewhere is removed; see `naming`.
     """
     try:
         mode = os.stat(path).st_mode
@@ -33,8 +35,9 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     # Of its own for each writer: several processes may write the same file.
     part = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
-        yield part
-        os.replace(part, target)
+        with naming(path):
+            yield part
+            os.replace(part, target)
     finally:
         if part.is_dir():
             shutil.rmtree(part)

@@ -30,11 +30,13 @@ import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
 import numpy as np
+
+from etc_jax import registry
 
 # Arrays of at least so many bytes are mapped by the workers, not copied.
 SHARED_BYTES = 1 << 20
@@ -91,7 +93,7 @@ class WorkerReader:
             num_workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start,
-            initargs=(dumps(reader, folder),),
+            initargs=(registry.named_modules(), dumps(reader, folder)),
         )
         # Also at the end of the program, if nobody closes.
         self._finalizer = weakref.finalize(self, _stop, self._pool, folder)
@@ -200,14 +202,15 @@ def _cached(size: int | None, function: Callable) -> Callable:
 _reader: Reader | None = None  # of this worker process
 
 
-def _start(pickled: bytes) -> None:
-    """Makes a process a worker."""
+def _start(plugins: Sequence[str], pickled: bytes) -> None:
+    """Makes a process a worker, with what its parent was told to import."""
     global _reader
     # The signals of a terminal or a cluster reach all processes: what to do about them
     # is for the parent to decide, which may want a last batch.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _die_later)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    registry.import_plugins(plugins)
     _reader = pickle.loads(pickled)
 
 

@@ -7,7 +7,7 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.tokenizers.base import NoUnicodeError, Tokenizer
 from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from etc_jax.datasets.records import BadRecordError
 
@@ -52,10 +52,8 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TokenizedText]:
     """
     try:
         found = tokenizer.encode_with_offsets(texts)
-    except TypeError as e:  # what tokenizers say to such a text
-        for text in filter(_is_no_unicode, texts):
-            raise BadRecordError("no Unicode", f"half a character in {text!r}") from e
-        raise
+    except NoUnicodeError as e:
+        raise BadRecordError("no Unicode", str(e)) from e
     return [TokenizedText(t, *encoded) for t, encoded in zip(texts, found, strict=True)]
 
 
@@ -68,14 +66,6 @@ def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
     counts = collections.Counter(texts)
     found = encode(tokenizer, list(counts))
     return sum(len(pieces) * counts[pieces.text] for pieces in found)
-
-
-def _is_no_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def surfaces(tokenizer: SentencePieceTokenizer, pieces: TokenizedText) -> list[str]:

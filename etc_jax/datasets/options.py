@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import re
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from etc_jax import strict_json
 from etc_jax.field_texts import texts_of
 
 
@@ -163,7 +163,7 @@ def _value(options: Any, name: str, text: str) -> Any:
 def _unquoted(text: str) -> Any:
     """The JSON value of a text, or the text itself if it is no JSON."""
     try:
-        return json.loads(text)
+        return strict_json.loads(text)
     except ValueError:
         return text
 
@@ -189,8 +189,8 @@ def _names(text: str) -> tuple[str, ...]:
     if not text.startswith("["):
         return tuple(text.split(","))
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = strict_json.loads(text)
+    except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
         raise argparse.ArgumentTypeError(

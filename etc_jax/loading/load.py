@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import os
 from typing import Any
 
@@ -70,8 +71,8 @@ def _max_length(
         # Some folders of sentence-transformers say more than there are positions.
         usual = sentences.max_length if sentences else None
         return min(usual or longest, longest)
-    if not 3 <= asked <= longest:
+    if not isinstance(asked, numbers.Integral) or not 3 <= asked <= longest:
         raise ValueError(
-            f"max_length is {asked}; expected 3 to {longest}, which the model reads"
+            f"max_length is {asked!r}; expected 3 to {longest}, which the model reads"
         )
     return asked

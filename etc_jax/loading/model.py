@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import numbers
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import label_names, native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.base import check_unicode
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.pairs import Pair
@@ -97,11 +99,10 @@ class LoadedModel:
         Raises:
           ValueError: if something is no text, or too long with "error".
         """
-        if isinstance(texts, str):
-            raise ValueError("texts is one text; expected a list: give [text]")
+        texts = _listed(texts)
         if on_long not in ("cut", "error"):
             raise ValueError(f"on_long is {on_long!r}; expected 'cut' or 'error'")
-        encoder, inputs = self.encoder, self._uncut(list(texts))
+        encoder, inputs = self.encoder, self._uncut(texts)
         long = [len(x.ids) for x in inputs if len(x.ids) > self.max_length]
         if not long:
             return inputs
@@ -120,13 +121,16 @@ class LoadedModel:
     def _uncut(self, texts: list[Any]) -> list[Input]:
         if not texts:
             return []
-        if all(isinstance(text, str) for text in texts):
-            return self.encoder.inputs_of(texts, self._needed_tokenizer())
         if any(isinstance(text, str) for text in texts):
-            raise ValueError("texts has both texts and ids; expected one kind")
-        return [self._input_of_ids(i, np.asarray(text)) for i, text in enumerate(texts)]
+            _check_texts(texts)
+            return self.encoder.inputs_of(texts, self._needed_tokenizer())
+        return [self._input_of_ids(i, text) for i, text in enumerate(texts)]
 
-    def _input_of_ids(self, number: int, ids: np.ndarray) -> Input:
+    def _input_of_ids(self, number: int, given: Any) -> Input:
+        try:
+            ids = np.asarray(given)
+        except ValueError:  # lists of lists of different lengths
+            ids = np.zeros(0)
         whole = ids.ndim == 1 and len(ids) and np.issubdtype(ids.dtype, np.integer)
         size = self.config.vocab_size
         if not whole or ids.min() < 0 or ids.max() >= size:
@@ -292,8 +296,8 @@ class LoadedModel:
         Raises:
           ValueError, RunError: if the model does not write, or not so.
         """
-        if isinstance(texts, str):
-            raise ValueError("texts is one text; expected a list: give [text]")
+        texts = _listed(texts)
+        _check_texts(texts)
         decoder = decoding.decoder_of(self.family, self.config)
         decoder.check(1)
         _check_batch_size(batch_size)
@@ -389,6 +393,26 @@ def _at_once() -> int:
     return min(cores.available(), _MOST_AT_ONCE)
 
 
+def _listed(texts: Any) -> list[Any]:
+    """The texts as a list.
+
+    Raises:
+      ValueError: if it is one text, or no list.
+    """
+    if isinstance(texts, str | bytes):
+        raise ValueError("texts is one text; expected a list: give [text]")
+    if isinstance(texts, Mapping | Set) or not isinstance(texts, Iterable):
+        raise ValueError(f"texts is {texts!r:.60}; expected a list of texts")
+    return list(texts)
+
+
+def _check_texts(texts: Sequence[Any]) -> None:
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"texts[{i}] is {text!r:.60}; expected a text")
+        check_unicode(text, f"texts[{i}]")
+
+
 def _check_batch_size(batch_size: int) -> None:
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
+    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}; expected 1 or more")

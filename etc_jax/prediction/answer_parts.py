@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax import strict_json
 from etc_jax.data.whole_files import write_whole
 from etc_jax.training.errors import UserError
 
@@ -158,7 +159,7 @@ def _opened(path: pathlib.Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """
     try:
         head, _, body = path.read_bytes().decode("utf-8").partition("\n")
-        made_by, *values = map(json.loads, [head, *body.split("\n")[:-1]])
+        made_by, *values = map(strict_json.loads, [head, *body.split("\n")[:-1]])
     except ValueError as error:
         raise _DamagedError(f"{path} is damaged ({error})") from error
     if not all(isinstance(value, dict) for value in (made_by, *values)):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from etc_jax import strict_json
 from etc_jax.config import Config, ConfigError, from_json, to_dict
 from etc_jax.config_sections import LENGTHS
 from etc_jax.conversion.engine import flatten
@@ -142,10 +143,10 @@ def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:
 def _step_of(report: pathlib.Path) -> int:
     """The step that an exported model is of."""
     try:
-        step = json.loads(report.read_bytes())["made_from"]["step"]
+        step = strict_json.loads(report.read_bytes())["made_from"]["step"]
         if type(step) is int and step >= 0:
             return step
         problem = "made_from.step is no number of a step"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         problem = repr(error)[:200]
     raise UserError(f"{report} is missing or damaged ({problem}); export it again")

@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from etc_jax import command_line, prepare
+from etc_jax import command_line, prepare, strict_json
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -117,7 +117,7 @@ def of_cache(path: str | os.PathLike) -> Stats:
     if not file.exists():
         raise FileNotFoundError(f"no cache in {folder} ({HEADER} is missing)")
     try:
-        header = json.loads(file.read_text(encoding="utf-8"))
+        header = strict_json.loads(file.read_text(encoding="utf-8"))
     except ValueError as e:
         raise ValueError(f"{file} is damaged ({e}); build the cache again") from e
     # What only one of the formats has.

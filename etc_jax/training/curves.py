@@ -1,10 +1,10 @@
 """Pictures of how a run has learnt; they need the extra `plot`."""
 
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax import strict_json
 from etc_jax.extras import needed
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.progress import is_score
@@ -37,7 +37,7 @@ def draw(workdir: pathlib.Path) -> None:
 
 def _lines(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
-        yield from map(json.loads, file)
+        yield from map(strict_json.loads, file)
 
 
 def figure(columns: int, width: float, height: float) -> tuple[Any, Any]:

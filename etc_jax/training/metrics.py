@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from etc_jax import strict_json
 from etc_jax.training.checkpoints.manifest import write_atomically
 
 _LOG = logging.getLogger(__name__)
@@ -164,9 +165,9 @@ def _tidy(path: pathlib.Path, stays: Callable[[float, Any], bool]) -> None:
 def _event(line: bytes) -> tuple[float, Any] | None:
     """(step, kind) of a line; None if it is damaged, such as cut short by a crash."""
     try:
-        values = json.loads(line)
+        values = strict_json.loads(line)
         step, kind = values["step"], values.get("kind")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     is_number = isinstance(step, int | float) and math.isfinite(step)
     return (step, kind) if is_number else None

@@ -31,6 +31,7 @@ import time
 import uuid
 from collections.abc import Iterator
 
+from etc_jax import strict_json
 from etc_jax.training.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -304,9 +305,9 @@ def _content(path: pathlib.Path) -> bytes:
 def _claim_in(content: bytes) -> Claim | None:
     """The owner that a file names; None if it cannot be read."""
     try:
-        values = json.loads(content)
+        values = strict_json.loads(content)
         return Claim(**{k: v for k, v in values.items() if k != "writes"})
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         return None
 
 

@@ -20,7 +20,7 @@ from etc_jax.config import Config, config_hash, flat_items, to_dict
 from etc_jax.sharding import make_mesh
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoints import fingerprints, warm_start
-from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
+from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored, from_first
 from etc_jax.training.checkpoints.retention import check_best_metric
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.hosts import distributed
@@ -100,16 +100,17 @@ def train_and_evaluate(config: Config, workdir: epath.PathLike) -> RunResult:
             lambda: make_plan(config, job, mesh, check_batches=look_at)
         )
         stack.enter_context(on_mesh(mesh))
-        checkpointer = stack.enter_context(
-            Checkpointer.from_config(config.checkpoint, folder)
-        )
-        distributed.together(lambda: _check_space(plan, folder, checkpointer))
-        restored = _restore_or_init(plan, checkpointer, folder)
+        with workdir_lib.needed(folder):
+            checkpointer = stack.enter_context(
+                Checkpointer.from_config(config.checkpoint, folder)
+            )
+            distributed.together(lambda: _check_space(plan, folder, checkpointer))
+            restored = _restore_or_init(plan, checkpointer, folder)
         _check_best_metric(plan)
         # Together: over gloo a collective gives up when a process comes 30 s later.
         steps = distributed.together(lambda: _compile(plan))
-        if distributed.is_first():
-            workdir_lib.record(config, folder)
+        with workdir_lib.needed(folder):
+            from_first(lambda: workdir_lib.record(config, folder))
         vote = StopVote(guard, mesh)
         run = Run(
             config,

@@ -26,6 +26,7 @@ from typing import Any
 
 from etils import epath
 
+from etc_jax import strict_json
 from etc_jax.config import (
     CheckpointConfig,
     Config,
@@ -166,10 +167,7 @@ def _read_record(path: epath.Path) -> dict[str, Any]:
     Raises:
       ValueError: if it is something else.
     """
-    try:
-        values = json.loads(path.read_text())
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    values = strict_json.loads(path.read_text())
     if not isinstance(values, dict):
         raise ValueError(f"it holds a {type(values).__name__}, expected an object")
     for name in ("config", "identity"):
@@ -275,6 +273,23 @@ def _write_something(folder: epath.Path) -> None:
     probe = folder / f".writable_{os.getpid()}_{time.time_ns()}"
     probe.write_text("")
     probe.unlink()
+
+
+@contextlib.contextmanager
+def needed(folder: epath.Path) -> Iterator[None]:
+    """What a run cannot begin without: its checkpoints and its record.
+
+    Raises:
+      UserError: if the storage refuses to read or write them.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"workdir {folder} cannot be read or written: {error}; make space, look "
+            "at the storage, or choose another --workdir. What is saved there is kept: "
+            "the same command continues from it"
+        ) from error
 
 
 def is_recorded(folder: epath.Path) -> bool:

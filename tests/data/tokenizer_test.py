@@ -19,6 +19,7 @@ from tokenizer_samples import (
 from tokenizers import models
 
 from etc_jax.data.tokenizers import tokenizer
+from etc_jax.data.tokenizers.base import NoUnicodeError, encodings
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
 ADDED = ("[q]", "[/q]")
@@ -212,3 +213,21 @@ def test_load_gives_the_class_asked_for(tmp_path):
     SAMPLES["wordpiece"].save(tmp_path / "t.json")
     with pytest.raises(ValueError, match="a WordPiece tokenizer, not a BPE"):
         tokenizer.ByteBpeTokenizer.load(tmp_path / "t.json")
+
+
+def test_an_expression_that_gives_up_at_a_text_is_a_value_error():
+    """It is a panic of the package, which is no Exception of Python."""
+    description = {
+        **json.loads(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()),
+        "normalizer": {
+            "type": "Replace",
+            "pattern": {"Regex": "(a+)+$"},
+            "content": "x",
+        },
+    }
+    package = tokenizers.Tokenizer.from_str(json.dumps(description))
+    assert encodings(package.encode_batch, ["a b"])
+    with pytest.raises(ValueError, match="cannot encode a text of 43 char.*retry-lim"):
+        encodings(package.encode_batch, ["a b", "a" * 40 + "b c"])
+    with pytest.raises(NoUnicodeError, match="half a character in 'a "):
+        encodings(package.encode_batch, ["a b", "a \ud800"])

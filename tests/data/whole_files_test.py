@@ -1,5 +1,6 @@
 """Files appear whole or not at all; pipes, devices and links stay what they are."""
 
+import errno
 import os
 import stat
 import threading
@@ -34,6 +35,21 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with whole(tmp_path / "a") as part:
         (part / "b").mkdir(parents=True)
     assert (tmp_path / "a" / "b").is_dir() and os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space"), OSError("48 requested and 7 written")]
+)
+def test_a_full_disk_is_said_with_the_path(tmp_path, error):
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match="(No space|7 written): '.*a.txt'$") as caught:
+        with whole(path):
+            raise error
+    assert caught.value.errno == errno.ENOSPC and os.listdir(tmp_path) == []
+    for other in (OSError(errno.EPIPE, "gone"), FileNotFoundError(2, "no", "b")):
+        with pytest.raises(OSError) as caught, whole(path):
+            raise other
+        assert caught.value is other
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path):

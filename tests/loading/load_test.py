@@ -273,3 +273,9 @@ def test_importing_the_package_imports_no_jax():
     told = "import sys, etc_jax; print('jax' in sys.modules, callable(etc_jax.load))"
     got = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True)
     assert got.stdout.split() == ["False", "True"], got.stderr
+
+
+@pytest.mark.parametrize("place", [None, 3, ["a"], b"a"])
+def test_what_is_no_path_is_told(place):
+    with pytest.raises(ValueError, match="the model is .*; expected a path, or the na"):
+        etc_jax.load(place)

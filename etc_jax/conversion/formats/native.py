@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax import registry, strict_json
 from etc_jax.config_fields import build
 from etc_jax.config_sections import registered
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles, write
+from etc_jax.local_paths import naming
 
 MODEL = "model.json"
 PARAMS = "params.safetensors"
@@ -128,8 +129,9 @@ def whole_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
     part.mkdir(parents=True)
     try:
-        yield part
-        _replace(part, folder)
+        with naming(folder):
+            yield part
+            _replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -216,13 +218,13 @@ def _about(folder: pathlib.Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"no saved model at {folder}: {path} does not exist")
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = strict_json.loads(path.read_text(encoding="utf-8"))
         given, _, _ = about["format"], about["model"], about["params"]["sha256"]
         if not isinstance(about["model"], dict):
             raise TypeError("model is no object")
         if not isinstance(about.get("files", {}), dict):
             raise TypeError("files is no object")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is damaged ({repr(error)[:200]}); convert the model again"
         ) from error

@@ -39,6 +39,10 @@ def folder_of(
     Raises:
       ValueError: if there is no such place.
     """
+    if not isinstance(place, str | os.PathLike):
+        raise ValueError(
+            f"{named} is {place!r:.60}; expected a path, or the name of a repository"
+        )
     name = os.fspath(place)
     if wrong := local_paths.problem(name):
         raise ValueError(f"{named} {wrong}")

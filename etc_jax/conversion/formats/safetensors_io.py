@@ -3,7 +3,6 @@
 The format holds numbers and names alone, so that a file from anywhere can be read.
 """
 
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
+
+from etc_jax import strict_json
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
@@ -82,9 +83,9 @@ def _open(path: pathlib.Path):
 def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
     """The files of an index, which must hold exactly what it says."""
     try:
-        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        places = strict_json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = sorted(set(places.values()))
-    except (*_OF_BAD_JSON, RecursionError) as error:
+    except _OF_BAD_JSON as error:
         raise ValueError(
             f"{index} is no index of shards ({error!r}): expected JSON with a "
             "weight_map of array names to files"
@@ -145,6 +146,9 @@ def write(
       path: of the file; replaced if it is there.
       arrays: by name.
       metadata: text of the file's head.
+
+    Raises:
+      OSError: if the storage refuses.
     """
     # The package writes an array's memory as it lies, also where it is not in C order;
     # np.ascontiguousarray would make scalars vectors.
@@ -153,5 +157,8 @@ def write(
     path = pathlib.Path(path)
     path.touch()
     mode = path.stat().st_mode
-    save_file(laid_out, path, metadata=dict(metadata or {}))
+    try:
+        save_file(laid_out, path, metadata=dict(metadata or {}))
+    except SafetensorError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
     path.chmod(mode)

@@ -6,7 +6,6 @@ containers alone (`weights_only=True`), which is the only way that one is read h
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax import strict_json
 from etc_jax.conversion.formats.safetensors_io import (
     FILE,
     INDEX,
@@ -103,11 +103,10 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
         return [folder / BIN]
     index = folder / BIN_INDEX
     try:
-        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-    except (
-        *(ValueError, KeyError, TypeError, AttributeError, IndexError),
-        RecursionError,
-    ) as error:
+        names = sorted(
+            set(strict_json.loads(index.read_text("utf-8"))["weight_map"].values())
+        )
+    except (*(ValueError, KeyError, TypeError, AttributeError, IndexError),) as error:
         raise ValueError(
             f"{index} is no index of shards ({error!r}): expected JSON with a "
             "weight_map of names to files"

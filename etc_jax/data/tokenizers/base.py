@@ -7,9 +7,9 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import tokenizers
@@ -34,8 +34,55 @@ NO_TEXT = "\uffff"
 # What values of another shape than expected lead to.
 _OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
+T = TypeVar("T")
 Encoded = tuple[np.ndarray, np.ndarray]
 Offsets = list[tuple[int, int]]
+
+
+class NoUnicodeError(ValueError):
+    """A text has half of a surrogate pair, which JSON can spell and UTF-8 cannot."""
+
+
+def check_unicode(text: str, named: str | None = None) -> None:
+    """Refuses what no tokenizer takes.
+
+    Args:
+      text: any string.
+      named: what it is, for the error.
+
+    Raises:
+      NoUnicodeError: if the text cannot be written as UTF-8.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        where = "" if named is None else f"{named}: "
+        raise NoUnicodeError(f"{where}half a character in {text!r:.200}") from error
+
+
+def encoded_by(encode: Callable[[list[str]], T], texts: Sequence[str]) -> T:
+    """What a package's function makes of texts; its faults are errors of ours.
+
+    Raises:
+      NoUnicodeError: if a text is none.
+      ValueError: if an expression of the tokenizer gives up at a text.
+    """
+    texts = list(texts)
+    try:
+        return encode(texts)
+    except (TypeError, UnicodeError):  # what the packages say to such a text
+        for text in texts:
+            check_unicode(text)
+        raise
+    except BaseException as error:
+        # Rust's panics are no Exception to Python, and have no importable name.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(
+            f"the tokenizer cannot encode a text of {max(map(len, texts))} characters: "
+            f"{error}; a regular expression of its normalizer or pre_tokenizer takes "
+            "too long on it"
+        ) from error
 
 
 class Tokenizer(abc.ABC):
@@ -140,6 +187,9 @@ class Tokenizer(abc.ABC):
 
         A word start is the first piece of a word, for whole-word masking. The first
         piece of a text is one.
+
+        Raises:
+          ValueError: see `encoded_by`.
         """
 
     @abc.abstractmethod
@@ -153,7 +203,7 @@ class Tokenizer(abc.ABC):
         piece, and one that becomes several pieces belongs to each.
 
         Raises:
-          ValueError: if the pieces of a text do not spell it.
+          ValueError: if the pieces of a text do not spell it; see `encoded_by`.
         """
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -263,6 +313,11 @@ class Tokenizer(abc.ABC):
         return ids
 
 
+def encodings(encode_batch: Callable, texts: Sequence[str]) -> list[Any]:
+    """Those of the `tokenizers` package, without special tokens; see `encoded_by`."""
+    return encoded_by(lambda x: encode_batch(x, add_special_tokens=False), texts)
+
+
 class PackageTokenizer(Tokenizer):
     """A tokenizer that the `tokenizers` package runs, saved in the package's format."""
 
@@ -296,8 +351,7 @@ class PackageTokenizer(Tokenizer):
     ) -> list[tuple[list[int], Offsets]]:
         """(ids, offsets) of each text by an encoder of this tokenizer."""
         # Faster forms of the package leave the offsets out.
-        found = encoder.encode_batch(list(texts), add_special_tokens=False)
-        return [(e.ids, e.offsets) for e in found]
+        return [(e.ids, e.offsets) for e in encodings(encoder.encode_batch, texts)]
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)

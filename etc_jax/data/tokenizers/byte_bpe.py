@@ -19,7 +19,7 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from etc_jax.data.tokenizers.base import Encoded, PackageTokenizer
+from etc_jax.data.tokenizers.base import Encoded, PackageTokenizer, encodings
 from etc_jax.data.tokenizers.special_tokens import BYTE_LEVEL
 from etc_jax.registry import register
 
@@ -94,10 +94,9 @@ class ByteBpeTokenizer(PackageTokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
         # Not encode_batch_fast, which does not separate words.
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        found = encodings(self._tokenizer.encode_batch, texts)
         return [
-            (np.array(e.ids, self.id_dtype), _word_starts(e.word_ids))
-            for e in encodings
+            (np.array(e.ids, self.id_dtype), _word_starts(e.word_ids)) for e in found
         ]
 
     @property

@@ -21,6 +21,7 @@ from etc_jax.data.tokenizers.base import (
     Offsets,
     PackageTokenizer,
     Tokenizer,
+    encodings,
 )
 from etc_jax.data.tokenizers.packaged import word_starts
 from etc_jax.registry import register
@@ -85,7 +86,7 @@ class GrownTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
         if self._encoder is not None:
-            found = self._encoder.encode_batch(list(texts), add_special_tokens=False)
+            found = encodings(self._encoder.encode_batch, texts)
             return [self._encoded(e) for e in found]
         found = self.base.encode_batch(texts)
         return [(ids.astype(self.id_dtype), starts) for ids, starts in found]

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from etc_jax.data.tokenizers.base import NO_TEXT, Encoded, Offsets, PackageTokenizer
+from etc_jax.data.tokenizers.base import (
+    NO_TEXT,
+    Encoded,
+    Offsets,
+    PackageTokenizer,
+    encodings,
+)
 from etc_jax.data.tokenizers.special_tokens import SpecialTokens
 from etc_jax.registry import register
 
@@ -69,7 +75,7 @@ class PackagedTokenizer(PackageTokenizer):
         return other
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        found = self._encoder.encode_batch(list(texts), add_special_tokens=False)
+        found = encodings(self._encoder.encode_batch, texts)
         return [
             (np.array(e.ids, self.id_dtype), word_starts(e.word_ids)) for e in found
         ]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from etc_jax.data.tokenizers.base import Encoded, Offsets, Tokenizer
+from etc_jax.data.tokenizers.base import Encoded, Offsets, Tokenizer, encoded_by
 from etc_jax.data.tokenizers.sentence_piece_offsets import SPACE, spelled
 from etc_jax.data.tokenizers.special_tokens import SENTENCEPIECE, SpecialTokens
 from etc_jax.registry import register
@@ -149,7 +149,9 @@ class SentencePieceTokenizer(Tokenizer):
         }
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
-        return self._model.Encode(texts, out_type=int) if texts else []
+        if not texts:
+            return []
+        return encoded_by(lambda x: self._model.Encode(x, out_type=int), texts)
 
     def _decode(self, ids: list[int]) -> str:
         # The model leaves control pieces out of the text.

@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from etc_jax.data.tokenizers.base import Encoded, PackageTokenizer
+from etc_jax.data.tokenizers.base import Encoded, PackageTokenizer, encodings
 from etc_jax.data.tokenizers.special_tokens import WORDPIECE
 from etc_jax.registry import register
 
@@ -110,10 +110,8 @@ class WordPieceTokenizer(PackageTokenizer):
             raise ValueError(f"{path} is not a WordPiece vocabulary: {e}") from e
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        encodings = self._tokenizer.encode_batch_fast(
-            list(texts), add_special_tokens=False
-        )
-        ids = [np.array(e.ids, self.id_dtype) for e in encodings]
+        found = encodings(self._tokenizer.encode_batch_fast, texts)
+        ids = [np.array(e.ids, self.id_dtype) for e in found]
         return [(x, self._starts[x]) for x in ids]
 
     def _facts(self) -> dict[str, Any]:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import pathlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from etc_jax import command_line
+from etc_jax import command_line, strict_json
 from etc_jax.data.whole_files import whole
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.records import Note, Problems, read_records
@@ -45,8 +44,8 @@ def read_splits(path: str | os.PathLike) -> Splits:
       OSError: if it cannot be read.
     """
     try:
-        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as e:
+        found = strict_json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except ValueError as e:
         raise ValueError(f"{path}: {e}; expected JSON in UTF-8") from e
     if not isinstance(found, dict) or not found or found.keys() - set(PARTS):
         raise ValueError(

@@ -11,7 +11,6 @@ checkpoint with its manifest, and the temporary folders of a save. Everything el
 left where it is or, where a checkpoint needs the place, moved to `bad_checkpoints`.
 """
 
-import json
 import logging
 import re
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 from etils import epath
 
+from etc_jax import strict_json
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.retention import Retention
 from etc_jax.training.errors import CorruptCheckpointError
@@ -55,10 +55,10 @@ def read_data(folder: epath.Path) -> dict[str, Any]:
     """
     path = folder / DATA_ITEM / DATA_FILE
     try:
-        values = json.loads(path.read_text())
+        values = strict_json.loads(path.read_text())
         if not isinstance(values, dict):
             raise ValueError(f"it holds a {type(values).__name__}")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         reason = repr(str(error))[:_SHOWN]
         raise CorruptCheckpointError(f"{path} is damaged ({reason})") from error
     return values

@@ -15,6 +15,9 @@ from typing import Any
 
 from etils import epath
 
+from etc_jax import strict_json
+from etc_jax.local_paths import naming
+
 NAME = "manifest.json"
 # Written into a finished checkpoint later, with a checksum of its own.
 EVALUATION = "evaluation.json"
@@ -55,7 +58,7 @@ def _crc32(path: epath.Path) -> int:
 def write_atomically(path: epath.Path, content: str | bytes) -> None:
     """Writes a file that is either the old one or the whole new one; text as UTF-8."""
     part = path.parent / f"{path.name}.part"
-    with part.open("wb") as file:
+    with naming(path), part.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         # Or a power cut could leave the new name with nothing in it.
         file.flush()
@@ -78,10 +81,7 @@ def read_with_checksum(text: str, *fields: str) -> dict[str, Any]:
     Raises:
       ValueError: if it is anything else.
     """
-    try:
-        values = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    values = strict_json.loads(text)
     if not isinstance(values, dict) or {*values} - {"crc32"} != {*fields}:
         raise ValueError(f"it has not the fields {', '.join(fields)}")
     if "crc32" in values and values.pop("crc32") != _crc32_of(values):

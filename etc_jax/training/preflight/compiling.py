@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 
+from etc_jax import strict_json
 from etc_jax.training.checkpoints.manifest import write_atomically
 from etc_jax.training.hosts import distributed
 
@@ -96,7 +97,7 @@ def _kept() -> dict[str, float]:
     """{digest: seconds}, the newest ones last; {} if there is no such file."""
     path = _file()
     try:
-        found = {} if path is None else json.loads(path.read_text())
+        found = {} if path is None else strict_json.loads(path.read_text())
         return {str(key): float(secs) for key, secs in found.items()}
     except FileNotFoundError:
         return {}
