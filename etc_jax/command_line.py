@@ -9,6 +9,7 @@ import logging
 import os
 import select
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -249,6 +250,7 @@ def run(
             raise
         if isinstance(error, OSError) and _is_full(error):
             sys.stdout.flush()  # which says it again if that is what is full
+            error.filename = f"standard output or {tempfile.gettempdir()}"
         code = getattr(error, "exit_code", None)
         if code is None and not isinstance(error, errors):
             raise

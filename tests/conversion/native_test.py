@@ -8,8 +8,9 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
-from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats import native, safetensors_io
 from etc_jax.models.etc import EtcConfig
 
 CONFIG = EtcConfig(vocab_size=11, max_distance=3, num_labels=12, parent_labels=(10, 11))
@@ -186,3 +187,14 @@ def test_a_config_of_no_family_is_refused(tmp_path):
     with pytest.raises(ValueError, match="Other is no registered model config"):
         native.save(tmp_path / "model", PARAMS, Other(), REPORT)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_is_an_error_of_the_system(tmp_path, monkeypatch):
+    """The package has an error of its own, which no command knows."""
+
+    def full(*args, **options):
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(safetensors_io, "save_file", full)
+    with pytest.raises(OSError, match="No space left on device: '.*/a.safetensors'"):
+        safetensors_io.write(tmp_path / "a.safetensors", {"a": np.zeros(3)})

@@ -3,6 +3,7 @@
 The format holds numbers and names alone, so that a file from anywhere can be read.
 """
 
+import errno
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,5 +161,5 @@ def write(
     try:
         save_file(laid_out, path, metadata=dict(metadata or {}))
     except SafetensorError as error:
-        raise OSError(f"{path} cannot be written: {error}") from error
+        raise OSError(errno.EIO, str(error), os.fspath(path)) from error
     path.chmod(mode)
