@@ -330,9 +330,10 @@ class Run:
     def _outlived(self, what: str) -> Iterator[None]:
         """Goes on after an error in what only looks at the state, and counts it.
 
-        The state is saved and whole, and the next evaluation may succeed. The log has
-        each fault with its traceback once, and a line each time. Of several processes
-        one may fail while the others wait for it: that ends the run.
+        The state is whole, was saved first if that was due, and the next evaluation may
+        succeed. The log has each fault with its traceback once, and a line each time.
+        Of several processes one may fail while the others wait for it: that ends the
+        run.
         """
         try:
             yield
