@@ -112,7 +112,8 @@ def lookup(kind: str, name: str) -> Any:
     if name not in table:
         raise KeyError(
             f"no {kind.replace('_', ' ')} named {name!r}; there are: "
-            f"{', '.join(names(kind))}{how_to_import(name)}"
+            f"{', '.join(names(kind))}"
+            + (how_to_import(name) or ", and others by --plugin=MODULE")
         )
     return table[name]
 
@@ -180,7 +181,8 @@ def named_modules() -> tuple[str, ...]:
 
 def how_to_import(name: str) -> str:
     """What to do about an unknown name that is the path of a module; else ""."""
-    if "." not in name:
+    parts = name.split(".")
+    if len(parts) < 2 or not all(map(str.isidentifier, parts)):
         return ""
     return (
         f"; if a module of this path registers it, and you trust its code, give "
