@@ -150,12 +150,17 @@ def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
     Args:
       argv: arguments; None: those of the process.
       *names: of the flags; one that is not given is None.
+
+    Raises:
+      registry.PluginError: if a module cannot be imported.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--plugin", action=_ImportPlugin)
+    parser.add_argument("--plugin", action="append", default=[])
     for name in names:
         parser.add_argument(f"--{name}")
-    return parser.parse_known_args(argv)[0]
+    given = parser.parse_known_args(argv)[0]
+    registry.import_plugins(given.plugin)
+    return given
 
 
 class _Lines(logging.Handler):

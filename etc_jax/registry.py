@@ -144,7 +144,7 @@ def import_named(name: str) -> None:
 
 
 def import_plugins(modules: Iterable[str]) -> None:
-    """Imports, in a process of this one's work, what its parent has `named_modules`."""
+    """Imports each, such as what a parent process has as `named_modules`."""
     for module in modules:
         import_plugin(module)
 

@@ -112,7 +112,7 @@ def _check_plain(folder: epath.Path) -> None:
     odd = [
         f"{path.relative_to(folder)} is {kind}"
         for path, wanted in _own_paths(pathlib.Path(folder))
-        if (kind := _kind(path)) != wanted
+        if (kind := _kind(path)) not in (wanted, None)
     ]
     if odd:
         more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
@@ -146,11 +146,12 @@ def _inside(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
             yield from _inside(path)
 
 
-def _kind(path: pathlib.Path) -> str:
+def _kind(path: pathlib.Path) -> str | None:
+    """What a path is itself; None if its run has deleted it meanwhile."""
     try:
         mode = path.lstat().st_mode
-    except FileNotFoundError:  # deleted meanwhile, as by its owner
-        return _FILE
+    except FileNotFoundError:
+        return None
     kinds = {
         stat.S_IFREG: _FILE,
         stat.S_IFDIR: _FOLDER,
