@@ -184,7 +184,7 @@ def held_back_loss(config: Config, folder: pathlib.Path, params: Any) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     made = registry.lookup("objective", config.objective.name)
     job = made(config, epath.Path(folder))
-    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)[1]["loss"])
+    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)["loss"])
     sums = [
         np.array(loss_fn(batch))
         for batch in job.eval_batches(np.arange(config.train.batch_size))

@@ -154,7 +154,7 @@ def evaluate(
     job = registry.lookup("objective", config.objective.name)(
         config, epath.Path(folder)
     )
-    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)[1]["loss"])
+    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)["loss"])
     rows = np.arange(config.train.batch_size)
     total = weight = 0.0
     counts = np.zeros(config.model.vocab_size)

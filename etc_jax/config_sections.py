@@ -321,9 +321,9 @@ class TrainConfig:
       num_steps: optimizer steps of the whole run.
       batch_size: examples of one step, over all devices.
       accumulation_steps: microbatches that a step's batch is cut into, one after the
-        other, to save memory. The gradient is the mean of theirs, so a loss that is a
-        mean over something other than rows (masked tokens) weighs each microbatch
-        alike, and negatives within a batch are those of the microbatch alone.
+        other, to save memory. Loss and gradient are those of the whole batch, but what
+        compares its rows sees one microbatch: negatives within a batch (CPC,
+        retrieval) are those of the microbatch alone.
       seed: of parameters, dropout and data, in [0, 2**32).
       param_dtype: that matrices and tables are stored in; norms, biases and all of the
         optimizer stay in float32. With `model.dtype` it makes the precision policies

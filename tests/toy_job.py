@@ -73,7 +73,8 @@ def loss_fn(c: ToyConfig, params, batch, rng, deterministic):
     logits = jnp.einsum("ble,ve->blv", x, table).astype(jnp.float32)
     picked = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
     losses = (jax.nn.logsumexp(logits, axis=-1) - picked) * batch["scale"][:, None]
-    return losses.mean(), {"tokens": (losses.sum(), jnp.float32(losses.size))}
+    mean_over_tokens = losses.sum(), jnp.float32(losses.size)
+    return {"loss": mean_over_tokens, "tokens": mean_over_tokens}
 
 
 def rows_at(c: ToyConfig, step: int, rows: np.ndarray):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 from etc_jax.config_sections import R3fConfig
 from etc_jax.objectives import r3f
-from etc_jax.objectives.losses.tokens import mean_and_sums, streams
+from etc_jax.objectives.losses.tokens import streams, token_sums
 from etc_jax.ops.chunked_loss import FactoredLogits
 from etc_jax.ops.divergence import of_vocabulary
 from etc_jax.training.job import Sums
@@ -59,8 +60,13 @@ class CausalLm:
         tokens = jnp.zeros((1, 1), jnp.int32)
         return self.module(self.model).init(rng, tokens)["params"]
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the targets of weight 1, and metrics as (sum, weight).
+    @property
+    def loss_weights(self) -> Mapping[str, float]:
+        """See `Job.loss_weights`."""
+        return r3f.loss_weights(self.r3f)
+
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Loss and metrics of the targets of weight 1, as (sum, weight).
 
         Args:
           params: of `init`.
@@ -69,8 +75,8 @@ class CausalLm:
           deterministic: no dropout, and rotations by the model's hash_seed.
 
         Returns:
-          (nats a token, {"loss", "bits": bits a token, "accuracy", and "r3f" where the
-          loss has its term}).
+          {"loss": in nats, "bits": the loss in bits, "accuracy", and "r3f" where the
+          loss has its term}.
         """
         module = self.module(self.model, deterministic)
 
@@ -85,8 +91,8 @@ class CausalLm:
                 )
 
         clean, weights = predicted(rng), batch["target_weights"]
-        found = mean_and_sums(*clean.cross_entropy(batch["targets"]), weights)
+        sums = token_sums(*clean.cross_entropy(batch["targets"]), weights)
         if deterministic or not self.r3f.weight:
-            return found
+            return sums
         noisy = predicted(*r3f.second_pass(self.r3f, rng))
-        return r3f.with_term(self.r3f, found, of_vocabulary(clean, noisy), weights)
+        return sums | r3f.term(of_vocabulary(clean, noisy), weights)

@@ -7,13 +7,14 @@ vocabulary's logits are worked out at these places alone.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from etc_jax.objectives.losses.tokens import mean_and_sums, streams
-from etc_jax.training.job import Sums
+from etc_jax.objectives.losses.tokens import streams, token_sums
+from etc_jax.training.job import MEAN_LOSS, Sums
 
 # The kind under which families register their modules.
 MODELS = "masked_lm_model"
@@ -59,6 +60,8 @@ class MaskedLm:
       module: the class registered for its family; see `MaskedModel`.
     """
 
+    loss_weights: ClassVar[Mapping[str, float]] = MEAN_LOSS
+
     model: Any
     module: type
 
@@ -67,8 +70,8 @@ class MaskedLm:
         tokens = jnp.zeros((1, 1), jnp.int32)
         return self.module(self.model).init(rng, tokens)["params"]
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the places of weight 1, and metrics as (sum, weight).
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Loss and metrics of the places of weight 1, as (sum, weight).
 
         Args:
           params: of `init`.
@@ -77,8 +80,8 @@ class MaskedLm:
           deterministic: neither of both is drawn.
 
         Returns:
-          (nats a place, {"loss", "bits": bits a place, "accuracy", "overflow": share of
-          the chosen tokens that had no room}).
+          {"loss": in nats, "bits": the loss in bits, "accuracy", "overflow": share of
+          the chosen tokens that had no room}.
         """
         module = self.module(self.model, deterministic)
         names = ("tokens", "example_ids", "mlm_positions", "mlm_targets")
@@ -88,7 +91,7 @@ class MaskedLm:
             method=module.masked_losses,
             rngs=streams(rng, deterministic),
         )
-        mean, sums = mean_and_sums(losses, hits, batch["mlm_weights"])
+        sums = token_sums(losses, hits, batch["mlm_weights"])
         left_out = jnp.sum(batch["mlm_overflow"]).astype(jnp.float32)
         sums["overflow"] = (left_out, left_out + sums["loss"][1])
-        return mean, sums
+        return sums

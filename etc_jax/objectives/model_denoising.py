@@ -8,13 +8,14 @@ The encoder-decoder then learns span corruption (Xiong et al. 2022, section 2.3)
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax.data.text.candidates import MARK, CandidateRows
-from etc_jax.objectives.losses.tokens import mean_and_sums, streams
+from etc_jax.objectives.losses.tokens import streams, token_sums
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.seq2seq import Seq2Seq
 from etc_jax.ops import span_choice
@@ -44,7 +45,8 @@ class ModelDenoising:
     @property
     def loss_weights(self) -> dict[str, float]:
         """See `Job.loss_weights`."""
-        return {"seq2seq_loss": 1.0, "mlm_loss": self.generator_weight}
+        written = _renamed(self.written.loss_weights)
+        return {**written, "mlm_loss": self.generator_weight}
 
     def init(self, rng: jax.Array) -> Any:
         """Parameters: those of the encoder-decoder, and below `HELPERS` the others."""
@@ -52,11 +54,14 @@ class ModelDenoising:
         helpers = {GENERATOR: self.generator.init(generator)}
         return {**self.written.init(written), HELPERS: helpers}
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Loss of the encoder-decoder and of the generator, each a mean over tokens.
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Losses of the encoder-decoder and of the generator, and metrics.
 
-        In the authors' code both are sums over the tokens of a batch, the second one
-        brought to the number of the first: the same, up to a factor.
+        Each of both is a mean over tokens. In the authors' code they are sums over the
+        tokens of a batch, the second one brought to the number of the first: the same,
+        up to a factor. How many tokens the encoder-decoder writes depends on the spans
+        that the generator chooses, so that with `train.accumulation_steps` the
+        generator reads each microbatch twice.
 
         Args:
           params: of `init`.
@@ -65,32 +70,30 @@ class ModelDenoising:
           deterministic: as in evaluation; see `Seq2Seq.loss`.
 
         Returns:
-          (nats a token, {"seq2seq_loss" and the other metrics of `Seq2Seq.loss`,
-          "mlm_loss", "mlm_accuracy": of the tokens of all candidates, "candidate_loss",
+          {"seq2seq_loss" and the other metrics of `Seq2Seq.loss`, "mlm_loss",
+          "mlm_accuracy": of the tokens of all candidates, "candidate_loss",
           "kept_loss": the mean loss of candidate spans, and of those that are missing,
-          by the generator}).
+          by the generator}, as (sum, weight).
         """
         params = dict(params)
         generator = params.pop(HELPERS)[GENERATOR]
         rngs = (None, None) if deterministic else jax.random.split(rng)
         losses, hits, spans = self._predicted(generator, batch, rngs[0], deterministic)
-        mlm_loss, mlm = mean_and_sums(losses, hits, (spans > 0).astype(jnp.float32))
+        mlm = token_sums(losses, hits, (spans > 0).astype(jnp.float32))
         means = span_choice.span_means(
             jax.lax.stop_gradient(losses), spans, self.rows.num_spans
         )
         missing = span_choice.hardest(means, batch["kept_spans"])
-        loss, sums = self.written.loss(
+        written = self.written.loss(
             params, self.sides(batch, missing), rngs[1], deterministic
         )
-        sums = {
-            "seq2seq_loss": sums.pop("loss"),
-            **sums,
+        return {
+            **_renamed(written),
             "mlm_loss": mlm["loss"],
             "mlm_accuracy": mlm["accuracy"],
             "candidate_loss": _mean_of(means, means > -jnp.inf),
             "kept_loss": _mean_of(means, missing),
         }
-        return loss + self.generator_weight * mlm_loss, sums
 
     def _predicted(self, params, batch, rng, deterministic):
         """(loss, whether it is the likeliest, number of its span) of each candidate.
@@ -137,6 +140,12 @@ class ModelDenoising:
             "target_example_ids": _ids(made.target_sizes, self.target_length),
             "cut_tokens": jnp.maximum(made.target_sizes - self.target_length, 0),
         }
+
+
+def _renamed(of_written: Mapping[str, Any]) -> dict[str, Any]:
+    """What is of the encoder-decoder, by the names that it has beside a generator."""
+    names = {"loss": "seq2seq_loss"}
+    return {names.get(name, name): value for name, value in of_written.items()}
 
 
 def _ids(sizes: jax.Array, length: int) -> jax.Array:

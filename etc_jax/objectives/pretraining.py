@@ -12,7 +12,8 @@ from etc_jax.config_sections import ObjectiveConfig
 from etc_jax.models import useful_flops
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
 from etc_jax.objectives.losses.cpc import contrastive, similarities
-from etc_jax.objectives.losses.tokens import mean_and_sums
+from etc_jax.objectives.losses.tokens import token_sums
+from etc_jax.training.job import Sums
 from etc_jax.types import Rows
 
 
@@ -33,8 +34,8 @@ class Pretraining:
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """See `Job.loss_weights`. CPC's own loss still depends on the rows of a batch:
-        the negatives are the other sentences of the batch."""
+        """See `Job.loss_weights`. CPC's own loss still depends on the rows of a batch,
+        or of a microbatch: its other sentences are the negatives."""
         weights = {"mlm_loss": self.objective.mlm_weight}
         if self.objective.cpc_weight:
             weights["cpc_loss"] = self.objective.cpc_weight
@@ -90,8 +91,8 @@ class Pretraining:
         outputs = self._encode(self._module(True), params, batch, None)
         return self._pairs(batch, *outputs)
 
-    def loss(self, params, batch, rng, deterministic: bool):
-        """0.8 MLM + 0.2 CPC (paper, section 3.5), and its parts as (sum, weight).
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """The terms of 0.8 MLM + 0.2 CPC (paper, section 3.5), and metrics.
 
         Args:
           params: of `init`.
@@ -100,18 +101,16 @@ class Pretraining:
           deterministic: no dropout.
 
         Returns:
-          (float32 scalar, {name: (sum, weight)}).
+          {name: (sum, weight)}.
         """
         module = self._module(deterministic)
         rng = None if deterministic else rng
         main, *lone = self._encode(module, params, batch, rng)
-        loss, sums = self._mlm(module, params, batch, main)
-        loss = self.objective.mlm_weight * loss
+        sums = self._mlm(module, params, batch, main)
         if lone:
             pairs = self._pairs(batch, main, *lone)
-            cpc, more = self._cpc(module, params, batch, *pairs)
-            loss, sums = loss + self.objective.cpc_weight * cpc, {**sums, **more}
-        return loss, sums
+            sums |= self._cpc(module, params, batch, *pairs)
+        return sums
 
     def _mlm(self, module, params, batch, main):
         losses, hits = module.apply(
@@ -122,9 +121,9 @@ class Pretraining:
             method="mlm_losses",
         )
         weights = batch["mlm_weights"].astype(jnp.float32)
-        loss, sums = mean_and_sums(losses, hits, weights)
+        sums = token_sums(losses, hits, weights)
         _, places = sums["loss"]
-        return loss, {
+        return {
             "mlm_loss": sums["loss"],
             "mlm_accuracy": sums["accuracy"],
             "mlm_overflow": _share(batch["mlm_overflow"], places),
@@ -144,7 +143,7 @@ class Pretraining:
         losses, hits, sentences = contrastive(
             logits, batch["cpc_weights"].reshape(-1), documents
         )
-        return losses / jnp.maximum(sentences, 1), {
+        return {
             "cpc_loss": (losses, sentences),
             "cpc_accuracy": (hits, sentences),
             "cpc_overflow": _share(batch["cpc_overflow"], sentences),

@@ -9,7 +9,8 @@ batch is read twice, the second time with noise on its rows of tokens
 with p and q the distributions that the two passes give. Both passes are those of
 training and both have gradients, as in the paper's code; dropout and hashing are drawn
 anew for the second one. With dropout, most of the divergence is due to that.
-An evaluation has no second pass.
+An evaluation has no second pass. With `train.accumulation_steps` the noise of each
+microbatch is drawn by itself; the mean is over the whole batch all the same.
 
 Here a divergence counts as the cross entropy of the same distribution does in the loss:
 the term is a mean over the same examples, or over the same target tokens. For texts the
@@ -22,7 +23,7 @@ of the paper.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -32,11 +33,12 @@ import jax.numpy as jnp
 from etc_jax.config_sections import R3fConfig
 from etc_jax.layers import token_noise
 from etc_jax.ops import divergence
-from etc_jax.training.job import Sums
+from etc_jax.training.job import MEAN_LOSS, Sums
 
 # What the key of the second pass is folded with. With 0 or 1 it would be one of those
 # that the first pass splits it into.
 _SECOND = 2
+TERM = "r3f"
 
 
 class Choice(NamedTuple):
@@ -73,23 +75,16 @@ def divergences(clean: Iterable[Choice], noisy: Iterable[Choice]) -> jax.Array:
     return sum(p.divergence(q) for p, q in zip(clean, noisy, strict=True))
 
 
-def with_term(
-    options: R3fConfig,
-    found: tuple[jax.Array, Sums],
-    apart: jax.Array,
-    weights: jax.Array,
-) -> tuple[jax.Array, Sums]:
-    """A loss with the term of R3F, and its metrics with "r3f", the divergence in nats.
+def loss_weights(options: R3fConfig) -> Mapping[str, float]:
+    """`Job.loss_weights` of a loss that may have the term."""
+    return {**MEAN_LOSS, TERM: options.weight} if options.weight else MEAN_LOSS
 
-    The metric "loss" stays what it was: that of the clean pass.
+
+def term(apart: jax.Array, weights: jax.Array) -> Sums:
+    """{"r3f": (sum of divergences in nats, weight)}.
 
     Args:
-      options: of the term.
-      found: (loss, metrics) of the clean pass.
       apart: divergences, of examples or of tokens.
       weights: of the same shape, what they count in the mean: as in the loss.
     """
-    loss, sums = found
-    total, count = jnp.sum(apart * weights), jnp.sum(weights)
-    term = options.weight * total / jnp.maximum(count, 1)
-    return loss + term, {**sums, "r3f": (total, count)}
+    return {TERM: (jnp.sum(apart * weights), jnp.sum(weights))}

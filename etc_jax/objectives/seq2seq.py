@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 from etc_jax import sharding
 from etc_jax.config_sections import R3fConfig
 from etc_jax.objectives import r3f
-from etc_jax.objectives.losses.tokens import mean_and_sums, streams
+from etc_jax.objectives.losses.tokens import streams, token_sums
 from etc_jax.ops.chunked_loss import FactoredLogits
 from etc_jax.ops.divergence import of_vocabulary
 from etc_jax.training.job import Sums
@@ -124,8 +125,13 @@ class Seq2Seq:
         tokens = jnp.zeros((1, 1), jnp.int32)
         return self.module(self.model, True).init(rng, tokens, tokens)["params"]
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the tokens of targets, and metrics as (sum, weight).
+    @property
+    def loss_weights(self) -> Mapping[str, float]:
+        """See `Job.loss_weights`."""
+        return r3f.loss_weights(self.r3f)
+
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Loss and metrics of the tokens of targets, as (sum, weight).
 
         Args:
           params: of `init`.
@@ -134,9 +140,9 @@ class Seq2Seq:
           deterministic: as in evaluation: no dropout, smoothing, z-loss or R3F.
 
         Returns:
-          (nats a token, {"loss", "bits": bits a token, "accuracy", "cut_share": the
-          share of the pairs' tokens that had no room, where the batch says it, and
-          "r3f" where the loss has its term}).
+          {"loss": in nats, "bits": the loss in bits, "accuracy", "cut_share": the share
+          of the pairs' tokens that had no room, where the batch says it, and "r3f"
+          where the loss has its term}.
         """
         predicted = functools.partial(self._predicted, params, batch, deterministic)
         targets, ids = batch["target_tokens"], batch["target_example_ids"]
@@ -144,17 +150,17 @@ class Seq2Seq:
         clean, weights = predicted(rng), (ids > 0).astype(jnp.float32)
         with sharding.whole_sequences():
             losses = clean.cross_entropy(targets, **({} if deterministic else extra))
-        loss, sums = mean_and_sums(*losses, weights)
+        sums = token_sums(*losses, weights)
         if self.r3f.weight and not deterministic:
             noisy = predicted(*r3f.second_pass(self.r3f, rng))
             with sharding.whole_sequences():
                 apart = of_vocabulary(clean, noisy)
-            loss, sums = r3f.with_term(self.r3f, (loss, sums), apart, weights)
+            sums |= r3f.term(apart, weights)
         if "cut_tokens" in batch:
             cut = jnp.sum(batch["cut_tokens"]).astype(jnp.float32)
             kept = jnp.sum(batch["input_example_ids"] > 0) + jnp.sum(ids > 0)
             sums["cut_share"] = (cut, cut + kept)
-        return loss, sums
+        return sums
 
     def _predicted(
         self, params, batch, deterministic: bool, rng, noise=contextlib.nullcontext

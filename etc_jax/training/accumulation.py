@@ -1,15 +1,47 @@
 """Gradients of a batch, at once or microbatch by microbatch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax.sharding import constrain
-from etc_jax.training.job import Batch, Params, Sums
+from etc_jax.training.job import MEAN_LOSS, Batch, LossFn, Params, Sums
 from etc_jax.weight_gathering import as_split, collected
 
-LossFn = Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
+
+def mean_loss(
+    sums: Sums,
+    loss_weights: Mapping[str, float] = MEAN_LOSS,
+    counts: Mapping[str, jax.Array] | None = None,
+) -> jax.Array:
+    """The sum over the terms of a loss of factor * sum / weight.
+
+    Args:
+      sums: {name: (sum, weight)} of the terms, and of metrics, which are no part of it.
+      loss_weights: see `Job.loss_weights`; all its terms are in `sums`.
+      counts: weights that divide instead, such as those of a batch that `sums` is a
+        part of. None: those of `sums`.
+
+    Returns:
+      Scalar in the dtype of the sums. A term of weight 0 is 0.
+
+    Raises:
+      ValueError: if a term is missing.
+    """
+    if missing := [name for name in loss_weights if name not in sums]:
+        raise ValueError(
+            f"the loss function gives no sum and weight of {', '.join(missing)}, which "
+            f"Job.loss_weights makes a term of the loss; it gives {', '.join(sums)}"
+        )
+    if counts is None:
+        counts = {name: sums[name][1] for name in loss_weights}
+    terms = [
+        factor * (sums[name][0] / jnp.maximum(counts[name], 1))
+        for name, factor in loss_weights.items()
+    ]
+    return sum(terms[1:], start=terms[0])
 
 
 def split_rows(batch: Batch, steps: int) -> Batch:
@@ -38,16 +70,50 @@ def split_rows(batch: Batch, steps: int) -> Batch:
     return jax.tree.map(one, batch)
 
 
+def _added_up(
+    fn: Callable[[Any], Any],
+    inputs: Any,
+    pinned: Callable[[Any], Any] = lambda values: values,
+) -> Any:
+    """The sum of `fn` over the first axis of `inputs`, in float32 or wider.
+
+    Args:
+      fn: one of `inputs` -> arrays.
+      inputs: `[steps, ...]` arrays.
+      pinned: puts arrays as those of `fn` into a layout.
+    """
+
+    def add(total, one):
+        return jax.tree.map(jnp.add, total, pinned(fn(one))), None
+
+    shapes = jax.eval_shape(fn, jax.tree.map(lambda x: x[0], inputs))
+    # Sums of many small terms would stall in bfloat16.
+    zeros = jax.tree.map(
+        lambda a: jnp.zeros(a.shape, jnp.promote_types(a.dtype, jnp.float32)), shapes
+    )
+    return jax.lax.scan(add, pinned(zeros), inputs)[0]
+
+
 def loss_and_gradient(
     loss_fn: LossFn,
     params: Params,
     batch: Batch,
     rng: jax.Array,
     *,
+    loss_weights: Mapping[str, float] = MEAN_LOSS,
     steps: int = 1,
     dtype: jnp.dtype | str = jnp.float32,
 ) -> tuple[jax.Array, Sums, Params]:
     """Loss, metrics and gradient of a batch, computed in `steps` microbatches.
+
+    However many these are, loss and gradient are those of the whole batch: each term is
+    a sum over rows, and the weights of the whole batch divide it. They are added up
+    first, in a pass over the microbatches of which XLA keeps what the weights depend
+    on: arrays of the batch, as a rule, and in `objectives.model_denoising` the forward
+    pass of the generator, which chooses what is to be written.
+
+    What compares the rows of a batch with each other, such as in-batch negatives, sees
+    one microbatch alone, and dropout, hashing and noise are drawn for each.
 
     With more than one, parameters that lie over fsdp are collected once, before the
     first, and held whole until the last: 2 bytes a parameter of the layers in bfloat16.
@@ -55,47 +121,50 @@ def loss_and_gradient(
     the parameter, after each microbatch: to do that once would need 4 bytes a parameter
     on every device.
 
-    With more than one, loss and gradient are the means over the microbatches of theirs,
-    and the metrics' sums and weights are added up. For a loss that is a mean over rows
-    this is what the whole batch gives. A mean over something else, such as masked
-    tokens, weighs each microbatch alike, however many it has; what compares the rows
-    of a batch with each other, such as in-batch negatives, sees one microbatch alone.
-
     Args:
       loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
       params: what to derive by.
       batch: `[b, ...]` arrays; `steps` must divide b.
       rng: key; with several microbatches, each has its own, folded in by its number.
+      loss_weights: see `Job.loss_weights`.
       steps: microbatches, one after the other.
       dtype: of the products of the layers, in which their parameters are collected.
 
     Returns:
       (float32 scalar, {name: (sum, weight)}, gradient in the dtypes of `params`).
+
+    Raises:
+      ValueError: if the rows do not divide, or a term of the loss is missing.
     """
-    gradient_fn = jax.value_and_grad(loss_fn, has_aux=True)
+
+    def of_rows(params, rows, rng, counts=None):
+        sums = loss_fn(params, rows, rng, False)
+        return mean_loss(sums, loss_weights, counts), sums
+
+    gradient_fn = jax.value_and_grad(of_rows, has_aux=True)
     if steps == 1:
-        (loss, sums), gradient = gradient_fn(params, batch, rng, False)
+        (loss, sums), gradient = gradient_fn(params, batch, rng)
         return loss, sums, gradient
 
     whole = collected(params, dtype, layers_only=True)
+    microbatches = (jnp.arange(steps), split_rows(batch, steps))
+
+    def weights_of(inputs):
+        number, rows = inputs
+        _, sums = of_rows(whole, rows, jax.random.fold_in(rng, number))
+        return {name: sums[name][1] for name in loss_weights}
+
+    counts = _added_up(weights_of, microbatches)
 
     def microbatch(inputs):
         number, rows = inputs
-        (loss, sums), gradient = gradient_fn(
-            whole, rows, jax.random.fold_in(rng, number), False
+        (_, sums), gradient = gradient_fn(
+            whole, rows, jax.random.fold_in(rng, number), counts
         )
-        return loss, sums, as_split(gradient)
+        return sums, gradient
 
-    def add(total, inputs):
-        return jax.tree.map(jnp.add, total, microbatch(inputs)), None
-
-    microbatches = (jnp.arange(steps), split_rows(batch, steps))
-    shapes = jax.eval_shape(microbatch, jax.tree.map(lambda x: x[0], microbatches))
-    # Sums of many small terms would stall in bfloat16.
-    zeros = jax.tree.map(
-        lambda a: jnp.zeros(a.shape, jnp.promote_types(a.dtype, jnp.float32)), shapes
+    sums, gradient = _added_up(
+        microbatch, microbatches, lambda pair: (pair[0], as_split(pair[1]))
     )
-    zeros = (*zeros[:2], as_split(zeros[2]))
-    (loss, sums, gradient), _ = jax.lax.scan(add, zeros, microbatches)
-    gradient = jax.tree.map(lambda g, p: (g / steps).astype(p.dtype), gradient, params)
-    return loss / steps, sums, gradient
+    gradient = jax.tree.map(lambda g, p: g.astype(p.dtype), gradient, params)
+    return mean_loss(sums, loss_weights), sums, gradient

@@ -1,5 +1,6 @@
 """One evaluation: batches are built ahead, sums stay on the device until its end."""
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ import jax
 from etc_jax.batch_sharding import local_rows, to_global
 from etc_jax.training import metrics as metrics_lib
 from etc_jax.training.errors import UserError
-from etc_jax.training.job import Job, Params, Sums
+from etc_jax.training.job import MEAN_LOSS, Job, Params, Sums
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.preflight import compiling
 
@@ -129,19 +130,19 @@ class _Totals:
 
 def mean_metrics(
     sums: Mapping[str, tuple[float, float]],
-    loss_weights: Mapping[str, float] | None = None,
+    loss_weights: Mapping[str, float] = MEAN_LOSS,
 ) -> dict[str, float]:
-    """The mean of each metric.
+    """The mean of each metric, and the "loss".
 
     Args:
       sums: {name: (sum, weight)} of all batches.
-      loss_weights: see `Job.loss_weights`; a part without any target adds nothing.
+      loss_weights: see `Job.loss_weights`. A term without any target adds nothing; the
+        loss is NaN if none has one.
     """
     means = metrics_lib.means(sums)
-    if loss_weights is not None:
-        means["loss"] = sum(
-            weight * means[name]
-            for name, weight in loss_weights.items()
-            if sums[name][1]
-        )
-    return means
+    terms = [
+        factor * means[name]
+        for name, factor in loss_weights.items()
+        if name in sums and sums[name][1]
+    ]
+    return {**means, "loss": sum(terms) if terms else math.nan}

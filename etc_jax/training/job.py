@@ -1,6 +1,7 @@
 """What the training loop knows about a task: a few plain functions."""
 
 import dataclasses
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -10,6 +11,9 @@ import numpy as np
 Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
 Params = Any
 Sums = dict[str, tuple[jax.Array, jax.Array]]
+LossFn = Callable[[Params, Batch, jax.Array, bool], Sums]
+# `Job.loss_weights` of a loss that is one mean.
+MEAN_LOSS: Mapping[str, float] = types.MappingProxyType({"loss": 1.0})
 
 # Top level of the parameters of helper models, by name (`config_sections.Helper`).
 # What reads a run to start another one, to convert it or to write with it leaves these
@@ -45,11 +49,10 @@ class Job:
 
     Attributes:
       init_params: rng -> parameters; is traced, so it must not touch files.
-      loss_fn: (params, batch, rng, deterministic) -> (loss, {name: (sum, weight)}).
-        A metric named "loss" replaces, in evaluation, the plain mean over batches; see
-        `loss_weights` for a loss of several parts.
-        With `train.accumulation_steps` the batch is a microbatch; see
-        `training.accumulation`.
+      loss_fn: (params, batch, rng, deterministic) -> {name: (sum, weight)}, of the
+        terms of the loss and of further metrics. Nothing is divided here: with
+        `train.accumulation_steps` the batch is a microbatch, and the weights of all of
+        them divide; see `training.accumulation`.
       train_batch: (step, rows) -> the numpy rows `rows` of the batch of that step. A
         pure function of its arguments: that is what makes a resumed run exact.
       eval_batches: rows -> the rows `rows` of the batches of one evaluation, always the
@@ -62,9 +65,10 @@ class Job:
         reported.
       steps_per_epoch: steps that go once through the data; None if it has no end or
         no length.
-      loss_weights: {metric: weight} where the loss is a weighted sum of metrics, each a
-        mean over its own targets. The loss of an evaluation is then that of their means
-        over all of it, however its rows lie in batches. None: see `loss_fn`.
+      loss_weights: {name: factor} of the terms: the loss is the sum of factor * sum /
+        weight, in training over a batch, in an evaluation over all of it, however its
+        rows lie in batches. Terms that `loss_fn` has in training alone, such as a
+        regulariser, are no part of the loss of an evaluation.
       held_back_score: further metrics of parameters, part of each evaluation; its
         `metric_names` are their names.
       inputs: {name: digest} of all that the batches are made of (files, caches, the
@@ -73,7 +77,7 @@ class Job:
     """
 
     init_params: Callable[[jax.Array], Params]
-    loss_fn: Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Sums]]
+    loss_fn: LossFn
     train_batch: Callable[[int, np.ndarray], Batch]
     eval_batches: Callable[[np.ndarray], Iterator[Batch]]
     tokens_per_step: int
@@ -81,6 +85,8 @@ class Job:
     final_report: Callable[[Params], dict[str, Any]] | None = None
     useful_flops: Callable[[Batch], float | None] | None = None
     steps_per_epoch: float | None = None
-    loss_weights: Mapping[str, float] | None = None
+    loss_weights: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: MEAN_LOSS
+    )
     held_back_score: HeldBackScore | None = None
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -238,7 +238,7 @@ def _check_best_metric(plan: Plan) -> None:
         metrics = jax.eval_shape(evaluate, plan.state.params, plan.batch)
         score = plan.job.held_back_score
         more = () if score is None else score.metric_names
-        check_best_metric(plan.config.checkpoint, [*metrics, *more])
+        check_best_metric(plan.config.checkpoint, {"loss", *metrics, *more})
 
 
 def _check_memory(

@@ -1,14 +1,14 @@
 """One training step and one evaluation step: pure functions, compiled by the loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from etc_jax.training.accumulation import LossFn, loss_and_gradient
-from etc_jax.training.job import Batch, Params, Sums
+from etc_jax.training.accumulation import loss_and_gradient
+from etc_jax.training.job import MEAN_LOSS, Batch, LossFn, Params, Sums
 from etc_jax.training.optimizers.optimizer import learning_rate_of
 from etc_jax.training.state import TrainState
 
@@ -17,6 +17,7 @@ def make_train_step(
     loss_fn: LossFn,
     tx: optax.GradientTransformation,
     *,
+    loss_weights: Mapping[str, float] = MEAN_LOSS,
     accumulation_steps: int = 1,
     dtype: str = "float32",
     trained_only: Callable[[Params], Params] = lambda params: params,
@@ -30,6 +31,7 @@ def make_train_step(
     Args:
       loss_fn: see `Job.loss_fn`; called with `deterministic=False`.
       tx: the optimizer, clipping included.
+      loss_weights: see `Job.loss_weights`.
       accumulation_steps: microbatches of a step; see `loss_and_gradient`.
       dtype: of the products of the layers; see `loss_and_gradient`.
       trained_only: leaves frozen parameters out of a tree. No other gradients are
@@ -47,6 +49,7 @@ def make_train_step(
             state.params,
             batch,
             rng,
+            loss_weights=loss_weights,
             steps=accumulation_steps,
             dtype=dtype,
         )
@@ -75,14 +78,9 @@ def make_train_step(
 
 
 def make_eval_step(loss_fn: LossFn) -> Callable:
-    """`(params, batch) -> {name: (sum, weight)}`, with `deterministic=True`.
-
-    Where the loss function reports no metric "loss", the plain loss is added with
-    weight 1 a batch.
-    """
+    """`(params, batch) -> {name: (sum, weight)}`, with `deterministic=True`."""
 
     def eval_step(params: Any, batch: Batch) -> Sums:
-        loss, sums = loss_fn(params, batch, jax.random.key(0), True)
-        return {"loss": (loss, jnp.ones((), jnp.float32)), **sums}
+        return loss_fn(params, batch, jax.random.key(0), True)
 
     return eval_step

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_model
+from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import batch_sharding, builders, sharding
@@ -148,7 +149,7 @@ def parameters():
 def gradient_fn(params, batch):
     with jax.default_matmul_precision("highest"):
         return jax.value_and_grad(
-            lambda p: TASK.loss(p, batch, jax.random.key(0), True)[0]
+            lambda p: loss_of(TASK)(p, batch, jax.random.key(0), True)[0]
         )(params)
 
 

@@ -74,7 +74,10 @@ def losses(axes: tuple[tuple[str, int], ...]) -> np.ndarray:
     with on_mesh(mesh), jax.default_matmul_precision("highest"):
         layout = abstract_state(TASK.init, tx, mesh)
         state = init_state(TASK.init, tx, layout, jax.random.key(0))
-        step = jax.jit(make_train_step(TASK.loss, tx), donate_argnums=0)
+        step = jax.jit(
+            make_train_step(TASK.loss, tx, loss_weights=TASK.loss_weights),
+            donate_argnums=0,
+        )
         for i in range(STEPS):
             rows = reader().batch_at(i, batch_sharding.local_rows(BATCH_SIZE, mesh))
             batch = batch_sharding.to_global(rows, mesh, BATCH_SIZE)

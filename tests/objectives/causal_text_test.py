@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import tiny_text
+from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import config as config_lib
@@ -155,7 +156,7 @@ def test_gradients_of_a_document_do_not_know_of_its_neighbour(
         other[name][beside] = np.roll(other[name][beside], 3)
     assert (batch["tokens"] != other["tokens"]).any()
     params = random_params(job.init_params, spread=0.1)
-    grad = jax.jit(jax.grad(lambda p, b: job.loss_fn(p, b, None, True)[0]))
+    grad = jax.jit(jax.grad(lambda p, b: loss_of(job)(p, b, None, True)[0]))
     got, want = (
         jax.tree.leaves(grad(params, other)),
         jax.tree.leaves(grad(params, batch)),

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from causal_pairs import copies, trained
+from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import evaluate, predict
@@ -50,7 +51,9 @@ def test_a_target_stands_right_after_its_input():
 def test_the_loss_is_that_of_the_rows_alone():
     made = learner()
     params = random_params(made.init)
-    loss, sums = jax.jit(made.loss, static_argnums=(2, 3))(params, BATCH, None, True)
+    loss, sums = jax.jit(loss_of(made), static_argnums=(2, 3))(
+        params, BATCH, None, True
+    )
     assert sums["loss"][1] == 5
     total = 0.0
     module = CausalLm(made.model, made._language_model.module).module(made.model)

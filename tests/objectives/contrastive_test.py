@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from learning import random_params
+from mean_loss import loss_of
 
 from etc_jax.batch_sharding import to_global
 from etc_jax.config_sections import FinetuningConfig
@@ -149,7 +150,7 @@ def trained():
     params = random_params(made)
 
     def loss(params, batch):
-        return made.loss(params, batch, None, True)[0]
+        return loss_of(made)(params, batch, None, True)[0]
 
     step = jax.jit(jax.value_and_grad(loss))
     return made, params, batch, step, step(params, batch)

@@ -5,6 +5,7 @@ import functools
 import jax
 import numpy as np
 import pytest
+from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax.config_kinds import section_of
@@ -75,7 +76,9 @@ def test_the_loss_is_that_of_each_document(model, singletons):
     want, kept = marginal_loss(first, clusters)
     if singletons:
         want += mention_loss(first, clusters)
-    loss, metrics = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
+    loss, metrics = jax.jit(loss_of(chosen), static_argnums=3)(
+        params, given, None, True
+    )
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     assert set(metrics) == {"loss", "antecedent_accuracy", "mention_recall"}
     assert metrics["antecedent_accuracy"][1] == kept
@@ -143,7 +146,7 @@ def test_parameters_do_not_depend_on_parts():
 
 def test_rows_of_weight_0_change_nothing():
     chosen = task(singletons=True)
-    run = jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
+    run = jax.jit(jax.grad(lambda p, b: loss_of(chosen)(p, b, None, True)[0]))
     given = batch(weights=(1, 0))
     other = {**given, "tokens": given["tokens"].copy()}
     other["tokens"][1] = 7

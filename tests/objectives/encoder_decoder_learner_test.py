@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import toy_seq2seq
 from causal_pairs import PIECES, copies, write
+from mean_loss import loss_of
 
 from etc_jax import config as config_lib
 from etc_jax import prepare, registry
@@ -92,7 +93,7 @@ def test_the_loss_is_that_of_the_targets_alone():
 
     @jax.jit
     def both(params):
-        loss, sums = made.loss(params, BATCH, None, True)
+        loss, sums = loss_of(made)(params, BATCH, None, True)
         logits = module.apply(
             {"params": params}, BATCH["input_tokens"], np.int32(read), *ids
         )

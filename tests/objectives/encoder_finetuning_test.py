@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mean_loss import loss_of
 
 from etc_jax.config_kinds import section_of
 from etc_jax.models import useful_flops
@@ -80,7 +81,9 @@ def test_the_loss_is_that_of_the_logits_of_the_model(name):
         for x, places in ((logits.start, STARTS[row]), (logits.end, ENDS[row])):
             p = np.exp(np.asarray(x[row, :12], np.float64))
             want -= np.log(sum(p[i] for i in places if i >= 0) / p.sum()) / 2
-    loss, metrics = jax.jit(chosen.loss, static_argnums=3)(params, given, None, True)
+    loss, metrics = jax.jit(loss_of(chosen), static_argnums=3)(
+        params, given, None, True
+    )
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert set(metrics) == {"loss", "start_loss", "end_loss", "span_accuracy"}
     assert metrics["loss"][1] == 2
@@ -96,7 +99,7 @@ def test_global_tokens_are_those_of_the_batch():
 
 def test_rows_of_weight_0_change_nothing():
     chosen = task(MODELS["longformer"])
-    run = jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
+    run = jax.jit(jax.grad(lambda p, b: loss_of(chosen)(p, b, None, True)[0]))
     given = batch(weights=(1, 1, 0))
     other = {**given, "tokens": given["tokens"].copy()}
     other["tokens"][2] = 7

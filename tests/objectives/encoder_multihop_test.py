@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mean_loss import loss_of
 
 from etc_jax import sharding
 from etc_jax.config_kinds import section_of
@@ -97,7 +98,7 @@ def rows_of(model, params, given):
 
 
 def gradients(chosen):
-    return jax.jit(jax.grad(lambda p, b: chosen.loss(p, b, None, True)[0]))
+    return jax.jit(jax.grad(lambda p, b: loss_of(chosen)(p, b, None, True)[0]))
 
 
 # --- WikiHop --------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def test_the_loss_of_candidates_is_a_softmax_over_their_tokens(model):
         logits = rows[row, places] @ head["kernel"][:, 0] + head["bias"][0]
         want += np.log(np.exp(logits).sum()) - logits[label]
         right += np.argmax(logits) == label
-    loss, metrics = chosen.loss(params, given, None, True)
+    loss, metrics = loss_of(chosen)(params, given, None, True)
     np.testing.assert_allclose(loss, want / 2, rtol=1e-5)
     assert metrics["accuracy"] == (right, 2) and set(metrics) == {"loss", "accuracy"}
 
@@ -125,7 +126,7 @@ def test_a_candidate_that_is_none_changes_nothing():
     given = wikihop()
     longer = np.pad(given["candidates"], ((0, 0), (0, 3)), constant_values=-1)
     a, b = (
-        chosen.loss(params, {**given, "candidates": places}, None, True)[0]
+        loss_of(chosen)(params, {**given, "candidates": places}, None, True)[0]
         for places in (given["candidates"], longer)
     )
     assert a == pytest.approx(float(b), rel=1e-6)
@@ -213,7 +214,7 @@ def test_the_loss_of_evidence_is_the_sum_of_its_parts(model):
     for side, (name, places) in enumerate((("start", [5, 9]), ("end", [6, 9]))):
         x = logits[:, side]
         want[name] = log_sum(x) - log_sum(x[places])
-    loss, metrics = chosen.loss(params, given, None, True)
+    loss, metrics = loss_of(chosen)(params, given, None, True)
     total = sum(want.values()) - (want["start"] + want["end"]) / 2
     np.testing.assert_allclose(loss, total / 2, rtol=1e-5)
     for part, value in want.items():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import structure
@@ -134,7 +135,9 @@ def run(name):
     """Compiled: batch -> ((loss, sums), gradients)."""
     chosen = task(name)
     params = params_of(chosen)
-    compiled = jax.jit(jax.value_and_grad(chosen.loss, has_aux=True), static_argnums=3)
+    compiled = jax.jit(
+        jax.value_and_grad(loss_of(chosen), has_aux=True), static_argnums=3
+    )
     return lambda batch: compiled(params, batch, KEY, True)
 
 
@@ -171,7 +174,7 @@ def test_a_batch_of_padding_has_no_loss_and_no_gradients(name, run):
 def test_dropout_is_that_of_its_key(name):
     chosen, given = task(name), batch(name)
     params = params_of(chosen)
-    loss = jax.jit(lambda rng: chosen.loss(params, given, rng, False)[0])
+    loss = jax.jit(lambda rng: loss_of(chosen)(params, given, rng, False)[0])
     first, again, other = (float(loss(jax.random.key(i))) for i in (0, 0, 1))
     assert first == again != other
 

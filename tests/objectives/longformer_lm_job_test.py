@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import config as config_lib
@@ -121,7 +122,7 @@ def test_dropout_needs_and_follows_its_key(text):
 
     @jax.jit
     def loss(rng):
-        return task.loss(params, batch, rng, False)[0]
+        return loss_of(task)(params, batch, rng, False)[0]
 
     one, again, other = (loss(jax.random.key(i)) for i in (0, 0, 1))
     assert one == again != other

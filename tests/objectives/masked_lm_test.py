@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from mean_loss import loss_of
 
 from etc_jax.models.reformer import ReformerConfig, ReformerLm
 from etc_jax.objectives.masked_lm import MaskedLm
@@ -53,7 +54,7 @@ def params():
 
 @functools.partial(jax.jit, static_argnums=0)
 def evaluate(task, params, batch):
-    return task.loss(params, batch, None, True)
+    return loss_of(task)(params, batch, None, True)
 
 
 @pytest.mark.parametrize("chunk", [0, 2])
@@ -83,7 +84,7 @@ def test_it_is_the_cross_entropy_of_all_logits_at_these_places(params, chunk):
 def test_logits_are_made_of_the_masked_places_alone(params):
     """No array of the loss and its gradient is a vocabulary wide and a row long."""
     batch = make_batch()
-    grad = jax.grad(lambda p: TASK.loss(p, batch, None, True)[0])
+    grad = jax.grad(lambda p: loss_of(TASK)(p, batch, None, True)[0])
     text = str(jax.make_jaxpr(grad)(params))
     assert "2,5,23]" in text and "2,12,23]" not in text
 
@@ -115,7 +116,7 @@ def test_examples_in_a_row_do_not_see_each_other(params):
 def test_without_weights_there_is_no_loss_and_no_gradient(params):
     batch = make_batch()
     batch["mlm_weights"] *= 0
-    loss_fn = jax.value_and_grad(lambda p: TASK.loss(p, batch, None, True)[0])
+    loss_fn = jax.value_and_grad(lambda p: loss_of(TASK)(p, batch, None, True)[0])
     loss, grads = jax.jit(loss_fn)(params)
     assert loss == 0
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
@@ -148,7 +149,9 @@ def test_a_model_needs_one_method_to_be_trained():
     params = task.init(jax.random.key(1))
     batch = make_batch()
     step = jax.jit(
-        jax.value_and_grad(lambda p: task.loss(p, batch, jax.random.key(2), False)[0])
+        jax.value_and_grad(
+            lambda p: loss_of(task)(p, batch, jax.random.key(2), False)[0]
+        )
     )
     losses = []
     for _ in range(30):

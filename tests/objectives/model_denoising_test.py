@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy_seq2seq
+from mean_loss import loss_of
 
 from etc_jax.data.pretraining.denoising import Spans, span_corruption
 from etc_jax.data.pretraining.masking import generator
@@ -72,7 +73,7 @@ def params():
 @functools.partial(jax.jit, static_argnums=0)
 def both(weight, params, batch):
     """((loss, metrics), gradient)."""
-    fn = functools.partial(task(weight).loss, rng=jax.random.key(1))
+    fn = functools.partial(loss_of(task(weight)), rng=jax.random.key(1))
     return jax.value_and_grad(
         lambda p: fn(p, batch, deterministic=False), has_aux=True
     )(params)
@@ -123,7 +124,7 @@ def by_hand(params, batch):
 @jax.jit
 def of_pairs(params, batch):
     return jax.value_and_grad(
-        lambda p: WRITTEN.loss(p, batch, jax.random.key(2), False), has_aux=True
+        lambda p: loss_of(WRITTEN)(p, batch, jax.random.key(2), False), has_aux=True
     )(params)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from mean_loss import loss_of
 from random_params import random_params
 from tiny_model import token_ids
 
@@ -74,11 +75,11 @@ def params():
     return found | {"cpc_log_temperature": jnp.float32(LOG_TEMPERATURE)}
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=2)
 def compiled(params, batch, weights, rng):
     """((loss, sums), gradient) without dropout."""
     task = Pretraining(MODEL, MlmCpcConfig("mlm_cpc", *weights))
-    loss = jax.value_and_grad(task.loss, has_aux=True)
+    loss = jax.value_and_grad(loss_of(task), has_aux=True)
     return loss(params, batch, rng, deterministic=True)
 
 
@@ -156,7 +157,7 @@ def test_sums_are_over_the_places_in_use(params):
 
 
 def test_dropout_changes_the_loss_and_follows_the_key(params):
-    loss_fn = jax.jit(TASK.loss, static_argnums=3)
+    loss_fn = jax.jit(loss_of(TASK), static_argnums=3)
     first, again, second = (
         float(loss_fn(params, BATCH, jax.random.key(seed), False)[0])
         for seed in (1, 1, 2)
@@ -314,7 +315,7 @@ def test_every_problem_is_told_at_once():
 def test_without_cpc_entries_the_loss_is_mlm_alone(params):
     words = {k: v for k, v in BATCH.items() if not k.startswith("cpc_")}
     task = Pretraining(MODEL, MlmCpcConfig(mlm_weight=1.0, cpc_weight=0.0))
-    loss, sums = jax.jit(task.loss, static_argnums=3)(params, words, None, True)
+    loss, sums = jax.jit(loss_of(task), static_argnums=3)(params, words, None, True)
     _, both = compiled(params, BATCH, BOTH, jax.random.key(0))[0]
     assert sorted(sums) == ["mlm_accuracy", "mlm_loss", "mlm_overflow"]
     np.testing.assert_allclose(sums["mlm_loss"], both["mlm_loss"], rtol=1e-5)
@@ -333,7 +334,7 @@ def test_negatives_of_the_same_document_can_be_left_out(params):
     assert len(np.unique(BATCH["cpc_documents"])) > 2  # unused places among them
     alone = {**BATCH, "cpc_documents": jnp.zeros_like(BATCH["cpc_documents"])}
     task = Pretraining(MODEL, MlmCpcConfig(exclude_same_document=True))
-    loss_fn = jax.jit(task.loss, static_argnums=3)
+    loss_fn = jax.jit(loss_of(task), static_argnums=3)
     _, sums = loss_fn(params, alone, None, True)
     assert float(sums["cpc_loss"][0]) == 0.0  # every candidate but one's own is out
     _, sums = loss_fn(params, BATCH, None, True)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from learning import batch_of, random_params
+from mean_loss import loss_of
 from multihop_samples import small_etc
 from task_test import OPTIONS as TASK_OPTIONS
 from task_test import VALUES, no_model_of_sentences, tokenizer_of  # noqa: F401
@@ -96,7 +97,7 @@ def case(name):
 
 def traced(learner, batch, deterministic):
     abstract = jax.eval_shape(learner.init, KEY)
-    loss = functools.partial(learner.loss, deterministic=deterministic)
+    loss = functools.partial(loss_of(learner), deterministic=deterministic)
     return str(jax.make_jaxpr(loss)(abstract, batch, KEY))
 
 
@@ -114,7 +115,9 @@ def test_a_learner_gains_the_term_in_training_alone(name):
     make, batch = case(name)
     learner = make(ON)
     params = random_params(learner, scale=0.3)
-    loss, sums = jax.jit(lambda *args: learner.loss(*args, KEY, False))(params, batch)
+    loss, sums = jax.jit(lambda *args: loss_of(learner)(*args, KEY, False))(
+        params, batch
+    )
     total, count = sums["r3f"]
     mean, (of_loss, _) = total / count, sums["loss"]
     assert 0 < mean < np.inf and count == sums["loss"][1]

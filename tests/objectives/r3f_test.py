@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import toy_seq2seq
 from learning import random_params
+from mean_loss import loss_of
 from seq2seq_test import BATCH, CONFIG, log_probabilities, pairs
 
 from etc_jax import config as config_lib
@@ -36,7 +37,7 @@ def toy_params():
 
 @functools.cache
 def compiled(task):
-    return jax.jit(jax.value_and_grad(task.loss, has_aux=True), static_argnums=3)
+    return jax.jit(jax.value_and_grad(loss_of(task), has_aux=True), static_argnums=3)
 
 
 def trained(task, params, batch=BATCH):
@@ -46,7 +47,7 @@ def trained(task, params, batch=BATCH):
 
 def metric_of(task, params):
     """(sum, weight) of the metric in a training step."""
-    loss = jax.jit(task.loss, static_argnums=3)
+    loss = jax.jit(loss_of(task), static_argnums=3)
     return loss(params, BATCH, KEY, False)[1]["r3f"]
 
 
@@ -133,7 +134,7 @@ def test_scanned_and_reversible_models_have_noise(name):
         "weights": np.float32([1, 1]),
     }
     params = random_params(learner, scale=0.3)
-    _, sums = jax.jit(learner.loss, static_argnums=3)(params, batch, KEY, False)
+    _, sums = jax.jit(loss_of(learner), static_argnums=3)(params, batch, KEY, False)
     assert 0 < sums["r3f"][0] < np.inf and sums["r3f"][1] == 8
 
 

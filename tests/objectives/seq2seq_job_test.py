@@ -126,7 +126,7 @@ def test_packed_and_unpacked_rows_are_evaluated_alike(home, tmp_path):
     for packed in (True, False):
         job = job_of(home, tmp_path, objective__packed=packed)
         params = job.init_params(jax.random.key(0))
-        loss = jax.jit(lambda p, b, job=job: job.loss_fn(p, b, None, True)[1])
+        loss = jax.jit(lambda p, b, job=job: job.loss_fn(p, b, None, True))
         sums = [loss(params, batch) for batch in job.eval_batches(np.arange(ROWS))]
         found[packed] = {k: np.sum([x[k] for x in sums], axis=0) for k in sums[0]}
         rows = job.steps_per_epoch * ROWS

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy_seq2seq
+from mean_loss import loss_of
 
 from etc_jax.objectives.seq2seq import Seq2Seq, shifted_right
 
@@ -38,7 +39,7 @@ def params():
 @jax.jit
 def measured(params, batch):
     """Loss and metrics as in evaluation."""
-    return task().loss(params, batch, None, True)
+    return loss_of(task())(params, batch, None, True)
 
 
 # --- teacher forcing ------------------------------------------------------------------
@@ -191,7 +192,7 @@ def test_smoothing_and_z_loss_are_of_training_alone(params):
     @jax.jit
     def losses(params, rng):
         pairs = [
-            [x.loss(params, BATCH, rng, d)[0] for d in (True, False)] for x in made
+            [loss_of(x)(params, BATCH, rng, d)[0] for d in (True, False)] for x in made
         ]
         return jnp.asarray(pairs)
 
@@ -203,7 +204,7 @@ def test_smoothing_and_z_loss_are_of_training_alone(params):
 def test_a_batch_of_padding_has_no_loss_and_no_gradient(params):
     nothing = {name: np.zeros_like(x) for name, x in BATCH.items()}
     made, rng = task(label_smoothing=0.1, z_loss=1e-4), jax.random.key(0)
-    step = jax.value_and_grad(lambda p: made.loss(p, nothing, rng, False)[0])
+    step = jax.value_and_grad(lambda p: loss_of(made)(p, nothing, rng, False)[0])
     loss, grads = jax.jit(step)(params)
     assert loss == 0
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))

@@ -14,6 +14,7 @@ import multihop_samples
 import numpy as np
 import pytest
 from learning import random_params
+from mean_loss import loss_of
 
 from etc_jax import config as config_lib
 from etc_jax.data.windows.cache import WindowCache, WindowReader
@@ -103,5 +104,5 @@ def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
     batch = job.train_batch(0, None)
     assert job.check_batch(batch) == []
     params = random_params(types.SimpleNamespace(init=job.init_params))
-    loss = jax.jit(lambda params: job.loss_fn(params, batch, None, True)[0])(params)
+    loss = jax.jit(lambda params: loss_of(job)(params, batch, None, True)[0])(params)
     assert np.isfinite(loss) and loss > 0

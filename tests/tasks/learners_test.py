@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from learning import batch_of, evaluated, learner_of, random_params
+from mean_loss import loss_of
 from multihop_samples import small_etc
 from task_test import VALUES, no_model_of_sentences, tokenizer_of  # noqa: F401
 
@@ -66,7 +67,7 @@ def test_windows_go_through_what_learns_them_into_answers(name, form):
 
     # As in the official code, padding counts in the losses of HotpotQA and NQ.
     if name not in ("hotpotqa", "natural_questions"):
-        loss_fn = jax.jit(learner.loss, static_argnums=3)
+        loss_fn = jax.jit(loss_of(learner), static_argnums=3)
         got, _ = loss_fn(params, batch_of(windows(96, 48) * 2, (1, 0)), None, True)
         np.testing.assert_allclose(got, loss, rtol=1e-5)
     other = {**short, tokens: short[tokens].copy()}

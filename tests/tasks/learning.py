@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from mean_loss import loss_of
 from multihop_samples import tokenizer_for
 from structured_batch import stacked_labels
 
@@ -46,7 +47,7 @@ def evaluated(learner):
 
     @jax.jit
     def run(params, batch):
-        grad_fn = jax.value_and_grad(learner.loss, has_aux=True)
+        grad_fn = jax.value_and_grad(loss_of(learner), has_aux=True)
         (loss, sums), grads = grad_fn(params, batch, None, True)
         return loss, sums, grads, learner.outputs(params, batch)
 
@@ -86,7 +87,7 @@ def trained(task, values, sizes, model, *, steps, rate) -> Trained:
 
     @jax.jit
     def step(params, state):
-        loss_fn = lambda p: learner.loss(p, batch, None, True)[0]  # noqa: E731
+        loss_fn = lambda p: loss_of(learner)(p, batch, None, True)[0]  # noqa: E731
         value, grads = jax.value_and_grad(loss_fn)(params)
         updates, state = optimizer.update(grads, state)
         return optax.apply_updates(params, updates), state, value

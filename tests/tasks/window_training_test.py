@@ -10,6 +10,7 @@ import natural_questions_samples
 import numpy as np
 import optax
 import pytest
+from mean_loss import loss_of
 
 from etc_jax import batch_sharding, sharding
 from etc_jax import config as config_lib
@@ -125,7 +126,7 @@ def test_the_loss_falls(job_of, task):
 
     @jax.jit
     def step(params, state, batch):
-        grad_fn = jax.value_and_grad(job.loss_fn, has_aux=True)
+        grad_fn = jax.value_and_grad(loss_of(job), has_aux=True)
         (loss, sums), grads = grad_fn(params, batch, jax.random.key(0), True)
         updates, state = tx.update(grads, state)
         return optax.apply_updates(params, updates), state, loss, sums

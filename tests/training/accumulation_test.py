@@ -21,65 +21,90 @@ from etc_jax.sharding import (
 from etc_jax.training.accumulation import loss_and_gradient, split_rows
 from etc_jax.training.preflight import collectives, plan, topology
 
-MODEL = toy_job.ToyConfig(dropout_rate=0.0)
 COLLECTIVES = ("all-gather", "all-to-all", "collective-permute")
 
 
-def toy_loss(params, batch, rng, deterministic):
-    return toy_job.loss_fn(MODEL, params, batch, rng, deterministic)
+FACTORS = {"hot": 0.8, "cold": 0.3, "never": 5.0}
 
 
-@pytest.fixture(scope="module")
-def params():
-    return toy_job.init_params(MODEL, jax.random.key(0))
+def terms(params, batch, rng, deterministic):
+    """Terms of which each has weights of its own; the noise shows the key."""
+    assert not deterministic
+    x = jnp.tanh(batch["x"] @ params["w"])
+    weights = {name: batch[name] for name in FACTORS}
+    sums = {name: (jnp.sum(x * w), jnp.sum(w)) for name, w in weights.items()}
+    return {**sums, "noise": (jax.random.uniform(rng), 1)}
 
 
-@pytest.mark.parametrize("steps", [2, 4, 8])
-def test_for_a_mean_over_rows_it_is_the_gradient_of_the_batch(params, steps):
-    batch = toy_job.rows_at(MODEL, 0, np.arange(8))
-    run = jax.jit(
-        lambda p, b, n: loss_and_gradient(toy_loss, p, b, jax.random.key(1), steps=n),
-        static_argnums=2,
-    )
-    loss, sums, gradient = run(params, batch, 1)
-    got_loss, got_sums, got = run(params, batch, steps)
-    assert float(got_loss) == pytest.approx(float(loss), rel=1e-6)
-    np.testing.assert_allclose(got_sums["tokens"], sums["tokens"], rtol=1e-6)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
-        got,
-        gradient,
-    )
-
-
-def masked_mean(params, batch, rng, deterministic):
-    """A mean over the chosen of a batch; the noise shows the key."""
-    chosen = batch["chosen"]
-    loss = (params["w"] * batch["x"] * chosen).sum() / jnp.maximum(chosen.sum(), 1)
-    noise = jax.random.uniform(rng)
-    return loss, {"chosen": (chosen.sum(), chosen.size), "noise": (noise, 1)}
-
-
-def test_microbatches_weigh_alike_and_draw_apart():
+def terms_case():
+    """Rows of very unequal weights, some of them of none."""
+    rng = np.random.default_rng(0)
     batch = {
-        "x": np.arange(1.0, 5.0, dtype=np.float32),
-        "chosen": np.array([1, 0, 1, 1], np.float32),
+        "x": rng.normal(size=(16, 3)),
+        "hot": np.repeat([66.0, 3, 0, 1], 4),
+        "cold": np.float64(rng.random(16) < 0.2),
+        "never": np.zeros(16),
     }
-    params, rng = {"w": jnp.float32(2.0)}, jax.random.key(3)
-    loss, sums, gradient = loss_and_gradient(masked_mean, params, batch, rng, steps=2)
-    # Rows 0 and 2 are one microbatch, 1 and 3 the other.
-    means = [(1 + 3) / 2, 4 / 1]
-    assert float(gradient["w"]) == pytest.approx(np.mean(means))
-    assert float(loss) == pytest.approx(2 * np.mean(means))
-    assert [float(x) for x in sums["chosen"]] == [3.0, 4.0]
+    return {"w": rng.normal(size=3)}, batch
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 8, 16])
+def test_loss_and_gradient_are_those_of_the_whole_batch(steps):
+    with jax.enable_x64(True):
+        params, batch = jax.tree.map(jnp.asarray, terms_case())
+        assert 0 < batch["cold"].sum() < 16
+
+        def whole(params):
+            x = jnp.tanh(batch["x"] @ params["w"])
+            hot, cold = (jnp.average(x, weights=batch[k]) for k in ("hot", "cold"))
+            return 0.8 * hot + 0.3 * cold
+
+        want, of_whole = jax.value_and_grad(whole)(params)
+        loss, sums, gradient = loss_and_gradient(
+            terms, params, batch, jax.random.key(1), loss_weights=FACTORS, steps=steps
+        )
+        np.testing.assert_allclose(loss, want, rtol=1e-12)
+        np.testing.assert_allclose(gradient["w"], of_whole["w"], rtol=1e-12)
+        assert sums["hot"][1] == 4 * 70 and sums["noise"][1] == steps
+
+
+def test_microbatches_draw_apart():
+    params, batch = jax.tree.map(np.float32, terms_case())
+    rng = jax.random.key(3)
+    _, sums, _ = loss_and_gradient(
+        terms, params, batch, rng, loss_weights=FACTORS, steps=2
+    )
     noise = [jax.random.uniform(jax.random.fold_in(rng, i)) for i in range(2)]
     assert float(sums["noise"][0]) == pytest.approx(float(sum(noise)))
     assert float(noise[0]) != float(noise[1])
 
 
+def test_a_term_that_the_loss_function_does_not_give_is_named():
+    params, batch = jax.tree.map(np.float32, terms_case())
+    with pytest.raises(ValueError, match="no sum and weight of cool, .* gives hot, co"):
+        loss_and_gradient(
+            terms, params, batch, jax.random.key(0), loss_weights={"cool": 1.0}
+        )
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_weights_cost_no_second_forward_pass(steps):
+    """Of a pass that counts weights, XLA keeps what they depend on."""
+    params, batch = jax.tree.map(np.float32, terms_case())
+
+    def step(params, batch):
+        return loss_and_gradient(
+            terms, params, batch, jax.random.key(0), loss_weights=FACTORS, steps=steps
+        )
+
+    text = jax.jit(step).lower(params, batch).compile().as_text()
+    assert text.count(" tanh(") == 1
+
+
 def test_low_precision_gradients_are_summed_in_float32():
     def loss_fn(params, batch, rng, deterministic):
-        return (params["w"] * batch["x"]).sum().astype(jnp.float32), {}
+        total = (params["w"] * batch["x"]).sum().astype(jnp.float32)
+        return {"loss": (total, batch["x"].size)}
 
     # In bfloat16 256 + 1 is 256, so a plain sum would stall there.
     x = np.array([256.0] + [1.0] * 15, np.float32)
@@ -170,7 +195,8 @@ def stack_gradient(params, batch, *, steps, dtype="bfloat16", width=32):
     def loss_fn(params, batch, rng, deterministic):
         x = batch["x"].astype(dtype)
         out = stack_of(dtype, width).apply({"params": params}, x, None)
-        return jnp.sin(out.astype(jnp.float32)).mean(), {}
+        losses = jnp.sin(out.astype(jnp.float32))
+        return {"loss": (losses.sum(), losses.size)}
 
     key = jax.random.key(0)
     return loss_and_gradient(loss_fn, params, batch, key, steps=steps, dtype=dtype)[2]

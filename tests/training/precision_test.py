@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mean_loss import loss_of
 
 from etc_jax import config as config_lib
 from etc_jax import registry
@@ -71,10 +72,12 @@ class Section(MlmCpcConfig):
 @registry.register("objective", NAME)
 def make_job(config, folder):
     del folder
-    task = Pretraining(config.model, config.objective)
+    objective = dataclasses.replace(config.objective, cpc_weight=0.0)
+    task = Pretraining(config.model, objective)
     return Job(
         init_params=task.init,
         loss_fn=task.loss,
+        loss_weights=task.loss_weights,
         train_batch=batch_at,
         eval_batches=lambda rows: iter([batch_at(0, rows)]),
         tokens_per_step=ROWS * 32,
@@ -116,7 +119,8 @@ def planned(policy, optimizer="adamw"):
 def trained(policy):
     """(losses of all steps, the state at the end)."""
     p = planned(policy)
-    step = jax.jit(make_train_step(p.job.loss_fn, p.tx))
+    factors = p.job.loss_weights
+    step = jax.jit(make_train_step(p.job.loss_fn, p.tx, loss_weights=factors))
     losses = []
     with plan.on_mesh(p.mesh):
         key = jax.random.key(0)
@@ -170,7 +174,7 @@ def test_narrow_storage_halves_the_parameters():
 def test_gradients_are_of_the_type_of_their_parameters():
     p = planned("bfloat16_params")
     gradient = jax.eval_shape(
-        lambda params: jax.grad(p.job.loss_fn, has_aux=True)(
+        lambda params: jax.grad(loss_of(p.job), has_aux=True)(
             params, batch_at(0), jax.random.key(0), True
         )[0],
         p.state.params,

@@ -55,6 +55,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     return Job(
         init_params=task.init,
         loss_fn=task.loss,
+        loss_weights=task.loss_weights,
         train_batch=ahead(reader, config.data.read_workers).batch_at,
         eval_batches=reader_job.eval_batches(evaluation, evaluation.steps_per_epoch),
         tokens_per_step=reader_job.tokens_per_step(config, task.schema),

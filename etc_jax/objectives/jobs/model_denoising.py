@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -56,8 +55,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
     task = task_of(config, readers.train.rows)
     flops = functools.partial(_flops_of, config)
-    job = reader_job.make(config, task, readers, CANDIDATES, flops)
-    return dataclasses.replace(job, loss_weights=task.loss_weights)
+    return reader_job.make(config, task, readers, CANDIDATES, flops)
 
 
 def task_of(config: Config, rows: CandidateRows) -> ModelDenoising:

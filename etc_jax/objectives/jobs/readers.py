@@ -148,7 +148,7 @@ def make(
 
     Args:
       config: of the run.
-      task: with `init` and `loss`, see `Job`.
+      task: with `init`, `loss` and `loss_weights`, see `Job`.
       readers: of its batches.
       schema: of its batches.
       useful_flops: see `Job`.
@@ -157,6 +157,7 @@ def make(
     return Job(
         init_params=task.init,
         loss_fn=task.loss,
+        loss_weights=task.loss_weights,
         train_batch=ahead(readers.train, config.data.read_workers).batch_at,
         eval_batches=eval_batches(readers.evaluation, readers.eval_steps),
         tokens_per_step=tokens_per_step(config, schema),

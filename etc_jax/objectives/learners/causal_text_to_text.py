@@ -37,8 +37,8 @@ class CausalTextToText(TextToText):
     def init(self, rng: jax.Array) -> Any:
         return self._language_model.init(rng)
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean over the tokens of targets; metrics as of `CausalLm.loss`."""
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Of the tokens of targets; as of `CausalLm.loss`."""
         return self._language_model.loss(params, joined(batch), rng, deterministic)
 
     def flops_inputs(self, batch: Any) -> SequenceInputs:

@@ -74,9 +74,14 @@ class Learner(abc.ABC):
     def outputs(self, params: Any, batch: Any) -> Any:
         """The model's outputs for a batch, without dropout: arrays of `[b, ...]`."""
 
+    @property
+    def loss_weights(self) -> Mapping[str, float]:
+        """See `Job.loss_weights`."""
+        return r3f.loss_weights(self.objective.r3f)
+
     @abc.abstractmethod
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """(mean loss, metrics as (sum, weight)), in float32."""
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Loss and metrics as (sum, weight), in float32; see `Job.loss_fn`."""
 
     @abc.abstractmethod
     def flops_inputs(self, batch: Any) -> Any:
@@ -143,25 +148,24 @@ class Finetuning(Learner):
         """The head's logits without dropout, in float32; see `models`."""
         return self._apply(params, batch, None)
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean loss over the examples of weight 1, and metrics as (sum, weight).
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Loss and metrics of the examples of weight 1, as (sum, weight).
 
         In training it may have the term of `objectives.r3f`; its metric is "r3f".
         """
         outputs = self._apply(params, batch, None if deterministic else rng)
-        total, sums = self.losses(outputs, batch)
+        total, metrics = self.losses(outputs, batch)
         weights = batch["weights"]
-        examples = jnp.sum(weights)
-        found = total / jnp.maximum(examples, 1), {"loss": (total, examples), **sums}
+        sums = {"loss": (total, jnp.sum(weights)), **metrics}
         options = self.objective.r3f
         if deterministic or not options.weight:
-            return found
+            return sums
         key, noise = r3f.second_pass(options, rng)
         with noise():
             noisy = self._apply(params, batch, key)
         both = self.comparable(outputs, noisy)
         apart = r3f.divergences(*(self.distributions(x, batch) for x in both))
-        return r3f.with_term(options, found, apart, weights)
+        return sums | r3f.term(apart, weights)
 
     def _apply(self, params, batch, rng):
         rngs = None if rng is None else {"dropout": rng}

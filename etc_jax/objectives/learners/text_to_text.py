@@ -87,8 +87,8 @@ class EncoderDecoderTextToText(TextToText):
     def init(self, rng: jax.Array) -> Any:
         return self._seq2seq.init(rng)
 
-    def loss(self, params, batch, rng, deterministic: bool) -> tuple[jax.Array, Sums]:
-        """Mean over the tokens of targets; metrics as of `Seq2Seq.loss`."""
+    def loss(self, params, batch, rng, deterministic: bool) -> Sums:
+        """Of the tokens of targets; as of `Seq2Seq.loss`."""
         ids = (batch["target_weights"] > 0).astype(jnp.int32)
         batch = {**batch, "target_example_ids": ids}
         if self.objective.global_tokens:

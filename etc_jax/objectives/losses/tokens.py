@@ -17,10 +17,8 @@ def streams(rng: jax.Array, deterministic: bool) -> dict[str, jax.Array]:
     return dict(zip(("dropout", "lsh"), jax.random.split(rng), strict=True))
 
 
-def mean_and_sums(
-    losses: jax.Array, hits: jax.Array, weights: jax.Array
-) -> tuple[jax.Array, Sums]:
-    """Mean loss over the targets of weight 1, and metrics as (sum, weight).
+def token_sums(losses: jax.Array, hits: jax.Array, weights: jax.Array) -> Sums:
+    """Loss and metrics of the targets of weight 1, as (sum, weight).
 
     Args:
       losses: float32, nats.
@@ -28,12 +26,11 @@ def mean_and_sums(
       weights: of the same shape, 1 or 0.
 
     Returns:
-      (nats a target, {"loss", "bits": bits a target, "accuracy"}).
+      {"loss": in nats, "bits": the loss in bits, "accuracy"}.
     """
     total, count = jnp.sum(losses * weights), jnp.sum(weights)
-    sums = {
+    return {
         "loss": (total, count),
         "bits": (total / math.log(2), count),
         "accuracy": (jnp.sum(hits * weights), count),
     }
-    return total / jnp.maximum(count, 1), sums

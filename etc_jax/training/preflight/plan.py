@@ -341,6 +341,7 @@ def trace_step(plan: Plan) -> jax.stages.Traced:
         make_train_step(
             plan.job.loss_fn,
             plan.tx,
+            loss_weights=plan.job.loss_weights,
             accumulation_steps=plan.config.train.accumulation_steps,
             dtype=plan.config.model.dtype,
             trained_only=trained_only(groups_of(plan.config)),
