@@ -9,6 +9,7 @@ between sections are in config_checks.py.
 import dataclasses
 import difflib
 import hashlib
+import itertools
 import json
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -399,7 +400,7 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
 
     Args:
       arg: names joined by commas; "" for none.
-      *groups: of each group one name may be given at most.
+      *groups: of each group one name may be given at most; a name may be in several.
       flags: names that go with everything.
 
     Raises:
@@ -407,7 +408,8 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
         odds with another.
     """
     given = arg.split(",") if arg else []
-    known = [*(name for group in groups for name in group), *flags]
+    # A name may be in several groups.
+    known = list(dict.fromkeys([*itertools.chain(*groups), *flags]))
     for name in given:
         if name not in known:
             raise VariantError(

@@ -125,6 +125,8 @@ TINY_MODEL = {
     "initializer_range": 0.1,
 }
 TINY_STEPS = 80
+# Of the built-in text, which gives 22,863 pieces at most.
+TINY_VOCAB_SIZE = 4096
 # Of a structured input.
 _TINY_LENGTHS = {"long_length": 512, "global_length": 128}
 # Variants of every config of ETC.
@@ -204,7 +206,8 @@ def etc_pretraining(
 
     Args:
       model: of `etc_base` or `etc_large`.
-      chosen: of `ETC_PRETRAINING`, `ETC_GLOBAL_LENGTHS` and "tiny".
+      chosen: of `ETC_PRETRAINING`, `ETC_GLOBAL_LENGTHS` and "tiny", which learns the
+        built-in text in a vocabulary of its own.
       tokens_per_step: the rows of a batch follow from them.
       lifted: the encoder starts from `checkpoint.init_from`, which must then be given.
     """
@@ -237,6 +240,11 @@ def etc_pretraining(
         config.data.global_tokens = "fixed_blocks"
     if {"no_cpc", "fixed_blocks"} & set(chosen):
         config.objective.update(mlm_weight=1.0, cpc_weight=0.0)
+    if "tiny" in chosen:
+        config.data.update(
+            source="builtin", vocab_size=TINY_VOCAB_SIZE, held_back_fraction=0.05
+        )
+        config.model.vocab_size = TINY_VOCAB_SIZE
     return etc_started(config, chosen)
 
 

@@ -129,10 +129,12 @@ def _generator(data, short: bool) -> LongformerConfig:
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
-    flags = ("base", "8k", "short", "tiny")
     by_model = ("model_based", "frozen_generator")
     kinds = ("average5", "fixed3", "gaps", *by_model, "t5", "bart")
-    chosen = config_lib.variants(arg, kinds, flags=flags)
+    # The other models read fewer tokens.
+    only_long = (("8k", other) for other in ("t5", "bart", "short", "tiny"))
+    flags = ("base", "8k", "short", "tiny")
+    chosen = config_lib.variants(arg, kinds, *only_long, flags=flags)
     short = bool(chosen & {"short", "tiny"})
     family, model, length = _model(chosen, short)
     objective = "model_denoising" if chosen & {*by_model} else "denoising"

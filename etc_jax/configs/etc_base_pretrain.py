@@ -22,7 +22,8 @@ the paper's tables 2 to 4:
     lifted             from BERT, as `etc_jax.convert --lift` makes it (section 3.6):
                        learning rate 2e-3; a forgotten init_from is an error. The paper
                        has no base model of this kind; the rate is that of the large one
-    tiny               small, from nothing, for a laptop: 512 long tokens, 80 steps
+    tiny               small, from nothing, for a laptop: 512 long tokens, 80 steps of
+                       the documentation of Python, with a vocabulary learnt from it
 
 Paper: 63,000 steps of 512 x 4096 tokens (33 epochs) took 11 h 46 min on 256 cores (128
 chips) of TPU v3, `shared` 11 h 13 min (table 6). For other lengths the rows of a batch

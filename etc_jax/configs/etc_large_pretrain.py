@@ -22,7 +22,8 @@ and, from RoBERTa, the paper's best model:
                      merges.txt): 558M parameters (table 8), lifted, learning rate 2e-3
                      (appendix C); a forgotten init_from is an error
     from_scratch     with roberta_vocab: from nothing after all, at sqrt(8) x 1e-3
-    tiny             small, from nothing, for a laptop: 512 long tokens, 80 steps
+    tiny             small, from nothing, for a laptop: 512 long tokens, 80 steps of
+                     the documentation of Python, with a vocabulary learnt from it
 
 and, as in `etc_base_pretrain.py`, 512, 8192, shared, no_cpc, no_hard_g2l, fixed_blocks,
 2x_radius (r = 338), 2x_vocab (k = 48, 104 labels) and 2x_pretraining, of which the

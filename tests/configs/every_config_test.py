@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.util
+import itertools
 import pathlib
 
 import jax
@@ -73,6 +74,23 @@ def load(name, arg):
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
     return config_lib.from_config_dict(values)
+
+
+@pytest.mark.slow
+def test_two_variants_go_together_or_exclude_each_other():
+    together = 0
+    for name in NAMES:
+        if "variants(" not in (FOLDER / f"{name}.py").read_text():
+            continue
+        for pair in itertools.combinations(variants(name), 2):
+            try:
+                load(name, ",".join(pair))
+                together += 1
+            except config_lib.ConfigError as error:
+                pytest.fail(f"{name}:{','.join(pair)}: {error}")
+            except ValueError as error:
+                assert any(x in str(error) for x in ("exclude", "goes with", "go with"))
+    assert together > 400
 
 
 def init_of(config):

@@ -1,28 +1,39 @@
 """The pre-training configs say what the paper says, and build."""
 
-import importlib.util
-import pathlib
-
 import jax
 import pytest
-from every_config_test import parameters_of
+from every_config_test import module, parameters_of
 
 from etc_jax import config as config_lib
+from etc_jax.training.run import train_and_evaluate
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "etc_jax/configs"
 PAPER_TOKENS = 512 * 4096  # of one step of a base model
 
 
 def load(name, arg=""):
-    spec = importlib.util.spec_from_file_location(name, CONFIGS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    values = module.get_config(arg)
+    values = module(name).get_config(arg)
     values.data.paths = ("text.jsonl",)
     values.data.tokenizer = "vocab.txt"
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/lifted"
     return config_lib.from_config_dict(values)
+
+
+@pytest.mark.parametrize("name", ["etc_base_pretrain", "etc_large_pretrain"])
+def test_tiny_learns_the_built_in_text(name):
+    values = module(name).get_config("tiny")
+    config = config_lib.from_config_dict(values)  # no file is to be named
+    assert (config.data.source, config.data.tokenizer) == ("builtin", None)
+    assert config.data.vocab_size == config.model.vocab_size < 20_000
+
+
+@pytest.mark.slow
+def test_tiny_has_text_enough_to_train_and_to_measure(tmp_path):
+    values = module("etc_base_pretrain").get_config("tiny")
+    values.train.update(num_steps=2, eval_steps=1)
+    values.schedule.warmup_steps = 1
+    train_and_evaluate(config_lib.from_config_dict(values), tmp_path)
+    assert "cpc_pool_top1" in (tmp_path / "final_report.json").read_text()
 
 
 def encoder_parameters(config):

@@ -102,8 +102,8 @@ def _choose_pool(
     if total < count:
         raise ValueError(
             f"a CPC pool of {count} needs as many different sentences of {min_tokens} "
-            f"to {sizes.cpc_long_length} tokens, got {total}; lower count or give more "
-            "held-back text"
+            f"to {sizes.cpc_long_length} tokens in the held-back text, got {total}; "
+            "raise data.held_back_fraction or use more text"
         )
     return _in_turn(by_document, count, seed)
 
