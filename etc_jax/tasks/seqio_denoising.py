@@ -7,7 +7,8 @@
     register_mixture({"c4_spans": 2, "books_spans": 1}, name="spans")
 
 An example is a window of a token cache, as the objective `denoising` reads it: the same
-documents, packed in the same way, and corrupted by the same function. What is missing
+documents, packed in the same way, and corrupted by the same function. Windows that are
+padding there, as nothing of them can be missing, are no examples here. What is missing
 is drawn from the seed that seqio gives each example: other tokens in each epoch, and
 the same ones with the same seed. Shards are of windows, not of files, so that any
 number of hosts can share a cache.
@@ -15,12 +16,15 @@ number of hosts can share a cache.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from etc_jax.data.pretraining import masking
+from etc_jax.data.pretraining.denoising import Corrupted
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.denoised import DenoisedRows, Denoising
 from etc_jax.data.text.packing import PackedWindow
@@ -31,6 +35,9 @@ from etc_jax.tasks.seqio_documents import make_room
 from etc_jax.tasks.seqio_tensorflow import seqio, tf
 from etc_jax.tasks.seqio_vocabulary import TokenizerVocabulary
 
+_LOG = logging.getLogger(__name__)
+# Windows of a split of which one at least is to be an example.
+_LOOKED_AT = 64
 INPUTS, TARGETS = "inputs", "targets"
 # Of the arrays of `PackedWindow`, in order.
 _TYPES = (tf.int32, tf.bool, tf.int64, tf.int64, tf.int64)
@@ -103,7 +110,7 @@ class Denoise:
     """Preprocessor: windows -> `inputs` and `targets`, drawn from seqio's seeds."""
 
     def __init__(self, rows: DenoisedRows):
-        self._rows = rows
+        self._rows, self._left_out = rows, 0
 
     def __call__(
         self,
@@ -125,14 +132,28 @@ class Denoise:
                     f"registered for {length} tokens, and what is cut would lose its "
                     f"last token; ask for {length}, or register it for {room}"
                 )
-        return seqio.map_over_dataset(self._drawn, num_seeds=1)(dataset)
+        found = seqio.map_over_dataset(self._drawn, num_seeds=1)(dataset)
+        # Of a window that is left out both are empty.
+        return found.filter(lambda example: tf.size(example[TARGETS]) > 0)
+
+    def _count_left_out(self) -> None:
+        self._left_out += 1
+        if math.log10(self._left_out).is_integer():  # 1, 10, 100, ...
+            _LOG.warning(
+                "windows left out so far, of which nothing can be missing: %d",
+                self._left_out,
+            )
 
     def _drawn(
         self, window: dict[str, tf.Tensor], seed: tuple[tf.Tensor, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
         def draw(first: np.ndarray, second: np.ndarray, *arrays: np.ndarray):
+            window = PackedWindow(*arrays)
+            if self._rows.is_whole(window):
+                self._count_left_out()
+                return Corrupted(*np.zeros((2, 0), np.int32))
             rng = masking.generator(int(first), 0, int(second))
-            found, _ = self._rows.example(PackedWindow(*arrays), rng)
+            found, _ = self._rows.example(window, rng)
             return found
 
         given = [*seed, *(window[name] for name in PackedWindow._fields)]
@@ -187,6 +208,8 @@ def register_denoising(
         split: (cache, planned(cache, packing, **options))
         for split, cache in caches.items()
     }
+    for split, text in texts.items():
+        _check_examples(split, text, rows)
     feature = seqio.Feature(TokenizerVocabulary(tokenizer, marks.end), add_eos=False)
     make_room(name, _check_kind)
     return seqio.TaskRegistry.add(
@@ -195,6 +218,18 @@ def register_denoising(
         preprocessors=[Denoise(rows)],
         output_features={INPUTS: feature, TARGETS: feature},
     )
+
+
+def _check_examples(split: str, text: Text, rows: DenoisedRows) -> None:
+    """Refuses a text of which nothing is learnt: reading it would never end."""
+    cache, plan = text
+    windows, count = plan.in_epoch(0, 0), min(plan.num_windows, _LOOKED_AT)
+    if all(rows.is_whole(windows.read(cache, i)) for i in range(count)):
+        raise ValueError(
+            f"split {split!r}: nothing of the first {count} windows can be missing, as "
+            "each is a single sentence or token; raise input_length, lower "
+            "max_sentence_tokens, or give text in sentences and more of it"
+        )
 
 
 def _tokenizer(caches: Mapping[str, TokenCache]) -> Tokenizer:

@@ -28,8 +28,14 @@ def mean_loss(
       Scalar in the dtype of the sums. A term of weight 0 is 0.
 
     Raises:
+      TypeError: if there are no names.
       ValueError: if a term is missing.
     """
+    if not isinstance(sums, Mapping):
+        raise TypeError(
+            "the loss function gives {name: (sum, weight)}, which the step divides; got "
+            f"a {type(sums).__name__}"
+        )
     if missing := [name for name in loss_weights if name not in sums]:
         raise ValueError(
             f"the loss function gives no sum and weight of {', '.join(missing)}, which "

@@ -31,7 +31,7 @@ def filled(rows, size, index=0):
 
 
 @pytest.mark.parametrize("begin", [None, 1])
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 20, LENGTH - 2])
+@pytest.mark.parametrize("size", [2, 3, 20, LENGTH - 2])
 def test_a_text_is_whole_and_its_spans_are_numbered(begin, size):
     rows = rows_of(marks(begin))
     for index in range(5):
@@ -57,6 +57,16 @@ def test_a_text_is_whole_and_its_spans_are_numbered(begin, size):
         assert batch["kept_spans"][1] == (max(1, count // 5) if count else 0)
         # The row before it is padding.
         assert not any(np.any(array[0]) for array in batch.values())
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_text_of_which_no_span_can_be_missing_is_left_out(size):
+    rows = rows_of(marks())
+    text = np.arange(100, 100 + size, dtype=np.int32)
+    window = PackedWindow(text, text > 0, np.array([size]), *[np.ones(1, int)] * 2)
+    batch = rows.empty(1)
+    assert rows.fill(batch, 0, window, generator(7, 0, 0)).windows == 1
+    assert not any(np.any(array) for array in batch.values())
 
 
 def test_at_the_papers_length_candidates_are_five_times_what_is_missing():

@@ -6,9 +6,12 @@ from toy_text import assert_equal, make_cache
 
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.denoising import Spans
+from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks
 from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import TextReader
+from etc_jax.objectives.jobs.pretraining_data import look_at
 
 INPUT, TARGET, ROWS = 130, 140, 8
 KINDS = {
@@ -117,3 +120,71 @@ def test_windows_are_missing_other_tokens_in_each_epoch(text):
             seen.setdefault(window, set()).add(read)
     # Short windows may draw the same spans again.
     assert np.mean([len(inputs) > 1 for inputs in seen.values()]) > 0.95
+
+
+def text_of(documents):
+    """A cache of documents that are lists of the lengths of their sentences."""
+    lengths = sum(documents, [])
+    tokens = np.arange(FIRST, FIRST + sum(lengths), dtype=np.uint32)
+    return TokenCache.from_arrays(
+        tokens,
+        np.ones(len(tokens), bool),
+        np.cumsum([0, *lengths]),
+        np.cumsum([0, *map(len, documents)]),
+        vocab_size=FIRST + len(tokens),
+    )
+
+
+# Windows of 8 tokens: 3 of one sentence, 3 of several; or of 1 token and of 8.
+PARTS = {"gap_sentences": [[8], [8], [8], [4, 4], [2, 6], [3, 3, 2]]}
+PARTS |= {"spans": [[8], [1], [8], [8]], "infilling": [[8], [1], [8]]}
+
+
+@pytest.mark.parametrize("kind, left_out", [*zip(PARTS, (3, 1, 0), strict=True)])
+def test_a_window_of_which_nothing_can_be_missing_is_left_out(kind, left_out):
+    cache = text_of(PARTS[kind])
+    sizes = {"long_length": 8, "max_sentence_tokens": 8, "min_sentences": 1}
+    plan = pack(cache, global_length=None, **sizes)
+    windows = [plan.read(cache, i) for i in range(plan.num_windows)]
+    assert sorted(map(len, (w.tokens for w in windows))) == sorted(
+        map(sum, PARTS[kind])
+    )
+    reader = reader_of([(cache, plan)], kind, evaluation=True)
+    batch, nothing = reader.batch_at(0), reader.rows.empty(ROWS)
+    whole = [reader.rows.is_whole(window) for window in windows]
+    assert sum(whole) == left_out
+    for row, is_whole in enumerate(whole):
+        # Something is to be written between the first and the last token, or nothing.
+        written = batch["target_example_ids"][row].sum()
+        assert written == 0 if is_whole else written > 2
+        for name in batch:
+            same = np.array_equal(batch[name][row], nothing[name][row])
+            assert same or not is_whole, name
+    [counts] = reader.source_counts
+    assert (counts.examples, counts.windows_left_out) == (
+        len(whole) - left_out,
+        left_out,
+    )
+    # What is left out moves no other example.
+    training = reader_of([(cache, plan)], kind)
+    for step in (3, 0, 3):
+        assert_equal(
+            training.batch_at(step), reader_of([(cache, plan)], kind).batch_at(step)
+        )
+
+
+def test_a_text_of_which_most_is_left_out_is_refused(caplog):
+    def reader(documents):
+        cache = text_of(documents)
+        plan = Concatenation(
+            cache, long_length=8, max_sentence_tokens=8, min_sentences=1
+        )
+        return reader_of([(cache, plan)], "gap_sentences")
+
+    some = reader([[8] * 4, [2, 6] * 6])
+    with caplog.at_level("INFO"):
+        look_at(some)
+    assert "windows left out share 0." in caplog.text
+    for documents in ([[8] * 9, [2, 6]], [[8]]):
+        with pytest.raises(ValueError, match="% of the windows .* raise data.input_l"):
+            look_at(reader(documents))

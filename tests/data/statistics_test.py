@@ -89,6 +89,7 @@ def test_figures_of_a_hand_made_text():
         "tokens_dropped_share": 0.5,
         "sentences_cut_share": 1.0,
         "examples": 1,
+        "windows_left_out_share": 0.0,
         "long_padded_share": pytest.approx(1 - 90 / (4 * N)),
         "global_padded_share": pytest.approx(1 - 18 / (4 * G)),
         "mlm_overflow_share": 0.0,

@@ -30,7 +30,6 @@ from etc_jax.training.accumulation import loss_and_gradient
 from etc_jax.training.preflight.plan import on_mesh
 
 ROWS = 8
-# Of a shape that any noise could have; the whole batch and its parts are to agree.
 NOISE = R3fConfig(0.3, 0.05)
 
 

@@ -56,7 +56,7 @@ def tasks(sio, cache):
 
 
 def register(sio, caches, name, task=SPANS, **options):
-    options |= {"input_length": INPUT, "target_length": TARGET, **PACKING}
+    options = {"input_length": INPUT, "target_length": TARGET, **PACKING} | options
     return sio.denoising.register_denoising(name, caches, task, **options)
 
 
@@ -66,13 +66,14 @@ def examples(sio, name, **options):
     return list(task.get_dataset(**options).as_numpy_iterator())
 
 
-def rows_of(tokenizer, task):
+def rows_of(tokenizer, task, length=INPUT):
     marks = marks_of(tokenizer, tokenizer.vocab_size, begin_token=False)
-    return DenoisedRows(marks, task, input_length=INPUT, target_length=TARGET)
+    return DenoisedRows(marks, task, input_length=length, target_length=TARGET)
 
 
-def windows_of(cache, rows, packing="concatenated"):
-    plan = planned(cache, packing, long_length=rows.text_length, **PACKING)
+def windows_of(cache, rows, packing="concatenated", **options):
+    options = {"long_length": rows.text_length, **PACKING, **options}
+    plan = planned(cache, packing, **options)
     windows = plan.in_epoch(SEED, 0)
     return [windows.read(cache, i) for i in range(plan.num_windows)]
 
@@ -149,6 +150,25 @@ def test_batches_of_seqio_are_rows_of_the_objective(sio, cache, more, tasks, kin
     np.testing.assert_array_equal(
         got["decoder_input_tokens"] * weights, shifted * weights
     )
+
+
+def test_what_the_rows_leave_out_is_no_example(sio, cache, more, caplog):
+    task = Denoising("gap_sentences", Spans(0.3))
+    short = {"input_length": 21, "max_sentence_tokens": 20}
+    with caplog.at_level("WARNING"):
+        register(sio, {"train": cache}, "short", task, **short)
+        found = examples(sio, "short")
+    rows = rows_of(more, task, 21)
+    windows = windows_of(cache, rows, max_sentence_tokens=20)
+    wanted = [sorted(w.tokens) for w in windows if not rows.is_whole(w)]
+    assert 0 < len(wanted) < len(windows)
+    assert [sorted(text_of(x, "gap_sentences", more)) for x in found] == wanted
+    assert all(len(x["targets"]) > 1 for x in found)
+    assert "windows left out so far, of which nothing can be missing: 1" in caplog.text
+    with pytest.raises(ValueError, match="split 'train': nothing of the first 64 wind"):
+        one = {"input_length": 2, "max_sentence_tokens": 1, "packing": "best_fit"}
+        register(sio, {"train": cache}, "none", task, **one)
+    forget_tasks(sio)
 
 
 def test_decoders_learn_of_the_vocabulary_where_a_text_ends(sio, cache, more, tasks):

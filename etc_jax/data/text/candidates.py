@@ -6,7 +6,8 @@
                                the rest of the text, -1 for its first and last token
     kept_spans   int32 [b]     how many of the spans will be missing
 
-Which ones is decided on the device, where both sides are made (`ops.span_choice`).
+Which ones is decided on the device, where both sides are made (`ops.span_choice`). A
+text of one token, of which none can be missing, is left out: its row stays padding.
 """
 
 from __future__ import annotations
@@ -98,6 +99,8 @@ class CandidateRows:
         rng: np.random.Generator,
     ) -> Overflow:
         """See `reader.RowBuilder`."""
+        if len(window.tokens) < 2:  # nothing can be missing
+            return Overflow(windows=1)
         is_candidate = self._spans.draw(rng, len(window.tokens))
         starts = span_starts(is_candidate)
         numbers = np.cumsum(starts)

@@ -1,7 +1,8 @@
 """Rows of corrupted text and of what is missing in it, for encoder-decoders.
 
 A batch is one of `data.text.pairs`, with one example a row: the documents of a window
-follow each other, and see each other.
+follow each other, and see each other. A window of which nothing can be missing is left
+out: its row stays padding. It is a single sentence, or a single token of spans.
 """
 
 from __future__ import annotations
@@ -156,11 +157,22 @@ class DenoisedRows:
         rng: np.random.Generator,
     ) -> Overflow:
         """See `reader.RowBuilder`."""
+        if self.is_whole(window):
+            return Overflow(windows=1)
         found, batch["cut_tokens"][row] = self.example(window, rng)
         for side, ids in found._asdict().items():
             batch[f"{side}_tokens"][row, : len(ids)] = ids
             batch[f"{side}_example_ids"][row, : len(ids)] = 1
         return Overflow()
+
+    def is_whole(self, window: PackedWindow) -> bool:
+        """Whether nothing of a window can be missing: it is a single part.
+
+        Infilling writes the whole text, whatever is missing.
+        """
+        parts = {"spans": window.tokens, "gap_sentences": window.lengths}
+        kind = self._task.kind
+        return kind in parts and len(parts[kind]) < 2
 
     def example(
         self, window: PackedWindow, rng: np.random.Generator
@@ -170,7 +182,7 @@ class DenoisedRows:
         Both are int32, with their first and last tokens, and without padding.
 
         Args:
-          window: the text.
+          window: the text, of which something can be missing; see `is_whole`.
           rng: of the draws.
         """
         whole = [self._marks.around(ids) for ids in self._corrupted(window, rng)]
@@ -199,7 +211,7 @@ class DenoisedRows:
             rng,
             tokens,
             window.lengths,
-            # At least one is to be written.
+            # At least one is to be written, of two or more.
             count=max(1, round(spans.density * len(window.lengths))),
             how=task.gap_choice,
             unique=task.unique_tokens,

@@ -40,7 +40,9 @@ class Counts:
       sentences_of_text, sentences_split: all of the cache, and those that were cut
         because they were too long.
       windows, long_length: windows and their length in tokens.
-      examples: examples that masking has built so far in this process.
+      examples: examples that were built so far in this process.
+      windows_left_out: windows of which nothing can be missing, among those that an
+        example was asked of so far.
       mlm_overflow_tokens: tokens chosen for MLM that had no room in the targets.
       cpc_overflow_sentences: sentences chosen for CPC that had no room.
     """
@@ -54,6 +56,7 @@ class Counts:
     windows: int
     long_length: int
     examples: int = 0
+    windows_left_out: int = 0
     mlm_overflow_tokens: int = 0
     cpc_overflow_sentences: int = 0
 

@@ -28,15 +28,17 @@ from etc_jax.data.text.packing import Counts, PackedWindow, pack
 
 
 class Overflow(NamedTuple):
-    """What was chosen to be masked in an example and had no room.
+    """What of a window is not learnt.
 
     Attributes:
-      mlm: tokens.
-      cpc: sentences.
+      mlm: tokens that were chosen to be masked and had no room.
+      cpc: sentences that were chosen and had no room.
+      windows: 1 if nothing of the window can be missing: its row stays padding.
     """
 
     mlm: int = 0
     cpc: int = 0
+    windows: int = 0
 
 
 class RowBuilder(Protocol):
@@ -155,7 +157,8 @@ class _Source:
         self._seed, self._number = seed, number
         self._first_document = first_document
         self._permutation = Permutations(plan.num_windows, seed=seed, source=number)
-        self._built = np.zeros(3, np.int64)  # examples, MLM and CPC overflow
+        # Windows, MLM and CPC overflow, windows that were left out.
+        self._built = np.zeros(4, np.int64)
 
     def shuffled(self, index: int) -> _Place:
         """The place of one example of the endless row of epochs."""
@@ -173,16 +176,17 @@ class _Source:
         return window._replace(documents=documents), rng
 
     def count(self, overflow: Overflow) -> None:
-        """Notes one example that was built."""
+        """Notes one window that was built."""
         self._built += (1, *overflow)
 
     @property
     def counts(self) -> Counts:
         """What became of the text, with overflow in the examples built so far."""
-        examples, mlm, cpc = self._built.tolist()
+        windows, mlm, cpc, left_out = self._built.tolist()
         return dataclasses.replace(
             self.plan.counts,
-            examples=examples,
+            examples=windows - left_out,
+            windows_left_out=left_out,
             mlm_overflow_tokens=mlm,
             cpc_overflow_sentences=cpc,
         )

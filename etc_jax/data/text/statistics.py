@@ -90,26 +90,36 @@ def describe_batches(
     Returns:
       Ready for JSON. Of the whole text: `documents`, `documents_dropped_share` and
       `tokens_dropped_share` (too short), `sentences_cut_share` (too long). Of the
-      batches: `examples` (rows with text), the share of padding along each axis, such
-      as `long_padded_share` (over all rows), `mlm_overflow_share` (of the tokens that
-      were chosen) and `cpc_overflow_share` (of the sentences) where these are,
-      `unk_share`, `lowest_id` and `highest_id` (of the text before masking).
+      batches: `examples` (rows with text), `windows_left_out_share` (of which nothing
+      can be missing), the share of padding along each axis, such as
+      `long_padded_share` (over all rows), `mlm_overflow_share` (of the tokens that were
+      chosen) and `cpc_overflow_share` (of the sentences) where these are, `unk_share`,
+      `lowest_id` and `highest_id` (of the text before masking, where there is any).
 
     Raises:
       ValueError: if `count` is below 1.
     """
     if count < 1:
         raise ValueError(f"count of batches is {count}, expected 1 or more")
+    left_out = -_left_out(reader)
     batches = [reader.batch_at(step) for step in range(count)]
+    left_out += _left_out(reader)
     tokens = np.concatenate(
         [unmasked_tokens(batch, reader.schema) for batch in batches]
     )
     metrics = _of_the_text(reader) | _of_the_batches(batches, reader.schema)
+    examples = metrics["examples"]
+    metrics["windows_left_out_share"] = _share(left_out, left_out + examples)
     if unk_id is not None:
         metrics["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
-    metrics["lowest_id"] = int(tokens.min())
-    metrics["highest_id"] = int(tokens.max())
+    if len(tokens):
+        metrics["lowest_id"] = int(tokens.min())
+        metrics["highest_id"] = int(tokens.max())
     return metrics
+
+
+def _left_out(reader: TextReader) -> int:
+    return sum(counts.windows_left_out for counts in reader.source_counts)
 
 
 def _share(part: Any, whole: Any) -> float:

@@ -260,6 +260,13 @@ def look_at(reader: TextReader) -> None:
             "data.min_sentences",
             "lower it, or look at where documents end (data.document_per)",
         ),
+        (
+            "windows_left_out_share",
+            f"of the windows of the first {LOOKED_AT} batches are left out, as nothing "
+            "of them can be missing: a single sentence, or a single token",
+            "raise data.input_length, lower data.max_sentence_tokens, or give text in "
+            "sentences and more of it",
+        ),
     ):
         if metrics[name] > MAX_LOST:
             raise ValueError(
