@@ -33,8 +33,8 @@ def mean_loss(
     """
     if not isinstance(sums, Mapping):
         raise TypeError(
-            "the loss function gives {name: (sum, weight)}, which the step divides; got "
-            f"a {type(sums).__name__}"
+            "the loss function is to give {name: (sum, weight)}, which the step "
+            f"divides; got a {type(sums).__name__}"
         )
     if missing := [name for name in loss_weights if name not in sums]:
         raise ValueError(

@@ -85,7 +85,9 @@ def test_a_term_that_the_loss_function_does_not_give_is_named():
         loss_and_gradient(
             terms, params, batch, jax.random.key(0), loss_weights={"cool": 1.0}
         )
-    with pytest.raises(TypeError, match=r"gives {name: \(sum, weight\)}.*got a tuple"):
+    with pytest.raises(
+        TypeError, match=r"to give {name: \(sum, weight\)}.*got a tuple"
+    ):
         loss_and_gradient(lambda *args: (0.0, {}), params, batch, jax.random.key(0))
 
 
