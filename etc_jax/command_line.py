@@ -254,7 +254,6 @@ def run(
         if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout.fileno()):
             raise
         if isinstance(error, OSError) and _is_full(error):
-            sys.stdout.flush()  # which says it again if that is what is full
             error.filename = f"standard output or {tempfile.gettempdir()}"
         code = getattr(error, "exit_code", None)
         if code is None and not isinstance(error, errors):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import processes
+import pytest
 
 from etc_jax import command_line
 
@@ -57,17 +58,29 @@ def test_another_pipe_that_breaks_is_an_error():
     assert code == 2 and said == "etc-jax worker: [Errno 32] Broken pipe\n"
 
 
-def test_a_full_disk_behind_standard_output_is_one_line():
-    bash = f"{sys.executable} -c '{MANY}' > /dev/full"
-    got = subprocess.run(
-        ["bash", "-c", bash],
-        env=processes.clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    told = "standard output cannot be written: [Errno 28] No space left on device\n"
-    assert (got.returncode, got.stderr) == (2, told)
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        ("say", "etc-jax many: {}: 'standard output or /tmp'"),
+        (
+            "print",
+            "standard output cannot be written: {}",
+        ),  # from its buffer, at the end
+    ],
+)
+def test_a_full_disk_behind_standard_output_is_one_line(call, told):
+    text = MANY.replace("10_000", "10").replace("say(f", f"{call}(f")
+    with open("/dev/full", "w") as full:
+        got = subprocess.run(
+            [sys.executable, "-c", text],
+            env=processes.clean_environment() | {"TMPDIR": "/tmp"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    told = told.format("[Errno 28] No space left on device")
+    assert (got.returncode, got.stderr) == (2, f"{told}\n")
 
 
 LOGS = """
