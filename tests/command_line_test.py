@@ -73,7 +73,8 @@ def test_a_full_disk_behind_standard_output_is_one_line(call, told):
     with open("/dev/full", "w") as full:
         got = subprocess.run(
             [sys.executable, "-c", text],
-            env=processes.clean_environment() | {"TMPDIR": "/tmp"},
+            env=processes.clean_environment()
+            | {"TMPDIR": "/tmp", "PYTHONUNBUFFERED": ""},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
