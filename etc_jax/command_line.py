@@ -254,7 +254,7 @@ def run(
         if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout.fileno()):
             raise
         if isinstance(error, OSError) and _is_full(error):
-            sys.stdout.flush()  # which says it again if that is what is full
+            sys.stdout.flush()  # says it again where that is full, and has a buffer
             error.filename = f"standard output or {tempfile.gettempdir()}"
         code = getattr(error, "exit_code", None)
         if code is None and not isinstance(error, errors):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import processes
+import pytest
 
 from etc_jax import command_line
 
@@ -57,16 +58,25 @@ def test_another_pipe_that_breaks_is_an_error():
     assert code == 2 and said == "etc-jax worker: [Errno 32] Broken pipe\n"
 
 
-def test_a_full_disk_behind_standard_output_is_one_line():
-    bash = f"{sys.executable} -c '{MANY}' > /dev/full"
-    got = subprocess.run(
-        ["bash", "-c", bash],
-        env=processes.clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    told = "standard output cannot be written: [Errno 28] No space left on device\n"
+@pytest.mark.parametrize("call", ["say", "print"])
+@pytest.mark.parametrize("buffer", [True, False])
+def test_a_full_disk_behind_standard_output_is_one_line(call, buffer):
+    text = MANY.replace("10_000", "10").replace("say(f", f"{call}(f")
+    more = {"TMPDIR": "/tmp", "PYTHONUNBUFFERED": "" if buffer else "1"}
+    with open("/dev/full", "w") as full:
+        got = subprocess.run(
+            [sys.executable, "-c", text],
+            env=processes.clean_environment() | more,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    told = "[Errno 28] No space left on device"
+    if buffer:
+        told = f"standard output cannot be written: {told}\n"
+    else:
+        told = f"etc-jax many: {told}: 'standard output or /tmp'\n"
     assert (got.returncode, got.stderr) == (2, told)
 
 

@@ -40,16 +40,16 @@ def test_a_record_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    config = toy_job.config(train__num_steps=1)
+    config = toy_job.config(train__num_steps=2)
     with monkeypatch.context() as patch:
         patch.setattr(workdir, "write_atomically", full)
         with pytest.raises(UserError, match=r"cannot be read or written.*run.json'; m"):
             train_and_evaluate(config, tmp_path)
-    assert train_and_evaluate(config, tmp_path).step == 1
+    assert train_and_evaluate(config, tmp_path).step == 2
     # Of a note that is damaged a new one is made.
     (tmp_path / "last_checkpoint.json").write_text("{")
     with monkeypatch.context() as patch:
         patch.setattr(manifest, "write_atomically", full)
         with pytest.raises(UserError, match="last_checkpoint.json'; make space"):
             train_and_evaluate(config, tmp_path)
-    assert train_and_evaluate(config, tmp_path).step == 1
+    assert train_and_evaluate(config, tmp_path).step == 2
