@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.harness import Floor, Timing
 from benchmarks.memory import MIB
+from etc_jax.data.whole_files import write_whole
 from etc_jax.training.errors import RunError, UserError
 
 BELOW_EXIT_CODE, BUSY_EXIT_CODE = 1, 3
@@ -272,7 +273,5 @@ def write(path: str | os.PathLike | None, result: Mapping[str, Any]) -> None:
         return
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    part.write_text(json.dumps(result, indent=2) + "\n")
-    part.replace(target)
+    write_whole(target, json.dumps(result, indent=2) + "\n")
     print(f"wrote {target}")

@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import tqdm
@@ -29,13 +29,13 @@ class ArgumentParser(argparse.ArgumentParser):
     """The flags of a command, --NAME=VALUE; names are written in full.
 
     What is wrong is said in one line, with exit code 2; a flag that does not exist with
-    the name of the nearest one. Addresses of object stores are refused in all arguments
-    but those of `texts`.
+    the name of the nearest one. Every argument with a value has choices or a type: that
+    of a path is one of `local_paths`, so that no output destroys an input; that of a
+    text is `str`.
 
     Args:
       prog: the command, which stands before its errors.
       description: of the command: the docstring of its module.
-      texts: names of arguments that hold text, which may be an address.
       **options: of `argparse.ArgumentParser`.
     """
 
@@ -43,8 +43,6 @@ class ArgumentParser(argparse.ArgumentParser):
         self,
         prog: str | None = None,
         description: str | None = None,
-        *,
-        texts: Sequence[str] = (),
         **options: Any,
     ):
         super().__init__(
@@ -54,11 +52,11 @@ class ArgumentParser(argparse.ArgumentParser):
             allow_abbrev=False,
             **options,
         )
-        self._texts = frozenset(texts)
         self._has_config = False
         self.add_argument(
             "--plugin",
             action=_ImportPlugin,
+            type=str,
             default=argparse.SUPPRESS,
             metavar="MODULE",
             help="a module of your own, which runs, and registers what data, a config "
@@ -74,6 +72,7 @@ class ArgumentParser(argparse.ArgumentParser):
         self._has_config = True
         (to or self).add_argument(
             "--config",
+            type=local_paths.PathArgument(local_paths.Use.READ, _config_files),
             metavar="NAME",
             help="what is trained or made; --config.FIELD=VALUE changes a field",
         )
@@ -86,6 +85,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         """Like that of argparse."""
+        self._check_declared()
         argv = sys.argv[1:] if args is None else list(args)
         changes = [a for a in argv if self._has_config and a.startswith(_CHANGE)]
         for change in changes:
@@ -95,16 +95,32 @@ class ArgumentParser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(argv, namespace)
         if self._has_config:
             found.changes = changes
-        for name, value in vars(found).items():
-            for part in () if name in self._texts else local_paths.paths_in(value):
-                if wrong := local_paths.problem(part):
-                    self.error(f"{name} {wrong}")
+        if wrong := local_paths.collision(self._paths(found)):
+            self.error(wrong)
         return found, rest
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, and ends the program."""
         say(f"{self.prog}: {message}", sys.stderr)
         raise SystemExit(USER_ERROR)
+
+    def _paths(self, args: argparse.Namespace) -> Iterator[local_paths.Given]:
+        """The paths among the values of the arguments."""
+        for action in self._actions:
+            if isinstance(action.type, local_paths.PathArgument):
+                flag = (*action.option_strings, "")[0]
+                for value in local_paths.paths_in(getattr(args, action.dest)):
+                    yield local_paths.Given(flag, action.type, value)
+
+    def _check_declared(self) -> None:
+        """Refuses a parser with an argument of which nobody knows what it is."""
+        for action in self._actions:
+            has_value = action.nargs != 0 and action.choices is None
+            if has_value and action.type is None:
+                raise TypeError(
+                    f"{self.prog}: {action.dest} has no type; expected one of "
+                    "local_paths for a path, or str for text"
+                )
 
     def _refuse_unknown(self, argv: Sequence[str]) -> None:
         """Before argparse says what is missing, which a misspelt flag may be."""
@@ -140,6 +156,12 @@ class _ImportPlugin(argparse.Action):
             registry.import_plugin(values)
         except registry.PluginError as error:
             parser.error(f"{option_string}: {error}")
+
+
+def _config_files(name: str) -> Iterable[str]:
+    """The file of --config=NAME:VARIANT, if it is one."""
+    place = name.partition(":")[0]
+    return (place,) if place.endswith((".py", ".json")) else ()
 
 
 def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:

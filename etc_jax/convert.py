@@ -90,10 +90,10 @@ from etc_jax.conversion.formats.config_file import read_config_file
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.local_paths import MODEL, OUTPUT, PathArgument, Use
 from etc_jax.model_commands import (
     add_tokenizer_flag,
     carry_out,
-    home_path,
     hugging_face_files,
     kept_tokenizer,
     saved,
@@ -116,24 +116,28 @@ ENCODER = "encoder/"
 _SHOWN = 8
 
 
+# Its files begin with the prefix that may be given.
+_OFFICIAL = PathArgument(Use.READ_MODEL, lambda place: (place, f"{place}.*"))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("special",))
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     add = source.add_argument
-    add("--official", metavar="CHECKPOINT", type=home_path, help="official ETC")
-    add("--lift", metavar="FOLDER", type=home_path, help="BERT or RoBERTa")
-    add("--hf", metavar="FOLDER", type=home_path, help="of Hugging Face")
-    add("--trax", metavar="FILE", type=home_path, help="Reformer of trax")
-    add("--fairseq", metavar="FILE", type=home_path, help="BART of fairseq")
-    add("--to_hf", metavar="FOLDER", type=home_path, help="a model or run")
-    add("--export", metavar="WORKDIR", help="a fine-tuning run")
-    parser.add_argument("--out", required=True, type=home_path, help="folder to write")
+    add("--official", metavar="CHECKPOINT", type=_OFFICIAL, help="official ETC")
+    add("--lift", metavar="FOLDER", type=MODEL, help="BERT or RoBERTa")
+    add("--hf", metavar="FOLDER", type=MODEL, help="of Hugging Face")
+    add("--trax", metavar="FILE", type=MODEL, help="Reformer of trax")
+    add("--fairseq", metavar="FILE", type=MODEL, help="BART of fairseq")
+    add("--to_hf", metavar="FOLDER", type=MODEL, help="a model or run")
+    add("--export", metavar="WORKDIR", type=MODEL, help="a fine-tuning run")
+    parser.add_argument("--out", required=True, type=OUTPUT, help="folder to write")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a model that --out holds"
     )
     official = parser.add_argument_group("with --official")
     official.add_argument(
-        "--etc_config", type=home_path, help="its etc_config.json, if elsewhere"
+        "--etc_config", type=MODEL, help="its etc_config.json, if elsewhere"
     )
     official.add_argument(
         "--verify", action="store_true", help="compare checksums; 5 MB a second"
@@ -164,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     lifting.add_argument(
         "--special",
         nargs="+",
+        type=str,
         metavar="ROLE=ROLE",
         help="special tokens that begin with the embedding of another, such as "
         "sentence=cls; ids are those of official ETC for the vocabulary in FOLDER",

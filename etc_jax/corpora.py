@@ -37,9 +37,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import pathlib
 import sys
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -59,7 +57,8 @@ from etc_jax.data.text.long_texts import (
 )
 from etc_jax.data.text.sources import BORDERS, FORMATS, TextSource, read_documents
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.data.whole_files import check_out, whole_text
+from etc_jax.data.whole_files import check_out, whole_text, work_beside
+from etc_jax.local_paths import INPUT, MODEL, OUTPUT
 
 _PROG = "etc-jax corpora"
 
@@ -184,12 +183,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _add_files(add) -> None:
     """What both commands read and write."""
-    add("files", nargs="+", help="text or JSON lines, or globs")
-    add("--out", required=True, type=pathlib.Path, help="file to write, JSON lines")
+    add("files", nargs="+", type=INPUT, help="text or JSON lines, or globs")
+    add("--out", required=True, type=OUTPUT, help="file to write, JSON lines")
     add("--overwrite", action="store_true", help="if --out exists")
-    add("--tokenizer", help="vocabulary; default: lengths are in words")
+    add("--tokenizer", type=MODEL, help="vocabulary; default: lengths are in words")
     add("--format", choices=FORMATS, default="auto", help="default: by the ending")
-    add("--text_field", default="text", help="of JSON lines; default: text")
+    add("--text_field", type=str, default="text", help="of JSON lines; default: text")
     add("--document_per", choices=BORDERS, default="file", help="of files of text")
 
 
@@ -202,8 +201,6 @@ def _run(args: argparse.Namespace) -> str:
         text_field=args.text_field,
         document_border=args.document_per,
     )
-    if args.out.resolve() in (file.path.resolve() for file in source.files):
-        raise ValueError(f"--out={args.out} is one of the files to read; give another")
     length_fn, unit = in_words, "words"
     if args.tokenizer is not None:
         length_fn, unit = in_tokens(open_tokenizer(args.tokenizer)), "tokens"
@@ -238,11 +235,8 @@ def _link(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
         seed=args.seed,
     )
     linker = Linker(source, linking, length_fn)
-    beside = tempfile.TemporaryDirectory(
-        dir=args.out.resolve().parent, prefix=f".{args.out.name}-"
-    )
-    with beside as folder:
-        texts = linker.texts(pathlib.Path(folder))
+    with work_beside(args.out) as folder:
+        texts = linker.texts(folder)
         written = write(args.out, _with_progress(texts, "texts"))
     return (
         f"{written.documents:,} documents in {len(written.lengths):,} texts, of which "

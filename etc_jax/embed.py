@@ -37,21 +37,30 @@ from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.loading.load import load
 from etc_jax.loading.pooling import POOLINGS
+from etc_jax.local_paths import INPUT, MODEL, PathArgument, Use
 from etc_jax.terminal import say
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache, compiling
 
 _PROG = "etc-jax embed"
 
+
+def _written(out: str) -> tuple[pathlib.Path, pathlib.Path]:
+    """(file of the vectors, file of their ids)."""
+    path = pathlib.Path(out)
+    return path, path.with_suffix(".ids.jsonl")
+
+
+_OUT = PathArgument(Use.WRITE, lambda out: map(str, _written(out)))
 _JSON_LINES = (".jsonl", ".jsonl.gz")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     add = parser.add_argument
-    add("--model", required=True, help="folder or name, see above")
+    add("--model", required=True, type=MODEL, help="folder or name, see above")
     add("--step", type=int, help="of a run; default: the newest checkpoint")
-    add("--out", type=pathlib.Path, required=True, metavar="FILE.npy", help="vectors")
+    add("--out", type=_OUT, required=True, metavar="FILE.npy", help="vectors")
     add("--overwrite", action="store_true", help="replace what --out holds")
     add(
         "--pooling",
@@ -66,7 +75,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--max_length", type=int, help="tokens of a text; default: all the model reads")
     add("--on_long", choices=("cut", "error"), default="cut", help="default: cut")
     add("--batch_size", type=int, default=8, help="texts at once; default: 8")
-    add("files", nargs="+", metavar="FILE", help="texts, see above")
+    add("files", nargs="+", type=INPUT, metavar="FILE", help="texts, see above")
     return parser.parse_args(argv)
 
 
@@ -105,10 +114,10 @@ def embed(args: argparse.Namespace) -> str:
     Raises:
       RunError, ValueError, OSError: if something given is wrong.
     """
-    if args.out.suffix != ".npy":
-        raise UserError(f"--out is {args.out}; expected the name of a .npy file")
-    ids_file = args.out.with_suffix(".ids.jsonl")
-    for path in (args.out, ids_file):
+    out, ids_file = _written(args.out)
+    if out.suffix != ".npy":
+        raise UserError(f"--out is {out}; expected the name of a .npy file")
+    for path in (out, ids_file):
         check_out(path, overwrite=args.overwrite)
     read = [one for name in args.files for one in _lines(name)]
     if not read:
@@ -137,10 +146,10 @@ def embed(args: argparse.Namespace) -> str:
             first.enter_context(until_first)
             vectors = model.encode(texts, progress=progress, **how)
     write_whole(ids_file, "".join(f"{json.dumps({'id': name})}\n" for name in ids))
-    with whole(args.out) as part, open(part, "wb") as file:
+    with whole(out) as part, open(part, "wb") as file:
         np.save(file, vectors)
     rows, width = vectors.shape
-    return f"wrote {rows} vectors of {width} numbers to {args.out}, ids to {ids_file}"
+    return f"wrote {rows} vectors of {width} numbers to {out}, ids to {ids_file}"
 
 
 @contextlib.contextmanager

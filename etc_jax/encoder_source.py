@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from etc_jax import model_source
-from etc_jax.model_commands import home_path
+from etc_jax.local_paths import MODEL, OUTPUT
 from etc_jax.model_source import ModelSource
 from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
@@ -14,9 +14,9 @@ from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments for source and result."""
     add = parser.add_argument
-    add("--from", dest="source", metavar="FOLDER", type=home_path, required=True)
+    add("--from", dest="source", metavar="FOLDER", type=MODEL, required=True)
     add("--step", type=int, help="of a run; default: the newest checkpoint")
-    add("--out", required=True, type=home_path, help="folder to write")
+    add("--out", required=True, type=OUTPUT, help="folder to write")
     add("--overwrite", action="store_true", help="replace a model that --out holds")
 
 

@@ -47,6 +47,7 @@ from typing import Any
 from etc_jax import command_line
 from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.datasets.file_summary import summarised
+from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
@@ -82,7 +83,9 @@ def _shard(text: str) -> tuple[int, int]:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     answering.add_flags(parser)
-    parser.add_argument("--out", required=True, help="folder for what comes of it")
+    parser.add_argument(
+        "--out", required=True, type=OUTPUT, help="folder for what comes of it"
+    )
     parser.add_argument(
         "--threshold", type=float, help="of supporting sentences; default: the best"
     )
@@ -97,7 +100,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--shard", type=_shard, default=(0, 1), metavar="I/N", help="part of the work"
     )
-    parser.add_argument("files", nargs="+", help="records, as the data set has them")
+    parser.add_argument(
+        "files", nargs="+", type=INPUT, help="records, as the data set has them"
+    )
     return parser.parse_args(argv)
 
 

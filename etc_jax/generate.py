@@ -60,6 +60,7 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.datasets import options, pairs
 from etc_jax.generation_config import GenerationConfig
 from etc_jax.language_model import LanguageModel, codec_of_model, codec_of_run
+from etc_jax.local_paths import INPUT, MODEL
 from etc_jax.models.sled_config import SledConfig
 from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams
@@ -82,13 +83,15 @@ _OF_WRITERS: dict[str, Any] = {
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("prompt", "prefix"))
-    parser.add_argument("--model", required=True, help="folder, see above")
+    parser = command_line.ArgumentParser(_PROG, __doc__)
+    parser.add_argument("--model", required=True, type=MODEL, help="folder, see above")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
     prompt = parser.add_mutually_exclusive_group(required=True)
-    prompt.add_argument("--prompt", metavar="TEXT", help='may be "" for bytes')
-    prompt.add_argument("--prompt_file", type=pathlib.Path, metavar="FILE")
-    prompt.add_argument("--inputs", metavar="FILE", help="texts, see above")
+    prompt.add_argument(
+        "--prompt", type=str, metavar="TEXT", help='may be "" for bytes'
+    )
+    prompt.add_argument("--prompt_file", type=INPUT, metavar="FILE")
+    prompt.add_argument("--inputs", type=INPUT, metavar="FILE", help="texts, see above")
     parser.add_argument(
         "--num_tokens",
         type=int,
@@ -115,7 +118,9 @@ def _add_options_of_writers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("encoder-decoders")
     options.add_flags(group, GenerationConfig())
     options.add_flags(group, SledConfig(), _SLED)
-    group.add_argument("--prefix", metavar="TEXT", help="read before each input")
+    group.add_argument(
+        "--prefix", type=str, metavar="TEXT", help="read before each input"
+    )
     texts = {
         "num_texts": "of each input, the best of the beams",
         "batch_size": "inputs at once",
@@ -225,7 +230,7 @@ def _continued(model: LanguageModel, args: argparse.Namespace) -> Iterator[bytes
             "it out, or name an encoder-decoder"
         )
     if args.prompt_file is not None:
-        text = args.prompt_file.read_bytes()
+        text = pathlib.Path(args.prompt_file).read_bytes()
     else:
         text = os.fsencode(args.prompt)  # the bytes that were typed
     yield model.continued(
@@ -267,7 +272,7 @@ def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
     if args.inputs is None:
         text = args.prompt
         if args.prompt_file is not None:
-            text = args.prompt_file.read_text(encoding="utf-8")
+            text = pathlib.Path(args.prompt_file).read_text(encoding="utf-8")
         one = pairs.Pair("", text, None, args.prefix)
         [found] = writer.write([one], how, batch_size=1, rng=rng)
         yield from (f"{one.text}\n".encode() for one in found)

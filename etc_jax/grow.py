@@ -38,7 +38,7 @@ _PROG = "etc-jax grow"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("tokens",))
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     encoder_source.add_flags(parser)
     add = parser.add_argument
     add(

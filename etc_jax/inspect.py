@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from etc_jax import builders, command_line, drawing
+from etc_jax.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.structure import Rules, Structure
 from etc_jax.terminal import say
 
@@ -194,16 +195,20 @@ def describe(given: TextInput, matrix: np.ndarray) -> str:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = command_line.ArgumentParser(_PROG, __doc__, texts=("text",))
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", help="the text itself")
-    source.add_argument("--file", help="a file with the text, UTF-8")
-    source.add_argument("--corpus", help="text or JSONL files, also .gz, as a glob")
-    source.add_argument("--cache", help="folder of a token cache")
+    source.add_argument("--text", type=str, help="the text itself")
+    source.add_argument("--file", type=INPUT, help="a file with the text, UTF-8")
+    source.add_argument(
+        "--corpus", type=INPUT, help="text or JSONL files, also .gz, as a glob"
+    )
+    source.add_argument("--cache", type=INPUT, help="folder of a token cache")
     parser.add_argument("--index", type=int, default=0, help="of document or example")
-    parser.add_argument("--text_field", default="text", help="of JSONL rows")
-    parser.add_argument("--tokenizer", help="vocabulary; default: words")
-    parser.add_argument("--out", help="picture to write, for example attention.png")
+    parser.add_argument("--text_field", type=str, default="text", help="of JSONL rows")
+    parser.add_argument("--tokenizer", type=MODEL, help="vocabulary; default: words")
+    parser.add_argument(
+        "--out", type=OUTPUT, help="picture to write, for example attention.png"
+    )
     parser.add_argument("--long_length", type=int, default=512, help="with --cache")
     parser.add_argument("--global_length", type=int, default=64, help="with --cache")
     parser.add_argument("--radius", type=int, default=4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import pathlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -19,12 +18,6 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.model_source import ModelSource
 
 _WITHOUT = "--without_tokenizer leaves it out"
-
-
-def home_path(text: str) -> str:
-    """An argparse type: a path, in which ~ is the user's folder."""
-    # A shell leaves the tilde of --out=~/models alone.
-    return str(pathlib.Path(text).expanduser())
 
 
 def kept_tokenizer(

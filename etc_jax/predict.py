@@ -33,18 +33,21 @@ from typing import Any
 from etc_jax import command_line
 from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.local_paths import INPUT, STANDARD_INPUT, PathArgument, Use
 from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.inputs import Input, make_input
 from etc_jax.prediction.judging import Answered, about, check, judged
 from etc_jax.prediction.model_files import TrainedModel
-from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
+from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.prediction.record_stream import through_model
 from etc_jax.terminal import next_command, say
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache
 
 _PROG = "etc-jax predict"
+
+_HTML = PathArgument(Use.WRITE, replaceable=answers_page.is_page)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -56,10 +59,16 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="probability that a supporting sentence has at least; default: 0.4",
     )
     parser.add_argument("--batch_size", type=int, help="inputs at once")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="page to write")
+    parser.add_argument(
+        "--html", type=_HTML, metavar="FILE", help="page to write, or to write anew"
+    )
     parser.add_argument("--json", action="store_true", help="one object a line")
     parser.add_argument(
-        "files", nargs="*", default=[STANDARD_INPUT], help="default: standard input"
+        "files",
+        nargs="*",
+        type=INPUT,
+        default=[STANDARD_INPUT],
+        help="default: standard input",
     )
     return parser.parse_args(argv)
 
@@ -71,8 +80,8 @@ def predict(args: argparse.Namespace) -> None:
     Raises:
       RunError, ValueError, OSError: if the model cannot be used.
     """
-    if args.html is not None and not args.html.absolute().parent.is_dir():
-        raise UserError(f"--html: there is no folder {args.html.absolute().parent}")
+    if args.html is not None:
+        _check_html(Path(args.html))
     model, task = answering.opened(args)
     setting = task.setting
     if args.threshold is not None:
@@ -106,6 +115,20 @@ def predict(args: argparse.Namespace) -> None:
     elif sys.stdout.isatty() and STANDARD_INPUT not in args.files:
         given = [*answering.given_flags(args), "--html=answers.html", *args.files]
         _tell(next_command("predict", *given))
+
+
+def _check_html(path: Path) -> None:
+    """Refuses a page that cannot be written, or would replace something else."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir():
+        raise UserError(
+            f"--html is {path}; expected the name of a file in a folder that exists"
+        )
+    if path.is_file() and not answers_page.is_page(path):
+        raise UserError(
+            f"--html: {path} exists and is no page that this command wrote; name "
+            "another file"
+        )
 
 
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:

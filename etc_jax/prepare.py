@@ -43,6 +43,7 @@ from etc_jax.datasets import options as input_options
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
+from etc_jax.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.terminal import in_shell, next_command, say
 
 _PROG = "etc-jax prepare"
@@ -240,18 +241,23 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--task",
         required=True,
+        type=str,
         help=f"the data set: one of {', '.join(task_lib.names())}, or the path of a "
         "module that registers one",
     )
     parser.add_argument(
         "--format",
+        type=str,
         help="of the inputs: structured for ETC, sequence for encoders of one sequence "
         "(default: the first one that the data set has)",
     )
     parser.add_argument(
-        "--tokenizer", required=True, help="vocabulary file, or a folder with one"
+        "--tokenizer",
+        required=True,
+        type=MODEL,
+        help="vocabulary file, or a folder with one",
     )
-    parser.add_argument("--out", required=True, help="folder to make")
+    parser.add_argument("--out", required=True, type=OUTPUT, help="folder to make")
     add_lengths(parser)
     parser.add_argument(
         "--official_quirks",
@@ -264,7 +270,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         default=min(cores.available(), _MOST_WORKERS),
         help="processes that work; 0: no other than this (default: %(default)s)",
     )
-    parser.add_argument("files", nargs="+", help="files of the official release")
+    parser.add_argument(
+        "files", nargs="+", type=INPUT, help="files of the official release"
+    )
     # What a data set leaves to choose are flags beside the others.
     named = command_line.first_given(arguments, "task", "format")
     if named.task is None:

@@ -48,6 +48,7 @@ from absl import logging as absl_logging
 from etc_jax import command_line, config_flag, config_help, init_from, next_steps
 from etc_jax import config as config_lib
 from etc_jax.config_variants import said_by
+from etc_jax.local_paths import ADDED_TO
 from etc_jax.terminal import say
 from etc_jax.training import curves
 from etc_jax.training.errors import DONE
@@ -66,7 +67,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--help", "-h", action="store_true", help="this text, or that of --config")
     parser.add_config_flag()
-    add("--workdir", help="folder of the run: checkpoints, metrics, report")
+    add(
+        "--workdir",
+        type=ADDED_TO,
+        help="folder of the run: checkpoints, metrics, report",
+    )
     add(
         "--dry_run",
         nargs="?",
@@ -77,6 +82,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add(
         "--topology",
+        type=str,
         help="with --dry_run: TPUs to compile for, such as v5e:4x4 (sizes in chips); "
         "needs the extra tpu_aot",
     )
@@ -88,6 +94,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--print_config", action="store_true", help="print the config as JSON")
     add(
         "--help_config",
+        type=str,
         nargs="?",
         const="",
         metavar="FIELD",

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from etc_jax.data.whole_files import write_whole
 from etc_jax.training.errors import PREEMPTED
 
 RECORD = "quickstart.json"
@@ -125,9 +126,7 @@ class Workdir:
     def note(self, **changes: Any) -> None:
         """Replaces entries of the record."""
         text = json.dumps(self.record() | changes, indent=2)
-        part = self.folder / f".{RECORD}.part"
-        part.write_text(text + "\n")
-        part.replace(self.folder / RECORD)
+        write_whole(self.folder / RECORD, f"{text}\n")
 
 
 def digest(lines: Sequence[str]) -> str:

@@ -191,9 +191,9 @@ ALLOWED = {
     "generation": OPS | {"ops", "decoding", "beam_search"},
     "generation_config": OPS | {"generation", "beam_search", "config_fields"},
     # Plain Python values in, plain Python values out.
-    "scoring": {"strict_json", "extras"},
+    "scoring": {"strict_json", "extras", "data"},
     # Tables name the config of the family that they convert to.
-    "conversion": MODELS | {"models", "config_fields", "config_sections"},
+    "conversion": MODELS | {"models", "config_fields", "config_sections", "data"},
     "prediction": PREDICTION,
     # Command lines.
     "__main__": {"command_line"},
@@ -218,7 +218,7 @@ ALLOWED = {
         | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
         | {"model_source", "config_flag"}
     ),
-    "encoder_source": {"models", "model_commands", "model_source"},
+    "encoder_source": {"local_paths", "models", "model_commands", "model_source"},
     "extend": {"command_line", "conversion"} | COMMANDS,
     "grow": {"command_line", "conversion", "data"} | COMMANDS,
     "text_codecs": BASE | {"data", "training"},

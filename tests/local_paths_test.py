@@ -127,9 +127,9 @@ def test_no_command_has_a_parser_of_its_own():
 
 
 def test_text_may_be_an_address():
-    parser = command_line.ArgumentParser(texts=("prompt",))
-    parser.add_argument("--prompt")
-    parser.add_argument("--out")
+    parser = command_line.ArgumentParser()
+    parser.add_argument("--prompt", type=str)
+    parser.add_argument("--out", type=local_paths.OUTPUT)
     assert parser.parse_args(["--prompt=http://x.org"]).prompt == "http://x.org"
     with pytest.raises(SystemExit):
         parser.parse_args(["--out=http://x.org"])

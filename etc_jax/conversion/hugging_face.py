@@ -22,6 +22,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.formats.safetensors_io import FILE, write
 from etc_jax.conversion.formats.weight_files import open_weights
+from etc_jax.data.whole_files import whole_folder
 
 KIND, CLASS = "hugging_face", "hugging_face_class"
 
@@ -125,7 +126,7 @@ def save(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty; name another folder")
     weights = family.weights_to(params, config)
-    with native.whole_folder(folder) as part:
+    with whole_folder(folder) as part:
         # transformers asks for the framework that wrote it.
         write(part / FILE, weights, {"format": "pt"})
         values = family.values_to(params, config)

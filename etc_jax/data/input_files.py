@@ -95,8 +95,13 @@ def open_input(path: str | os.PathLike) -> Iterator[BinaryIO]:
         if not name.endswith(".gz"):
             yield file
             return
-        with io.BufferedReader(_Unpacked(file), CHUNK_BYTES) as unpacked:
-            yield unpacked
+        with unpacked(file) as content:
+            yield content
+
+
+def unpacked(file: BinaryIO) -> io.BufferedReader:
+    """The content of a gzip file; what it raises while reading, see `open_input`."""
+    return io.BufferedReader(_Unpacked(file), CHUNK_BYTES)
 
 
 class _Counted:

@@ -20,6 +20,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import signal
 import threading
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from etc_jax import registry, strict_json
+from etc_jax.data.whole_files import is_at
 from etc_jax.local_paths import naming
 
 _LOG = logging.getLogger(__name__)
@@ -221,8 +223,12 @@ def work_folder(folder: pathlib.Path) -> Iterator[None]:
         lock.close()
 
 
-def _hold(folder: pathlib.Path) -> TextIO:
-    """The open lock file of a folder that nobody else holds."""
+def _hold(folder: pathlib.Path, *, waits: bool = True) -> TextIO:
+    """The open lock file of a folder that nobody else holds.
+
+    Raises:
+      BlockingIOError: if another process has it, and it is not to be waited for.
+    """
     import fcntl  # a killed process loses such a lock by itself
 
     while True:
@@ -234,18 +240,33 @@ def _hold(folder: pathlib.Path) -> TextIO:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if not waits:
+                lock.close()
+                raise
             _LOG.warning("another process works in %s: waiting for it", folder)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if _is_at(lock, folder / _LOCK):
+        if is_at(lock.fileno(), folder / _LOCK):
             return lock
         lock.close()
 
 
-def _is_at(file: TextIO, path: pathlib.Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-    except FileNotFoundError:
-        return False
+def remove_work_of(path: pathlib.Path) -> None:
+    """Removes what killed runs left beside a folder that is finished.
+
+    Args:
+      path: of the finished folder; runs that want the same one with other arguments
+        work in hidden folders beside it, `.NAME-DIGEST`. Those that do now keep theirs.
+    """
+    own = re.compile(rf"\.{re.escape(path.name)}-(\d+-)?[0-9a-f]{{12}}")
+    for folder in path.parent.iterdir():
+        if not (own.fullmatch(folder.name) and (folder / _LOCK).is_file()):
+            continue
+        try:
+            lock = _hold(folder, waits=False)
+        except OSError:  # somebody works there, or it is another user's
+            continue
+        with lock:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- processes ------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from etc_jax.config import Config
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import parsed
 from etc_jax.datasets.task import Task
+from etc_jax.local_paths import MODEL
 from etc_jax.prediction import runner
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.training.errors import UserError
@@ -25,11 +26,12 @@ SCORES = "scores.json"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that `opened` reads."""
-    parser.add_argument("--model", required=True, help="folder, see above")
+    parser.add_argument("--model", required=True, type=MODEL, help="folder, see above")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
     parser.add_argument(
         "--option",
         action="append",
+        type=str,
         default=[],
         metavar="NAME=VALUE",
         help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
@@ -37,6 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--thresholds",
+        type=MODEL,
         metavar="FOLDER",
         help="an evaluation (--out of etc_jax.evaluate) of development data; its best "
         "thresholds are taken, such as the null_threshold of squad",
@@ -44,6 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--generation",
         action="append",
+        type=str,
         default=[],
         metavar="NAME=VALUE",
         help="how texts are written, as in etc_jax.generate, if not as objective."

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from etc_jax.data.input_files import BadRecordError, open_input, text_pieces
 from etc_jax.data.json_stream import BROKEN, CUT_SHORT, BadJsonError, JsonStream
-
-STANDARD_INPUT = "-"
+from etc_jax.local_paths import STANDARD_INPUT
 
 
 class Raw(NamedTuple):

@@ -8,13 +8,13 @@ The headline is `F1@3`.
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.data.input_files import BadRecordError, open_input
 from etc_jax.scoring import files
 from etc_jax.scoring.answers import harmonic_mean
 from etc_jax.scoring.result import Scores
@@ -91,14 +91,13 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
 def _read_lines(path: str | os.PathLike) -> list[Any]:
     """The values in a file of JSON lines, gzipped if named `.gz`."""
     name = os.fspath(path)
-    open_fn = gzip.open if name.endswith(".gz") else open
     records = []
     try:
-        with open_fn(name, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
+        with open_input(name) as file:
+            for number, line in enumerate(io.TextIOWrapper(file, "utf-8"), start=1):
                 if line.strip():
                     records.append(_value(line, f"{name}, line {number}"))
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as e:
+    except (OSError, UnicodeDecodeError, BadRecordError) as e:
         raise ValueError(f"cannot read {name}: {e}") from e
     return records
 

@@ -42,6 +42,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
+from etc_jax.local_paths import INPUT, MODEL
 from etc_jax.terminal import say
 
 _PROG = "etc-jax stats"
@@ -270,9 +271,11 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    parser.add_argument("--task", help="the paths are files of this data set")
-    parser.add_argument("--format", help="with --task: of its inputs")
-    parser.add_argument("--tokenizer", help="with --task: vocabulary, or its folder")
+    parser.add_argument("--task", type=str, help="the paths are files of this data set")
+    parser.add_argument("--format", type=str, help="with --task: of its inputs")
+    parser.add_argument(
+        "--tokenizer", type=MODEL, help="with --task: vocabulary, or its folder"
+    )
     parser.add_argument(
         "--length",
         type=int,
@@ -286,7 +289,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="100 is the longest (default: 50,95,100)",
     )
     parser.add_argument("--json", action="store_true", help="JSON in place of tables")
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="see above")
+    parser.add_argument(
+        "paths", nargs="+", type=INPUT, metavar="PATH", help="see above"
+    )
     args = parser.parse_args(arguments)
     if args.task is None and (args.tokenizer or args.length is not None):
         parser.error("--tokenizer and --length go with --task")

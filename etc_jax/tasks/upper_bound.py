@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from etc_jax import command_line
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import named_task
+from etc_jax.local_paths import INPUT, MODEL
 from etc_jax.prepare import add_lengths, given_lengths
 
 _PROG = "etc-jax upper_bound"
@@ -23,13 +24,18 @@ _PROG = "etc-jax upper_bound"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    parser.add_argument("--task", required=True, help="name of the data set")
-    parser.add_argument("--format", help="default: the first that it has")
+    parser.add_argument("--task", required=True, type=str, help="name of the data set")
+    parser.add_argument("--format", type=str, help="default: the first that it has")
     parser.add_argument(
-        "--tokenizer", required=True, help="vocabulary file, or a folder with one"
+        "--tokenizer",
+        required=True,
+        type=MODEL,
+        help="vocabulary file, or a folder with one",
     )
     add_lengths(parser)
-    parser.add_argument("files", nargs="+", help="files of the official release")
+    parser.add_argument(
+        "files", nargs="+", type=INPUT, help="files of the official release"
+    )
     args = parser.parse_args(arguments)
     return command_line.run(_PROG, lambda: _report(args))
 

@@ -1,8 +1,8 @@
 """The project's own folder of a model: bit by bit, whole or absent."""
 
 import dataclasses
+import functools
 import json
-import pathlib
 
 import jax
 import ml_dtypes
@@ -11,6 +11,7 @@ import pytest
 from safetensors import SafetensorError
 
 from etc_jax.conversion.formats import native, safetensors_io
+from etc_jax.data import whole_files
 from etc_jax.models.etc import EtcConfig
 
 CONFIG = EtcConfig(vocab_size=11, max_distance=3, num_labels=12, parent_labels=(10, 11))
@@ -103,14 +104,12 @@ def test_a_failure_leaves_what_was_there(tmp_path, overwrite):
 
 
 def test_a_folder_that_cannot_be_replaced_stays(folder, monkeypatch):
-    before, rename = contents(folder), pathlib.Path.rename
+    before = contents(folder)
 
-    def fails(self, target):
-        if self.name.endswith(".part"):
-            raise PermissionError("no")
-        return rename(self, target)
+    def fails(one, other):
+        raise PermissionError("no")
 
-    monkeypatch.setattr(pathlib.Path, "rename", fails)
+    monkeypatch.setattr(whole_files, "_exchange", fails)
     with pytest.raises(PermissionError):
         native.save(folder, {"x": np.ones(2)}, CONFIG, REPORT, overwrite=True)
     assert contents(folder.parent) == before == contents(folder)
@@ -120,13 +119,31 @@ def test_all_files_may_be_read_by_the_same_people(folder):
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
 
 
-def test_what_a_killed_process_left_is_no_model_and_no_hindrance(tmp_path):
-    for name in (".model.part", ".model.old"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / native.PARAMS).write_bytes(b"half")
-    assert not native.exists(tmp_path / "model")
-    native.save(tmp_path / "model", PARAMS, CONFIG, REPORT)
-    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+def test_what_lies_beside_a_model_and_its_files_stays(folder):
+    mine = [
+        *(folder / "NOTES.md", folder / "eval" / "scores.json"),
+        *(folder.parent / name / "thesis" for name in (".model.part", ".model.old")),
+    ]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    about = (native.MODEL, native.PARAMS, native.REPORT)
+    save = functools.partial(native.save, folder, PARAMS, CONFIG, REPORT)
+    save(files={"tokenizer.json": b"1", "pooling/x.json": b"2"}, overwrite=True)
+    save(files={"labels.json": b"3"}, overwrite=True)
+    assert all(path.read_text() == "mine" for path in mine)
+    assert contents(folder).keys() == {*about, "labels.json", "NOTES.md", "scores.json"}
+    with pytest.raises(ValueError, match="NOTES.md is not one of the files that are"):
+        save(files={"NOTES.md": b"4"}, overwrite=True)
+    assert mine[0].read_text() == "mine"
+
+
+def test_a_damaged_model_can_be_overwritten(folder):
+    (folder / native.MODEL).write_text("{")
+    (folder / "NOTES.md").write_text("mine")
+    native.save(folder, {"x": np.ones(2)}, CONFIG, REPORT, overwrite=True)
+    assert set(native.load(folder).params) == {"x"}
+    assert (folder / "NOTES.md").read_text() == "mine"
 
 
 def test_a_flipped_bit_is_found(folder):

@@ -9,14 +9,12 @@ Conversion writes it and training begins from it. It holds parameters alone, unl
 checkpoints of a run.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,7 +25,7 @@ from etc_jax.config_fields import build
 from etc_jax.config_sections import registered
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles, write
-from etc_jax.local_paths import naming
+from etc_jax.data.whole_files import whole_folder
 
 MODEL = "model.json"
 PARAMS = "params.safetensors"
@@ -101,6 +99,9 @@ def save(
 ) -> None:
     """Writes a folder that appears whole or not at all.
 
+    Of a model that is overwritten the files go that were saved with it. What others
+    have put beside them, such as notes and evaluations, stays.
+
     Args:
       folder: made, with the folders above it.
       params: nested dict of arrays.
@@ -110,30 +111,21 @@ def save(
       overwrite: replace a model that was saved there.
 
     Raises:
-      ValueError: see `check_free`.
+      ValueError: see `check_free`; if a file would replace one of others.
     """
     folder = pathlib.Path(folder).expanduser()
     check_free(folder, overwrite=overwrite)
-    with whole_folder(folder) as part:
+    with whole_folder(folder, _files_of_model if overwrite else None) as part:
         _write(part, params, config, report, files)
 
 
-@contextlib.contextmanager
-def whole_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder to write to, which takes the name and place of `folder` at the end.
-
-    After an error nothing is left of it.
-    """
-    folder = folder.absolute()
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
-    part.mkdir(parents=True)
+def _files_of_model(folder: pathlib.Path) -> set[str]:
+    """Names of the files that were saved with a model; all others are of others."""
     try:
-        with naming(folder):
-            yield part
-            _replace(part, folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        listed = _about(folder).get("files", {})
+    except ValueError:  # what a damaged list named stays
+        listed = ()
+    return {MODEL, PARAMS, REPORT, *listed}
 
 
 def _write(part: pathlib.Path, params, config, report, files) -> None:
@@ -160,21 +152,6 @@ def write_files(folder: pathlib.Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-
-
-def _replace(part: pathlib.Path, folder: pathlib.Path) -> None:
-    """Gives `part` its name; what was there goes only after that."""
-    old = folder.with_name(f".{folder.name}.old")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    try:
-        part.rename(folder)
-    except BaseException:
-        if old.exists():
-            old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def family_of(config: Any) -> str:

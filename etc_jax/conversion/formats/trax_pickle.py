@@ -7,15 +7,14 @@ place of everything else stands an `Unread`, and nothing is imported or called.
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
-import pathlib
 import pickle
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from etc_jax.data.input_files import unpacked
 
 _GZIP = b"\x1f\x8b"
 # What numpy's own pickles call: taken from one, as modules change their names.
@@ -70,14 +69,15 @@ def read_pickle(path: str | os.PathLike) -> Any:
       containers, numbers, strings, numpy arrays, and `Unread` for all else.
 
     Raises:
-      ValueError: if it is damaged, or no pickle.
+      ValueError: if it is damaged, or no pickle, or grows as no weights do.
       OSError: if it cannot be read.
     """
-    content = pathlib.Path(path).read_bytes()
     try:
-        if content.startswith(_GZIP):
-            content = gzip.decompress(content)
-        return _Unpickler(io.BytesIO(content)).load()
+        with open(path, "rb") as file:
+            is_packed = file.peek(len(_GZIP)).startswith(_GZIP)
+            return _Unpickler(unpacked(file) if is_packed else file).load()
+    except OSError:
+        raise
     # Which one a damaged pickle leads to is not documented: it may be any.
     except Exception as error:
         raise ValueError(

@@ -33,7 +33,7 @@ from etc_jax.data.array_folder import (
     GrowingArray,
     new_folder,
 )
-from etc_jax.data.parts import work_folder
+from etc_jax.data.parts import remove_work_of, work_folder
 from etc_jax.data.text import export
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.sentences import split_sentences
@@ -215,6 +215,7 @@ def build_cache(
                 facts |= {"made_by": dict(made_by), "fingerprint": fingerprint}
                 _FORMAT.write_header(whole, facts)
                 _FORMAT.publish(whole, path)
+    remove_work_of(path)
     _FORMAT.check_made(path, fingerprint)
     return TokenCache.open(path, tokenizer.fingerprint())
 

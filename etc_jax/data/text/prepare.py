@@ -18,6 +18,7 @@ from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.sentences import splitter_version
 from etc_jax.data.text.sources import TextSource, equal_files
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
+from etc_jax.data.whole_files import whole
 
 # What a vocabulary is learned from is held in memory.
 VOCABULARY_CHARS = 1 << 27
@@ -234,9 +235,8 @@ def _learned(
     chosen = sample(documents, VOCABULARY_CHARS)
     texts = [p for document in chosen for p in document.paragraphs]
     tokenizer = train(texts, vocab_size=vocab_size)
-    part = path.with_name(f".{path.name}-{os.getpid()}")
-    tokenizer.save(part)
-    os.replace(part, path)
+    with whole(path) as part:
+        tokenizer.save(part)
     return tokenizer
 
 

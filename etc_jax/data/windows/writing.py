@@ -19,7 +19,7 @@ import numpy as np
 
 from etc_jax.data.array_folder import TOKENIZER, GrowingArray, new_folder
 from etc_jax.data.digests import digest
-from etc_jax.data.parts import Part, work_folder
+from etc_jax.data.parts import Part, remove_work_of, work_folder
 from etc_jax.data.schema import Schema
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.arrays import (
@@ -216,6 +216,7 @@ def build_windows(
                     FORMAT.publish(whole, path)
         if not FORMAT.is_at(path):
             raise _no_window(facts)
+    remove_work_of(path)
     _check_made(path, _describe(source, tokenizer, fingerprint))
     return WindowCache.open(path, tokenizer.fingerprint())
 

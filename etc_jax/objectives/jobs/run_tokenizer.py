@@ -1,12 +1,11 @@
 """The tokenizer of a run lies in its folder, for what goes on from there."""
 
-import os
-
 from etils import epath
 
 from etc_jax import model_source
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.whole_files import whole
 from etc_jax.training.local_folder import local_folder
 from etc_jax.training.workdir import is_recorded
 
@@ -19,9 +18,8 @@ def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
     path = epath.Path(workdir) / TOKENIZER
     if path.exists() and is_recorded(epath.Path(workdir)):
         return
-    part = path.with_name(f".{TOKENIZER}-{os.getpid()}")
-    part.write_bytes(tokenizer.saved())
-    part.replace(path)
+    with whole(path) as part:
+        tokenizer.save(part)
 
 
 def check_same(

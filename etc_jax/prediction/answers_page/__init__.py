@@ -7,6 +7,7 @@ answers are known, each stands beside the answer, and the worst answers come fir
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from etc_jax.datasets.explained import Explained
@@ -59,6 +60,13 @@ def page(
         digest=DIGEST,
         body="\n".join(parts),
     )
+
+
+def is_page(path: str | os.PathLike) -> bool:
+    """Whether a file is a page that was made here."""
+    start = PAGE.template.partition("$")[0].encode()
+    with open(path, "rb") as file:
+        return file.read(len(start)) == start
 
 
 def _articles(

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etc_jax import command_line, strict_json
 from etc_jax.data.whole_files import whole
+from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.scoring.coreference import checked_clusters
 from etc_jax.tasks import coreference
 from etc_jax.tasks.coreference.records import Record, Span
@@ -111,9 +112,15 @@ def brackets(clusters: Sequence[Iterable[Span]], where: str) -> dict[int, list[s
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    parser.add_argument("--predictions", required=True, help="file of etc_jax.evaluate")
-    parser.add_argument("--out", required=True, help="response file to write")
-    parser.add_argument("files", nargs="+", help="that the predictions are of")
+    parser.add_argument(
+        "--predictions", required=True, type=INPUT, help="file of etc_jax.evaluate"
+    )
+    parser.add_argument(
+        "--out", required=True, type=OUTPUT, help="response file to write"
+    )
+    parser.add_argument(
+        "files", nargs="+", type=INPUT, help="that the predictions are of"
+    )
     args = parser.parse_args(argv)
     return command_line.run(_PROG, lambda: _run(args))
 

@@ -18,7 +18,6 @@ import argparse
 import collections
 import json
 import os
-import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -26,9 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax import command_line
+from etc_jax.data.whole_files import whole_text
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
+from etc_jax.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction import work
 from etc_jax.prediction.inputs import RecordReader
@@ -144,18 +145,13 @@ def select(
     if broken := problems.first_of_files():
         raise broken
     found = _Count()
-    part = pathlib.Path(f"{os.fspath(out)}.part")
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            kept = _kept(model, task, files, count, keep, batch_size, workers)
-            for number, (record, paragraphs, problem) in enumerate(kept):
-                value = official(record, paragraphs)
-                file.write(("[\n" if number == 0 else ",\n") + json.dumps(value))
-                found.add(record, paragraphs, problem)
-            file.write("\n]\n" if count else "[]\n")
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_text(out) as file:
+        kept = _kept(model, task, files, count, keep, batch_size, workers)
+        for number, (record, paragraphs, problem) in enumerate(kept):
+            value = official(record, paragraphs)
+            file.write(("[\n" if number == 0 else ",\n") + json.dumps(value))
+            found.add(record, paragraphs, problem)
+        file.write("\n]\n" if count else "[]\n")
     return found.selection()
 
 
@@ -214,15 +210,17 @@ class _Count:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    parser.add_argument("--model", required=True, help="folder of the first model")
-    parser.add_argument("--out", required=True, help="file to write")
+    parser.add_argument(
+        "--model", required=True, type=MODEL, help="folder of the first model"
+    )
+    parser.add_argument("--out", required=True, type=OUTPUT, help="file to write")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
     parser.add_argument(
         "--keep", type=int, default=KEEP, help=f"paragraphs; default: {KEEP}"
     )
     parser.add_argument("--batch_size", type=int, help="inputs at once")
     parser.add_argument("--workers", type=int, help="processes that make inputs")
-    parser.add_argument("files", nargs="+", help="of the official release")
+    parser.add_argument("files", nargs="+", type=INPUT, help="of the official release")
     return parser.parse_args(arguments)
 
 

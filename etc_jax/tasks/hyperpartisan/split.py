@@ -25,6 +25,7 @@ from etc_jax import command_line, strict_json
 from etc_jax.data.whole_files import whole
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.local_paths import ADDED_TO, INPUT
 from etc_jax.scoring.result import named
 from etc_jax.tasks.hyperpartisan.records import parse, read_values
 
@@ -165,12 +166,18 @@ def _report(splits: Splits, missing: Mapping[str, list[str]]) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    parser.add_argument("--splits", required=True, help="JSON file with ids of parts")
-    parser.add_argument("--out", required=True, help="folder to write into")
+    parser.add_argument(
+        "--splits", required=True, type=INPUT, help="JSON file with ids of parts"
+    )
+    parser.add_argument(
+        "--out", required=True, type=ADDED_TO, help="folder to write into"
+    )
     parser.add_argument(
         "--disjoint", action="store_true", help="no article in more than one part"
     )
-    parser.add_argument("articles", nargs="+", help="files articles-NAME.xml")
+    parser.add_argument(
+        "articles", nargs="+", type=INPUT, help="files articles-NAME.xml"
+    )
     args = parser.parse_args(argv)
     return command_line.run(_PROG, lambda: _run(args))
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import pathlib
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 
 from etc_jax import command_line
 from etc_jax.data.whole_files import check_out, whole_text
+from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.tasks.squad.records import Record, read
 
 _PROG = "python -m etc_jax.tasks.squad.distractors"
@@ -132,8 +132,8 @@ def _pieces(articles: Iterator[dict[str, Any]]) -> Iterator[str]:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    parser.add_argument("files", nargs="+", help="of SQuAD, with answers")
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="JSON file")
+    parser.add_argument("files", nargs="+", type=INPUT, help="of SQuAD, with answers")
+    parser.add_argument("--out", required=True, type=OUTPUT, help="JSON file")
     parser.add_argument("--order", required=True, choices=ORDERS)
     parser.add_argument("--count", type=int, default=9, help="paragraphs besides")
     parser.add_argument("--seed", type=int, default=0)

@@ -32,6 +32,7 @@ import tqdm
 from etc_jax import command_line, registry
 from etc_jax.data.whole_files import check_out
 from etc_jax.datasets import options
+from etc_jax.local_paths import OUTPUT
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.terminal import next_command
 
@@ -51,9 +52,19 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, text)
     add = parser.add_argument
     names = ", ".join(registry.names(_KIND))
-    add("--task", required=True, help=f"one of {names}, or the path of a module")
+    add(
+        "--task",
+        required=True,
+        type=str,
+        help=f"one of {names}, or the path of a module",
+    )
     add("--count", required=True, type=int, help="records")
-    add("--out", required=True, help="file to write, or folder of a release")
+    add(
+        "--out",
+        required=True,
+        type=OUTPUT,
+        help="file to write, or folder of a release",
+    )
     add("--seed", type=int, default=0, help="of the series; default: 0")
     add("--start", type=int, default=0, help="number of the first; default: 0")
     if maker is None:
@@ -97,13 +108,14 @@ def _write(args: argparse.Namespace) -> str:
     records: Any = tqdm.tqdm(made, total=args.count, unit=" records", disable=None)
     if maker.splits:
         path = maker.write_split(out, records, split=args.split)
-        wrote = f"wrote {args.count} records to {path}"
+        size = ""
     else:
-        maker.write(out, records)
-        size = out.stat().st_size / 2**20
-        wrote = f"wrote {args.count} records, {size:.1f} MiB, to {out}"
+        maker.write(path := out, records)
+        size = f", {path.stat().st_size / 2**20:.1f} MiB,"
+    wrote = f"wrote {args.count} records{size} to {path}"
     folder = f"--out=prepared/{out.name.partition('.')[0]}"
-    words = (f"--task={args.task}", "--tokenizer=VOCABULARY", folder, str(out))
+    task = f"--task={maker.data_set or args.task}"
+    words = (task, "--tokenizer=VOCABULARY", folder, str(path))
     note = "VOCABULARY is its file, or the folder of a model"
     return f"{wrote}\n{next_command('prepare', *words, note=note)}"
 

@@ -60,5 +60,5 @@ def records(
 
 
 MAKER = registry.register("invented_items", "backwards")(
-    Maker(records, BackwardsSizes, lines=True)
+    Maker(records, BackwardsSizes, lines=True, data_set="text_to_text")
 )

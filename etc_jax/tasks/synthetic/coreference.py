@@ -124,9 +124,12 @@ def write_release(
       The file, which appears whole or not at all.
 
     Raises:
+      ValueError: if it is there already.
       OSError: if it cannot be written.
     """
     path = pathlib.Path(folder) / f"{split}.english.v4_gold_conll"
+    if path.exists():
+        raise ValueError(f"{path} exists; give another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
     write(records, path)
     return path

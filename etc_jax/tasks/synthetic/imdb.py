@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etc_jax import registry
-from etc_jax.data.whole_files import whole
+from etc_jax.data.whole_files import whole_folder
 from etc_jax.tasks.imdb.records import LABELS
 from etc_jax.tasks.synthetic import names
 from etc_jax.tasks.synthetic.maker import Maker
@@ -171,7 +171,7 @@ def write_release(
     path = pathlib.Path(folder) / split
     if path.exists():
         raise ValueError(f"{path} exists; give another folder")
-    with whole(path) as part:
+    with whole_folder(path) as part:
         for label in LABELS:
             (part / label).mkdir(parents=True)
         for record in records:

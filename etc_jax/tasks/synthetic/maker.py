@@ -22,7 +22,9 @@ class Maker:
       lines: whether a file has one record a line; otherwise it has one JSON array.
       around: what stands before and after the records of an array.
       splits: those of a release that is a folder of files; (): it is one file.
-      write_split: (folder, records, split=) -> what was written, of such a release.
+      write_split: (folder, records, split=) -> what was written, of such a release;
+        a file or folder that is there is not replaced.
+      data_set: that has such records; None: the one of the same name.
     """
 
     records: Callable[..., Iterable[Any]]
@@ -31,6 +33,7 @@ class Maker:
     around: tuple[str, str] = ("[", "]")
     splits: tuple[str, ...] = ()
     write_split: Callable[..., pathlib.Path] | None = None
+    data_set: str | None = None
 
     def write(self, path: str | os.PathLike, records: Iterable[dict[str, Any]]) -> None:
         """Writes a file of records; see `write_records`."""

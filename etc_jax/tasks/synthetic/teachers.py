@@ -59,4 +59,6 @@ def _one_word(value: str | list[str]) -> str | list[str]:
     return _MASK.sub(r"Mask\1", value)
 
 
-MAKER = registry.register("invented_items", "teachers")(Maker(records, TeachersSizes))
+MAKER = registry.register("invented_items", "teachers")(
+    Maker(records, TeachersSizes, data_set="wikihop")
+)

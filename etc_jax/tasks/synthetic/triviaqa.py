@@ -166,11 +166,14 @@ def write_release(
       The file of the questions, which appears whole or not at all.
 
     Raises:
+      ValueError: if the questions are there already, or a document with other text.
       OSError: if something cannot be written.
     """
     folder = pathlib.Path(folder)
     evidence = folder / "evidence" / "wikipedia"
     path = folder / "qa" / f"wikipedia-{split}.json"
+    if path.exists():
+        raise ValueError(f"{path} exists; give another folder")
     for made in (evidence, path.parent):
         made.mkdir(parents=True, exist_ok=True)
     tail = {"Domain": WIKIPEDIA, "Split": split, "VerifiedEval": False, "Version": 1.0}
@@ -191,7 +194,10 @@ def _without_texts(record: dict[str, Any], evidence: pathlib.Path) -> dict[str, 
     pages = []
     for document in record["Documents"]:
         page = dict(document)
-        (evidence / page["Filename"]).write_text(page.pop("Text"), encoding="utf-8")
+        path, text = evidence / page["Filename"], page.pop("Text")
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise ValueError(f"{path} has other text; give another folder or --seed")
+        path.write_text(text, encoding="utf-8")
         pages.append(page)
     question = {k: x for k, x in record.items() if k != "Documents"}
     return {**question, "EntityPages": pages}
