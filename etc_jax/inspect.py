@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from etc_jax import builders, command_line, drawing
+from etc_jax.data.whole_files import check_out
 from etc_jax.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.structure import Rules, Structure
 from etc_jax.terminal import say
@@ -209,6 +210,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=OUTPUT, help="picture to write, for example attention.png"
     )
+    parser.add_argument("--overwrite", action="store_true", help="if --out exists")
     parser.add_argument("--long_length", type=int, default=512, help="with --cache")
     parser.add_argument("--global_length", type=int, default=64, help="with --cache")
     parser.add_argument("--radius", type=int, default=4)
@@ -254,6 +256,8 @@ def _given(args: argparse.Namespace) -> TextInput:
 
 
 def _show(args: argparse.Namespace) -> None:
+    if args.out is not None:
+        check_out(args.out, overwrite=args.overwrite)
     given = _given(args)
     rules = Rules(
         radius=args.radius,

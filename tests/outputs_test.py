@@ -7,11 +7,15 @@ import pathlib
 import re
 
 import pytest
+import toy_job
 
 from etc_jax import command_line, embed, predict
+from etc_jax import config as config_lib
 from etc_jax.__main__ import COMMANDS
 from etc_jax.local_paths import PathArgument, Use
 from etc_jax.prediction.answers_page.style import PAGE
+from etc_jax.training import workdir
+from etc_jax.training.errors import UserError
 
 PACKAGE = pathlib.Path(command_line.__file__).parent
 # Every module with a parser of its own, so that a new command is among them.
@@ -203,7 +207,42 @@ def test_what_is_written_beside_an_output_is_an_output(place, capsys):
     assert "y.ids.jsonl of --out=y.npy is the input" in capsys.readouterr().err
 
 
-def test_standard_input_is_an_input(place, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "module, given",
+    [
+        ("etc_jax.inspect", ["--text=One."]),
+        ("etc_jax.tasks.hotpotqa.select", ["--model=m", "f"]),
+        ("etc_jax.tasks.coreference.writing", ["--predictions=p", "f"]),
+        ("etc_jax.corpora", ["long", "--min_length=1", "f"]),
+        ("etc_jax.tasks.squad.distractors", ["--order=ordered", "f"]),
+        ("etc_jax.tasks.synthetic.__main__", ["--task=wikihop", "--count=1"]),
+    ],
+)
+def test_no_file_is_replaced_unless_asked(module, given, place, capsys):
+    before = states(place)
+    main = importlib.import_module(module).main
+    assert main([*given, "--out=hard.jsonl"]) == 2
+    assert "hard.jsonl exists; give another --out" in capsys.readouterr().err
+    assert states(place) == before
+
+
+def test_a_run_is_not_written_into_what_it_begins_with(place):
+    folder = place / "deep"
+    for field, name in (("checkpoint.init_from", "."), ("data.paths", "x/..")):
+        config = toy_job.config_dict()
+        section, key = field.split(".")
+        value = str(folder / name)
+        config[section][key] = (value,) if key == "paths" else value
+        if key == "paths":
+            config.data.source = "cache"
+            config.data.held_back_paths = ("held_back",)
+        with pytest.raises(UserError, match=f"is the input {field}=.*/deep"):
+            workdir.check(config_lib.from_config_dict(config), folder)
+    with pytest.raises(UserError, match="lies in the input data.paths="):
+        workdir.check(config_lib.from_config_dict(config), folder / "new")
+
+
+def test_standard_input_is_an_input(place, capsys):
     with open("x.jsonl") as file:
         before = os.dup(0)
         os.dup2(file.fileno(), 0)

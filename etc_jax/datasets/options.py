@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from etc_jax import strict_json
 from etc_jax.field_texts import texts_of
+from etc_jax.local_paths import INPUT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +79,8 @@ def add_flags(
 
     Args:
       parser: of the command line, or a group of it.
-      options: the dataclass, with defaults. A field's metadata may have how to "read"
-        a text, and a "metavar".
+      options: the dataclass, with defaults. A field's metadata may have how `given` is
+        to "read" the file of a path, and a "metavar".
       section: what stands before the names, such as "sled.".
     """
     hints, texts = typing.get_type_hints(type(options)), texts_of(type(options))
@@ -89,9 +90,9 @@ def add_flags(
         if field.default not in ("", ()):
             text = f"{text} (default: {field.default})".strip()
         flag, text = f"--{section}{field.name}", text.replace("%", "%%")
-        if (read := field.metadata.get("read")) is not None:
+        if "read" in field.metadata:
             name = field.metadata["metavar"]
-            parser.add_argument(flag, type=read, metavar=name, help=text)
+            parser.add_argument(flag, type=INPUT, metavar=name, help=text)
             continue
         if typing.get_origin(hints[field.name]) is typing.Literal:
             parser.add_argument(flag, choices=kinds, help=text)
@@ -113,10 +114,23 @@ def add_flags(
 
 
 def given(args: argparse.Namespace, options: Any, section: str = "") -> dict[str, Any]:
-    """Those that a command line of `add_flags` has, by name."""
-    names = [field.name for field in dataclasses.fields(options)]
-    values = {name: getattr(args, f"{section}{name}") for name in names}
-    return {name: value for name, value in values.items() if value is not None}
+    """Those that a command line of `add_flags` has, by name.
+
+    Raises:
+      ValueError: if a file that one names cannot be read.
+    """
+    found = {}
+    for field in dataclasses.fields(options):
+        flag = f"{section}{field.name}"
+        if (value := getattr(args, flag)) is None:
+            continue
+        if (read := field.metadata.get("read")) is not None:
+            try:
+                value = read(value)
+            except ValueError as error:
+                raise ValueError(f"--{flag}: {error}") from error
+        found[field.name] = value
+    return found
 
 
 def parsed(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import time
@@ -32,10 +33,12 @@ from etc_jax.config import (
     Config,
     ConfigError,
     config_hash,
+    flat_items,
     from_record,
     identity,
     to_dict,
 )
+from etc_jax.local_paths import ADDED_TO, INPUT, MODEL, Given, collision, paths_in
 from etc_jax.training import owner as owner_lib
 from etc_jax.training.checkpoints.folder import is_step
 from etc_jax.training.checkpoints.manifest import write_atomically
@@ -44,6 +47,8 @@ from etc_jax.training.hosts import distributed
 from etc_jax.training.local_folder import local_folder
 
 _RECORD = "run.json"
+# Fields of a config that name what a run reads.
+_READ = re.compile(r".*\.(?:\w+_)?(init_from|tokenizer|paths|files)")
 _SHOWN = 5
 _FILES = {
     _RECORD,
@@ -71,6 +76,8 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
         record = folder / _RECORD
         if record.exists():
             _check_same_run(_read_record(record), config, folder)
+        else:
+            _check_apart(config, folder)
         _write_something(_nearest(folder))
     except OSError as error:
         raise UserError(
@@ -82,6 +89,22 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
             "choose another --workdir"
         ) from error
     return folder
+
+
+def _check_apart(config: Config, folder: epath.Path) -> None:
+    """Refuses a folder that is, or lies in, something that the run begins with.
+
+    Raises:
+      UserError: naming both.
+    """
+    given = [Given("--workdir", ADDED_TO, os.fspath(folder))]
+    for field, value in flat_items(to_dict(config)).items():
+        if (kind := _READ.fullmatch(field)) is None:
+            continue
+        argument = INPUT if kind[1] in ("paths", "files") else MODEL
+        given += [Given(field, argument, argument(x)) for x in paths_in(value)]
+    if wrong := collision(given):
+        raise UserError(wrong)
 
 
 def recorded(workdir: epath.PathLike) -> Mapping[str, Any]:

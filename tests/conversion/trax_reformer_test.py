@@ -310,6 +310,7 @@ def test_objects_stay_inert_whatever_is_asked_of_them(tmp_path):
         (b"", "is damaged, or no pickle"),
         (b"\x1f\x8bnothing", "is damaged, or no pickle"),
         (b"no pickle at all", "is damaged, or no pickle"),
+        (gzip.compress(pickle.dumps(bytes(1 << 25))), "packed too densely"),
         (pickle.dumps([np.zeros(9)])[:-20], "is damaged, or no pickle"),
         (pickle.dumps({"step": 3}), "no entry 'weights'; it has step"),
         (pickle.dumps({}), "no entry 'weights'; it has nothing"),

@@ -1,6 +1,7 @@
 """Making window caches: what is kept, what is refused, and nothing half done."""
 
 import dataclasses
+import fcntl
 import itertools
 import os
 import re
@@ -265,3 +266,19 @@ def test_what_was_left_out_is_the_same_in_any_parts():
         joined.update(part.counts)
     assert joined.counts == whole.counts
     assert "13 x reason 1: 'r1', 'r4', 'r7', 'r10', 'r13', ..." in joined.lines()
+
+
+def test_what_killed_runs_left_of_a_cache_goes_when_it_is_there(
+    windows, tokenizer, tmp_path
+):
+    names = [".c-2-0123456789ab", ".c-0123456789ab", ".c-4-ba9876543210", ".c-notes"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "000000.npz").write_bytes(b"half")
+        (tmp_path / name / "lock").touch()
+    with open(tmp_path / names[2] / "lock") as held:  # of a run that is at work
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
+        assert sorted(os.listdir(tmp_path)) == [names[2], ".c-notes", "c"]
+    write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
+    assert sorted(os.listdir(tmp_path)) == [".c-notes", "c"]

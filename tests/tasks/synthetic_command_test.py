@@ -127,14 +127,21 @@ def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
         ("--masked", "there is no flag --masked; see etc-jax synthetic --help"),
         ("--contxts=4", "there is no flag --contxts; did you mean --contexts?"),
         ("--split=train", "there is no flag --split"),
-        ("--names=/none/there", "argument --names: cannot be read"),
-        ("--names=/dev/null", "argument --names: /dev/null holds no word"),
     ],
 )
 def test_arguments_of_a_wrong_form_are_named(tmp_path, capsys, more, message):
     with pytest.raises(SystemExit) as stop:
         run("hotpotqa", tmp_path / "x.json", more)
     assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [("/none/there", "--names: cannot be read"), ("/dev/null", "null holds no word")],
+)
+def test_names_that_cannot_be_read_are_an_error(tmp_path, capsys, path, message):
+    assert run("hotpotqa", tmp_path / "x.json", f"--names={path}") == 2
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etc_jax import command_line, strict_json
-from etc_jax.data.whole_files import whole
+from etc_jax.data.whole_files import check_out, whole
 from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.scoring.coreference import checked_clusters
 from etc_jax.tasks import coreference
@@ -118,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", required=True, type=OUTPUT, help="response file to write"
     )
+    parser.add_argument("--overwrite", action="store_true", help="if --out exists")
     parser.add_argument(
         "files", nargs="+", type=INPUT, help="that the predictions are of"
     )
@@ -126,6 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> str:
+    check_out(args.out, overwrite=args.overwrite)
     predictions = strict_json.loads(pathlib.Path(args.predictions).read_text("utf-8"))
     if not isinstance(predictions, dict):
         raise ValueError(

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax import command_line
-from etc_jax.data.whole_files import whole_text
+from etc_jax.data.whole_files import check_out, whole_text
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
@@ -214,6 +214,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--model", required=True, type=MODEL, help="folder of the first model"
     )
     parser.add_argument("--out", required=True, type=OUTPUT, help="file to write")
+    parser.add_argument("--overwrite", action="store_true", help="if --out exists")
     parser.add_argument("--step", type=int, help="of a run; default: the newest")
     parser.add_argument(
         "--keep", type=int, default=KEEP, help=f"paragraphs; default: {KEEP}"
@@ -231,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> str:
+    check_out(args.out, overwrite=args.overwrite)
     selection = select(
         open_model(args.model, args.step),
         args.files,

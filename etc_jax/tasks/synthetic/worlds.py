@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import pathlib
 import random
@@ -26,14 +25,14 @@ def words_of(path: str) -> tuple[str, ...]:
     """The words of a file, for a flag.
 
     Raises:
-      argparse.ArgumentTypeError: if it cannot be read, or holds none.
+      ValueError: if it cannot be read, or holds none.
     """
     try:
         words = tuple(pathlib.Path(path).read_text("utf-8").split())
     except (OSError, UnicodeDecodeError) as e:
-        raise argparse.ArgumentTypeError(f"cannot be read: {e}") from e
+        raise ValueError(f"cannot be read: {e}") from e
     if not words:
-        raise argparse.ArgumentTypeError(f"{path} holds no word")
+        raise ValueError(f"{path} holds no word")
     return words
 
 
