@@ -78,7 +78,7 @@ def test_cut_texts_are_told_once(ask):
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (("a.jsonl", "--out=a.jsonl"), "expected the name of a .npy file"),
+        (("a.jsonl", "--out=b.jsonl"), "expected the name of a .npy file"),
         (("a.jsonl", "--out=no/a.npy"), "must be a file in a folder that exists"),
         (("a.jsonl", "--out=there.npy"), "there.npy exists; give another"),
         (("a.jsonl", "--out=beside.npy"), "beside.ids.jsonl exists; give another"),

@@ -125,6 +125,8 @@ def _locked(part: pathlib.Path, is_folder: bool) -> int | None:
             part.mkdir() if is_folder else part.touch(exist_ok=False)
         except FileExistsError:
             is_new = False
+            if part.is_dir() != is_folder:
+                return None
         try:
             lock = os.open(part, os.O_RDONLY if is_folder else os.O_RDWR)
         except FileNotFoundError:

@@ -67,7 +67,7 @@ class Parts:
         self._made_by = json.loads(json.dumps(made_by))
         self.count = -(-len(ids) // RECORDS)
         self._folder.mkdir(parents=True, exist_ok=True)
-        for path in sorted(self._folder.glob("*.jsonl")):
+        for path in sorted(self._folder.glob(f"{5 * '[0-9]'}.jsonl")):
             self._check(path)
 
     def _check(self, path: pathlib.Path) -> None:

@@ -93,8 +93,8 @@ def _read_lines(path: str | os.PathLike) -> list[Any]:
     name = os.fspath(path)
     records = []
     try:
-        with open_input(name) as file:
-            for number, line in enumerate(io.TextIOWrapper(file, "utf-8"), start=1):
+        with open_input(name) as file, io.TextIOWrapper(file, "utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
                 if line.strip():
                     records.append(_value(line, f"{name}, line {number}"))
     except (OSError, UnicodeDecodeError, BadRecordError) as e:

@@ -246,3 +246,9 @@ def test_what_killed_processes_left_goes_and_what_one_is_writing_stays(
     with opened(tmp_path / "a"), opened(tmp_path / "a"):
         assert {*os.listdir(tmp_path)} - {*others} <= {*written, "a"}
     assert {*os.listdir(tmp_path)} - {"a"} == {*others}
+
+
+def test_a_file_may_have_a_work_folder_beside_it(tmp_path):
+    with whole_files.work_beside(tmp_path / "a") as work, whole(tmp_path / "a") as part:
+        assert work.is_dir() and part.is_file()
+    assert os.listdir(tmp_path) == ["a"]

@@ -135,7 +135,7 @@ def test_the_command_writes_a_split_of_a_release(tmp_path, capsys):
     path = tmp_path / "test.english.v4_gold_conll"
     wrote, following = capsys.readouterr().out.splitlines()
     assert wrote == f"wrote 3 records to {path}"
-    assert following.endswith(f"--out=prepared/{path.parent.name} {path.parent}")
+    assert following.endswith(f"--out=prepared/{path.parent.name} {path}")
     want = records(3, seed=1, sizes=StorySizes(sentences=5), start=2)
     assert [r.id for r in read([path])] == [r.id for r in want]
     assert main([*argv, "--persons=1"]) == 2
