@@ -119,12 +119,9 @@ def predict(args: argparse.Namespace) -> None:
 
 def _check_html(path: Path) -> None:
     """Refuses a page that cannot be written, or would replace something else."""
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir():
-        raise UserError(
-            f"--html is {path}; expected the name of a file in a folder that exists"
-        )
-    if path.is_file() and not answers_page.is_page(path):
+    if not (folder := path.absolute().parent).is_dir():
+        raise UserError(f"--html: there is no folder {folder}")
+    if path.is_dir() or (path.is_file() and not answers_page.is_page(path)):
         raise UserError(
             f"--html: {path} exists and is no page that this command wrote; name "
             "another file"

@@ -87,6 +87,7 @@ def test_the_command_writes_a_response_of_predictions(tmp_path, capsys):
     assert main(argv) == 0 and capsys.readouterr().out == f"wrote {out}\n"
     [got] = coreference.read([out])
     assert got.clusters == (((0, 1), (5, 5), (9, 9)),)
+    argv.append("--overwrite")
     given.write_text(json.dumps({"another": []}))
     assert main(argv) == 2
     assert "predictions for 1 ids without a record" in capsys.readouterr().err
