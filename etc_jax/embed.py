@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from etc_jax import command_line
 from etc_jax.data.tokenizers.base import check_unicode
-from etc_jax.data.whole_files import check_out, whole, write_whole
+from etc_jax.data.whole_files import check_out, whole, whole_text
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import BadRecordError
@@ -145,8 +145,9 @@ def embed(args: argparse.Namespace) -> str:
         with contextlib.ExitStack() as first:
             first.enter_context(until_first)
             vectors = model.encode(texts, progress=progress, **how)
-    write_whole(ids_file, "".join(f"{json.dumps({'id': name})}\n" for name in ids))
-    with whole(out) as part, open(part, "wb") as file:
+    # Both are written before either gets its name: one without the other is worthless.
+    with whole(out) as part, whole_text(ids_file) as lines, open(part, "wb") as file:
+        lines.writelines(f"{json.dumps({'id': name})}\n" for name in ids)
         np.save(file, vectors)
     rows, width = vectors.shape
     return f"wrote {rows} vectors of {width} numbers to {out}, ids to {ids_file}"

@@ -103,3 +103,19 @@ def test_what_cannot_be_done_is_told_and_leaves_nothing(ask, argv, message):
     assert (code, out) == (2, "")
     assert err.startswith("etc-jax embed: ") and message in err
     assert sorted(pathlib.Path().iterdir()) == before
+
+
+def test_a_failure_leaves_the_old_vectors_with_the_old_ids(ask, monkeypatch):
+    for name in ("a.txt", "b.txt"):
+        pathlib.Path(name).write_text("red\n")
+    assert ask("a.txt", "--out=v.npy")[0] == 0
+    files = [pathlib.Path(name) for name in ("v.npy", "v.ids.jsonl")]
+    before = [path.read_bytes() for path in files]
+
+    def full(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(embed.np, "save", full)
+    code, _, err = ask("b.txt", "--out=v.npy", "--overwrite")
+    assert code == 2 and "disk full" in err
+    assert [path.read_bytes() for path in files] == before
