@@ -40,8 +40,10 @@ def test_what_cannot_be_read_is_named(here, capsys):
     for argv, message in (
         (["--hf=nothing", "--out=x"], "no config.json in nothing"),
         (["--to_hf=ours", "--out=hf"], "no run"),
-        (["--hf=hf", "--out=hf"], "hf is there and no saved model"),
+        (["--hf=hf", "--out=taken"], "taken is there and no saved model"),
     ):
+        (here / "taken").mkdir(exist_ok=True)
+        (here / "taken" / "thesis.txt").write_text("years of work")
         assert convert.main(argv) != 0, message
         assert capsys.readouterr().err
     values = json.loads((here / "hf" / "config.json").read_text())
