@@ -58,8 +58,7 @@ def test_another_pipe_that_breaks_is_an_error():
     assert code == 2 and said == "etc-jax worker: [Errno 32] Broken pipe\n"
 
 
-@pytest.mark.parametrize("call", ["say", "print"])
-@pytest.mark.parametrize("buffer", [True, False])
+@pytest.mark.parametrize("call, buffer", [("say", False), ("print", True)])
 def test_a_full_disk_behind_standard_output_is_one_line(call, buffer):
     text = MANY.replace("10_000", "10").replace("say(f", f"{call}(f")
     more = {"TMPDIR": "/tmp", "PYTHONUNBUFFERED": "" if buffer else "1"}
