@@ -11,7 +11,7 @@ from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks
 from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import TextReader
-from etc_jax.objectives.jobs.pretraining_data import look_at
+from etc_jax.objectives.jobs.pretraining_data import check_held_back, look_at
 
 INPUT, TARGET, ROWS = 130, 140, 8
 KINDS = {
@@ -173,14 +173,20 @@ def test_a_window_of_which_nothing_can_be_missing_is_left_out(kind, left_out):
         )
 
 
-def test_a_text_of_which_most_is_left_out_is_refused(caplog):
-    def reader(documents):
-        cache = text_of(documents)
-        plan = Concatenation(
-            cache, long_length=8, max_sentence_tokens=8, min_sentences=1
-        )
-        return reader_of([(cache, plan)], "gap_sentences")
+def concatenated(documents, **options):
+    cache, sizes = text_of(documents), {"long_length": 8, "max_sentence_tokens": 8}
+    plan = Concatenation(cache, **sizes, min_sentences=1)
+    return reader_of([(cache, plan)], "gap_sentences", **options)
 
+
+def test_held_back_text_without_an_example_is_refused():
+    check_held_back(concatenated([[8] * 20, [2, 6]], evaluation=True))
+    with pytest.raises(ValueError, match="held-back text can be missing.* raise data"):
+        check_held_back(concatenated([[8] * 20], evaluation=True))
+
+
+def test_a_text_of_which_most_is_left_out_is_refused(caplog):
+    reader = concatenated
     some = reader([[8] * 4, [2, 6] * 6])
     with caplog.at_level("INFO"):
         look_at(some)

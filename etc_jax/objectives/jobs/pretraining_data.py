@@ -272,3 +272,19 @@ def look_at(reader: TextReader) -> None:
             raise ValueError(
                 f"{metrics[name]:.1%} {what}, more than {MAX_LOST:.0%} may be; {remedy}"
             )
+
+
+def check_held_back(reader: TextReader) -> None:
+    """Refuses held-back text without an example: its loss would be no number.
+
+    Args:
+      reader: of evaluation; batches are built up to the first example.
+    """
+    for step in range(reader.steps_per_epoch):
+        reader.batch_at(step)
+        if any(counts.examples for counts in reader.source_counts):
+            return
+    raise ValueError(
+        "nothing of the held-back text can be missing: each of its windows is a single "
+        "sentence or token; raise data.held_back_fraction or use more text"
+    )

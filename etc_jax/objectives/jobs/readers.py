@@ -127,6 +127,7 @@ def of_text(
     train = reader(corpora.train, mixture=corpora.mixture(seed))
     held_back = reader([corpora.held_back], evaluation=True)
     pretraining_data.look_at(train)
+    pretraining_data.check_held_back(held_back)
     return Readers(
         train, held_back, held_back.steps_per_epoch, train.num_examples, corpora.inputs
     )
