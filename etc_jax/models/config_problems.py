@@ -55,9 +55,14 @@ def transformer_problems(config: Any) -> Problems:
     for name in ("dropout_rate", "attention_dropout_rate"):
         if problem := dropout_rate_problem(getattr(config, name)):
             yield name, problem
-    for name in ("initializer_range", "layer_norm_epsilon"):
-        if not getattr(config, name) > 0:
-            yield name, f"is {getattr(config, name)}; expected more than 0"
+    if not config.layer_norm_epsilon > 0:
+        yield (
+            "layer_norm_epsilon",
+            f"is {config.layer_norm_epsilon}; expected more than 0",
+        )
+    # 0 stands in configs of models that are trained already.
+    if not config.initializer_range >= 0:
+        yield "initializer_range", f"is {config.initializer_range}; expected 0 or more"
     choices = {
         "activation": tuple(ACTIVATIONS),
         "attention": IMPLEMENTATIONS,

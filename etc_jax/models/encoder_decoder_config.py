@@ -30,6 +30,7 @@ class Side(NamedTuple):
       max_length: longest sequence.
       patterns: what tokens see in each layer of a run that is repeated.
       causal: no key after the query.
+      attention_dropout_rate: of attention probabilities.
       top_layers: of the layers, those at the end whose tokens see something else.
       top_pattern: what they see.
       real_positions: padding has no position, see `layers.encoder.positions_of`.
@@ -41,6 +42,7 @@ class Side(NamedTuple):
     max_length: int
     patterns: tuple[Pattern, ...]
     causal: bool
+    attention_dropout_rate: float
     top_layers: int = 0
     top_pattern: Pattern = None
     real_positions: bool = False
@@ -197,7 +199,7 @@ class EncoderDecoderConfig:
     @property
     def encoder_side(self) -> Side:
         sizes = self.num_layers, self.num_heads, self.mlp_dim, self.max_length
-        return Side(*sizes, self.patterns, False)
+        return Side(*sizes, self.patterns, False, self.attention_dropout_rate)
 
     @property
     def decoder_side(self) -> Side:
@@ -208,6 +210,7 @@ class EncoderDecoderConfig:
             self.max_target_length,
             (Causal(),),
             True,
+            self.attention_dropout_rate,
         )
 
     def spreads(self, side: Side) -> Spreads:
@@ -348,6 +351,8 @@ class LedConfig(BartConfig):
       attention_window: keys that a token of the encoder sees on both sides together, an
         even number; one for all layers, or one for each of a run of layers that is
         repeated.
+      encoder_attention_dropout_rate: of attention probabilities of the encoder; None:
+        as the decoder's.
     """
 
     # Its tables have no rows before that of position 0.
@@ -357,6 +362,12 @@ class LedConfig(BartConfig):
     max_target_length: int = sized(1024)
     forced_eos_id: int | None = None
     attention_window: tuple[int, ...] = (1024,)
+    encoder_attention_dropout_rate: float | None = free(None)
+
+    @property
+    def encoder_side(self) -> Side:
+        side, rate = super().encoder_side, self.encoder_attention_dropout_rate
+        return side if rate is None else side._replace(attention_dropout_rate=rate)
 
     @property
     def patterns(self) -> tuple[AttentionWindow, ...]:
@@ -366,6 +377,8 @@ class LedConfig(BartConfig):
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
         yield from window_problems(self)
+        if problem := dropout_rate_problem(self.encoder_side.attention_dropout_rate):
+            yield "encoder_attention_dropout_rate", problem
 
 
 @registry.register("model_config", "t5")

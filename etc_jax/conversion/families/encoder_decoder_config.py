@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from etc_jax.models.encoder_decoder_config import (
     LongT5Config,
     T5Config,
 )
+
+_LOG = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
@@ -112,8 +115,6 @@ _BART_ONLY = {
     "is_encoder_decoder": True,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
     # Of configs written before transformers 4.
     "normalize_before": False,
     "normalize_embedding": True,
@@ -223,6 +224,14 @@ def _to_bart(config: BartConfig) -> dict[str, Any]:
 
 
 def _to_led(config: LedConfig) -> dict[str, Any]:
+    rate = config.attention_dropout_rate
+    if (of_encoder := config.encoder_side.attention_dropout_rate) != rate:
+        _LOG.warning(
+            "attention dropout is %s in the encoder and %s in the decoder; LED of "
+            "transformers has one rate, for training alone: the decoder's is written",
+            of_encoder,
+            rate,
+        )
     if config.scale_embedding:
         raise ValueError(
             "scale_embedding is True, but transformers' LED has no such scale; keep "

@@ -155,7 +155,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
     layers = tuple(values["attn_layers"])
     axial = bool(values["axial_pos_embds"])
-    rates = [values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS]
+    local, by_hash = (values[f"{k}_attention_probs_dropout_prob"] for k in KINDS)
     config = ReformerConfig(
         **fields,
         num_layers=len(layers),
@@ -165,7 +165,8 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
         num_buckets=_from_hf(values["num_buckets"]),
         hash_seed=values["hash_seed"] or 0,
         activation=ACTIVATIONS[values["hidden_act"]],
-        attention_dropout_rate=max(rates),
+        attention_dropout_rate=local,
+        lsh_attention_dropout_rate=None if by_hash == local else by_hash,
     )
     if found := [f"{field} {message}" for field, message in config.problems()]:
         raise ValueError("config of Reformer:\n  " + "\n  ".join(found))
@@ -176,12 +177,7 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     if values.get("model_type") != "reformer":
         yield f"model_type is {shown(values.get('model_type'))}; expected 'reformer'"
     values = {**_DEFAULTS, **values}
-    if found := list(problems(values, RULES)):
-        yield from found
-        return
-    rates = {kind: values[f"{kind}_attention_probs_dropout_prob"] for kind in KINDS}
-    if len({rates[kind] for kind in set(values["attn_layers"]) & set(KINDS)}) > 1:
-        yield f"attention dropout differs by kind of layer, {rates}; give both one rate"
+    yield from problems(values, RULES)
 
 
 def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
@@ -219,8 +215,8 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
         "hidden_act": names[c.activation],
         "tie_word_embeddings": False,
         **{
-            f"{kind}_attention_probs_dropout_prob": c.attention_dropout_rate
-            for kind in KINDS
+            f"{kind}_attention_probs_dropout_prob": rate
+            for kind, rate in c.attention_dropout_rates.items()
         },
     }
 
