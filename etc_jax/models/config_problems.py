@@ -91,20 +91,13 @@ def pattern_problems(config: Any, kinds: Sequence[str]) -> Problems:
 
 
 def window_problems(config: Any) -> Problems:
-    """`attention_window`, and the number of layers."""
-    run = len(config.attention_window)
+    """`attention_window`."""
     odd = [w for w in config.attention_window if w < 2 or w % 2]
-    if not run or odd:
+    if not config.attention_window or odd:
         yield (
             "attention_window",
             f"is {config.attention_window}; expected even numbers, 2 or more, that "
             "count both sides (twice the one-sided numbers of allenai's code)",
-        )
-    elif config.num_layers % run:
-        yield (
-            "num_layers",
-            f"is {config.num_layers}; expected whole repeats of the {run} layers of "
-            "attention_window",
         )
 
 

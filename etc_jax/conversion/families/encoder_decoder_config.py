@@ -153,8 +153,8 @@ _T5 = {
     "num_decoder_layers": Key(either(NOTHING, _COUNT), None, "num_decoder_layers"),
     "num_heads": Key(_COUNT, 8, "num_heads"),
     "n_positions": Key(_SIZE, T5Config.max_length, "max_length"),
-    "relative_attention_num_buckets": Key(whole(4, 512), 32, "num_buckets"),
-    "relative_attention_max_distance": Key(whole(2, 100_000), 128, "max_distance"),
+    "relative_attention_num_buckets": Key(whole(4, 1024), 32, "num_buckets"),
+    "relative_attention_max_distance": Key(_SIZE, 128, "max_distance"),
     "dropout_rate": Key(RATE, 0.1, "dropout_rate"),
     "layer_norm_epsilon": Key(EPSILON, 1e-6, "layer_norm_epsilon"),
     "initializer_factor": Key(SPREAD, 1.0, "initializer_range"),
@@ -237,8 +237,9 @@ def _to_led(config: LedConfig) -> dict[str, Any]:
             "scale_embedding is True, but transformers' LED has no such scale; keep "
             "this model here"
         )
-    repeats = config.num_layers // len(config.attention_window)
-    windows = list(config.attention_window) * repeats
+    repeats = config.num_layers // len(config.patterns)
+    # One side -> both sides together.
+    windows = [2 * window.radius for window in config.patterns] * repeats
     return {**_to_bart(config), "attention_window": windows}
 
 
@@ -316,7 +317,7 @@ FAMILIES: dict[str, Keys] = {
         {
             **_T5,
             "n_positions": Key(_SIZE, LongT5Config.max_length, "max_length"),
-            "local_radius": Key(_SIZE, 127, "radius"),
+            "local_radius": Key(whole(), 127, "radius"),
             "global_block_size": Key(_SIZE, 16, "block_size"),
             "encoder_attention_type": Key(choice(_ATTENTIONS), "local"),
         },
