@@ -47,6 +47,7 @@ from typing import Any
 from etc_jax import command_line
 from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.datasets.file_summary import summarised
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
@@ -203,6 +204,13 @@ class _Evaluation:
         )
         lost = problems_of(answers)
         lines = [self.summary.problems.report()]
+        # Of a record that was read whole nothing is known but that it fits.
+        lengths = Lengths()
+        for answer in answers:
+            lengths.add(answer.cut_from or 0)
+        sizes = type(self.task.sizes)(*self.model.lengths)
+        if told := lengths.beyond(sizes.text_length, "records"):
+            lines.append(f"{told} (data.{sizes.text_field}); they were cut")
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]

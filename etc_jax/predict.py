@@ -32,6 +32,7 @@ from typing import Any
 
 from etc_jax import command_line
 from etc_jax.data.whole_files import write_whole
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
@@ -109,8 +110,11 @@ def predict(args: argparse.Namespace) -> None:
 
 
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
-    """Each record that can be an input; the others are reported."""
-    sizes = type(task.sizes)(*model.lengths)
+    """Each record that can be an input; the others are reported.
+
+    So are those that were cut, at the end.
+    """
+    sizes, lengths = type(task.sizes)(*model.lengths), Lengths()
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
     for raw in read_inputs(files, task.release):
@@ -132,7 +136,10 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
         if made.problem is not None:
             _tell(f"{raw.where}: {': '.join(made.problem)}")
         else:
+            lengths.add(made.cut_from or 0)
             yield made
+    if told := lengths.beyond(sizes.text_length, "records"):
+        _tell(f"{told} (data.{sizes.text_field}); they were cut")
 
 
 def _answers(

@@ -28,11 +28,13 @@ class Input:
       id: of the record.
       windows: in order; () if it cannot be made an input.
       problem: why, as (kind, message); None if there are windows.
+      cut_from: tokens of a record of which not all are in its window; None if all are.
     """
 
     id: str
     windows: tuple[Any, ...]
     problem: tuple[str, str] | None = None
+    cut_from: int | None = None
 
 
 def make_input(
@@ -61,7 +63,18 @@ def make_input(
         )
     except BadRecordError as error:
         return Input(record.id, (), (error.kind, error.message))
-    return Input(record.id, tuple(windows))
+    cut_from = _cut_from(task, record, windows, tokenizer, sizes)
+    return Input(record.id, tuple(windows), cut_from=cut_from)
+
+
+def _cut_from(
+    task: Task, record: Any, windows: Sequence[Any], tokenizer: Tokenizer, sizes: Any
+) -> int | None:
+    """See `Input`; several windows have all of a record together."""
+    if len(windows) != 1:
+        return None
+    whole = task.whole_length(record, tokenizer)
+    return whole if whole > sizes.text_length else None
 
 
 class RecordReader:

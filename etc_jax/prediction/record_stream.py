@@ -20,11 +20,13 @@ class ReadRecord(NamedTuple):
       windows: what was read off the outputs for each of its windows, in order; [] if
         it had none.
       problem: why not, as (kind, message); None if it had windows.
+      cut_from: see `Input`.
     """
 
     id: str
     windows: list[Any]
     problem: tuple[str, str] | None
+    cut_from: int | None = None
 
 
 class _Waiting(NamedTuple):
@@ -33,6 +35,7 @@ class _Waiting(NamedTuple):
     id: str
     count: int
     problem: tuple[str, str] | None
+    cut_from: int | None
 
 
 def through_model(
@@ -58,13 +61,15 @@ def through_model(
 
     def windows() -> Iterator[Any]:
         for made in inputs:
-            waiting.append(_Waiting(made.id, len(made.windows), made.problem))
+            count = len(made.windows)
+            waiting.append(_Waiting(made.id, count, made.problem, made.cut_from))
             yield from made.windows
 
     def complete() -> Iterator[ReadRecord]:
         while waiting and waiting[0].count <= len(read):
-            name, count, problem = waiting.popleft()
-            yield ReadRecord(name, [read.popleft() for _ in range(count)], problem)
+            name, count, problem, cut_from = waiting.popleft()
+            windows = [read.popleft() for _ in range(count)]
+            yield ReadRecord(name, windows, problem, cut_from)
 
     for batch, outputs in _computed(windows(), runner, inputs_fn):
         read += read_fn(outputs, batch)

@@ -91,7 +91,8 @@ def make_parts(
             predictions = [task.no_answer] * len(settings)
             if record.windows:
                 predictions = task.predictions(record.windows)
-            writer.add(Answer(record.id, predictions, record.problem))
+            answer = Answer(record.id, predictions, record.problem, record.cut_from)
+            writer.add(answer)
             progress.advance(1)
 
 

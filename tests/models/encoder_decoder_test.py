@@ -317,7 +317,7 @@ def test_configs_that_do_not_fit_are_refused(name, change, message):
     [
         ("bart", (65, 3), "input_tokens has 65 tokens, but max_length is 64; cut it"),
         ("led", (5, 1025), "decoder_tokens has 1025 tokens, but max_target_length is"),
-        ("t5", (65, 3), "raise max_length"),
+        ("reformer", (65, 3), "input_tokens has 65 tokens, but max_length is 64; cut"),
     ],
 )
 def test_what_is_too_long_is_refused(name, args, message):

@@ -7,6 +7,7 @@ import pytest
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
+from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
 from etc_jax.tasks import wikihop
 from etc_jax.training.errors import UserError
@@ -54,6 +55,38 @@ def test_batches_hold_the_records_that_can_be_read(files, saved):
             )
             [got_window] = x.windows
             np.testing.assert_array_equal(got_window.tokens.long, want.tokens.long)
+
+
+WORDS = "who " * 18
+
+
+@pytest.mark.parametrize(
+    "name, format, sizes, value, tokens",
+    [
+        # [CLS] and [SEP] with the 18 words; of written targets an end token alone.
+        ("classification", "sequence", (16, 1), {"text": WORDS, "label": "x"}, 20),
+        ("classification", "sequence", (20, 1), {"text": WORDS, "label": "x"}, None),
+        ("text_to_text", "text_to_text", (16, 4), {"input": WORDS}, 19),
+        ("text_to_text", "text_to_text", (19, 4), {"input": WORDS}, None),
+    ],
+)
+def test_a_record_that_is_cut_says_how_long_it_is(name, format, sizes, value, tokens):
+    task = find_task(name, format)
+    if name == "classification":
+        task = task.with_options({"labels": ("x", "y")})
+    record = task.parse(value, lambda kind, message: None)
+    sizes = type(task.sizes)(*sizes)
+    made = make_input(task, record, finetuned_run.tokenizer(), sizes)
+    assert (len(made.windows), made.cut_from) == (1, tokens)
+
+
+def test_a_beginning_of_text_is_one_of_its_tokens():
+    task = find_task("text_to_text", "text_to_text").with_options({"begin_token": True})
+    record = task.parse({"input": WORDS}, lambda kind, message: None)
+    model = finetuned_run.tokenizer()
+    for length, tokens in ((19, 20), (20, None)):
+        made = make_input(task, record, model, TextToTextSizes(length, 4))
+        assert made.cut_from == tokens
 
 
 def test_an_earlier_batch_can_be_asked_for_again(files, saved):
