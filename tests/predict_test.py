@@ -15,9 +15,9 @@ from etc_jax import evaluate, predict
 COUNT = 8  # one batch on the devices of the tests
 # What is said of records that the models have no room for.
 CUT = {
-    name: f"etc-jax predict: {count} of 8 records have more than the 256 tokens that the "
-    f"model reads, up to {longest} (data.long_length); they were cut\n"
-    for name, count, longest in (("hotpotqa", 5, 426), ("wikihop", 3, 370))
+    name: f"etc-jax predict: {cut} of 8 records have more than the 256 tokens that the "
+    f"model reads, up to {longest}; they were cut\n"
+    for name, cut, longest in (("hotpotqa", 5, 426), ("wikihop", 3, 370))
 }
 
 

@@ -232,8 +232,8 @@ def test_what_only_training_uses_does_not_stop_a_reading(name, change, fields):
         ("led", {"attention_window": 7}, "expected even numbers"),
         (
             "t5",
-            {"feed_forward_proj": "gated-tanh"},
-            "feed_forward_proj is 'gated-tanh'",
+            {"feed_forward_proj": "gated-mish"},
+            "feed_forward_proj is 'gated-mish'",
         ),
         ("t5", {"eos_token_id": [1, 2]}, "eos_token_id is .1, 2.; expected a whole"),
         (
@@ -258,7 +258,7 @@ def test_configs_without_a_counterpart_are_refused(name, change, message):
             {"scale_embedding": True},
             "scale_embedding is True, but transformers'",
         ),
-        ("t5", {"activation": "tanh"}, "activation is 'tanh' in blocks that are gated"),
+        ("t5", {"activation": "linear"}, "activation is 'linear' in blocks that are"),
     ],
 )
 def test_what_transformers_does_not_have_is_not_written(name, change, message):

@@ -142,6 +142,12 @@ _BLOCKS = {
     # By name the exact one, by what it computes the tanh approximation.
     "gated-gelu": (True, "gelu"),
     "gated-silu": (True, "silu"),
+    "tanh": (False, "tanh"),
+    "gated-tanh": (True, "tanh"),
+    # Other names of the same functions.
+    "swish": (False, "silu"),
+    "gated-swish": (True, "silu"),
+    "gated-gelu_new": (True, "gelu"),
 }
 _T5 = {
     "vocab_size": Key(_SIZE, 32128, "vocab_size"),
@@ -244,7 +250,7 @@ def _to_led(config: LedConfig) -> dict[str, Any]:
 
 
 def _to_t5(config: T5Config) -> dict[str, Any]:
-    names = {block: theirs for theirs, block in _BLOCKS.items()}
+    names = {block: theirs for theirs, block in reversed(_BLOCKS.items())}
     block = config.gated, config.activation
     if block not in names:
         raise ValueError(

@@ -14,6 +14,7 @@ import numpy as np
 from etc_jax import registry
 from etc_jax.conversion.config_rules import (
     EPSILON,
+    LARGEST,
     MOST,
     NOTHING,
     RATE,
@@ -128,7 +129,7 @@ RULES = {
     **{f"{kind}_attention_probs_dropout_prob": RATE for kind in KINDS},
     "num_hashes": whole(1, MOST),
     "num_buckets": either(NOTHING, whole(2), listed(whole(2), 1, 2)),
-    "hash_seed": either(NOTHING, whole()),
+    "hash_seed": either(NOTHING, whole(-LARGEST)),
     "is_decoder": flag(),
     "hidden_act": choice(ACTIVATIONS),
     "hidden_dropout_prob": RATE,
@@ -199,7 +200,7 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
         )
     half = c.embed_dim // 2
     values = {theirs: getattr(c, ours) for theirs, ours in _SAME.items()}
-    names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     lm = "ReformerModelWithLMHead" if c.causal else "ReformerForMaskedLM"
     return values | {
         "model_type": "reformer",
