@@ -47,11 +47,10 @@ from typing import Any
 from etc_jax import command_line
 from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.datasets.file_summary import summarised
-from etc_jax.datasets.lengths import Lengths
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
-from etc_jax.prediction.inputs import RecordReader
+from etc_jax.prediction.inputs import RecordReader, told_of_cuts
 from etc_jax.prediction.scoreboard import (
     EvaluationResult,
     of_no_answers,
@@ -204,13 +203,7 @@ class _Evaluation:
         )
         lost = problems_of(answers)
         lines = [self.summary.problems.report()]
-        # Of a record that was read whole nothing is known but that it fits.
-        lengths = Lengths()
-        for answer in answers:
-            lengths.add(answer.cut_from or 0)
-        sizes = type(self.task.sizes)(*self.model.lengths)
-        if told := lengths.beyond(sizes.text_length, "records"):
-            lines.append(f"{told} (data.{sizes.text_field}); they were cut")
+        lines += told_of_cuts([answer.cut or {} for answer in answers])
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]

@@ -32,11 +32,10 @@ from typing import Any
 
 from etc_jax import command_line
 from etc_jax.data.whole_files import write_whole
-from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
-from etc_jax.prediction.inputs import Input, make_input
+from etc_jax.prediction.inputs import Input, make_input, told_of_cuts
 from etc_jax.prediction.judging import Answered, about, check, judged
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import STANDARD_INPUT, read_inputs
@@ -114,7 +113,7 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
 
     So are those that were cut, at the end.
     """
-    sizes, lengths = type(task.sizes)(*model.lengths), Lengths()
+    sizes, cuts = type(task.sizes)(*model.lengths), []
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
     for raw in read_inputs(files, task.release):
@@ -136,10 +135,10 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
         if made.problem is not None:
             _tell(f"{raw.where}: {': '.join(made.problem)}")
         else:
-            lengths.add(made.cut_from or 0)
+            cuts.append(made.cut)
             yield made
-    if told := lengths.beyond(sizes.text_length, "records"):
-        _tell(f"{told} (data.{sizes.text_field}); they were cut")
+    for line in told_of_cuts(cuts):
+        _tell(line)
 
 
 def _answers(

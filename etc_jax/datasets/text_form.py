@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
 from etc_jax.datasets.task import Form
@@ -100,10 +101,12 @@ class _Texts:
         refuse_quirks(self.name, official_quirks)
         options = self.options if options is None else options
         found = encoded(self.pair_of(record), tokenizer, options)
+        room = options.prefix_length or found.prefix_tokens
         return [
             TextToTextWindow(
                 record=record,
                 labels={},
+                cut=too_long(prefixes=(found.prefix_tokens, room)),
                 unusable="no target" if found.target is None else None,
                 **parts_of(sizes or self.sizes, found.ids, found.marks, found.target),
             )

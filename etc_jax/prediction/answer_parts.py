@@ -36,13 +36,13 @@ class Answer(NamedTuple):
       id: of the record.
       predictions: one for each setting of decoding.
       problem: why it was no input, as (kind, message); None if it was one.
-      cut_from: tokens of a record of which the model has not read all; None if it has.
+      cut: what of it was too long, see `Input`; None: nothing.
     """
 
     id: str
     predictions: list[Any]
     problem: tuple[str, str] | None
-    cut_from: int | None = None
+    cut: Mapping[str, Sequence[int]] | None = None
 
 
 class Parts:
