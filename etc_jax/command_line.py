@@ -10,6 +10,7 @@ import os
 import select
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -206,6 +207,15 @@ def show_log() -> None:
     lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     root.handlers[:] = [lines]
     logging.getLogger("etc_jax").setLevel(logging.INFO)
+
+
+@contextlib.contextmanager
+def warnings_as_lines(prog: str) -> Iterator[None]:
+    """Shows each warning to a user as a line on standard error, without its source."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: say(f"{prog}: {message}", sys.stderr)
+        yield
 
 
 @contextlib.contextmanager

@@ -163,8 +163,8 @@ def _sequence_fits(config: Any) -> Iterator[Problem]:
         field, length = read
         yield (
             f"data.{field}",
-            f"is {length}, more than model.{limit} = {longest}; lower it, or raise "
-            "that (and axial_shape)",
+            f"is {length}, more than the {longest} tokens of model.{limit}; lower it, "
+            "or raise that",
         )
 
 

@@ -424,7 +424,7 @@ def convert_to_hf(args: argparse.Namespace) -> str:
         beside, note = sentence_files(source, config.embed_dim)
     files = {}
     if known and tokenizer is not None:
-        files = hugging_face_files(tokenizer, config.max_length)
+        files = hugging_face_files(tokenizer, config.position_limit)
     count = hugging_face.save(
         args.out, source.params, config, files=files | beside, labels=source.labels()
     )

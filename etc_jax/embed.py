@@ -13,7 +13,9 @@ are in the order of the texts. A file beside them, as docs.ids.jsonl, has the id
 in a line of JSON; without one, that is the file and the number of the line.
 
 Both files appear whole or not at all. Texts that are longer than the model reads are
-cut, which is told on standard error, or are an error with --on_long=error.
+cut, which is told on standard error, or are an error with --on_long=error. It reads as
+many tokens as it has positions, or as a folder of sentence-transformers says; another
+limit up to the positions is --max_length. T5 and LongT5 read texts of any length.
 
 Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
 """
@@ -23,7 +25,6 @@ import contextlib
 import json
 import pathlib
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -38,7 +39,6 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.loading.load import load
 from etc_jax.loading.pooling import POOLINGS
 from etc_jax.local_paths import INPUT, MODEL, PathArgument, Use
-from etc_jax.terminal import say
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache, compiling
 
@@ -136,7 +136,8 @@ def embed(args: argparse.Namespace) -> str:
         done="first vectors after",
     )
     # None: on a terminal alone.
-    with tqdm(total=len(texts), unit="texts", disable=None) as bar, _told_plainly():
+    plainly = command_line.warnings_as_lines(_PROG)
+    with tqdm(total=len(texts), unit="texts", disable=None) as bar, plainly:
 
         def progress(done: int) -> None:
             first.close()
@@ -151,19 +152,6 @@ def embed(args: argparse.Namespace) -> str:
         np.save(file, vectors)
     rows, width = vectors.shape
     return f"wrote {rows} vectors of {width} numbers to {out}, ids to {ids_file}"
-
-
-@contextlib.contextmanager
-def _told_plainly() -> Iterator[None]:
-    """Warnings are lines on standard error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: _tell(str(message))
-        yield
-
-
-def _tell(message: str) -> None:
-    say(f"{_PROG}: {message}", sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

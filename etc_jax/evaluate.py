@@ -51,7 +51,7 @@ from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.prediction import answering, work
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
-from etc_jax.prediction.inputs import RecordReader
+from etc_jax.prediction.inputs import RecordReader, told_of_cuts
 from etc_jax.prediction.scoreboard import (
     EvaluationResult,
     of_no_answers,
@@ -208,6 +208,7 @@ class _Evaluation:
         )
         lost = problems_of(answers)
         lines = [self.summary.problems.report()]
+        lines += told_of_cuts([answer.cut or {} for answer in answers])
         for kind, messages in sorted(lost.items()):
             lines.append(f"  {len(messages)} x without an answer: {kind}")
             lines += [f"      {message}" for message in messages[:_SHOWN]]

@@ -15,8 +15,8 @@ written to standard output; the prompt itself is not. A model of text has its to
 in its folder. A model of bytes has none: what it writes need not be UTF-8. The bytes of
 a run are their own ids; of a converted model without a tokenizer this is taken to be so
 where it has 256 ids; of another one say --first_id, the id of byte 0: 2 for
-google/reformer-enwik8. Prompt and text together are at most as long as the model's
-max_length. In LSH attention each token sees what a text that ends with it shows; see
+google/reformer-enwik8. Prompt and text together are at most as long as the model has
+positions. In LSH attention each token sees what a text that ends with it shows; see
 `etc_jax.models.reformer_decoding`.
 
 An encoder-decoder reads one text and writes another. --inputs is a file with a text a
@@ -32,7 +32,8 @@ no `prefix` of its own, such as a question about it. With --sled.window=256 a co
 model of short texts reads long ones by overlapping windows (SLED). Without --num_beams
 the likeliest token is taken each time, or one is drawn if a --temperature is given. A
 run on a data set of texts writes as its objective.generation says, where no option says
-otherwise.
+otherwise. A text that is longer than the positions of the model is cut, and a line on
+standard error says at the end how many were; T5 and LongT5 read texts of any length.
 
 The same seed gives the same text on one kind of machine. --temperature=0 takes the
 likeliest token each time.
@@ -322,9 +323,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @compile_cache.use(None)
 def _print(args: argparse.Namespace) -> None:
-    for piece in generate(args):
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+    with command_line.warnings_as_lines(_PROG):
+        for piece in generate(args):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

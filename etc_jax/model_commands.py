@@ -81,7 +81,7 @@ def saved(
 
 
 def hugging_face_files(
-    tokenizer: Tokenizer | None, max_length: int
+    tokenizer: Tokenizer | None, max_length: int | None
 ) -> dict[str, bytes]:
     """{name: content} of a tokenizer's files in a folder of Hugging Face.
 

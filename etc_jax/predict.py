@@ -36,7 +36,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import INPUT, STANDARD_INPUT, PathArgument, Use
 from etc_jax.prediction import answering, answers_page
 from etc_jax.prediction import runner as runner_lib
-from etc_jax.prediction.inputs import Input, make_input
+from etc_jax.prediction.inputs import Input, make_input, told_of_cuts
 from etc_jax.prediction.judging import Answered, about, check, judged
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.prediction.raw_records import read_inputs
@@ -129,8 +129,11 @@ def _check_html(path: Path) -> None:
 
 
 def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[Input]:
-    """Each record that can be an input; the others are reported."""
-    sizes = type(task.sizes)(*model.lengths)
+    """Each record that can be an input; the others are reported.
+
+    So are those that were cut, at the end.
+    """
+    sizes, cuts = type(task.sizes)(*model.lengths), []
     if files == [STANDARD_INPUT] and sys.stdin.isatty():
         _tell("reading records from standard input; an end of file (Ctrl-D) ends them")
     for raw in read_inputs(files, task.release):
@@ -152,7 +155,10 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
         if made.problem is not None:
             _tell(f"{raw.where}: {': '.join(made.problem)}")
         else:
+            cuts.append(made.cut)
             yield made
+    for line in told_of_cuts(cuts):
+        _tell(line)
 
 
 def _answers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from etc_jax import decoding, generation
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets import task as task_lib
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.formats.text_to_text import written_text
 from etc_jax.generation import Options
@@ -87,7 +89,9 @@ class TextWriter:
                 f"{', '.join(known)}"
             )
         config = self.decoder.config
-        most = min(200, config.max_target_length) if num_tokens is None else num_tokens
+        longest, most = config.longest_target, num_tokens
+        if most is None:
+            most = 200 if longest is None else min(200, longest)
         options = dataclasses.replace(self.usual, **how).options(
             config, most, temperature=temperature or 0.0, **more
         )
@@ -105,11 +109,11 @@ class TextWriter:
         """What is written for each input, in their order.
 
         Inputs of about one length are written together, of `batch_size` times 8 that
-        are read ahead.
+        are read ahead. What is longer than the model can read is cut; a warning says at
+        the end how many inputs that were, and how long the longest one is.
 
         Args:
-          inputs: what the model reads, as pairs whose targets are left aside; what is
-            longer than it can read is cut.
+          inputs: what the model reads, as pairs whose targets are left aside.
           options: what to write.
           batch_size: inputs at once.
           rng: key of the draws; None only with temperature 0.
@@ -118,16 +122,25 @@ class TextWriter:
           BadRecordError: if an input has no token.
           ValueError: see `generation.write`.
         """
-        inputs = iter(inputs)
-        for number in itertools.count():
-            pool = list(itertools.islice(inputs, _POOLED * batch_size))
-            if not pool:
-                return
-            key = None if rng is None else jax.random.fold_in(rng, number)
-            yield from self._pool(pool, options, batch_size, key)
+        inputs, lengths, prefixes = iter(inputs), Lengths(), Lengths()
+        try:
+            for number in itertools.count():
+                pool = list(itertools.islice(inputs, _POOLED * batch_size))
+                if not pool:
+                    return
+                ids = [self.tokens_of(one, lengths, prefixes) for one in pool]
+                key = None if rng is None else jax.random.fold_in(rng, number)
+                yield from self._pool(ids, options, batch_size, key)
+        finally:
+            prefix_limit = self.pairs.prefix_length or None
+            for told in (
+                lengths.beyond(self.longest_input, "inputs"),
+                prefixes.beyond(prefix_limit, "prefixes"),
+            ):
+                if told is not None:
+                    warnings.warn(f"{told}; they were cut", stacklevel=2)
 
-    def _pool(self, inputs: Sequence[Pair], options, batch_size: int, rng):
-        ids = [self.tokens_of(one) for one in inputs]
+    def _pool(self, ids: Sequence[tuple], options, batch_size: int, rng):
         order = sorted(range(len(ids)), key=lambda i: len(ids[i][0]))
         found: list[list[Text]] = [[] for _ in ids]
         for start in range(0, len(ids), batch_size):
@@ -143,15 +156,25 @@ class TextWriter:
                 ]
         return found
 
-    def tokens_of(self, one: Pair) -> tuple[np.ndarray, np.ndarray]:
-        """(ids, marks: 0 in padding) int `[n]` that the model reads, as in training."""
+    def tokens_of(
+        self, one: Pair, lengths: Lengths, prefixes: Lengths
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(ids, marks: 0 in padding) int `[n]` that the model reads, as in training.
+
+        Args:
+          one: input.
+          lengths: where its tokens are counted before it is cut.
+          prefixes: where those of its prefix are.
+        """
         found, most = encoded(one, self.tokenizer, self.pairs), self.longest_input
+        lengths.add(len(found.ids))
+        prefixes.add(found.prefix_tokens)
         ids, marks = (np.asarray(x, np.int32) for x in (found.ids, found.marks))
         return cut_to(ids, most), cut_to(marks, most)
 
     @property
-    def longest_input(self) -> int:
-        """Tokens that the model reads."""
+    def longest_input(self) -> int | None:
+        """Tokens that the model reads; None: any number."""
         return self.decoder.config.longest_input
 
     def _batch(self, rows: Sequence[tuple], options: Options, rng):
@@ -159,7 +182,8 @@ class TextWriter:
         n = SHORTEST
         while n < longest:
             n *= 2
-        n = min(n, self.longest_input)
+        if self.longest_input is not None:
+            n = min(n, self.longest_input)
         tokens = np.full((len(rows), n), config.pad_id, np.int32)
         ids = np.zeros((len(rows), n), np.int32)
         for i, (row, marks) in enumerate(rows):

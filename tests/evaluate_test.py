@@ -184,6 +184,15 @@ def test_the_report_is_printed(wiki, capsys):
     assert f"of {COUNT} records" in out and "accuracy" in out and err == ""
 
 
+def test_records_that_are_cut_are_counted(wiki, tmp_path, capsys):
+    short = wiki.records[0]
+    long = {**short, "id": "long", "supports": [9 * x for x in short["supports"]]}
+    file = finetuned_run.write(tmp_path / "dev.json", [long, short])
+    assert wiki.evaluate(tmp_path / "out", file=file) == 0
+    told = "1 of 2 records have more than the 256 tokens that the model reads, up to "
+    assert f"{told}1787; they were cut" in capsys.readouterr().out.splitlines()
+
+
 # --- records that cannot be answered --------------------------------------------------
 
 

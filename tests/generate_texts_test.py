@@ -19,7 +19,7 @@ from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.generation import Options
 from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import BartConfig, LedConfig
+from etc_jax.models.encoder_decoder_config import BartConfig, LedConfig, T5Config
 from etc_jax.models.reformer import ReformerLm
 from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
@@ -50,13 +50,15 @@ REFORMER = ReformerSeq2SeqConfig(
     num_buckets=(2,),
 )
 # One that reads so little that its inputs are too long for it.
-SHORT = BartConfig(**{k: x for k, x in SIZES.items() if k != "max_target_length"})
-SHORT = dataclasses.replace(SHORT, max_length=16, forced_eos_id=None)
+OF_SHORT = {k: x for k, x in SIZES.items() if not k.startswith("max_")}
+SHORT = BartConfig(**OF_SHORT, max_length=16, forced_eos_id=None)
 # (module, global tokens of an input).
 FAMILIES = {
     "led": (EncoderDecoder(CONFIG), np.zeros((1, 1), int)),
     "reformer_seq2seq": (ReformerSeq2Seq(REFORMER), None),
     "bart": (EncoderDecoder(SHORT), None),
+    # Its positions are relative.
+    "t5": (EncoderDecoder(T5Config(**OF_SHORT, max_length=16, head_dim=4)), None),
 }
 WORDS = [x for x in PIECES if x.isalpha()]
 # Of different lengths, the longest in a bucket of its own.
@@ -178,6 +180,26 @@ def test_windows_that_cannot_be_are_refused(ask, tmp_path, argv, message):
     model = saved(tmp_path / "bart", "bart")
     code, lines, err = ask(model, f"--prompt={TEXTS[0]}", *argv)
     assert (code, lines) == (2, []) and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_what_is_cut_is_counted(ask, tmp_path, family, monkeypatch):
+    lengths, encode = [], generation.encode
+
+    def noted(decoder, params, tokens, ids, *args):
+        lengths.extend(np.sum(ids, axis=1).tolist())
+        return encode(decoder, params, tokens, ids, *args)
+
+    monkeypatch.setattr(generation, "encode", noted)
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{x}\n" for x in TEXTS)))
+    given = "--inputs=-", "--batch_size=4", "--num_tokens=1"
+    code, lines, err = ask(saved(tmp_path / family, family), *given)
+    whole = [len(ids_of(text)) - (family == "t5") for text in TEXTS]
+    cut = [min(n, 16) for n in whole] if family == "bart" else whole
+    assert (code, len(lines), sorted(lengths[:3])) == (0, 3, sorted(cut))
+    told = f"more than the 16 tokens that the model reads, up to {max(whole)}"
+    told = f"etc-jax generate: 1 of 3 inputs have {told}; they were cut\n"
+    assert err == ("" if family == "t5" else told)
 
 
 def test_a_long_input_lengthens_its_own_batch_alone(ask, model, monkeypatch):

@@ -13,6 +13,12 @@ import pytest
 from etc_jax import evaluate, predict
 
 COUNT = 8  # one batch on the devices of the tests
+# What is said of records that the models have no room for.
+CUT = {
+    name: f"etc-jax predict: {cut} of 8 records have more than the 256 tokens that the "
+    f"model reads, up to {longest}; they were cut\n"
+    for name, cut, longest in (("hotpotqa", 5, 426), ("wikihop", 3, 370))
+}
 
 
 @pytest.fixture(scope="module", params=["hotpotqa", "wikihop", "openkp"])
@@ -64,7 +70,7 @@ def test_answers_are_those_of_the_evaluation(name, run, records, ask, tmp_path, 
     want = [json.loads(line) for line in written.read_text().splitlines()]
     capsys.readouterr()
     code, out, err = ask("--json", file)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, CUT.get(name, ""))
     if name == "openkp":  # its file has an object a line
         phrases = {line["url"]: line["KeyPhrases"] for line in want}
     else:
@@ -130,7 +136,8 @@ def test_a_bad_record_does_not_stop_the_others(name, records, ask, tmp_path):
     keys = ("id", "_id", "url")
     ids = [next(v for k, v in r.items() if k in keys) for r in records]
     assert code == 0 and [x["id"] for x in told(out)] == [ids[0], *ids[2:]]
-    assert f"{file}, record 2: missing field" in err and err.count("\n") == 1
+    assert f"{file}, record 2: missing field" in err
+    assert err.count("\n") == 1 + (name in CUT)
 
 
 def test_nothing_to_answer_is_an_error(name, ask, tmp_path):
@@ -145,7 +152,7 @@ def test_a_page_is_written(name, records, ask, tmp_path):
     file = finetuned_run.write(tmp_path / "r.json", records)
     page = tmp_path / "page.html"
     code, out, err = ask(f"--html={page}", file)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, CUT.get(name, ""))
     assert out == f"{COUNT} records answered\nwrote {page}, for a browser\n"
     text = page.read_text()
     assert text.count("<article") == COUNT and text.count("<script") == 1
@@ -163,7 +170,7 @@ def test_a_page_judges_what_has_gold_answers(name, run, ask, tmp_path, capsys):
     metrics = json.loads((out / "scores.json").read_text())["metrics"]
     report = capsys.readouterr().out
     code, told, err = ask(f"--html={page}", file)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, CUT.get(name, ""))
     # The same report, line by line.
     assert all(line in report for line in told.splitlines()[1:-1]) and len(told) > 80
     text = page.read_text()

@@ -46,8 +46,9 @@ def _t5(rng: random.Random) -> dict:
     return {
         **_sizes(rng),
         "head_dim": rng.choice((2, 5)),
-        "num_buckets": rng.choice((8, 32)),
-        "max_distance": rng.choice((19, 128)),
+        # Half of them and fewer is no distance that they end at in the decoder.
+        "num_buckets": rng.choice((5, 8, 32)),
+        "max_distance": rng.choice((12, 19, 128)),
         "gated": gated,
         "activation": rng.choice(choices),
         "tied_logits": rng.random() < 0.5,
@@ -74,7 +75,7 @@ def long_t5(rng: random.Random) -> LongT5Config:
     return LongT5Config(
         **_t5(rng),
         encoder_attention=rng.choice(("local", "transient_global")),
-        radius=rng.choice((1, 3, 6)),
+        radius=rng.choice((0, 1, 3, 6)),
         # Of other sizes, transformers' sums of fractions are not exact.
         block_size=rng.choice((2, 4, 8)),
     )

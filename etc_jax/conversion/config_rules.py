@@ -91,7 +91,8 @@ NOTHING = Rule("null", lambda value: value is None)
 RATE = number(0, math.nextafter(1, 0))
 # Below, float32 has none between it and 0; above, it is no small number.
 EPSILON = number(1e-30, 0.1)
-SPREAD = number(1e-30, 100)
+# Of the weights that training from scratch begins with; 0: all of them are 0.
+SPREAD = number(0, 1e30)
 
 
 def problems(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Iterator[str]:

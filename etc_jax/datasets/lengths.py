@@ -49,6 +49,24 @@ class Lengths:
         """How many are longer."""
         return sum(count for x, count in self._counts.items() if x > length)
 
+    def beyond(self, limit: int | None, what: str) -> str | None:
+        """Which of them a limit cuts, for a user.
+
+        Args:
+          limit: tokens that are read; None: any number.
+          what: names them, as "texts".
+
+        Returns:
+          "2 of 3 texts have more than the 10 tokens that the model reads, up to 32";
+          None if none is longer.
+        """
+        if limit is None or not (longer := self.over(limit)):
+            return None
+        return (
+            f"{longer} of {self.number} {what} have more than the {limit} tokens that "
+            f"the model reads, up to {max(self._counts)}"
+        )
+
     def percentile(self, percent: float) -> int:
         """The smallest length that so many of a hundred are not above.
 

@@ -79,7 +79,7 @@ def _encoder(tokenizer: Tokenizer, options: PairOptions) -> parts.MakeFn:
                 found = encoded(pair, tokenizer, options)
             except BadRecordError as e:
                 raise e.at(pair.id) from e
-            windows.append(whole_window(pair, *found))
+            windows.append(whole_window(pair, found.ids, found.marks, found.target))
         return part_of(windows, tokenizer.vocab_size, len(pairs), LeftOut())
 
     return make

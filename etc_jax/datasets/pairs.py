@@ -13,7 +13,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class PairOptions(InputOptions):
         once.
     """
 
+    given_to: ClassVar[tuple[str, ...]] = ("features", "whole_length")
+
     begin_token: bool = False
     prefix_length: int = 0
     prefix_every: int = 0
@@ -73,11 +75,13 @@ class EncodedPair(NamedTuple):
       ids: of what is read, each text with its end token; 0 in padding.
       marks: 1 for a token, 0 for padding, which only a prefix has.
       target: ids, with the end token; None without a target.
+      prefix_tokens: of a prefix with places of its own, before it was cut; 0 without.
     """
 
     ids: list[int]
     marks: list[int]
     target: list[int] | None
+    prefix_tokens: int = 0
 
 
 PLAIN = PairOptions()
@@ -158,18 +162,18 @@ def encoded(
     if not len(source):
         raise BadRecordError("no text", "the input has no token in this vocabulary")
     written = None if pair.target is None else [*first, *target.ids, end]
-    before: list[int] = []
+    whole: list[int] = []
     if apart and len(prefix):
-        tokens = np.array([*first, *prefix.ids, end])
-        most = options.prefix_length or len(tokens)
-        before = cut_to(tokens, most).tolist()
+        whole = [*first, *prefix.ids, end]
+    before = cut_to(np.int32(whole), options.prefix_length or None).tolist()
     if options.prefix_every:
         ids = _in_blocks(before or first, source.ids, end, options.prefix_every)
-        return EncodedPair(ids, [1] * len(ids), written)
+        return EncodedPair(ids, [1] * len(ids), written, len(whole))
     empty = options.prefix_length - len(before)
     text = [*first, *source.ids, end]
     marks = [*[1] * len(before), *[0] * empty, *[1] * len(text)]
-    return EncodedPair([*before, *[0] * empty, *text], marks, written)
+    ids = [*before, *[0] * empty, *text]
+    return EncodedPair(ids, marks, written, len(whole))
 
 
 def _in_blocks(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
-from etc_jax.datasets.offsets import encode
-from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded, joined
+from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
 from etc_jax.datasets.task import Form
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
@@ -101,12 +101,14 @@ class _Texts:
         refuse_quirks(self.name, official_quirks)
         options = self.options if options is None else options
         found = encoded(self.pair_of(record), tokenizer, options)
+        room = options.prefix_length or found.prefix_tokens
         return [
             TextToTextWindow(
                 record=record,
                 labels={},
+                cut=too_long(prefixes=(found.prefix_tokens, room)),
                 unusable="no target" if found.target is None else None,
-                **parts_of(sizes or self.sizes, *found),
+                **parts_of(sizes or self.sizes, found.ids, found.marks, found.target),
             )
         ]
 
@@ -154,7 +156,13 @@ class _Texts:
             raise ValueError(f"{lacking[0]!r} has no target")
         return np.array([pair.target for pair in pairs], dtype=object)
 
-    def whole_length(self, record: Any, tokenizer: Tokenizer) -> int:
-        """Tokens of an input if nothing of it is cut off, with its end token."""
-        [pieces] = encode(tokenizer, [joined(self.pair_of(record))])
-        return len(pieces) + 1
+    def whole_length(
+        self, record: Any, tokenizer: Tokenizer, options: PairOptions | None = None
+    ) -> int:
+        """Tokens of an input if nothing of it is cut off, with its end token.
+
+        Raises:
+          BadRecordError: if it has no token.
+        """
+        options = self.options if options is None else options
+        return len(encoded(self.pair_of(record), tokenizer, options).ids)

@@ -22,6 +22,22 @@ REMAT_POLICIES: dict[str, Callable | None] = {
 }
 
 
+def run_of(kinds: Sequence[Any], num_layers: int) -> tuple[Any, ...]:
+    """The layers of one step of a scan, where kinds of layers follow each other.
+
+    That is the kinds themselves where they divide the layers. Otherwise a last run of
+    them is cut short, and one step has all layers.
+
+    Args:
+      kinds: of the first layers; they come again in the same order.
+      num_layers: how many layers there are.
+    """
+    rest = num_layers % len(kinds)
+    if not rest:
+        return tuple(kinds)
+    return (*(num_layers // len(kinds) * tuple(kinds)), *kinds[:rest])
+
+
 class Several(NamedTuple):
     """Inputs that go through the layers side by side, each with its own `shared`.
 

@@ -38,7 +38,7 @@ def padded_length(length: int) -> int:
 
 
 def groups(
-    lengths: Sequence[int], limit: Callable[[int], int], batch_size: int
+    lengths: Sequence[int], limit: Callable[[int], int | None], batch_size: int
 ) -> list[Group]:
     """Groups of inputs, the longest first: where memory is short, that shows at once.
 
@@ -47,15 +47,18 @@ def groups(
 
     Args:
       lengths: of the inputs.
-      limit: gives the longest padded length that an input of a length may have; inputs
-        of one group have the same.
+      limit: gives the longest padded length that an input of a length may have, None:
+        any; inputs of one group have the same.
       batch_size: inputs of a group, at most.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
     found = []
     for most, some in itertools.groupby(order, lambda i: limit(lengths[i])):
         places = list(some)
-        padded = _worthwhile([min(padded_length(lengths[i]), most) for i in places])
+        padded = [padded_length(lengths[i]) for i in places]
+        if most is not None:
+            padded = [min(length, most) for length in padded]
+        padded = _worthwhile(padded)
         while places:
             rows = _rows_of_first(padded, batch_size, found)
             found.append(Group(places[:rows], rows, padded[0]))

@@ -62,7 +62,7 @@ def load(
 def _max_length(
     config: Any, asked: int | None, sentences: SentenceFolder | None
 ) -> int | None:
-    """Tokens of the longest text; None for models that encode no texts."""
+    """Tokens of the longest text; None: any, or for models that encode no texts."""
     family = native.family_of(config)
     if family not in registry.names(KIND):
         return None
@@ -70,9 +70,12 @@ def _max_length(
     if asked is None:
         # Some folders of sentence-transformers say more than there are positions.
         usual = sentences.max_length if sentences else None
-        return min(usual or longest, longest)
-    if not isinstance(asked, numbers.Integral) or not 3 <= asked <= longest:
+        return min((x for x in (usual, longest) if x), default=None)
+    if not isinstance(asked, numbers.Integral) or asked < 3:
+        raise ValueError(f"max_length is {asked!r}; expected 3 or more")
+    if longest is not None and asked > longest:
         raise ValueError(
-            f"max_length is {asked!r}; expected 3 to {longest}, which the model reads"
+            f"max_length is {asked}; expected 3 to {longest}: the model has no "
+            "positions for more"
         )
     return asked

@@ -21,6 +21,7 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.base import check_unicode
 from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
@@ -54,8 +55,8 @@ class LoadedModel:
       config: of the model, a dataclass of its family.
       params: nested dict of arrays.
       tokenizer: of the model; None if there is none, as for models of bytes.
-      max_length: tokens of the longest text that is encoded, special ones too; of a
-        model without hidden states of texts None.
+      max_length: tokens of the longest text that is encoded, special ones too; None:
+        texts of any length.
       sentences: what a folder of sentence-transformers says on pooling; None for
         others.
       run: that the model is of, without parameters; None for others.
@@ -103,13 +104,12 @@ class LoadedModel:
         if on_long not in ("cut", "error"):
             raise ValueError(f"on_long is {on_long!r}; expected 'cut' or 'error'")
         encoder, inputs = self.encoder, self._uncut(texts)
-        long = [len(x.ids) for x in inputs if len(x.ids) > self.max_length]
-        if not long:
+        lengths = Lengths()
+        for one in inputs:
+            lengths.add(len(one.ids))
+        told = lengths.beyond(self.max_length, "texts")
+        if told is None:
             return inputs
-        told = (
-            f"{len(long)} of {len(inputs)} texts have more than the {self.max_length} "
-            f"tokens that the model reads, up to {max(long)}"
-        )
         if on_long == "error":
             raise ValueError(f"{told}; cut them, or leave on_long='error' out")
         warnings.warn(f"{told}; they were cut", stacklevel=3)
@@ -372,7 +372,7 @@ class LoadedModel:
         """
         files = self._sentence_files()
         if self.tokenizer is not None and hugging_face.is_known(self.config):
-            files |= files_of(self.tokenizer, self.config.max_length)
+            files |= files_of(self.tokenizer, self.config.position_limit)
         params = self._host_params()
         labels = self.labels_fn()
         hugging_face.save(folder, params, self.config, files=files, labels=labels)

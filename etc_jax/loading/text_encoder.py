@@ -51,12 +51,12 @@ class TextEncoder(Protocol):
 
     Attributes:
       config: of the model.
-      max_length: tokens of the longest input.
+      max_length: tokens of the longest input; None: any number.
       poolings: of `pooling.POOLINGS`, those that the model has tokens for.
     """
 
     config: Any
-    max_length: int
+    max_length: int | None
     poolings: tuple[str, ...]
 
     def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
@@ -72,8 +72,8 @@ class TextEncoder(Protocol):
     def cut(self, given: Input, length: int) -> Input:
         """An input of at most `length` tokens."""
 
-    def padding_limit(self, length: int) -> int:
-        """The longest padded length with the same hidden states.
+    def padding_limit(self, length: int) -> int | None:
+        """The longest padded length with the same hidden states; None: any.
 
         Args:
           length: tokens of an input.

@@ -81,7 +81,7 @@ def last_rows(rows: Any, lengths: jax.Array) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class CausalDecoder:
-    """Of a model whose config has `causal` and `max_length`; see `decoding.Decoder`.
+    """Of a model whose config has `causal` and `input_limit`; see `decoding.Decoder`.
 
     Attributes:
       config: of the model.
@@ -131,8 +131,23 @@ class CausalDecoder:
                 "the model has causal=False: its tokens see those after them, so that "
                 "it cannot continue a text; take a language model"
             )
-        if not 1 <= length <= self.config.max_length:
-            raise ValueError(
-                f"length is {length}, expected 1..{self.config.max_length}: the "
-                "model's max_length is how many positions it has"
-            )
+        field, longest = self.config.input_limit
+        check_length(length, longest, f"{field} is how many positions it has")
+
+
+def check_length(length: int, longest: int | None, reason: str) -> None:
+    """Refuses a sequence that is longer than a model writes.
+
+    Args:
+      length: tokens of the sequence.
+      longest: of the model; None: any number.
+      reason: which of its fields says so.
+
+    Raises:
+      ValueError: if it is longer, or has no token.
+    """
+    if length < 1 or (longest is not None and length > longest):
+        expected = "1 or more" if longest is None else f"1..{longest}"
+        raise ValueError(
+            f"length is {length}, expected {expected}: the model's {reason}"
+        )

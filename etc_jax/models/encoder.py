@@ -173,12 +173,11 @@ class Encoder(nn.Module):
         if tokens.ndim != 2:
             raise ValueError(f"tokens has shape {tokens.shape}, expected [batch, n]")
         n = tokens.shape[1]
-        if n > self.config.max_length and positions is None:
-            learnt = self.config.positions == "learnt"
-            remedy = "stretch the positions" if learnt else "raise max_length"
+        longest = self.config.position_limit
+        if longest is not None and n > longest and positions is None:
             raise ValueError(
-                f"the input has {n} tokens, but max_length is "
-                f"{self.config.max_length}; cut it, or {remedy}"
+                f"the input has {n} tokens, but max_length is {longest}; cut it, or "
+                "stretch the positions"
             )
         first = self.config.patterns[0]
         for name, given, kind in (

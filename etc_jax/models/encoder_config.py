@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax.layers.self_attention import AttentionWindow, Sparse
-from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
     choice_problems,
@@ -99,6 +99,16 @@ class EncoderConfig:
         return self.max_length + self.position_offset
 
     @property
+    def position_limit(self) -> int | None:
+        """Tokens that there are positions for; None: any number."""
+        return self.max_length if self.positions == "learnt" else None
+
+    @property
+    def input_limit(self) -> tuple[str, int | None]:
+        """(field that limits an input, tokens); without a table of positions None."""
+        return "max_length", self.position_limit
+
+    @property
     def compute_dtype(self) -> jnp.dtype:
         return jnp.dtype(self.dtype)
 
@@ -164,7 +174,8 @@ class LongformerConfig(RobertaConfig):
     Attributes:
       attention_window: keys that a token sees on both sides together, an even number,
         as Hugging Face counts (allenai's code counts one side); one for all layers, or
-        one for each of a run of layers that is repeated.
+        one for each of a run of layers that is repeated, the last time as far as there
+        are layers.
       attention_dilation: places from one key of a window to the next, for each layer of
         the run: a number, or one for each head. Empty: 1.
       causal: no key after the query.
@@ -172,8 +183,8 @@ class LongformerConfig(RobertaConfig):
         added to the tokens, whose rows are multiplied by sqrt(embed_dim) then (Vaswani
         et al. 2017); "relative", causal windows with products of queries and maps of
         sines of offsets (Dai et al. 2019, section 3.3); "none", causal windows alone
-        give the order. Without a table max_length is a limit and no size: parameters
-        fit any length.
+        give the order. Without a table parameters fit any length: nothing is cut to
+        max_length or refused for it.
       pre_norm: norms before the branches of a layer, and one after the last layer.
     """
 
@@ -194,11 +205,12 @@ class LongformerConfig(RobertaConfig):
     @property
     def patterns(self) -> tuple[AttentionWindow, ...]:
         steps = self.attention_dilation or (1,) * len(self.attention_window)
-        return tuple(
+        windows = [
             # Both sides together -> one side.
             AttentionWindow(width // 2, step, self.causal)
             for width, step in zip(self.attention_window, steps, strict=True)
-        )
+        ]
+        return run_of(windows, self.num_layers)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()

@@ -188,13 +188,13 @@ class EncoderDecoder(nn.Module):
     def _embedded(self, what: str, tokens: jax.Array, side: Side) -> jax.Array:
         if tokens.ndim != 2:
             raise ValueError(f"{what} has shape {tokens.shape}, expected [batch, n]")
-        if tokens.shape[1] > side.max_length:
-            field = "max_target_length" if side.causal else "max_length"
-            learnt = self.config.positions == "learnt"
-            remedy = "stretch the positions" if learnt else "raise max_length"
+        field, longest = "max_length", self.config.position_limit
+        if side.causal:
+            field, longest = "max_target_length", self.config.longest_target
+        if longest is not None and tokens.shape[1] > longest:
             raise ValueError(
-                f"{what} has {tokens.shape[1]} tokens, but {field} is "
-                f"{side.max_length}; cut it, or {remedy}"
+                f"{what} has {tokens.shape[1]} tokens, but {field} is {longest}; cut "
+                "it, or stretch the positions"
             )
         table = self._target_table if side.causal else self.token_embedder
         # [b, n] -> [b, n, e]

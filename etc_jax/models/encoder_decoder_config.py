@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from etc_jax import registry
 from etc_jax.layers.self_attention import AttentionWindow, Causal, Local, Pattern
-from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.model_fields import free, sized
 from etc_jax.models.config_problems import (
     choice_problems,
@@ -30,6 +30,7 @@ class Side(NamedTuple):
       max_length: longest sequence.
       patterns: what tokens see in each layer of a run that is repeated.
       causal: no key after the query.
+      attention_dropout_rate: of attention probabilities.
       top_layers: of the layers, those at the end whose tokens see something else.
       top_pattern: what they see.
       real_positions: padding has no position, see `layers.encoder.positions_of`.
@@ -41,6 +42,7 @@ class Side(NamedTuple):
     max_length: int
     patterns: tuple[Pattern, ...]
     causal: bool
+    attention_dropout_rate: float
     top_layers: int = 0
     top_pattern: Pattern = None
     real_positions: bool = False
@@ -79,6 +81,7 @@ class EncoderDecoderConfig:
       num_heads: of each layer.
       mlp_dim: hidden width of the feed-forward blocks.
       max_length: longest input; the longest target too, unless a family has its own.
+        Without tables of positions it limits nothing; see `position_limit`.
       activation: of the feed-forward blocks.
       dropout_rate: of embeddings and residual branches.
       initializer_range: standard deviation of kernels and tables.
@@ -154,15 +157,25 @@ class EncoderDecoderConfig:
         return self.max_length
 
     @property
-    def input_limit(self) -> tuple[str, int]:
-        """(field, its value) that says how long an input may be."""
-        if self.sled.window:
-            return "sled.input_length", self.sled.input_length
-        return "max_length", self.max_length
+    def position_limit(self) -> int | None:
+        """Tokens that the encoder has positions for; None: any number."""
+        return self.max_length if self.positions == "learnt" else None
 
     @property
-    def longest_input(self) -> int:
-        """Longest input."""
+    def longest_target(self) -> int | None:
+        """Tokens that the decoder has positions for; None: any number."""
+        return self.max_target_length if self.positions == "learnt" else None
+
+    @property
+    def input_limit(self) -> tuple[str, int | None]:
+        """(field that limits an input, tokens); None: inputs of any length."""
+        if self.sled.window:
+            return "sled.input_length", self.sled.input_length
+        return "max_length", self.position_limit
+
+    @property
+    def longest_input(self) -> int | None:
+        """Tokens of the longest input; None: any number."""
         return self.input_limit[1]
 
     @property
@@ -197,7 +210,7 @@ class EncoderDecoderConfig:
     @property
     def encoder_side(self) -> Side:
         sizes = self.num_layers, self.num_heads, self.mlp_dim, self.max_length
-        return Side(*sizes, self.patterns, False)
+        return Side(*sizes, self.patterns, False, self.attention_dropout_rate)
 
     @property
     def decoder_side(self) -> Side:
@@ -208,6 +221,7 @@ class EncoderDecoderConfig:
             self.max_target_length,
             (Causal(),),
             True,
+            self.attention_dropout_rate,
         )
 
     def spreads(self, side: Side) -> Spreads:
@@ -245,22 +259,23 @@ class EncoderDecoderConfig:
                 f"is {self.sled.window}, but this encoder has global tokens, which see "
                 "the whole input; take an encoder of short texts",
             )
-        if self.sled.encoded_length > self.max_length:
+        limit = self.position_limit
+        if limit is not None and self.sled.encoded_length > limit:
             yield (
                 "sled.window",
                 f"is {self.sled.window}, with prefix_length {self.sled.prefix_length} "
-                f"more than the {self.max_length} tokens (max_length) that the encoder "
+                f"more than the {limit} tokens (max_length) that the encoder "
                 "reads; lower one of them",
             )
 
     def problems_with(self, objective: Any, data: Any) -> Iterator[tuple[str, str]]:
         """(path, message) for what asks more of the model than it has."""
-        if data.target_length > self.max_target_length:
+        longest = self.longest_target
+        if longest is not None and data.target_length > longest:
             yield (
                 "data.target_length",
-                f"is {data.target_length}, more than the {self.max_target_length} "
-                "tokens that the decoder writes at most; lower it, or take a model of "
-                "longer targets",
+                f"is {data.target_length}, more than the {longest} tokens that the "
+                "decoder writes at most; lower it, or take a model of longer targets",
             )
         places = getattr(data, "prefix_length", self.sled.prefix_length)
         if getattr(data, "prefix_every", 0):
@@ -347,7 +362,9 @@ class LedConfig(BartConfig):
       max_target_length: longest target.
       attention_window: keys that a token of the encoder sees on both sides together, an
         even number; one for all layers, or one for each of a run of layers that is
-        repeated.
+        repeated, the last time as far as there are layers.
+      encoder_attention_dropout_rate: of attention probabilities of the encoder; None:
+        as the decoder's.
     """
 
     # Its tables have no rows before that of position 0.
@@ -357,15 +374,24 @@ class LedConfig(BartConfig):
     max_target_length: int = sized(1024)
     forced_eos_id: int | None = None
     attention_window: tuple[int, ...] = (1024,)
+    encoder_attention_dropout_rate: float | None = free(None)
+
+    @property
+    def encoder_side(self) -> Side:
+        side, rate = super().encoder_side, self.encoder_attention_dropout_rate
+        return side if rate is None else side._replace(attention_dropout_rate=rate)
 
     @property
     def patterns(self) -> tuple[AttentionWindow, ...]:
         # Both sides together -> one side.
-        return tuple(AttentionWindow(width // 2) for width in self.attention_window)
+        windows = [AttentionWindow(width // 2) for width in self.attention_window]
+        return run_of(windows, self.num_layers)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
         yield from window_problems(self)
+        if problem := dropout_rate_problem(self.encoder_side.attention_dropout_rate):
+            yield "encoder_attention_dropout_rate", problem
 
 
 @registry.register("model_config", "t5")
@@ -376,7 +402,8 @@ class T5Config(EncoderDecoderConfig):
     Attributes:
       head_dim: of each head.
       num_buckets, max_distance: of relative positions, see `ops.attention.bias.bucket`.
-      max_length: longest input and target; no parameter depends on it.
+      max_length: `n_positions` of transformers, which nothing depends on: positions
+        are relative, so that inputs and targets have any length.
       layer_norm_epsilon: added to mean squares.
       initializer_range: multiplies the standard deviations of T5, which are those of
         the sizes of the maps.
@@ -443,16 +470,13 @@ class T5Config(EncoderDecoderConfig):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        if self.num_buckets < 4 or self.num_buckets % 2:
+        if self.num_buckets < 4:
             yield (
                 "num_buckets",
-                f"is {self.num_buckets}; expected an even number, 4 or more: the "
-                "encoder has half of them for each side",
+                f"is {self.num_buckets}; expected 4 or more: the encoder has half of "
+                "them for each side, and of that half for single distances",
             )
-        elif self.max_distance <= self.num_buckets // 2:
-            half = self.num_buckets // 2
-            message = f"is {self.max_distance}; expected more than half of num_buckets"
-            yield "max_distance", f"{message}, {half}"
+        yield from too_small(self, ("max_distance",), 1)
 
 
 @registry.register("model_config", "long_t5")
@@ -484,6 +508,7 @@ class LongT5Config(T5Config):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        yield from too_small(self, ("radius", "block_size"), 1)
+        yield from too_small(self, ("radius",), 0, "itself alone")
+        yield from too_small(self, ("block_size",), 1)
         kinds = {"encoder_attention": ("local", "transient_global")}
         yield from choice_problems(self, kinds)

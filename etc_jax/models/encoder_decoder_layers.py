@@ -33,7 +33,7 @@ def attention_options(
         "projection_bias": c.use_bias,
         "out_bias": c.use_bias,
         "scale": c.attention_scale,
-        "dropout_rate": c.attention_dropout_rate,
+        "dropout_rate": side.attention_dropout_rate,
         "implementation": c.attention,
         "deterministic": deterministic,
         "dtype": c.compute_dtype,

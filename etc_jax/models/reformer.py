@@ -69,7 +69,7 @@ def _kind(
             "look": c.looks[kind],
             "causal": c.causal,
             "stddev": c.initializer_range,
-            "dropout_rate": c.attention_dropout_rate,
+            "dropout_rate": c.attention_dropout_rates[kind],
             "implementation": c.attention,
             "deterministic": deterministic,
             "dtype": c.compute_dtype,
@@ -154,7 +154,7 @@ class Reformer(nn.Module):
         example_ids: jax.Array | None = None,
         rotations: jax.Array | None = None,
     ) -> jax.Array:
-        """Encodes a batch of any length up to max_length.
+        """Encodes a batch of any length that there are positions for.
 
         Args:
           tokens: int `[b, n]`.
@@ -201,9 +201,10 @@ class Reformer(nn.Module):
         if tokens.ndim != 2:
             raise ValueError(f"tokens has shape {tokens.shape}, expected [batch, n]")
         n = tokens.shape[1]
-        if n > c.max_length:
+        field, longest = c.input_limit
+        if longest is not None and n > longest:
             raise ValueError(
-                f"the input has {n} tokens, but max_length is {c.max_length}"
+                f"the input has {n} tokens, but {field} has positions for {longest}"
             )
         if example_ids is None:
             example_ids = jnp.ones_like(tokens, jnp.int32)

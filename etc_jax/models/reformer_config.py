@@ -18,6 +18,7 @@ from etc_jax.models.config_problems import (
     transformer_problems,
 )
 from etc_jax.ops.attention import lsh
+from etc_jax.ops.attention.parts.checks import dropout_rate_problem
 
 KINDS = ("local", "lsh")
 POSITIONS = ("learnt", "sinusoidal")
@@ -40,12 +41,13 @@ class ReformerConfig:
       head_dim: of each head; None: embed_dim / num_heads.
       mlp_dim: hidden width of the feed-forward half.
       causal: a language model; otherwise every token sees both sides.
-      max_length: longest sequence that has positions.
+      max_length: longest sequence, if the tables of positions reach so far; see
+        `position_limit`.
       positions: "learnt", by tables; "sinusoidal", sines that are added to the tokens,
         whose rows are multiplied by sqrt(embed_dim) then (Vaswani et al. 2017).
-      axial_shape: two or three numbers whose product is max_length: of two, position p
-        is row p // b and column p % b of a table each; None: a table of max_length
-        positions.
+      axial_shape: two or three numbers, whose product is how many positions there are:
+        of two, position p is row p // b and column p % b of a table each; None: a table
+        of max_length positions.
       axial_dims: widths of these tables, in all embed_dim; None: halves.
       local_chunk_length, local_chunks_before, local_chunks_after: what a token sees in
         a local layer, see `ops.attention.lsh.ChunkNeighbors`.
@@ -62,6 +64,7 @@ class ReformerConfig:
       activation: of the feed-forward half.
       dropout_rate: of embeddings and halves.
       attention_dropout_rate: of attention probabilities.
+      lsh_attention_dropout_rate: of those of LSH layers; None: the same.
       initializer_range: standard deviation of kernels and tables.
       layer_norm_epsilon: added to variances.
       mlp_chunk_length: tokens whose feed-forward is computed at once; 0: all.
@@ -103,6 +106,7 @@ class ReformerConfig:
     activation: str = "relu"
     dropout_rate: float = free(0.2)
     attention_dropout_rate: float = free(0.0)
+    lsh_attention_dropout_rate: float | None = free(None)
     initializer_range: float = free(0.02)
     layer_norm_epsilon: float = 1e-12
     mlp_chunk_length: int = free(0)
@@ -145,6 +149,32 @@ class ReformerConfig:
         }
 
     @property
+    def attention_dropout_rates(self) -> dict[str, float]:
+        """By kind of layer."""
+        lsh_rate = self.lsh_attention_dropout_rate
+        rate = self.attention_dropout_rate
+        return {"local": rate, "lsh": rate if lsh_rate is None else lsh_rate}
+
+    @property
+    def input_limit(self) -> tuple[str, int | None]:
+        """(field that limits an input, tokens); without tables of positions None."""
+        if self.positions == "sinusoidal":
+            return "max_length", None
+        if self.axial_shape is None:
+            return "max_length", self.max_length
+        # As transformers does, which reads no more than either allows.
+        limits = (
+            ("max_length", self.max_length),
+            ("axial_shape", math.prod(self.axial_shape)),
+        )
+        return min(limits, key=lambda limit: limit[1])
+
+    @property
+    def position_limit(self) -> int | None:
+        """Tokens that there are positions for; None: any number."""
+        return self.input_limit[1]
+
+    @property
     def chunking(self) -> tuple[int, int]:
         """(longest sequence that is one chunk everywhere, what divides longer ones)."""
         chunks = [self.looks[kind].chunk_length for kind in set(self.pattern)]
@@ -173,6 +203,8 @@ class ReformerConfig:
             self, ("mlp_chunk_length", "logits_chunk_length"), 0, "all"
         )
         yield from transformer_problems(self)
+        if problem := dropout_rate_problem(self.attention_dropout_rates["lsh"]):
+            yield "lsh_attention_dropout_rate", problem
         choices = {
             "duplicates": lsh.DUPLICATES,
             "rounding": lsh.ROUNDINGS,
@@ -205,12 +237,10 @@ class ReformerConfig:
                 yield "axial_dims", "is given without axial_shape; set both or neither"
             return
         axes = len(self.axial_shape)
-        known = 2 <= axes <= len(AXIAL_TABLES) and min(self.axial_shape) >= 1
-        if not known or math.prod(self.axial_shape) != self.max_length:
+        if not 2 <= axes <= len(AXIAL_TABLES) or min(self.axial_shape) < 1:
             yield (
                 "axial_shape",
-                f"is {self.axial_shape}; expected two or three numbers whose product "
-                f"is max_length {self.max_length}",
+                f"is {self.axial_shape}; expected two or three numbers, 1 or more",
             )
         if self.axial_dims is None:
             if self.embed_dim % 2 or axes != 2:

@@ -111,7 +111,7 @@ class ReformerPositions(nn.Module):
         x = drop(x)
         if positions is not None:
             return x + drop(self.at(positions))
-        known = min(n, c.max_length)  # what follows is padding
+        known = min(n, c.position_limit)  # what follows is padding
         if c.axial_shape is None:
             rows = self.position_embedder(jnp.arange(known, dtype=jnp.int32))
         else:

@@ -113,6 +113,10 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     def token_scale(self) -> float:
         return self.one_side(causal=True).token_scale
 
+    @property
+    def position_limit(self) -> int | None:
+        return self.one_side(causal=False).position_limit
+
     def one_side(self, causal: bool) -> ReformerConfig:
         """The decoder, which is causal, or the encoder."""
         names = [field.name for field in dataclasses.fields(ReformerConfig)]

@@ -20,6 +20,7 @@ from etc_jax.layers.stack import stack_layers
 from etc_jax.models.causal_decoder import (
     Cache,
     CausalDecoder,
+    check_length,
     last_rows,
     prompt_ids,
 )
@@ -157,12 +158,8 @@ class Seq2SeqDecoder(CausalDecoder):
 
     def check(self, length: int) -> None:
         """Raises ValueError if the decoder does not write so much."""
-        longest = self.config.max_target_length
-        if not 1 <= length <= longest:
-            raise ValueError(
-                f"length is {length}, expected 1..{longest}: the model's "
-                "max_target_length is how many tokens its decoder writes"
-            )
+        reason = "max_target_length is how many tokens its decoder writes"
+        check_length(length, self.config.longest_target, reason)
 
     def encode(
         self,

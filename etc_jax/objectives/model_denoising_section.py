@@ -109,12 +109,14 @@ class ModelDenoisingConfig(MissingTextConfig):
 
     def problems_with(self, data: DataConfig) -> Iterator[Problem]:
         yield from super().problems_with(data)
-        for field, least, other in (
-            ("vocab_size", data.vocab_size, "data.vocab_size"),
-            ("max_length", data.input_length, "data.input_length"),
+        limits = ("vocab_size", self.generator.vocab_size), self.generator.input_limit
+        for (field, size), other in zip(
+            limits, ("vocab_size", "input_length"), strict=True
         ):
-            if (size := getattr(self.generator, field)) < least:
+            least = getattr(data, other)
+            if size is not None and size < least:
                 yield (
                     f"objective.generator.{field}",
-                    f"is {size}, less than {other} = {least}; raise it to that or more",
+                    f"is {size}, less than data.{other} = {least}; raise it to that or "
+                    "more",
                 )

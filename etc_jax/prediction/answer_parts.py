@@ -36,11 +36,13 @@ class Answer(NamedTuple):
       id: of the record.
       predictions: one for each setting of decoding.
       problem: why it was no input, as (kind, message); None if it was one.
+      cut: what of it was too long, see `Input`; None: nothing.
     """
 
     id: str
     predictions: list[Any]
     problem: tuple[str, str] | None
+    cut: Mapping[str, Sequence[int]] | None = None
 
 
 class Parts:

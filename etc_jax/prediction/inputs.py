@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.data.windows.window import too_long
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import Task, find
 from etc_jax.training.errors import UserError
@@ -28,11 +30,14 @@ class Input:
       id: of the record.
       windows: in order; () if it cannot be made an input.
       problem: why, as (kind, message); None if there are windows.
+      cut: what was too long to be read whole, as "records" or "questions": (tokens, how
+        many of them were read).
     """
 
     id: str
     windows: tuple[Any, ...]
     problem: tuple[str, str] | None = None
+    cut: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
 
 def make_input(
@@ -61,7 +66,24 @@ def make_input(
         )
     except BadRecordError as error:
         return Input(record.id, (), (error.kind, error.message))
-    return Input(record.id, tuple(windows))
+    cut = dict(windows[0].cut) if windows else {}
+    if len(windows) == 1:  # several have all of a record together
+        lengths = task.whole_length(record, tokenizer), sizes.text_length
+        cut |= too_long(records=lengths)
+    return Input(record.id, tuple(windows), cut=cut)
+
+
+def told_of_cuts(cuts: Sequence[Mapping[str, Sequence[int]]]) -> list[str]:
+    """A line on each kind of what was cut, of records with these `Input.cut`."""
+    rooms = {name: room for cut in cuts for name, (_, room) in cut.items()}
+    found = []
+    for name, room in rooms.items():
+        lengths = Lengths()
+        for cut in cuts:
+            # What was read whole is no longer than that.
+            lengths.add(cut[name][0] if name in cut else 0)
+        found.append(f"{lengths.beyond(room, name)}; they were cut")
+    return found
 
 
 class RecordReader:

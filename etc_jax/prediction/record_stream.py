@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from etc_jax.data.schema import stacked
@@ -20,11 +21,13 @@ class ReadRecord(NamedTuple):
       windows: what was read off the outputs for each of its windows, in order; [] if
         it had none.
       problem: why not, as (kind, message); None if it had windows.
+      cut: see `Input`.
     """
 
     id: str
     windows: list[Any]
     problem: tuple[str, str] | None
+    cut: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
 class _Waiting(NamedTuple):
@@ -33,6 +36,7 @@ class _Waiting(NamedTuple):
     id: str
     count: int
     problem: tuple[str, str] | None
+    cut: Mapping[str, tuple[int, int]]
 
 
 def through_model(
@@ -58,13 +62,15 @@ def through_model(
 
     def windows() -> Iterator[Any]:
         for made in inputs:
-            waiting.append(_Waiting(made.id, len(made.windows), made.problem))
+            count = len(made.windows)
+            waiting.append(_Waiting(made.id, count, made.problem, made.cut))
             yield from made.windows
 
     def complete() -> Iterator[ReadRecord]:
         while waiting and waiting[0].count <= len(read):
-            name, count, problem = waiting.popleft()
-            yield ReadRecord(name, [read.popleft() for _ in range(count)], problem)
+            name, count, problem, cut = waiting.popleft()
+            windows = [read.popleft() for _ in range(count)]
+            yield ReadRecord(name, windows, problem, cut)
 
     for batch, outputs in _computed(windows(), runner, inputs_fn):
         read += read_fn(outputs, batch)

@@ -91,7 +91,8 @@ def make_parts(
             predictions = [task.no_answer] * len(settings)
             if record.windows:
                 predictions = task.predictions(record.windows)
-            writer.add(Answer(record.id, predictions, record.problem))
+            cut = dict(record.cut) or None
+            writer.add(Answer(record.id, predictions, record.problem, cut))
             progress.advance(1)
 
 

@@ -3,13 +3,15 @@
 import json
 
 import bert_reference as reference
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from etc_jax.conversion.families import bert
+from etc_jax.conversion.families import bert, encoder_decoder_config
 from etc_jax.conversion.formats.safetensors_io import INDEX, SafetensorsFiles, write
+from etc_jax.layers.common import ACTIVATIONS
 
 
 def test_sizes_come_from_the_config():
@@ -32,6 +34,25 @@ def test_positions_of_roberta_begin_after_those_of_padding():
 def test_activations_have_other_names(theirs, ours):
     values = reference.CONFIG | {"hidden_act": theirs}
     assert bert.config_from_hf(values).activation == ours
+
+
+@pytest.mark.torch
+def test_activations_are_those_of_transformers():
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    known, x = transformers.activations.ACT2FN, np.linspace(-6, 6, 241)
+
+    def check(theirs, ours):
+        want = known[theirs](torch.tensor(x, dtype=torch.float32)).numpy()
+        got = ACTIVATIONS[ours](jnp.asarray(x, jnp.float32))
+        np.testing.assert_allclose(got, want, atol=2e-6, err_msg=theirs)
+
+    for theirs, ours in bert.ACTIVATIONS.items():
+        check(theirs, ours)
+    for name, (gated, ours) in encoder_decoder_config._BLOCKS.items():
+        block = transformers.T5Config(feed_forward_proj=name)
+        assert block.is_gated_act == gated
+        check(block.dense_act_fn, ours)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from random_params import drawn
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
 from etc_jax.conversion.families import encoder_decoder, led_allenai
+from etc_jax.conversion.families.encoder_decoder_config import config_to_hf
 from etc_jax.conversion.formats.safetensors_io import write
 
 
@@ -52,8 +53,8 @@ def test_the_model_is_the_one_of_transformers_layout(tmp_path, params):
         ({"attention_dilation": [1, 1, 2, 2]}, "attention_dilation is .* only 1 in"),
         ({"autoregressive": True}, "autoregressive is True; only False"),
         (
-            {"attention_probs_dropout_prob": 0.3},
-            "prob is 0.3, of the encoder, and attention_dropout 0.0, of the decoder",
+            {"attention_probs_dropout_prob": 1},
+            "attention_probs_dropout_prob is 1; expected a number from 0",
         ),
         (
             {"max_encoder_position_embeddings": 50},
@@ -65,6 +66,16 @@ def test_the_model_is_the_one_of_transformers_layout(tmp_path, params):
 def test_what_has_no_counterpart_is_named(tmp_path, params, change, message):
     with pytest.raises(ValueError, match=message):
         hugging_face.read(folder_of(tmp_path / "allenai", params, **change))
+
+
+def test_the_encoder_has_a_rate_of_attention_dropout_of_its_own(caplog):
+    values = values_of_allenai(LED) | {"attention_probs_dropout_prob": 0.3}
+    config = led_allenai.config_from(values)
+    sides = config.encoder_side, config.decoder_side
+    assert [side.attention_dropout_rate for side in sides] == [0.3, 0.0]
+    # transformers has no such key.
+    assert config_to_hf(config) == config_to_hf(LED)
+    assert "0.3 in the encoder and 0.0 in the decoder" in caplog.text
 
 
 def test_missing_and_extra_weights_are_listed(params):

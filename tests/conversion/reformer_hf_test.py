@@ -73,22 +73,57 @@ def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
     [
         ({"model_type": "bert"}, "model_type is 'bert'; expected 'reformer'"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; expected one of"),
-        ({"axial_pos_shape": [5, 8]}, "axial_shape is .5, 8.; expected two or"),
         (
             {"axial_pos_shape": [4, 3, 4]},
             "axial_pos_shape is .4, 3, 4.; expected a list of 2",
         ),
         ({"attn_layers": ["lsh", "full"]}, "attn_layers is .* each one of local, lsh"),
-        (
-            {"lsh_attention_probs_dropout_prob": 0.5},
-            "attention dropout differs by kind of layer",
-        ),
     ],
 )
 def test_configs_without_a_counterpart_are_refused(change, message):
     values = conversion.config_to_hf(CONFIG) | change
     with pytest.raises(ValueError, match=message):
         conversion.config_from_hf(values)
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        # google/reformer-enwik8, then what transformers takes where a file is silent.
+        ({"local_attention_probs_dropout_prob": 0.2}, {"local": 0.2, "lsh": 0.0}),
+        ({"lsh_attention_probs_dropout_prob": 0.05}, {"local": 0.0, "lsh": 0.05}),
+        ({"hidden_dropout_prob": 0.5, "initializer_range": 0}, {"local": 0, "lsh": 0}),
+    ],
+)
+def test_what_only_training_uses_is_read_and_written(change, expected):
+    values = conversion.config_to_hf(CONFIG) | change
+    config = conversion.config_from_hf(values)
+    assert config.attention_dropout_rates == expected
+    assert conversion.config_to_hf(config) == values
+
+
+@pytest.mark.parametrize(
+    "shape, most, limit",
+    [
+        ([5, 8], 48, ("axial_shape", 40)),
+        ([5, 8], 16, ("max_length", 16)),
+    ],
+)
+def test_an_input_is_as_long_as_positions_and_config_allow(shape, most, limit):
+    change = {"axial_pos_shape": shape, "max_position_embeddings": most}
+    config = conversion.config_from_hf(conversion.config_to_hf(CONFIG) | change)
+    assert config.input_limit == limit
+    field, longest = limit
+    model, params = ReformerLm(config), conversion.shapes(config)
+
+    def run(length):
+        tokens = np.zeros((1, length), np.int32)
+        return jax.eval_shape(lambda p: model.apply({"params": p}, tokens), params)
+
+    assert run(longest).shape == (1, longest, CONFIG.vocab_size)
+    message = f"{longest + 1} tokens, but {field} has positions for {longest}"
+    with pytest.raises(ValueError, match=message):
+        run(longest + 1)
 
 
 def test_three_axes_of_positions_are_not_written_for_transformers():

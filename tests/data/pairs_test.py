@@ -260,11 +260,14 @@ def test_a_prefix_has_places_of_its_own():
     assert found.ids == [*ids_of(pair.prefix), SEP, 0, 0, *text]
     assert found.marks == [1, 1, 1, 0, 0, *[1] * len(text)]
     assert found.target == [*ids_of("blue"), SEP]
+    assert found.prefix_tokens == len(ids_of(pair.prefix)) + 1
     # A longer one is cut, and keeps its end; none at all is padding.
     short = encoded(pair, TOKENIZER, PairOptions(prefix_length=2))
     assert short.ids == [*ids_of("red"), SEP, *text] and min(short.marks) == 1
+    assert short.prefix_tokens == found.prefix_tokens
     none = encoded(Pair("a", pair.input, None), TOKENIZER, options)
     assert none.ids == [*[0] * 5, *text] and none.marks[:5] == [0] * 5
+    assert none.prefix_tokens == 0
     # Without places it is the beginning of the text.
     joined = encoded(pair, TOKENIZER)
     assert joined.ids == [*ids_of("red blue red green blue"), SEP]

@@ -265,8 +265,23 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path):
 
 def test_a_max_length_without_positions_is_refused(tmp_path):
     tiny("bert").save(tmp_path / "model")
-    with pytest.raises(ValueError, match="max_length is 97; expected 3 to 96"):
+    with pytest.raises(ValueError, match="is 97; expected 3 to 96: .* no positions"):
         etc_jax.load(tmp_path / "model", max_length=97)
+
+
+def test_relative_positions_have_no_limit_but_one_that_is_asked_for(tmp_path):
+    says = SentenceFolder("mean", False, 20)
+    tiny("t5").save_pretrained(tmp_path / "plain")
+    tiny("t5", sentences=says).save_pretrained(tmp_path / "sentences")
+    for name, asked, longest in (
+        ("plain", None, None),
+        ("plain", 3000, 3000),
+        ("sentences", None, 20),
+        ("sentences", 3000, 3000),
+    ):
+        assert etc_jax.load(tmp_path / name, max_length=asked).max_length == longest
+    with pytest.raises(ValueError, match="max_length is 2; expected 3 or more"):
+        etc_jax.load(tmp_path / "plain", max_length=2)
 
 
 def test_importing_the_package_imports_no_jax():

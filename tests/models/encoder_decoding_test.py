@@ -113,7 +113,10 @@ def test_the_likeliest_tokens_are_those_of_the_model():
     "change, message",
     [
         ({"causal": False}, "causal=False"),
-        ({"max_length": 10}, r"length is 16, expected 1\.\.10"),
+        (
+            {"positions": "learnt", "max_length": 10},
+            r"length is 16, expected 1\.\.10: the model's max_length is how many pos",
+        ),
     ],
 )
 def test_what_cannot_be_continued_is_refused(change, message):

@@ -338,6 +338,8 @@ def test_windows_that_look_both_ways_need_positions():
     assert field == "positions" and "does not tell the order" in message
 
 
-def test_a_text_beyond_the_limit_is_told():
-    with pytest.raises(ValueError, match="41 tokens, .* 40; cut it, or raise max_leng"):
-        logits(CONFIG, random_tokens(1, 41))
+def test_without_a_table_of_positions_max_length_limits_nothing():
+    tokens = random_tokens(1, 12)
+    short = dataclasses.replace(CONFIG, max_length=8)
+    assert short.positions == "sinusoidal" and short.position_limit is None
+    np.testing.assert_array_equal(logits(short, tokens), logits(CONFIG, tokens))

@@ -350,7 +350,6 @@ def test_labels_of_blocks_after_globals_have_the_gradient_of_every_pair():
     [
         ({"attention_window": (5,)}, r"attention_window is \(5,\); expected even"),
         ({"attention_window": ()}, "attention_window"),
-        ({"attention_window": (4, 4, 4)}, "num_layers is 4; expected whole repeats"),
         ({"attention_dilation": (1,)}, "one entry for each of the 2"),
         ({"attention_dilation": (1, (1, 2, 3))}, "one for each of the 2 heads"),
         ({"attention_dilation": (0, 1)}, "a number of 1 or more"),

@@ -194,7 +194,7 @@ def test_global_tokens_and_inputs_of_a_prefix_alone_are_refused():
 def test_an_input_longer_than_the_windows_cover_is_refused():
     made = sled.get_config("short")
     made.data.input_length = 2048
-    message = "data.input_length: is 2048, more than model.sled.input_length = 1024"
+    message = "data.input_length: is 2048, more than the 1024 tokens of model.sled.inp"
     with pytest.raises(config_lib.ConfigError, match=message):
         config_lib.from_config_dict(made)
 

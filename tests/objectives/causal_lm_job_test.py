@@ -131,7 +131,7 @@ def test_a_model_that_sees_both_sides_is_refused():
 
 
 def test_sequences_beyond_the_positions_are_refused():
-    message = "data.input_length: is 64, more than model.max_length = 32"
+    message = "data.input_length: is 64, more than the 32 tokens of model.max_length"
     with pytest.raises(config_lib.ConfigError, match=message):
         config_of(data__source="duplication", data__input_length=64)
 

@@ -151,7 +151,7 @@ def test_documents_become_rows_of_tokens(of_text, tmp_path):
     "changes, message",
     [
         ({"model__causal": True}, "sees both sides, got model.causal=True"),
-        ({"data__input_length": 64}, "64, more than model.max_length = 48"),
+        ({"data__input_length": 64}, "64, more than the 48 tokens of model.max_length"),
         (
             {"model__vocab_size": 256, "data__vocab_size": 256},
             "model.vocab_size is 256, but the mask of bytes has the id 256",

@@ -7,7 +7,12 @@ import pytest
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.prediction.inputs import RecordReader, make_input, tokenizer_of
+from etc_jax.prediction.inputs import (
+    RecordReader,
+    make_input,
+    tokenizer_of,
+    told_of_cuts,
+)
 from etc_jax.tasks import wikihop
 from etc_jax.training.errors import UserError
 
@@ -54,6 +59,81 @@ def test_batches_hold_the_records_that_can_be_read(files, saved):
             )
             [got_window] = x.windows
             np.testing.assert_array_equal(got_window.tokens.long, want.tokens.long)
+
+
+WORDS = "who " * 18
+
+
+@pytest.mark.parametrize(
+    "name, format, sizes, value, tokens",
+    [
+        # [CLS] and [SEP] with the 18 words; of written targets an end token alone.
+        ("classification", "sequence", (16, 1), {"text": WORDS, "label": "x"}, 20),
+        ("classification", "sequence", (20, 1), {"text": WORDS, "label": "x"}, None),
+        ("text_to_text", "text_to_text", (16, 4), {"input": WORDS}, 19),
+        ("text_to_text", "text_to_text", (19, 4), {"input": WORDS}, None),
+    ],
+)
+def test_a_record_that_is_cut_says_how_long_it_is(name, format, sizes, value, tokens):
+    task = find_task(name, format)
+    if name == "classification":
+        task = task.with_options({"labels": ("x", "y")})
+    record = task.parse(value, lambda kind, message: None)
+    sizes = type(task.sizes)(*sizes)
+    made = make_input(task, record, finetuned_run.tokenizer(), sizes)
+    cut = {} if tokens is None else {"records": (tokens, sizes.text_length)}
+    assert (len(made.windows), made.cut) == (1, cut)
+
+
+@pytest.mark.parametrize(
+    "name, format, sizes, options, value, cut",
+    [
+        (
+            "text_to_text",
+            "text_to_text",
+            (19, 4),
+            {"begin_token": True},
+            {"input": WORDS},
+            {"records": (20, 19)},
+        ),
+        (
+            "text_to_text",
+            "text_to_text",
+            (40, 4),
+            {"prefix_length": 4},
+            {"input": WORDS, "prefix": "who who who who"},
+            {"prefixes": (5, 4)},
+        ),
+        (
+            "squad",
+            "sequence",
+            (16, 6),
+            {"question_tokens": 5, "stride": 4},
+            {"id": "a", "question": "who " * 7, "context": WORDS},
+            # The context is cut into windows, that have all of it.
+            {"questions": (7, 5)},
+        ),
+        (
+            "retrieval",
+            "sequence",
+            (40, 1),
+            {"query_length": 8},
+            {"query": WORDS, "passage": "who"},
+            {"queries": (20, 8)},
+        ),
+    ],
+)
+def test_what_has_no_room_is_told(name, format, sizes, options, value, cut):
+    task = find_task(name, format).with_options(options)
+    record = task.parse(value, lambda kind, message: None)
+    sizes = type(task.sizes)(*sizes)
+    made = make_input(task, record, finetuned_run.tokenizer(), sizes)
+    assert made.cut == cut
+    [(what, (tokens, room))] = cut.items()
+    assert told_of_cuts([made.cut, {}]) == [
+        f"1 of 2 {what} have more than the {room} tokens that the model reads, up to "
+        f"{tokens}; they were cut"
+    ]
 
 
 def test_an_earlier_batch_can_be_asked_for_again(files, saved):

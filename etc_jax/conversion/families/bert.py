@@ -59,6 +59,10 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
     "linear": "linear",
+    # Other names of the same functions.
+    "gelu_python": "gelu_exact",
+    "gelu_fast": "gelu",
+    "gelu_accurate": "gelu",
 }
 
 # What a checkpoint calls as this module does.

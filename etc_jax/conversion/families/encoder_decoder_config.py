@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from etc_jax.models.encoder_decoder_config import (
     LongT5Config,
     T5Config,
 )
+
+_LOG = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
@@ -112,8 +115,6 @@ _BART_ONLY = {
     "is_encoder_decoder": True,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
     # Of configs written before transformers 4.
     "normalize_before": False,
     "normalize_embedding": True,
@@ -141,6 +142,12 @@ _BLOCKS = {
     # By name the exact one, by what it computes the tanh approximation.
     "gated-gelu": (True, "gelu"),
     "gated-silu": (True, "silu"),
+    "tanh": (False, "tanh"),
+    "gated-tanh": (True, "tanh"),
+    # Other names of the same functions.
+    "swish": (False, "silu"),
+    "gated-swish": (True, "silu"),
+    "gated-gelu_new": (True, "gelu"),
 }
 _T5 = {
     "vocab_size": Key(_SIZE, 32128, "vocab_size"),
@@ -152,8 +159,8 @@ _T5 = {
     "num_decoder_layers": Key(either(NOTHING, _COUNT), None, "num_decoder_layers"),
     "num_heads": Key(_COUNT, 8, "num_heads"),
     "n_positions": Key(_SIZE, T5Config.max_length, "max_length"),
-    "relative_attention_num_buckets": Key(whole(4, 512), 32, "num_buckets"),
-    "relative_attention_max_distance": Key(whole(2, 100_000), 128, "max_distance"),
+    "relative_attention_num_buckets": Key(whole(4, 1024), 32, "num_buckets"),
+    "relative_attention_max_distance": Key(_SIZE, 128, "max_distance"),
     "dropout_rate": Key(RATE, 0.1, "dropout_rate"),
     "layer_norm_epsilon": Key(EPSILON, 1e-6, "layer_norm_epsilon"),
     "initializer_factor": Key(SPREAD, 1.0, "initializer_range"),
@@ -223,18 +230,27 @@ def _to_bart(config: BartConfig) -> dict[str, Any]:
 
 
 def _to_led(config: LedConfig) -> dict[str, Any]:
+    rate = config.attention_dropout_rate
+    if (of_encoder := config.encoder_side.attention_dropout_rate) != rate:
+        _LOG.warning(
+            "attention dropout is %s in the encoder and %s in the decoder; LED of "
+            "transformers has one rate, for training alone: the decoder's is written",
+            of_encoder,
+            rate,
+        )
     if config.scale_embedding:
         raise ValueError(
             "scale_embedding is True, but transformers' LED has no such scale; keep "
             "this model here"
         )
-    repeats = config.num_layers // len(config.attention_window)
-    windows = list(config.attention_window) * repeats
+    repeats = config.num_layers // len(config.patterns)
+    # One side -> both sides together.
+    windows = [2 * window.radius for window in config.patterns] * repeats
     return {**_to_bart(config), "attention_window": windows}
 
 
 def _to_t5(config: T5Config) -> dict[str, Any]:
-    names = {block: theirs for theirs, block in _BLOCKS.items()}
+    names = {block: theirs for theirs, block in reversed(_BLOCKS.items())}
     block = config.gated, config.activation
     if block not in names:
         raise ValueError(
@@ -307,7 +323,7 @@ FAMILIES: dict[str, Keys] = {
         {
             **_T5,
             "n_positions": Key(_SIZE, LongT5Config.max_length, "max_length"),
-            "local_radius": Key(_SIZE, 127, "radius"),
+            "local_radius": Key(whole(), 127, "radius"),
             "global_block_size": Key(_SIZE, 16, "block_size"),
             "encoder_attention_type": Key(choice(_ATTENTIONS), "local"),
         },

@@ -67,8 +67,9 @@ def _to_longformer(config: LongformerConfig) -> dict[str, Any]:
             "attention is causal or dilated, which transformers' Longformer cannot "
             "compute; keep this model here"
         )
-    repeats = config.num_layers // len(config.attention_window)
-    windows = list(config.attention_window) * repeats
+    repeats = config.num_layers // len(config.patterns)
+    # One side -> both sides together.
+    windows = [2 * window.radius for window in config.patterns] * repeats
     return {**_to_roberta(config), "attention_window": windows}
 
 

@@ -6,6 +6,7 @@ of positions keep BART's two rows before that of position 0, which nothing reads
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from etc_jax import registry
 from etc_jax.conversion.config_rules import (
     LARGEST,
     NOTHING,
+    RATE,
     choice,
     either,
     flag,
@@ -33,11 +35,14 @@ from etc_jax.models.encoder_decoder_config import BartConfig, LedConfig
 CLASS = "LongformerEncoderDecoderForConditionalGeneration"
 # Names of both modes are of one function; "n2" is another one.
 _MODES = ("tvm", "sliding_chunks")
+# Attention dropout of the encoder, which reads another key than the decoder.
+_ENCODER_RATE = "attention_probs_dropout_prob"
 _RULES = {
     "attention_mode": choice(_MODES),
     "attention_window": listed(whole(1, LARGEST // 2)),
     "attention_dilation": either(NOTHING, listed(whole(1))),
     "autoregressive": flag(),
+    _ENCODER_RATE: RATE,
 }
 _POSITIONS = re.compile(r"model\.(en|de)coder\.embed_positions\.weight")
 
@@ -51,7 +56,7 @@ def config_from(values: Mapping[str, Any]) -> LedConfig:
     if found := list(_config_problems(values)):
         raise ValueError("config of allenai's LED:\n  " + "\n  ".join(found))
     both_sides = [2 * width for width in values["attention_window"]]
-    return config_from_hf(
+    config = config_from_hf(
         {
             **values,
             "model_type": "led",
@@ -59,6 +64,10 @@ def config_from(values: Mapping[str, Any]) -> LedConfig:
             "attention_window": both_sides,
         }
     )
+    rate = values.get(_ENCODER_RATE, config.attention_dropout_rate)
+    if rate == config.attention_dropout_rate:
+        return config
+    return dataclasses.replace(config, encoder_attention_dropout_rate=rate)
 
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
@@ -75,13 +84,6 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
         )
     if values.get("autoregressive"):
         yield "autoregressive is True; only False has a counterpart"
-    rate = values.get("attention_dropout", 0.0)
-    # The encoder reads another key than the decoder.
-    if (encoder := values.get("attention_probs_dropout_prob", rate)) != rate:
-        yield (
-            f"attention_probs_dropout_prob is {shown(encoder)}, of the encoder, and "
-            f"attention_dropout {shown(rate)}, of the decoder; write one value for both"
-        )
 
 
 def _weights(source: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

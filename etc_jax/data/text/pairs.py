@@ -51,9 +51,12 @@ SCHEMA = Schema(
 AXES = SCHEMA.text
 
 
-def cut_to(tokens: np.ndarray, length: int) -> np.ndarray:
-    """At most `length` tokens: the first ones, and the last one, which ends a text."""
-    if len(tokens) <= length:
+def cut_to(tokens: np.ndarray, length: int | None) -> np.ndarray:
+    """At most `length` tokens: the first ones, and the last one, which ends a text.
+
+    None: all of them.
+    """
+    if length is None or len(tokens) <= length:
         return tokens
     return np.append(tokens[: length - 1], tokens[-1:])
 

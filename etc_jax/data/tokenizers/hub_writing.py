@@ -28,21 +28,22 @@ _NAMED = {
 }
 
 
-def files_of(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
+def files_of(tokenizer: Tokenizer, max_length: int | None) -> dict[str, bytes]:
     """{name: content} of a folder's files of the tokenizer.
 
     What was read of a folder of Hugging Face is written as it was there.
 
     Args:
       tokenizer: of any kind.
-      max_length: tokens of an input, special ones among them.
+      max_length: tokens of an input, special ones among them; None: as it was there.
 
     Raises:
       ValueError: if transformers has no counterpart.
     """
     base = tokenizer.base if isinstance(tokenizer, GrownTokenizer) else tokenizer
     config = dict(base.hub.get("config", ())) or _config(base)
-    config["model_max_length"] = max_length
+    if max_length is not None:
+        config["model_max_length"] = max_length
     files = {}
     if isinstance(base, SentencePieceTokenizer):
         files[SENTENCE_PIECES] = _model_of(base)
@@ -53,7 +54,7 @@ def files_of(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
     else:
         assert isinstance(base, PackageTokenizer)
         found = _description(base, tokenizer.added_ids)
-        if found["truncation"]:
+        if found["truncation"] and max_length is not None:
             found["truncation"] = {**found["truncation"], "max_length": max_length}
         files[TOKENIZER] = _json(found)
         files |= _vocabulary(base)

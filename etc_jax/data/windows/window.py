@@ -51,6 +51,8 @@ class Window(abc.ABC):
       labels: arrays to train on, by name; a task says which.
       unusable: why the window cannot be trained on; None if it can.
       extra: what the model takes besides, arrays by name or dicts of such.
+      cut: of what is not whole in it but for the text, such as "questions": (tokens,
+        how many of them it has room for).
     """
 
     schema: ClassVar[Schema]
@@ -60,7 +62,15 @@ class Window(abc.ABC):
     labels: dict[str, np.ndarray]
     unusable: str | None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict, kw_only=True)
+    cut: dict[str, tuple[int, int]] = dataclasses.field(
+        default_factory=dict, kw_only=True
+    )
 
     @abc.abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """The input in its format: the arrays of `schema` that there are."""
+
+
+def too_long(**lengths: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """Those of some (tokens, room) with more tokens than room, as `Window.cut`."""
+    return {name: pair for name, pair in lengths.items() if pair[0] > pair[1]}

@@ -33,9 +33,9 @@ class FlatEncoder:
         return 0
 
     @property
-    def max_length(self) -> int:
+    def max_length(self) -> int | None:
         """See `TextEncoder`."""
-        return self.config.max_length
+        return self.config.input_limit[1]
 
     @property
     def poolings(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class FlatEncoder:
         """See `TextEncoder`: the first tokens and the last one, which ends texts."""
         return self.input_of_ids(cut_to(given.ids, length))
 
-    def padding_limit(self, length: int) -> int:
+    def padding_limit(self, length: int) -> int | None:
         """See `TextEncoder`: padding changes nothing."""
         del length
         return self.max_length
@@ -180,11 +180,6 @@ class Seq2SeqEncoder(FlatEncoder):
     def num_globals(self) -> int:
         """See `FlatEncoder`."""
         return int(self.config.has_globals)
-
-    @property
-    def max_length(self) -> int:
-        """See `TextEncoder`."""
-        return self.config.longest_input
 
     def ends(self, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         """See `FlatEncoder`."""

@@ -49,11 +49,12 @@ class CausalTextToText(TextToText):
         if found := super().problems(batch):
             return found
         sizes = [self.schema.length(batch, axis) for axis in ("input", "target")]
-        if sum(sizes) > self.model.max_length:
+        field, longest = self.model.input_limit
+        if longest is not None and sum(sizes) > longest:
             return [
                 f"inputs of {sizes[0]} tokens and targets of {sizes[1]} stand in one "
-                f"sequence, but model.max_length is {self.model.max_length}; raise it, "
-                "or lower data.input_length or data.target_length"
+                f"sequence, but model.{field} is {longest}; raise it, or lower "
+                "data.input_length or data.target_length"
             ]
         return []
 

@@ -90,7 +90,8 @@ class SequenceRetrieval(EncoderFinetuning):
         except ValueError as error:
             return f"objective.{error}"
         longest = self.text_encoder.max_length
-        if (length := self.options.query_length) > longest:
+        length = self.options.query_length
+        if longest is not None and length > longest:
             return f"query_length is {length}, but the model reads {longest} tokens"
         return None
 

@@ -8,6 +8,7 @@ matrix of them, so that all pairs never exist at once.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
@@ -56,12 +57,15 @@ def bucket(
     Short distances have a bucket each, longer ones share buckets that grow with the
     logarithm of the distance up to `max_distance`; all beyond share the last one.
 
+    A `max_distance` among the short distances turns the scale around, as in the code of
+    T5 and of transformers: from the last short distance on buckets fall, to 0 at last.
+
     Args:
       offset: int, place of the key minus place of the query.
-      num_buckets: how many there are, an even number.
-      max_distance: from which on there is one bucket.
+      num_buckets: how many there are, 2 or more; 4 or more if not causal.
+      max_distance: from which on there is one bucket, 1 or more.
       causal: all keys before the query have the buckets; else those after it have
-        half of them.
+        half of them. Of an odd number the last one is then left over.
 
     Returns:
       int32 of the shape of `offset`.
@@ -70,9 +74,11 @@ def bucket(
     exact = sided // 2
     # Causal: keys after the query, which a mask hides, fall in bucket 0.
     distance = jnp.maximum(-offset, 0) if causal else jnp.abs(offset)
+    first = jnp.asarray(_first_distances(exact, sided - exact, max_distance), jnp.int32)
+    # How many buckets lie between the first of the long distances and this one.
+    steps = jnp.searchsorted(first, distance, side="right", method="compare_all")
     found = jnp.minimum(distance, exact)
-    for first in _first_distances(exact, sided - exact, max_distance):
-        found += distance >= first
+    found += steps if max_distance >= exact else -steps
     if not causal:
         found += sided * (offset > 0)
     return found.astype(jnp.int32)
@@ -83,13 +89,18 @@ def _first_distances(exact: int, large: int, max_distance: int) -> list[int]:
 
     In whole numbers: at the border of two buckets a logarithm may round either way.
     """
-    first, n = [], exact
-    for i in range(1, large):
-        # The least n with n >= exact * (max_distance / exact) ** (i / large).
-        while n**large * exact**i < max_distance**i * exact**large:
-            n += 1
-        first.append(n)
-    return first
+    # The least n with n >= exact * ratio ** (i / large), ratio = above / below.
+    above, below = max(max_distance, exact), min(max_distance, exact)
+    # Buckets rise to the last one, or fall to 0.
+    count = large if max_distance >= exact else exact + 1
+    return [
+        bisect.bisect_left(
+            range(exact * above // below + 1),  # i is at most large
+            above**i * exact**large,
+            key=lambda n, i=i: n**large * below**i,
+        )
+        for i in range(1, count)
+    ]
 
 
 def toeplitz(values: Array, keys: int, queries: int) -> Array:

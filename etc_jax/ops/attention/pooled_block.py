@@ -69,7 +69,8 @@ class Pool(NamedTuple):
       stride: places from one to the next.
       padding: places before the first token that the first one begins.
       multiple: a text has as many averages as one that ends with the next multiple of
-        so many places: what a batch is padded to beyond that changes nothing.
+        so many places, and one at least: what a batch is padded to beyond that changes
+        nothing.
     """
 
     kernel: int
@@ -80,7 +81,8 @@ class Pool(NamedTuple):
     def count(self, length: int | Array) -> int | Array:
         """Averages of texts that are so long."""
         length = -(-length // self.multiple) * self.multiple
-        return (length + 2 * self.padding - self.kernel) // self.stride + 1
+        count = (length + 2 * self.padding - self.kernel) // self.stride + 1
+        return max(count, 1) if isinstance(count, int) else jnp.maximum(count, 1)
 
 
 def attend(
@@ -183,7 +185,7 @@ def attend_pooled(
       ValueError: if shapes or options do not fit together.
     """
     ids = _checked_ids(query, key, value, example_ids, implementation)
-    _check_pool(pool, query.shape[1])
+    _check_pool(pool)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     n, d = query.shape[1], query.shape[3]
     if not n:
@@ -356,16 +358,10 @@ def _check_blocks(blocks: Blocks) -> None:
         )
 
 
-def _check_pool(pool: Pool, length: int) -> None:
+def _check_pool(pool: Pool) -> None:
     fits = pool.kernel >= 1 and pool.stride >= 1
     if not fits or not 0 <= pool.padding <= pool.kernel // 2:
         raise ValueError(
             f"{pool}; expected kernel and stride of 1 or more, and a padding of half "
             "the kernel at most"
-        )
-    if length and pool.count(length) < 1:
-        raise ValueError(
-            f"there are {length} tokens, with padding {length + 2 * pool.padding} and "
-            f"fewer than the {pool.kernel} places of one average; pad the sequence, or "
-            "take a smaller kernel"
         )

@@ -34,7 +34,10 @@ SIZES = TextToTextSizes(input_length=16384, target_length=128)
 class ChoiceTextOptions(ChoiceColumns, PairOptions):
     """Questions by their columns, and how texts become tokens."""
 
-    given_to: ClassVar[tuple[str, ...]] = ("features", "read", "parse", "release")
+    given_to: ClassVar[tuple[str, ...]] = (
+        *PairOptions.given_to,
+        *("read", "parse", "release"),
+    )
 
     def shaping(self, sizes: Any) -> dict[str, Any]:
         """See there: only how texts become tokens."""

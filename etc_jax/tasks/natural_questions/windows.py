@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.data.windows.window import InputSizes, Window
+from etc_jax.data.windows.window import InputSizes, Window, too_long
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.strides import StrideOptions
@@ -133,6 +133,7 @@ class ArticleWindows:
         surfaces = sorted({w for w, h in _words(record) if not h})
         question, *pieces = encode(tokenizer, [record.question, *surfaces])
         self.question = question.ids[: options.question_tokens]
+        self._cut = too_long(questions=(len(question), options.question_tokens))
         known = dict(zip(surfaces, (p.ids for p in pieces), strict=True))
         spans = _listed_tops(record) if official_quirks else top_spans(record)
         self.article = _article(record, spans, known, tags)
@@ -189,6 +190,7 @@ class ArticleWindows:
             "unusable": self._unusable(number, share),
             "number": number,
             "count": len(starts),
+            "cut": self._cut,
             "word": word,
             "candidate": candidate,
             "share": share,

@@ -15,6 +15,7 @@ import numpy as np
 from etc_jax.data.schema import Placed
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
@@ -104,6 +105,7 @@ def features(
             labels={"query_key": _numbers(record.query), "passage_keys": keys},
             unusable=None if record.passage else "no gold answer",
             extra=extra,
+            cut=too_long(queries=(len(query), options.query_length)),
             **parts_of(sizes, passage, range(1)),
         )
     ]

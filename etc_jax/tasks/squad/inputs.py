@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.data.windows.window import InputSizes
+from etc_jax.data.windows.window import InputSizes, too_long
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.strides import StrideOptions
 from etc_jax.formats.sequence import (
@@ -187,6 +187,7 @@ class ContextParts:
         self._record, self._options = record, options
         question = pieces_of(tokenizer, record.question).ids
         self.question = question[: options.question_tokens]
+        self._cut = too_long(questions=(len(question), options.question_tokens))
         self._context = pieces_of(tokenizer, record.context)
         if not len(self._context):
             raise BadRecordError("no text", f"{record.id!r}: the context has no token")
@@ -225,6 +226,7 @@ class ContextParts:
                     "characters": filled((length, 2), -1, text.characters, before),
                     "number": number,
                     "count": len(starts),
+                    "cut": self._cut,
                 },
             )
 

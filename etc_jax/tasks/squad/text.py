@@ -23,7 +23,10 @@ SIZES = TextToTextSizes(input_length=512, target_length=64)
 class SquadTextOptions(SquadOptions, PairOptions):
     """Columns, and how texts become tokens."""
 
-    given_to: ClassVar[tuple[str, ...]] = (*SquadOptions.given_to, "features")
+    given_to: ClassVar[tuple[str, ...]] = (
+        *SquadOptions.given_to,
+        *PairOptions.given_to,
+    )
 
 
 def pair_of(record: Record) -> Pair:

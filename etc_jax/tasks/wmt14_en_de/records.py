@@ -38,7 +38,7 @@ class TranslationOptions(PairOptions):
         before punctuation); WMT's own files have none.
     """
 
-    given_to: ClassVar = ("features", "read", "parse")
+    given_to: ClassVar = (*PairOptions.given_to, "read", "parse")
 
     direction: str = "en-de"
     detokenise: bool = False
