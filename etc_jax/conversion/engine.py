@@ -132,7 +132,7 @@ class Report:
     """What an import did.
 
     Attributes:
-      loaded: our path -> the foreign names that it was made of.
+      loaded: our path -> the names of the checkpoint that it was made of.
       missing: our paths that the checkpoint does not have, as the caller allowed.
       unused: foreign names that nothing was made of, as the caller allowed.
     """
@@ -171,21 +171,31 @@ class Renamed(Mapping[str, np.ndarray]):
 
     Args:
       source: original name -> array; may be lazy.
-      rename: from an original name to the other one.
+      rename: from an original name to the other one; None: it is left out.
+      back: from another name to the original one, for what the checkpoint lacks.
 
     Raises:
       ValueError: if two original names become one.
     """
 
-    def __init__(self, source: Mapping[str, np.ndarray], rename: Callable[[str], str]):
-        self._source = source
+    def __init__(
+        self,
+        source: Mapping[str, np.ndarray],
+        rename: Callable[[str], str | None],
+        back: Callable[[str], str] = str,
+    ):
+        self._source, self._back = source, back
         self._originals: dict[str, str] = {}
         for original in source:
-            name = rename(original)
+            if (name := rename(original)) is None:
+                continue
             if name in self._originals:
+                first, second = (
+                    original_name(source, x) for x in (self._originals[name], original)
+                )
                 raise ValueError(
-                    f"the checkpoint has both {self._originals[name]!r} and "
-                    f"{original!r}, which mean the same; remove one of them"
+                    f"the checkpoint has both {first!r} and {second!r}, which mean the "
+                    "same; remove one of them"
                 )
             self._originals[name] = original
 
@@ -209,20 +219,41 @@ class Renamed(Mapping[str, np.ndarray]):
         shape = self.shape(name) if name in self else ()
         return shape[axis] if len(shape) > axis else None
 
-    def check_copy(self, copy: str, first: str) -> None:
-        """Raises ValueError unless one array is there twice, under both names."""
-        if first not in self or not np.array_equal(self[copy], self[first]):
-            original = self.original(first) if first in self else first
-            raise ValueError(
-                f"{self.original(copy)} differs from {original}, but here they are one "
-                "array; this model has one of its own there, which has no counterpart"
-            )
-
     def original(self, name: str) -> str:
-        """What the checkpoint calls an array, through all renamings."""
-        before = getattr(self._source, "original", None)
-        name = self._originals[name]
-        return before(name) if before else name
+        """What the checkpoint calls an array, or would call it, by all renamings."""
+        there = name in self._originals
+        name = self._originals[name] if there else self._back(name)
+        return original_name(self._source, name)
+
+
+def original_name(source: Mapping[str, np.ndarray], name: str) -> str:
+    """What the checkpoint calls an array that `source` has as `name`."""
+    original_fn = getattr(source, "original", None)
+    return original_fn(name) if original_fn else name
+
+
+def tied(weights: Renamed, names: Sequence[str]) -> Renamed:
+    """The weights with one array for some names, under the first of them.
+
+    Checkpoints have a shared array under any of its names, or under several.
+
+    Raises:
+      ValueError: if two of the names have different arrays.
+    """
+    there = [name for name in names if name in weights]
+    for name in there[1:]:
+        if not np.array_equal(weights[name], weights[there[0]]):
+            first, second = map(weights.original, (there[0], name))
+            raise ValueError(
+                f"{second} differs from {first}, but here they are one array; a model "
+                "with two has no counterpart"
+            )
+    again, taken = set(there[1:]), there[:1]
+
+    def rename(name: str) -> str | None:
+        return None if name in again else names[0] if name in taken else name
+
+    return Renamed(weights, rename)
 
 
 class LayerRuns:
@@ -323,12 +354,16 @@ def import_params(
             flat[path] = _assemble(row, layers, source, leaf)
         except ValueError as error:
             problems.append(f"{path}: {error}")
-        loaded[path] = tuple(layers[i] for i in sorted(layers))
+        loaded[path] = tuple(original_name(source, layers[i]) for i in sorted(layers))
+    absent = [path for path in wanted if path not in found]
     missing = _not_allowed(
-        [p for p in wanted if p not in found], allow_missing, problems, "missing"
+        *(absent, allow_missing, problems, "missing"),
+        lambda path: _wanted_name(table, path, source),
     )
+    left = [name for name in source if name not in used]
     unused = _not_allowed(
-        [n for n in source if n not in used], allow_unused, problems, "unused"
+        *(left, allow_unused, problems, "unused"),
+        lambda name: original_name(source, name),
     )
     if problems:
         raise ConversionError(problems)
@@ -350,85 +385,102 @@ def _collect(table, source, wanted):
             layer = int(fields[LAYER]) if row.stacked else -1
             layers = found.setdefault(path, (row, {}))[1]
             if layer in layers:
-                raise ConversionError(
-                    [f"{path}: both {layers[layer]} and {name} claim it"]
-                )
+                both = (original_name(source, x) for x in (layers[layer], name))
+                raise ConversionError([f"{path}: both {' and '.join(both)} claim it"])
             layers[layer] = name
             used.add(name)
     return found, used
 
 
 _ADVICE = {
-    "missing": "no entry of the checkpoint gives it; check the config against the "
-    "checkpoint, or list it in allow_missing",
-    "unused": "the model has no place for it; check the config against the "
-    "checkpoint, or list it in allow_unused",
+    "missing": "the checkpoint has no such array: it is not whole, or its config is "
+    "that of another model",
+    "unused": "the model has no parameter for it: the config is that of another model, "
+    "or the checkpoint has a part that models here do not have",
 }
 
 
-def _not_allowed(names, allowed, problems: list[str], what: str) -> tuple[str, ...]:
+def _not_allowed(names, allowed, problems: list[str], what: str, shown):
+    """The names; a problem is added for each that is not allowed."""
     for name in names:
         if not any(re.fullmatch(pattern, name) for pattern in allowed):
-            problems.append(f"{name}: {what}; {_ADVICE[what]}")
+            problems.append(f"{shown(name)}: {what}; {_ADVICE[what]}")
     return tuple(names)
+
+
+def _wanted_name(table: Sequence[Row], path: str, source) -> str:
+    """What a checkpoint calls what a path is made of, the first layer of several."""
+    for row in table:
+        if (fields := row.match_target(path)) is not None:
+            name = _fill(row.source, {LAYER: 0, **fields})
+            return f"{original_name(source, name)} (for {path})"
+    return path
 
 
 def _assemble(row: Row, layers: Mapping[int, str], source, leaf) -> np.ndarray:
     """The array of one path, checked against its abstract leaf."""
+    names = {i: original_name(source, name) for i, name in layers.items()}
     if row.stacked:
-        gone = [i for i in range(leaf.shape[0]) if i not in layers]
-        extra = [i for i in sorted(layers) if i >= leaf.shape[0]]
-        if gone or extra:
-            raise ValueError(
-                f"the model has {leaf.shape[0]} layers; the checkpoint lacks layers "
-                f"{gone} and has beyond them {extra}"
-            )
+        _check_layers(row, layers, source, leaf.shape[0])
+    shape = tuple(leaf.shape)[row.stacked :]
     parts = [
-        _convert(row, layers[i], np.asarray(source[layers[i]])) for i in sorted(layers)
+        _convert(row, names[i], np.asarray(source[layers[i]]), shape)
+        for i in sorted(layers)
     ]
     value = np.stack(parts) if row.stacked else parts[0]
-    if value.shape != tuple(leaf.shape):
-        raise ValueError(
-            f"shape {value.shape} from {_shapes(layers, source)}, expected "
-            f"{tuple(leaf.shape)}"
-        )
-    value = _cast(value, leaf.dtype)
-    _check_finite(value, row, layers)
+    value = _cast(value, leaf.dtype, names[min(layers)])
+    _check_finite(value, row, names)
     return value
 
 
-def _check_finite(value: np.ndarray, row: Row, layers: Mapping[int, str]) -> None:
+def _check_layers(row: Row, layers: Mapping[int, str], source, count: int) -> None:
+    some = next(iter(layers.values()))
+    fields = row.match_source(some)
+
+    def named(i: int) -> str:
+        name = layers.get(i) or _fill(row.source, {**fields, LAYER: i})
+        return original_name(source, name)
+
+    gone = [named(i) for i in range(count) if i not in layers]
+    extra = [named(i) for i in sorted(layers) if i >= count]
+    if gone or extra:
+        lacks = f"; the checkpoint lacks {', '.join(gone)}" if gone else ""
+        beyond = f"; beyond them are {', '.join(extra)}" if extra else ""
+        raise ValueError(f"the model has {count} layers{lacks}{beyond}")
+
+
+def _check_finite(value: np.ndarray, row: Row, names: Mapping[int, str]) -> None:
     if not np.issubdtype(value.dtype, np.floating) or np.isfinite(value).all():
         return
     parts = value if row.stacked else [value]
-    for i, part in zip(sorted(layers), parts, strict=True):
+    for i, part in zip(sorted(names), parts, strict=True):
         if bad := int(np.sum(~np.isfinite(part))):
             raise ValueError(
-                f"{layers[i]} has {bad} of {part.size} values that are NaN or infinite "
+                f"{names[i]} has {bad} of {part.size} values that are NaN or infinite "
                 f"as {value.dtype}; the training that made it diverged, or the file is "
                 "damaged: fetch it again, or take an earlier checkpoint"
             )
 
 
-def _convert(row: Row, name: str, value: np.ndarray) -> np.ndarray:
+def _convert(row: Row, name: str, value: np.ndarray, shape) -> np.ndarray:
     try:
-        return row.transform.forward(value)
+        converted = row.transform.forward(value)
     except ValueError as error:
         raise ValueError(
             f"{name} of shape {value.shape} cannot be laid out: {error}"
         ) from error
+    if converted.shape != shape:
+        raise ValueError(
+            f"{name} of shape {value.shape} gives {converted.shape}, expected {shape}"
+        )
+    return converted
 
 
-def _shapes(layers: Mapping[int, str], source) -> str:
-    first = layers[min(layers)]
-    return f"{first} {np.asarray(source[first]).shape}"
-
-
-def _cast(value: np.ndarray, dtype) -> np.ndarray:
+def _cast(value: np.ndarray, dtype, name: str) -> np.ndarray:
     if jax.dtypes.issubdtype(value.dtype, np.floating) != jax.dtypes.issubdtype(
         dtype, np.floating
     ):
-        raise ValueError(f"dtype {value.dtype}, expected {dtype}")
+        raise ValueError(f"dtype {value.dtype} of {name}, expected {dtype}")
     return np.ascontiguousarray(value.astype(dtype, copy=False))
 
 

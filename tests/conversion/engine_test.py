@@ -94,14 +94,14 @@ def test_every_problem_is_in_one_error():
         import_params(TABLE, source, abstract)
     text = str(caught.value)
     for part in (
-        "embedder/embedding: missing",
+        "embed.weight (for embedder/embedding): missing",
         "unknown: unused",
         "top_0/kernel: top.0.weight of shape (7, 2) cannot be laid out",
-        "layers/query/kernel: shape (2, 4, 6) from layer.0.query.weight (6, 4), "
-        "expected (2, 4, 7)",
-        "layers/key/bias: the model has 2 layers; the checkpoint lacks layers [1]",
-        "layers/query/bias: the model has 2 layers; the checkpoint lacks layers [] "
-        "and has beyond them [2]",
+        "layers/query/kernel: layer.0.query.weight of shape (6, 4) gives (4, 6), "
+        "expected (4, 7)",
+        "layers/key/bias: the model has 2 layers; the checkpoint lacks "
+        "layer.1.key.bias",
+        "layers/query/bias: the model has 2 layers; beyond them are layer.2.query.bias",
     ):
         assert part in text
 
@@ -157,7 +157,7 @@ def test_floats_are_cast_and_integers_refused():
     wide = jax.numpy.bfloat16(1.5) * np.ones(2, jax.numpy.bfloat16)
     params, _ = import_params((Row("x", "x"),), {"x": wide}, leaf)
     np.testing.assert_array_equal(params["x"], [1.5, 1.5])
-    with pytest.raises(ConversionError, match="x: dtype int64, expected float32"):
+    with pytest.raises(ConversionError, match="dtype int64 of x, expected float32"):
         import_params((Row("x", "x"),), {"x": np.array([1, 2])}, leaf)
 
 

@@ -258,11 +258,11 @@ BROKEN = {
     ),
     "a layer less": (
         {name: a for name, a in ARRAYS.items() if ".layer.1." not in name},
-        r"the checkpoint lacks layers \[1\]",
+        "the checkpoint lacks bert.encoder.layer.1.attention.self.key.bias",
     ),
     "a layer more": (
         ARRAYS | {"bert.encoder.layer.2.output.dense.bias": np.zeros(12, np.float32)},
-        r"has beyond them \[2\]",
+        "beyond them are bert.encoder.layer.2.output.dense.bias",
     ),
     "an array nobody knows": (
         ARRAYS | {"bert.encoder.layer.0.adapter.weight": np.eye(12)},
@@ -270,7 +270,7 @@ BROKEN = {
     ),
     "no norm": (
         without("bert.embeddings.LayerNorm.weight"),
-        "long_embed_norm/scale: missing",
+        r"bert.embeddings.LayerNorm.weight \(for .*long_embed_norm/scale\): missing",
     ),
     "half a head": (
         without("cls.predictions.transform.LayerNorm.bias"),

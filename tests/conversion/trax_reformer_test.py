@@ -210,7 +210,7 @@ ARRAY = np.zeros((2, 3), np.float32)
         (
             (1,),
             np.zeros((19, 12), np.int32),
-            "token_embedder/embedding: dtype int32, expected float32",
+            "token_embedder/embedding: dtype int32 of .*, expected float32",
         ),
     ],
 )

@@ -170,7 +170,13 @@ class BertWeights(Renamed):
     """
 
     def __init__(self, source: Mapping[str, np.ndarray], family: str):
-        super().__init__(source, lambda original: _our_name(original, family))
+        prefixes = facts_of(family).bodies
+        of_body = not any(name.startswith(prefixes) for name in source)
+        super().__init__(
+            source,
+            lambda original: _our_name(original, family),
+            lambda name: original_name(name, None if of_body else family),
+        )
 
 
 def _our_name(original: str, family: str) -> str:

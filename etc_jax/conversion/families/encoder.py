@@ -8,6 +8,7 @@ wherever a checkpoint has them.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from etc_jax.conversion.engine import (
     import_params,
     split_first,
     split_last,
+    tied,
 )
 from etc_jax.conversion.families.bert import (
     DECODER,
@@ -205,8 +207,8 @@ def _head_names(config: EncoderConfig) -> list[Row]:
     return rows
 
 
-# Once more what is there already: the token table, and the bias over the vocabulary.
-_AGAIN = {DECODER: TOKENS, DECODER_BIAS: MLM_BIAS}
+# Names of one array: the token table, and the bias over the vocabulary.
+_TIED = ((TOKENS, DECODER), (MLM_BIAS, DECODER_BIAS))
 
 
 def import_hf(
@@ -223,12 +225,12 @@ def import_hf(
       ConversionError: naming everything that does not fit.
     """
     weights = BertWeights(source, family_of(config))
-    unused = [POSITION_IDS]
-    for again, first in _AGAIN.items():
-        if again in weights and first in weights:
-            weights.check_copy(again, first)
-            unused.append(again)
-    return from_common(weights, config, abstract, unused=unused)
+    return from_common(_untied(weights), config, abstract, unused=[POSITION_IDS])
+
+
+def _untied(weights: Renamed) -> Renamed:
+    """The weights with one name for each array."""
+    return functools.reduce(tied, _TIED, weights)
 
 
 def export_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any]:
@@ -257,7 +259,8 @@ def from_common(
     Raises:
       ConversionError: naming everything that does not fit.
     """
-    renamed = Renamed(weights, _runs(config).split)
+    runs = _runs(config)
+    renamed = Renamed(weights, runs.split, runs.join)
     allowed = [re.escape(name) for name in unused]
     return import_params(names(config), renamed, abstract, allow_unused=allowed)
 
@@ -269,7 +272,7 @@ def to_common(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, Any
     return {join(name): array for name, array in exported.items()}
 
 
-def _check_sizes(weights: BertWeights, config: EncoderConfig) -> None:
+def _check_sizes(weights: Renamed, config: EncoderConfig) -> None:
     """Refuses weights of another size than the config says, which are only looked at.
 
     Raises:
@@ -304,7 +307,7 @@ def read_hf(
     Raises:
       ConversionError, ValueError: if something does not fit.
     """
-    weights = BertWeights(source, family_of(config))
+    weights = _untied(BertWeights(source, family_of(config)))
     _check_sizes(weights, config)
     model = model_of(values, weights, config)
     return import_hf(source, config, shapes(model))

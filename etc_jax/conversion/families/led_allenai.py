@@ -26,7 +26,7 @@ from etc_jax.conversion.config_rules import (
     shown,
     whole,
 )
-from etc_jax.conversion.engine import Report
+from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.families.encoder_decoder_config import config_from_hf
 from etc_jax.conversion.families.exchange import Exchange
@@ -86,15 +86,18 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
         yield "autoregressive is True; only False has a counterpart"
 
 
-def _weights(source: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _weights(source: Mapping[str, np.ndarray]) -> Renamed:
     """The weights as transformers has them: no rows before position 0."""
-    found = {}
-    for name in source:
-        array = source[name]
-        if _POSITIONS.fullmatch(name):
-            array = array[BartConfig.position_offset :]
-        found[re.sub(r"^model\.", "led.", name)] = array
-    return found
+    unread = BartConfig.position_offset
+    found = {
+        name: array[unread:] if _POSITIONS.fullmatch(name) else array
+        for name, array in source.items()
+    }
+    return Renamed(
+        found,
+        lambda name: re.sub(r"^model\.", "led.", name),
+        lambda name: re.sub(r"^led\.", "model.", name),
+    )
 
 
 def read(

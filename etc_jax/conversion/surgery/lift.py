@@ -178,10 +178,7 @@ def lift(
         allow_missing=_may_begin_anew(target),
         allow_unused=[re.escape(n) for n in (*left_over, *(t.source for t in tables))],
     )
-    lifted = {
-        path: tuple(weights.original(n) for n in names)
-        for path, names in report.loaded.items()
-    }
+    lifted = dict(report.loaded)
     new = {path: describe_values(flat[path]) for path in report.missing}
     params = flat | flatten(taken)
     for table in tables:
