@@ -137,6 +137,11 @@ def _padded(length: int, ids: Sequence[int]) -> tuple[np.ndarray, int]:
 
 
 def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:
-    """The text before the first end token; special tokens in it are spelled out."""
+    """The text before the first end token; special tokens in it are spelled out.
+
+    A model may have rows after those of the tokenizer's ids, such as the 28 of T5: what
+    they write is no text, and is left out.
+    """
     [ends] = np.nonzero(ids == end_id(tokenizer))
-    return tokenizer.decode(ids[: ends[0] if len(ends) else None].tolist())
+    ids = ids[: ends[0] if len(ends) else None]
+    return tokenizer.decode(ids[ids < tokenizer.vocab_size].tolist())

@@ -121,19 +121,26 @@ def test_a_body_alone_has_no_bias_of_logits(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, prefix", [("bart", "model."), ("led", "led."), ("t5", "")]
+    "name, prefix",
+    [("bart", "model."), ("led", "led."), ("t5", ""), ("t5 v1.1", ""), ("longt5", "")],
 )
-def test_copies_of_the_token_table_are_dropped_if_they_are_ones(name, prefix):
+def test_the_token_table_is_read_by_any_of_its_names(name, prefix):
     config = CONFIGS[name]
     params = random_params(config)
     weights = conversion.export_hf(params, config)
-    table = weights[f"{prefix}shared.weight"]
-    for copy in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
-        weights[f"{prefix}{copy}"] = table
-    weights["lm_head.weight"] = table
-    equal(conversion.import_hf(weights, config, params)[0], params)
-    weights[f"{prefix}encoder.embed_tokens.weight"] = table + 1
-    with pytest.raises(ValueError, match="encoder.embed_tokens.weight differs from"):
+    table = weights.pop(f"{prefix}shared.weight")
+    sides = [f"{prefix}{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    names = [f"{prefix}shared.weight", *sides]
+    if config.tied_logits:
+        names.append("lm_head.weight")
+    for there in (names, names[1:], *([one] for one in names)):
+        found = weights | dict.fromkeys(there, table)
+        assert conversion.refined(config, found) == config
+        equal(conversion.import_hf(found, config, params)[0], params)
+    differs = weights | dict.fromkeys(names[1:], table) | {sides[1]: table + 1}
+    with pytest.raises(ValueError, match=f"{sides[1]} differs from {sides[0]}, but"):
+        conversion.import_hf(differs, config, params)
+    with pytest.raises(ConversionError, match=rf"{names[0]} \(for token_embedder"):
         conversion.import_hf(weights, config, params)
 
 
@@ -179,7 +186,11 @@ def test_missing_and_extra_tensors_are_listed():
     weights[old] = np.ones((32, 3), np.float32)
     with pytest.raises(ConversionError) as error:
         conversion.import_hf(weights, config, params)
-    for said in ("decoder/final_norm/scale: missing", "them [2]", "more: unused"):
+    for said in (
+        "decoder.final_layer_norm.weight (for decoder/final_norm/scale): missing",
+        "beyond them are decoder.block.2.layer.1.EncDecAttention.q.weight",
+        "more: unused",
+    ):
         assert said in str(error.value)
     assert old not in str(error.value)
 

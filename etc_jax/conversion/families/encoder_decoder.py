@@ -26,10 +26,13 @@ from etc_jax.conversion.engine import (
     import_params,
     split_first,
     split_last,
+    tied,
 )
 from etc_jax.conversion.families.bert import linear, norm
 from etc_jax.conversion.families.encoder_decoder_config import (
     FAMILIES,
+    MT5,
+    MT5_IS_T5,
     config_from_hf,
     config_to_hf,
     family_of,
@@ -47,8 +50,9 @@ from etc_jax.models.encoder_decoder_config import (
 _FIRST = Transform(lambda x: x.reshape(x.shape[-1:]), lambda x: x[None])
 _LOGITS_BIAS = "final_logits_bias"
 _LOGITS = "lm_head.weight"
-# The token table once more, in checkpoints that are not safetensors.
-_AGAIN = re.compile(r"(.*\.)?(encoder|decoder)\.embed_tokens\.weight|lm_head\.weight")
+_TABLE = "shared.weight"
+# Names of one array, the token table.
+_TIED = (_TABLE, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 # Old T5s have one in their cross-attention, which nothing reads.
 _UNREAD = r"decoder\.block\.0\.layer\.1\..*\.relative_attention_bias\.weight"
 
@@ -72,7 +76,7 @@ _POOLED = {"self_attn.": "attention/blocks", "pool_attn.": "attention/pool"}
 def _bart_names(config: BartConfig) -> tuple[Row, ...]:
     """Rows for all weights, without what stands before those of the body."""
     rows = [
-        Row("shared.weight", "token_embedder/embedding"),
+        Row(_TABLE, "token_embedder/embedding"),
         Row(_LOGITS_BIAS, "logits_bias", _FIRST),
     ]
     for side in ("encoder", "decoder"):
@@ -132,7 +136,7 @@ _T5_ATTENTIONS = {
 def _t5_names(config: T5Config) -> tuple[Row, ...]:
     kind = getattr(config, "encoder_attention", None)
     rows = [
-        Row("shared.weight", "token_embedder/embedding"),
+        Row(_TABLE, "token_embedder/embedding"),
         Row(_LOGITS, "logits/kernel", TRANSPOSE),
     ]
     for side, attention in (
@@ -206,8 +210,25 @@ def _prefix(config: EncoderDecoderConfig) -> str:
 
 def _common(source: Mapping[str, np.ndarray], config) -> Renamed:
     """Weights without the prefix, which those of a body alone do not have."""
-    prefix, split = _prefix(config), runs_of(config).split
-    return Renamed(source, lambda name: split(name.removeprefix(prefix)))
+    prefix, runs = _prefix(config), runs_of(config)
+    of_body = not any(name.startswith(prefix) for name in source)
+
+    def back(name: str) -> str:
+        alone = of_body or name in (_LOGITS, _LOGITS_BIAS)
+        return runs.join(name) if alone else f"{prefix}{runs.join(name)}"
+
+    weights = Renamed(source, lambda x: runs.split(x.removeprefix(prefix)), back)
+    return untied(weights, config)
+
+
+def untied(weights: Renamed, config: EncoderDecoderConfig) -> Renamed:
+    """The weights with one name for the token table.
+
+    Raises:
+      ValueError: if it is there twice, and not equal.
+    """
+    names = (*_TIED, _LOGITS) if config.tied_logits else _TIED
+    return tied(weights, names)
 
 
 def refined(
@@ -216,9 +237,9 @@ def refined(
     """The config with what the weights alone show: a matrix of the logits' own."""
     if not isinstance(config, T5Config) or _LOGITS not in source:
         return config
-    table = source.get("shared.weight")
-    tied = table is not None and np.array_equal(source[_LOGITS], table)
-    return dataclasses.replace(config, tied_logits=bool(tied))
+    tables = [source[name] for name in _TIED if name in source]
+    own = any(not np.array_equal(source[_LOGITS], table) for table in tables[:1])
+    return dataclasses.replace(config, tied_logits=not own)
 
 
 def shapes(config: EncoderDecoderConfig) -> Any:
@@ -226,20 +247,6 @@ def shapes(config: EncoderDecoderConfig) -> Any:
     model, tokens = EncoderDecoder(config), jnp.zeros((1, 1), jnp.int32)
     init = model.init
     return jax.eval_shape(lambda: init(jax.random.key(0), tokens, tokens))["params"]
-
-
-def _repeated(weights: Renamed, config: EncoderDecoderConfig) -> list[str]:
-    """Names of the token table's copies.
-
-    Raises:
-      ValueError: if one differs.
-    """
-    found = [name for name in weights if _AGAIN.fullmatch(name)]
-    if not config.tied_logits:
-        found = [name for name in found if name != _LOGITS]
-    for name in found:
-        weights.check_copy(name, "shared.weight")
-    return found
 
 
 def import_hf(
@@ -262,11 +269,12 @@ def import_named(
     weights: Renamed, config: EncoderDecoderConfig, abstract: Any
 ) -> tuple[dict[str, Any], Report]:
     """The same of weights by the names of `names`."""
-    unused = [*map(re.escape, _repeated(weights, config)), _UNREAD]
     # Checkpoints of a body alone have no bias of logits, which is zeros then.
     allowed = ("logits_bias",) if _LOGITS_BIAS not in weights else ()
     params, report = import_params(
-        names(config), weights, abstract, allow_missing=allowed, allow_unused=unused
+        *(names(config), weights, abstract),
+        allow_missing=allowed,
+        allow_unused=(_UNREAD,),
     )
     for name in report.missing:
         params[name] = np.zeros(abstract[name].shape, abstract[name].dtype)
@@ -285,8 +293,8 @@ def _check_sizes(weights: Renamed, config: EncoderDecoderConfig) -> None:
     counts = "num_layers", "num_decoder_layers"
     keys = counts if of_t5 else ("encoder_layers", "decoder_layers")
     pairs = {
-        "vocab_size": (config.vocab_size, size("shared.weight", 0)),
-        "d_model": (config.embed_dim, size("shared.weight", 1)),
+        "vocab_size": (config.vocab_size, size(_TABLE, 0)),
+        "d_model": (config.embed_dim, size(_TABLE, 1)),
         **{
             key: (getattr(config, field), layers_in(_originals(weights), start))
             for key, field, start in zip(
@@ -346,14 +354,16 @@ def values_to_hf(
     return config_to_hf(config)
 
 
+def _exchange(config_class: type[EncoderDecoderConfig]) -> Exchange:
+    functions = config_from_hf, read_hf, export_hf, values_to_hf, refined
+    return Exchange(config_class, *functions)
+
+
 for _name, _keys in FAMILIES.items():
-    registry.register("hugging_face", _name)(
-        Exchange(
-            _keys.config_class,
-            config_from_hf,
-            read_hf,
-            export_hf,
-            values_to_hf,
-            refined,
-        )
+    registry.register("hugging_face", _name)(_exchange(_keys.config_class))
+# An mT5 is a T5 1.1 with other defaults, and is written as one.
+registry.register("hugging_face", "mt5")(
+    _exchange(T5Config)._replace(
+        config_from=lambda values: config_from_hf({**MT5, **values, **MT5_IS_T5})
     )
+)

@@ -180,6 +180,16 @@ _T5_WRITTEN = {
     "use_cache": True,
     "dtype": "float32",
 }
+# What transformers takes where the config.json of an mT5 is silent.
+MT5 = {
+    "vocab_size": 250112,
+    "d_ff": 1024,
+    "num_layers": 8,
+    "num_heads": 6,
+    "feed_forward_proj": "gated-gelu",
+}
+# Its outputs are never scaled, whatever `tie_word_embeddings` says.
+MT5_IS_T5 = {"model_type": "t5", _SCALED: False}
 _ATTENTIONS = {"local": "local", "transient-global": "transient_global"}
 
 

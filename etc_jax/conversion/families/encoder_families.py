@@ -152,6 +152,15 @@ _FAMILIES = {
     ),
 }
 
+
+def _as_roberta(values: Mapping[str, Any]) -> Any:
+    return encoder.config_from_hf({**values, "model_type": "roberta"})
+
+
+# An XLM-RoBERTa is a RoBERTa with a tokenizer of another kind, and is written as one.
+registry.register("hugging_face", "xlm-roberta")(
+    encoder.exchange_of(RobertaConfig)._replace(config_from=_as_roberta)
+)
 for _config_class, _family in _FAMILIES.items():
     _name = registry.name_of("model_config", _config_class)
     registry.register("encoder_family", _name)(_family)

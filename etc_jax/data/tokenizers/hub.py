@@ -9,6 +9,9 @@ transformers that reads a folder. The class decides what of the other files coun
     BartTokenizer, LEDTokenizer         vocabulary and merges alone, with the same
     T5Tokenizer                         the sentencepiece model, with sentinels after
                                         its pieces
+    XLMRobertaTokenizer                 pieces and normalisation alone: of
+                                        tokenizer.json, or of the sentencepiece model,
+                                        after fairseq's special tokens
     others with a sentencepiece model   the model, as sentencepiece reads it
     others                              all of tokenizer.json
 
@@ -19,6 +22,7 @@ split_special_tokens=True.
 
 from __future__ import annotations
 
+import base64
 import json
 import pathlib
 from collections.abc import Mapping
@@ -38,7 +42,10 @@ from etc_jax.data.tokenizers.packaged import (
     from_description,
     pieces_of,
 )
-from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizers.sentence_pieces import (
+    SentencePieceTokenizer,
+    read_unigram,
+)
 from etc_jax.data.tokenizers.special_tokens import (
     BIG_BIRD,
     BYTE_LEVEL,
@@ -65,12 +72,15 @@ CLASSES = {
     "t5": "T5Tokenizer",
     # transformers asks such a folder to name its class.
     "longt5": "T5Tokenizer",
+    "mt5": "T5Tokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
 }
 _BERT = ("BertTokenizer",)
 _BYTE_LEVEL = tuple(
     f"{name}Tokenizer" for name in "Roberta Longformer Bart LED".split()
 )
 _T5 = ("T5Tokenizer",)
+_XLM_ROBERTA = ("XLMRobertaTokenizer",)
 # transformers' own: longer words are unknown. The official code of BERT has 200.
 _MAX_WORD_CHARS = 100
 # Parts of a tokenizer.json that ids of a text do not depend on.
@@ -159,6 +169,8 @@ def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Token
         base = _bert(folder, config, description)
     elif name in _BYTE_LEVEL:
         base = _byte_level(folder, config, description)
+    elif name in _XLM_ROBERTA and (description is not None or len(models) == 1):
+        base = _xlm_roberta(models, config, description)
     elif len(models) == 1:
         base = _sentence_pieces(models[0])
     elif len(models) > 1:
@@ -271,6 +283,55 @@ def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
     if "[MASK]" in found.pieces(range(found.vocab_size)):
         return SentencePieceTokenizer.from_model_file(path, special=BIG_BIRD)
     return found
+
+
+# fairseq's first four pieces, in the place of sentencepiece's first three.
+_OF_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+
+
+def _xlm_roberta(models, config, description) -> PackagedTokenizer:
+    if description is not None:
+        _expect_model(description, "Unigram")
+        vocabulary = description["model"]["vocab"]
+        normalizer = _precompiled(description.get("normalizer"))
+    else:
+        read = read_unigram(models[0])
+        own = [(piece, 0.0) for piece in _OF_FAIRSEQ]
+        vocabulary = [*own, *read.pieces[3:], ("<mask>", 0.0)]
+        characters = base64.b64encode(read.characters).decode("ascii")
+        normalizer = _of_characters(characters) if characters else None
+    before = _option(config, "add_prefix_space", True)
+    spaces = {
+        "type": "Metaspace",
+        "replacement": "\u2581",
+        "prepend_scheme": "always" if before else "never",
+        "split": True,
+    }
+    described = {
+        "normalizer": normalizer,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, spaces],
+        },
+        "decoder": spaces,
+        "model": {
+            "type": "Unigram",
+            "unk_id": _OF_FAIRSEQ.index("<unk>"),
+            "vocab": [list(pair) for pair in vocabulary],
+            "byte_fallback": False,
+        },
+    }
+    return PackagedTokenizer(described, BYTE_LEVEL)
+
+
+def _precompiled(normalizer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The first table of characters of a normalizer, which is all that counts."""
+    parts = [normalizer or {}, *(normalizer or {}).get("normalizers", ())]
+    return next((x for x in parts if x.get("type") == "Precompiled"), None)
+
+
+def _of_characters(table: str) -> dict[str, Any]:
+    return {"type": "Precompiled", "precompiled_charsmap": table}
 
 
 def _expect_model(description: Mapping[str, Any], kind: str) -> None:

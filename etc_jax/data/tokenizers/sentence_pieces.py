@@ -13,7 +13,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -243,8 +243,45 @@ _TRAINER, _KIND, _UNIGRAM, _BPE = 2, 3, 1, 2
 
 def _trained_as(model: bytes) -> int:
     """The number of the kind of model, which the package does not give."""
-    (trainer,) = [v for number, v in _fields(model) if number == _TRAINER] or [b""]
-    return dict(_fields(trainer)).get(_KIND, _UNIGRAM)
+    return dict(_section(model, _TRAINER)).get(_KIND, _UNIGRAM)
+
+
+def _section(model: bytes, number: int) -> Iterator[tuple[int, Any]]:
+    (found,) = [x for n, x in _fields(model) if n == number] or [b""]
+    return _fields(found)
+
+
+# Of ModelProto: the settings of normalisation, and in them its table of characters.
+_NORMALIZER, _CHARACTERS = 3, 2
+
+
+class Unigram(NamedTuple):
+    """What other programs take of a Unigram model.
+
+    Attributes:
+      pieces: (piece, log probability) in the order of the model.
+      characters: table by which texts are normalised, as sentencepiece compiles it;
+        b"": there is none.
+    """
+
+    pieces: list[tuple[str, float]]
+    characters: bytes
+
+
+def read_unigram(path: str | os.PathLike) -> Unigram:
+    """What is in a .model file.
+
+    Raises:
+      ValueError: if it is not a sentencepiece model of kind Unigram.
+      OSError: if it cannot be read.
+    """
+    content = pathlib.Path(path).read_bytes()
+    model = _read_model(content)
+    if _trained_as(content) != _UNIGRAM:
+        raise ValueError(f"{path} is a sentencepiece model, but not of kind Unigram")
+    ids = range(model.GetPieceSize())
+    pieces = [(model.IdToPiece(i), model.GetScore(i)) for i in ids]
+    return Unigram(pieces, dict(_section(content, _NORMALIZER)).get(_CHARACTERS, b""))
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
