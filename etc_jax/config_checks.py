@@ -133,6 +133,8 @@ def _model_divides(config: Any) -> Iterator[Problem]:
 
 def _vocabulary_fits(config: Any) -> Iterator[Problem]:
     rows = getattr(config.model, "vocab_size", None)
+    if config.checkpoint.init_from is not None:
+        return  # a model that is there may lack rows: ids of the data are looked at
     if isinstance(rows, int) and rows < config.data.vocab_size:
         yield (
             "model.vocab_size",
@@ -237,7 +239,10 @@ _CROSS_CHECKS = (
         (*_LENGTHS, "data.cpc_long_length", "mesh.sequence"),
         _lengths_divide,
     ),
-    (("model.vocab_size", "data.vocab_size"), _vocabulary_fits),
+    (
+        ("model.vocab_size", "data.vocab_size", "checkpoint.init_from"),
+        _vocabulary_fits,
+    ),
     (
         ("model.max_positions", "data.long_length", "data.global_length"),
         _positions_suffice,

@@ -17,7 +17,8 @@ before anything is written.
         --out=models/t5_spans
 
 A table may have rows after the vocabulary: 28 in T5, and 341 sentinels in BART-LS. With
---spare_rows new tokens get these first, as they are.
+--spare_rows new tokens get these first, as they are. A table may also lack the row of a
+special token, as that of bart-large-cnn lacks the one of <mask>: it gets one, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from etc_jax import command_line, encoder_source
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.grow import grow
 from etc_jax.data.text.denoised import next_sentinels
-from etc_jax.data.tokenizers.tokenizer import GrownTokenizer, grown
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, grown
 from etc_jax.model_commands import carry_out, saved, sentence_files
 from etc_jax.model_source import ModelSource
 
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> str:
         files=saved(tokenizer, source.labels()) | beside,
         overwrite=args.overwrite,
     )
-    new = list(added)[source.tokenizer.vocab_size - tokenizer.vocab_size :]
+    new = list(added)[len(source.tokenizer.added_ids) :]
     told = ", ".join(f"{token} {added[token]}" for token in new)
     lines = (
         f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}",
@@ -89,12 +90,12 @@ def run(args: argparse.Namespace) -> str:
     return "\n".join([*lines, *note])
 
 
-def _grown(source: ModelSource, args: argparse.Namespace) -> GrownTokenizer:
+def _grown(source: ModelSource, args: argparse.Namespace) -> Tokenizer:
     """The tokenizer of a model with new tokens.
 
     Raises:
       ValueError: if there is none, it is not that of the model, has such a token, or no
-        token is asked for.
+        token is asked for where each has a row already.
     """
     tokenizer, rows = source.tokenizer, source.config.vocab_size
     folder = source.place.tokenizer_folder
@@ -103,15 +104,17 @@ def _grown(source: ModelSource, args: argparse.Namespace) -> GrownTokenizer:
             f"no tokenizer in {folder}, which is needed to number new tokens; "
             "put the vocabulary files of the model there"
         )
-    if tokenizer.vocab_size != rows and not args.spare_rows:
+    if tokenizer.vocab_size < rows and not args.spare_rows:
         raise ValueError(
             f"the tokenizer in {folder} has {tokenizer.vocab_size} pieces, but "
             f"the model's table has {rows} rows, so that an id after the pieces is "
             "not one after the rows; give the vocabulary of the model, or, if it is "
             "that, --spare_rows"
         )
-    sentinels = next_sentinels(tokenizer, args.sentinels)
-    return grown(tokenizer, [*args.tokens, *sentinels])
+    new = [*args.tokens, *next_sentinels(tokenizer, args.sentinels)]
+    if not new and tokenizer.vocab_size > rows:
+        return tokenizer  # its ids get the rows that they lack
+    return grown(tokenizer, new)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

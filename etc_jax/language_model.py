@@ -82,7 +82,7 @@ def codec_of_run(saved: SavedParams) -> Codec:
             f"{saved.run} was trained on data.source={saved.config.data.source!r}, "
             f"which gives {gives}; expected a run on text or bytes"
         )
-    return TextCodec(tokenizer_of_run(saved))
+    return TextCodec(tokenizer_of_run(saved), saved.config.model.vocab_size)
 
 
 def codec_of_model(
@@ -102,7 +102,7 @@ def codec_of_model(
     if tokenizer is not None:
         if first_id is not None:
             raise UserError(f"{named} has a tokenizer: leave --first_id out")
-        return TextCodec(tokenizer)
+        return TextCodec(tokenizer, size)
     if first_id is None and size != BYTES:
         raise UserError(
             f"{named} has {size} ids and no {TOKENIZER}, so that they are not just "

@@ -179,7 +179,12 @@ class ModelSource:
 
 
 def check_ids(tokenizer: Tokenizer, config: Any, folder: str | os.PathLike) -> None:
-    """Refuses a tokenizer with ids that a model has no rows for.
+    """Refuses a tokenizer whose pieces of text a model has no rows for.
+
+    A model that was trained with a tokenizer has a row for each piece that texts are
+    made of, so that such a tokenizer is that of another model. Special and added tokens
+    may lack rows, as the `<mask>` of bart-large-cnn does: inputs that have one are
+    refused (`tokenizers.rows`).
 
     Args:
       tokenizer: in the folder.
@@ -187,13 +192,13 @@ def check_ids(tokenizer: Tokenizer, config: Any, folder: str | os.PathLike) -> N
       folder: of the tokenizer, for the error.
 
     Raises:
-      ValueError: if there is such an id.
+      ValueError: if there is such a piece.
     """
-    rows = getattr(config, "vocab_size", None)
-    if rows is not None and tokenizer.vocab_size > rows:
+    rows, end = getattr(config, "vocab_size", None), tokenizer.regular_ids[1]
+    if rows is not None and end > rows:
         raise ValueError(
-            f"the tokenizer in {folder} has {tokenizer.vocab_size} ids, but the table "
-            f"of the model {rows} rows: it is that of another model; give the "
+            f"the tokenizer in {folder} has pieces of text up to id {end - 1}, but the "
+            f"table of the model {rows} rows: it is that of another model; give the "
             "vocabulary of this one"
         )
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from etc_jax.data.bytes.stream import BYTES, START
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
@@ -88,9 +89,11 @@ class TextCodec:
 
     Attributes:
       tokenizer: of the model.
+      vocab_size: rows of the model's token table.
     """
 
     tokenizer: Tokenizer
+    vocab_size: int
 
     @property
     def allowed(self) -> tuple[int, int]:
@@ -109,6 +112,7 @@ class TextCodec:
             raise UserError(
                 "the prompt has no token; a model of text needs one at least to go on"
             )
+        check_rows(ids, self.vocab_size, self.tokenizer, "the prompt")
         return list(map(int, ids))
 
     def decode(self, ids: np.ndarray) -> bytes:

@@ -14,6 +14,7 @@ import numpy as np
 
 from etc_jax import decoding, generation
 from etc_jax.data.text.pairs import cut_to
+from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.lengths import Lengths
@@ -170,6 +171,8 @@ class TextWriter:
         lengths.add(len(found.ids))
         prefixes.add(found.prefix_tokens)
         ids, marks = (np.asarray(x, np.int32) for x in (found.ids, found.marks))
+        what = f"input {one.id}" if one.id else "the input"
+        check_rows(ids, self.decoder.config.vocab_size, self.tokenizer, what)
         return cut_to(ids, most), cut_to(marks, most)
 
     @property

@@ -136,6 +136,17 @@ def test_rows_after_the_vocabulary_are_taken_first(bert, tmp_path, capsys):
         assert len(table) == rows == open_tokenizer(out).vocab_size
 
 
+def test_an_id_without_a_row_gets_one(bert, tmp_path, capsys):
+    config = BertConfig(**SIZES | {"vocab_size": 18})
+    files = {"vocab.txt": "".join(f"{word}\n" for word in [*WORDS[:-1], "[unused1]"])}
+    files = {name: text.encode() for name, text in files.items()}
+    small = tmp_path / "small"
+    hugging_face.save(small, random_params(config), config, files=files)
+    assert run(f"--from={small}", f"--out={tmp_path / 'more'}") == 0
+    assert "18 rows became 19" in capsys.readouterr().out
+    assert len(table_of(native.load(tmp_path / "more").params)) == 19
+
+
 def test_models_of_another_kind_are_refused(tmp_path, capsys):
     native.save(tmp_path / "other", {"a": np.zeros(1)}, ReformerConfig(), {})
     args = (f"--from={tmp_path / 'other'}", "--tokens=[q]")

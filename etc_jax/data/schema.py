@@ -27,7 +27,8 @@ WEIGHTS = "weights"
 # A type in files: that of the ids of the vocabulary, as small as its size allows.
 ID_DTYPE = "id"
 _REMEDIES = {
-    "vocab_size": "tokenizer and config differ; bytes take 256 rows",
+    "vocab_size": "tokenizer and config differ; bytes take 256 rows; a token that the "
+    "model was trained without, as BART's <mask>, gets a row by etc-jax grow",
     "num_types": "the inputs are those of another family of models",
 }
 

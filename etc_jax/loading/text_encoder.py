@@ -60,7 +60,11 @@ class TextEncoder(Protocol):
     poolings: tuple[str, ...]
 
     def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
-        """The texts in tokens, of any length."""
+        """The texts in tokens, of any length.
+
+        Raises:
+          ValueError: if a token has no row in the model's table.
+        """
 
     def input_of_ids(self, ids: np.ndarray) -> Input:
         """An input from its ids `[t]`, special ones among them.

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 
+import numpy as np
 import pytest
 from finetuned_run import config as run_config
 from finetuned_run import save_run
@@ -15,6 +16,7 @@ from etc_jax.config_variants import said_by
 from etc_jax.configs import pairs
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.grown import grown
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.training.errors import UserError
@@ -199,6 +201,20 @@ def test_without_a_tokenizer_the_rows_are_the_vocabulary(tmp_path):
     assert config.data.vocab_size == len(PIECES) - 2
     made = init_from.completed(values(tmp_path / "bare"))
     assert made["data"]["vocab_size"] == len(PIECES)
+
+
+def test_a_model_may_lack_rows_of_tokens_that_the_data_has_not(tmp_path):
+    tokenizer = grown(WordPieceTokenizer(PIECES), ["[q]"])
+    tiny("led", tokenizer=tokenizer).save(tmp_path / "model")
+    model = completed(tmp_path / "model").model
+    assert completed(tmp_path / "model").data.vocab_size == model.vocab_size + 1
+    ids = np.array([3, 15, 0])
+    run_tokenizer.check_rows(tokenizer, model, {"the cache": ids})
+    with pytest.raises(ValueError, match=r"the cache has '\[q\]', id 16 .* 0 to 15"):
+        run_tokenizer.check_rows(tokenizer, model, {"the cache": ids + 1})
+    other = WordPieceTokenizer([*PIECES, "more"])
+    with pytest.raises(ValueError, match="it is that of another model"):
+        run_tokenizer.check_rows(other, model, {"the cache": ids})
 
 
 def test_data_in_another_vocabulary_names_both(folders, tmp_path):

@@ -22,8 +22,10 @@ from etc_jax import config as config_lib
 from etc_jax.conversion.formats import sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.models.reformer import ReformerLm
+from etc_jax.text_codecs import TextCodec
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 
@@ -259,8 +261,29 @@ def test_nothing_is_fetched_unless_asked_for(cache, monkeypatch):
 def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     larger = WordPieceTokenizer([*PIECES, "more"])
     tiny("bert", tokenizer=larger).save(tmp_path / "model")
-    with pytest.raises(ValueError, match="has 17 ids, but the table of the model 16"):
+    told = "pieces of text up to id 16, but the table of the model 16 rows"
+    with pytest.raises(ValueError, match=told):
         etc_jax.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["bert", "led"])
+def test_an_id_without_a_row_is_refused_where_a_text_has_it(name, tmp_path):
+    # A token that was added to the tokenizer alone, and is found in texts.
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    words = [{"content": "[q]", **flags}]
+    tokenizer = GrownTokenizer(WordPieceTokenizer(PIECES), ["[q]"], words)
+    tiny(name, tokenizer=tokenizer).save(tmp_path / "model")
+    model = etc_jax.load(tmp_path / "model")
+    assert model.tokenizer.vocab_size == model.config.vocab_size + 1
+    assert len(model.inputs_of(["red", "blue"])) == 2
+    told = r"has '\[q\]', id 16 of the tokenizer, but .* rows for ids 0 to 15"
+    with pytest.raises(ValueError, match=rf"texts\[1\] {told}"):
+        model.encode(["red", "[q] blue"])
+    if name == "led":
+        with pytest.raises(ValueError, match=f"input 1 {told}"):
+            model.generate(["red", "[q] blue"])
+    with pytest.raises(ValueError, match=f"the prompt {told}"):
+        TextCodec(tokenizer, 16).encode(b"[q]")
 
 
 def test_a_max_length_without_positions_is_refused(tmp_path):

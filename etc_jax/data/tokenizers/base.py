@@ -142,6 +142,11 @@ class Tokenizer(abc.ABC):
         return np.dtype(np.uint16 if self.vocab_size <= 2**16 else np.uint32)
 
     @property
+    def regular_ids(self) -> tuple[int, int]:
+        """(first, one past last) of the ids that stand for text; see `longest_run`."""
+        return self._regular_ids
+
+    @property
     def token_ids(self) -> TokenIds:
         """What building pre-training examples needs.
 

@@ -107,6 +107,13 @@ class WindowCache:
         return tuple(f"{k}={json.dumps(x, ensure_ascii=False)}" for k, x in options)
 
     @property
+    def ids(self) -> dict[str, np.ndarray]:
+        """All ids of the vocabulary, by where they lie."""
+        tables = self.schema.tables.items()
+        names = [name for name, table in tables if table == "vocab_size"]
+        return {f"{self.path}: {name}": self.arrays[name] for name in names}
+
+    @property
     def num_windows(self) -> int:
         return len(self.arrays[offsets_of(NAME_AXIS)]) - 1
 

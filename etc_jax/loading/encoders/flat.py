@@ -12,6 +12,7 @@ import numpy as np
 
 from etc_jax import registry
 from etc_jax.data.text.pairs import cut_to
+from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES, filled
 from etc_jax.formats.text_to_text import end_id
@@ -49,10 +50,13 @@ class FlatEncoder:
     def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
         """See `TextEncoder`."""
         before, after = self.ends(tokenizer)
-        return [
-            self.input_of_ids(np.array([*before, *ids, *after], np.int32))
+        found = [
+            np.array([*before, *ids, *after], np.int32)
             for ids, _ in tokenizer.encode_batch(texts)
         ]
+        for i, ids in enumerate(found):
+            check_rows(ids, self.config.vocab_size, tokenizer, f"texts[{i}]")
+        return list(map(self.input_of_ids, found))
 
     def input_of_ids(self, ids: np.ndarray) -> Input:
         """See `TextEncoder`."""

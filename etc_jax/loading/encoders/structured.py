@@ -12,6 +12,7 @@ import numpy as np
 from etc_jax import builders, registry
 from etc_jax.data.text.sentences import split_sentences
 from etc_jax.data.text.sources import paragraphs_of
+from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.sequence import filled
 from etc_jax.loading.batches import padded_length
@@ -46,7 +47,11 @@ class EtcEncoder:
     def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
         """See `TextEncoder`."""
         sentence_id = tokenizer.special_id("sentence")
-        return [_input(text, tokenizer, sentence_id) for text in texts]
+        found = [_input(text, tokenizer, sentence_id) for text in texts]
+        for i, one in enumerate(found):
+            for ids in (one.ids, one.global_ids):
+                check_rows(ids, self.config.vocab_size, tokenizer, f"texts[{i}]")
+        return found
 
     def input_of_ids(self, ids: np.ndarray) -> Input:
         """See `TextEncoder`: ids do not say where sentences end."""

@@ -41,6 +41,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     _check_caches(config, [*train, *held_back])
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, tokenizer, folder)
+    for cache in (*train, *held_back):
+        run_tokenizer.check_rows(tokenizer, config.model, cache.ids)
     run_tokenizer.save(tokenizer, folder)
     reader = _reader(config, train, evaluation=False)
     evaluation = _reader(config, held_back, evaluation=True)

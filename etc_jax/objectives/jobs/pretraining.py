@@ -52,6 +52,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     corpora = prepare(config.data, folder)
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer, folder)
+    run_tokenizer.check_rows(corpora.tokenizer, config.model, corpora.ids)
     run_tokenizer.save(corpora.tokenizer, folder)
     examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))
     task = Pretraining(config.model, config.objective)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 from etc_jax.config_sections import DataConfig
@@ -50,6 +51,11 @@ class Corpora:
     weights: tuple[float, ...]
     held_back: TokenCache
     inputs: Mapping[str, str]
+
+    @property
+    def ids(self) -> dict[str, np.ndarray]:
+        """All ids of the text, by where they lie."""
+        return {str(x.path): x.tokens for x in (*self.train, self.held_back)}
 
     def mixture(self, seed: int) -> Mixture | None:
         """In which order the sources are drawn from; None: there is one."""

@@ -115,6 +115,7 @@ def of_text(
         if helper.init_from is not None:
             named = f"objective.{helper.name}_init_from"
             run_tokenizer.check_same(helper.init_from, corpora.tokenizer, folder, named)
+    run_tokenizer.check_rows(corpora.tokenizer, config.model, corpora.ids)
     run_tokenizer.save(corpora.tokenizer, folder)
     rows = rows_fn(corpora.tokenizer)
     length = data.input_length if length is None else length

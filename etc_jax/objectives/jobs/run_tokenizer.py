@@ -1,9 +1,14 @@
 """The tokenizer of a run lies in its folder, for what goes on from there."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 from etils import epath
 
 from etc_jax import model_source
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers import rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.whole_files import whole
 from etc_jax.training.local_folder import local_folder
@@ -20,6 +25,26 @@ def save(tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
         return
     with whole(path) as part:
         tokenizer.save(part)
+
+
+def check_rows(tokenizer: Tokenizer, model: Any, ids: Mapping[str, np.ndarray]) -> None:
+    """Refuses data with a token that the model has no row for.
+
+    The data is read only if the tokenizer has such a token.
+
+    Args:
+      tokenizer: of the data.
+      model: config of the model.
+      ids: where they lie -> ids of all the data.
+
+    Raises:
+      ValueError: naming the token, or if the tokenizer is that of another model.
+    """
+    if tokenizer.vocab_size <= model.vocab_size:
+        return
+    model_source.check_ids(tokenizer, model, "the data")
+    for place, array in ids.items():
+        rows.check_rows(array, model.vocab_size, tokenizer, place)
 
 
 def check_same(

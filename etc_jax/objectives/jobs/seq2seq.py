@@ -56,6 +56,8 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
         for side, field in _SIDES.items()
     }
     files = _files_of(data, caches)
+    for cache in caches.values():
+        run_tokenizer.check_rows(tokenizer, config.model, cache.ids)
     run_tokenizer.save(tokenizer, folder)
     train, evaluation = (_reader(config, *item) for item in caches.items())
     inputs = {f"{side} pairs": cache.digest for side, cache in caches.items()}
