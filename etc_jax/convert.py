@@ -26,7 +26,8 @@
         A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
         it has, a BART, LED, T5 or LongT5, and back: from a model that this command
         wrote, a run or one of its checkpoints. No bit is lost. The tokenizer goes
-        along, in each direction. A folder of allenai's own LED is read too.
+        along, in each direction. A folder of allenai's own LED is read too, and an
+        XLM-RoBERTa or mT5, which are written as RoBERTa and T5.
 
     etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
@@ -51,6 +52,9 @@
 
         A BART of fairseq: sizes come from the weights, and heads, activation and order
         of norms from the settings in the file. Heads of classification are left out.
+        The tokenizer comes of dict.txt with encoder.json and vocab.bpe, or of
+        vocab.json and merges.txt, beside the file; the row of <mask> becomes that of
+        its id there.
 
     etc-jax convert --export=runs/hotpotqa --out=models/hotpotqa --step=9000
 
@@ -80,7 +84,12 @@ from etc_jax import command_line, config_flag, extend, grow, model_source
 from etc_jax.config_kinds import section_of
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.families import bert, etc_heads, fairseq_bart, trax_reformer
+from etc_jax.conversion.families import (
+    bert,
+    etc_heads,
+    fairseq_bart,
+    trax_reformer,
+)
 from etc_jax.conversion.families.etc_official import (
     config_from_official,
     import_official,
@@ -89,6 +98,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import read_config_file
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
+from etc_jax.data.tokenizers import fairseq as fairseq_vocabulary
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.local_paths import MODEL, OUTPUT, PathArgument, Use
 from etc_jax.model_commands import (
@@ -176,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     lifting.add_argument("--seed", type=int, help="of what begins anew; default: 0")
     exporting = parser.add_argument_group("with --export and --to_hf")
     exporting.add_argument("--step", type=int, help="default: the newest checkpoint")
-    kept = parser.add_argument_group("with --lift, --hf and --to_hf")
+    kept = parser.add_argument_group("with --lift, --hf, --fairseq and --to_hf")
     add_tokenizer_flag(kept)
     return parser
 
@@ -188,7 +198,7 @@ _FLAGS = {
     "lift": ("config", "without_tokenizer", *_LIFT_ONLY),
     "hf": ("without_tokenizer",),
     "trax": ("config",),
-    "fairseq": (),
+    "fairseq": ("without_tokenizer",),
     "to_hf": ("step", "without_tokenizer"),
     "export": ("step",),
 }
@@ -391,12 +401,67 @@ def convert_trax(args: argparse.Namespace) -> str:
 
 def convert_fairseq(args: argparse.Namespace) -> str:
     """A BART of fairseq -> a saved model; the report of it."""
-    params, config, report = fairseq_bart.read(args.fairseq)
-    heads = list(report.unused)
-    message = _save(args, "fairseq", params, config, report, left_over=heads)
-    if not heads:
-        return message
-    return f"{message}\n{len(heads)} of classification heads left out: {_listed(heads)}"
+    model = fairseq_bart.read(args.fairseq)
+    vocabulary = kept_tokenizer(args, lambda: _fairseq_vocabulary(args.fairseq, model))
+    vocabulary = vocabulary or fairseq_vocabulary.Vocabulary()
+    params, note = _with_mask_at_its_id(model, vocabulary)
+    heads, tokenizer = list(model.report.unused), vocabulary.tokenizer
+    files = saved(tokenizer)
+    given = params, model.config, model.report, files
+    lines = [
+        _save(args, "fairseq", *given, left_over=heads, mask=note),
+        *(tokenizer_note(tokenizer), note),
+    ]
+    if heads:
+        lines.append(f"{len(heads)} of classification heads left out: {_listed(heads)}")
+    return "\n".join(lines)
+
+
+def _fairseq_vocabulary(
+    path: str, model: fairseq_bart.FairseqModel
+) -> fairseq_vocabulary.Vocabulary:
+    folder = pathlib.Path(path).parent
+    found = fairseq_vocabulary.read(folder, model.config.vocab_size)
+    if found.tokenizer is not None:
+        model_source.check_ids(found.tokenizer, model.config, folder)
+    return found
+
+
+def _with_mask_at_its_id(
+    model: fairseq_bart.FairseqModel, vocabulary: fairseq_vocabulary.Vocabulary
+) -> tuple[dict[str, Any], str]:
+    """(parameters with `<mask>` in the row of its id, a line on that).
+
+    Raises:
+      ValueError: if its row is not known, or the vocabulary is that of another model.
+    """
+    params, rows, mask = model.params, model.config.vocab_size, vocabulary.mask_id
+    kind = {"sentinels": model.has_sentinels, "masks": model.masks}
+    row = vocabulary.mask_row(rows, **kind)
+    if vocabulary.tokenizer is None:
+        known = "" if row is None else f"<mask> is row {row}; "
+        return params, known + _NO_VOCABULARY
+    if row is None:
+        spare = mask is not None and mask < rows
+        filler = f"; row {mask}, its id, is a filler word's" if spare else ""
+        return params, f"the file has no row for <mask>{filler}"
+    if mask is None or row == mask:
+        return params, f"<mask> is row {row}"
+    if mask >= rows:
+        raise ValueError(
+            f"the tokenizer beside the file has <mask> as id {mask}, but the table "
+            f"{rows} rows: it is that of another model; put the one of this model there"
+        )
+    return fairseq_bart.with_rows_swapped(params, row, mask), (
+        f"<mask> is row {row} of the file and id {mask} of the tokenizer: the two rows "
+        "have changed places"
+    )
+
+
+_NO_VOCABULARY = (
+    "texts need encoder.json and vocab.bpe of GPT-2 with the model's dict.txt, or "
+    "vocab.json and merges.txt of RoBERTa, beside the file"
+)
 
 
 def _save(

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -17,12 +17,11 @@ from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.model_source import ModelSource
 
+T = TypeVar("T")
 _WITHOUT = "--without_tokenizer leaves it out"
 
 
-def kept_tokenizer(
-    args: argparse.Namespace, read: Callable[[], Tokenizer | None]
-) -> Tokenizer | None:
+def kept_tokenizer(args: argparse.Namespace, read: Callable[[], T]) -> T | None:
     """The tokenizer of a model; None if there is none, or it is to be left out.
 
     Data for the model is prepared with it, and a run that starts from the model

@@ -70,7 +70,7 @@ def test_every_weight_and_setting_is_read(tmp_path, config, key):
     elif key == "a dict":
         settings, key = vars(settings), "args"
     path = saved(tmp_path / "model.pt", as_fairseq(params, config), settings, key)
-    got, found, report = fairseq_bart.read(path)
+    got, found, report, _ = fairseq_bart.read(path)
     assert found == config
     assert report.missing == ("logits_bias",) and not report.unused
     equal(got, params)
@@ -94,12 +94,41 @@ def test_the_command_reads_it_and_names_the_heads_that_it_leaves_out(
     assert report["left_over"] == list(HEADS)
 
 
+def test_the_token_table_is_read_by_any_of_its_names():
+    params = params_of(BART)
+    weights = as_fairseq(params, BART)
+    names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    names.append("decoder.output_projection.weight")
+    table = weights[names[0]]
+    rest = {name: x for name, x in weights.items() if name not in names}
+    for name in names:
+        common, _ = fairseq_bart.renamed(rest | {name: table})
+        equal(fairseq_bart.import_weights(common, BART)[0], params)
+    common, _ = fairseq_bart.renamed(rest)
+    with pytest.raises(ValueError, match="no weight decoder.embed_tokens.weight of 1"):
+        fairseq_bart.config_from(vars(settings_of_fairseq(BART)), common)
+
+
+@pytest.mark.parametrize(
+    "settings, want",
+    [
+        ({"task": "denoising"}, True),
+        ({"mask": 0.3, "task": "my_own"}, True),
+        ({"task": "translation_from_pretrained_bart"}, False),
+        ({"task": "my_own"}, None),
+        ({}, None),
+    ],
+)
+def test_a_task_says_whether_it_masks(settings, want):
+    assert fairseq_bart.masks(settings) is want
+
+
 @pytest.mark.torch
 def test_weights_of_half_precision_become_float32(tmp_path):
     params = params_of(BART)
     half = {n: x.astype(np.float16) for n, x in as_fairseq(params, BART).items()}
     path = saved(tmp_path / "model.pt", half, settings_of_fairseq(BART))
-    got, _, _ = fairseq_bart.read(path)
+    got = fairseq_bart.read(path).params
     equal(got, jax.tree.map(lambda x: x.astype(np.float16).astype(np.float32), params))
 
 
@@ -135,7 +164,6 @@ def test_settings_that_are_missing_or_do_not_fit_are_named(tmp_path, change, mes
     "name, array, message",
     [
         ("encoder.embed_positions.weight", None, "there is no table encoder.embed_pos"),
-        ("decoder.embed_tokens.weight", None, "no weight decoder.embed_tokens.weight"),
         (
             "decoder.embed_positions.weight",
             np.zeros((40, 12), np.float32),
@@ -175,7 +203,11 @@ def test_missing_and_unknown_weights_are_listed(tmp_path):
     path = saved(tmp_path / "model.pt", weights, settings_of_fairseq(BART))
     with pytest.raises(ConversionError) as error:
         fairseq_bart.read(path)
-    for said in ("mlp/wi/bias", "pool_attn.k_proj.bias: unused", "mlp/wo/kernel"):
+    for said in (
+        "the checkpoint lacks encoder.layers.3.fc1.bias",
+        "encoder.layers.0.pool_attn.k_proj.bias: unused; the model has no parameter",
+        "decoder.layers.1.fc2.weight of shape (12, 9) gives (9, 12), expected (8, 12)",
+    ):
         assert said in str(error.value)
 
 

@@ -56,12 +56,9 @@ def _config(values: dict) -> BartLsConfig:
 def _read(peer: Peer, config: BartLsConfig):
     """(parameters, rows of names); those of a decoder that is not there are zeros."""
     weights, _ = fairseq_bart.renamed(peer.weights)
-    if "shared.weight" in weights:
+    if any(name.startswith("decoder.") for name in weights):
         return fairseq_bart.import_weights(weights, config)[0]
-    split = encoder_decoder.runs_of(config).split
-    alone = Renamed(
-        weights, lambda name: "shared.weight" if name == _TABLE else split(name)
-    )
+    alone = Renamed(weights, encoder_decoder.runs_of(config).split)
     abstract = encoder_decoder.shapes(config)
     allowed = ("decoder/.*", "logits_bias")
     params, report = import_params(

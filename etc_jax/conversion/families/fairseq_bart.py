@@ -10,7 +10,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from etc_jax.conversion.config_rules import (
     MOST,
@@ -24,6 +24,7 @@ from etc_jax.conversion.config_rules import (
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file
+from etc_jax.conversion.formats.fairseq_layout import UsualLayout
 from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.encoder_decoder_config import BartConfig
 
@@ -51,10 +52,9 @@ _RATES = {
     "attention_dropout": "attention_dropout_rate",
     "activation_dropout": "activation_dropout_rate",
 }
-_TOKENS = "decoder.embed_tokens.weight"
 # fairseq's name -> the one of transformers.
 _NAMES = {
-    _TOKENS: "shared.weight",
+    "decoder.embed_tokens.weight": "shared.weight",
     "decoder.output_projection.weight": "lm_head.weight",
 }
 # Numbers of versions, and heads of classification, which have no counterpart.
@@ -63,44 +63,100 @@ _HEAD = re.compile(r"classification_heads\..*")
 _POOLING = ".pool_attn.q_proj.weight"
 
 
-def read(path: str | os.PathLike) -> tuple[dict[str, Any], BartConfig, Report]:
+class FairseqModel(NamedTuple):
+    """A model of fairseq.
+
+    Attributes:
+      params: of `EncoderDecoder`; rows of the token table are as in the file.
+      config: of the model.
+      report: its `unused` has the weights of classification heads.
+      masks: whether its task adds `<mask>` to the vocabulary; None: it is not known.
+    """
+
+    params: dict[str, Any]
+    config: BartConfig
+    report: Report
+    masks: bool | None
+
+    @property
+    def has_sentinels(self) -> bool:
+        """Whether rows after that of `<mask>` are sentinels."""
+        return isinstance(self.config, BartLsConfig)
+
+
+def read(path: str | os.PathLike) -> FairseqModel:
     """The model of a checkpoint of fairseq.
 
     Args:
       path: of the file, such as `bart.large/model.pt`.
 
-    Returns:
-      (parameters of `EncoderDecoder`, config, report); the report's `unused` has the
-      weights of classification heads.
-
     Raises:
       ConversionError, ValueError: naming everything that does not fit.
     """
     settings, found = fairseq_file.read(path)
-    weights, heads = renamed(found)
     try:
+        weights, heads = renamed(found)
         config = config_from(settings, weights)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     params, report = import_weights(weights, config)
-    return params, config, dataclasses.replace(report, unused=heads)
+    report = dataclasses.replace(report, unused=heads)
+    return FairseqModel(params, config, report, masks(settings))
+
+
+def with_rows_swapped(params: dict[str, Any], row: int, other: int) -> dict[str, Any]:
+    """Parameters with two rows of the token table in each other's place."""
+    embedder = dict(params["token_embedder"])
+    table = embedder["embedding"].copy()
+    table[[row, other]] = table[[other, row]]
+    return {**params, "token_embedder": {**embedder, "embedding": table}}
+
+
+# Tasks that add `<mask>` to the vocabulary, and the beginning of those that do not.
+_MASKING = (
+    *("denoising", "multilingual_denoising", "masked_lm", "multilingual_masked_lm"),
+    *("sentence_prediction", "sentence_ranking"),
+)
+_WRITING = "translation"
+
+
+def masks(settings: Mapping[str, Any]) -> bool | None:
+    """Whether the task of some settings adds `<mask>`; None: it is not known."""
+    task = str(settings.get("task", ""))
+    # Of denoising: the share of words that is masked.
+    if task in _MASKING or "mask" in settings:
+        return True
+    return False if task.startswith(_WRITING) else None
 
 
 def import_weights(
     weights: Renamed, config: BartConfig
 ) -> tuple[dict[str, Any], Report]:
     """Parameters of weights by the names of `renamed`."""
-    split = encoder_decoder.runs_of(config).split
+    runs = encoder_decoder.runs_of(config)
+    weights = Renamed(weights, runs.split, runs.join)
     abstract = encoder_decoder.shapes(config)
-    return encoder_decoder.import_named(Renamed(weights, split), config, abstract)
+    return encoder_decoder.import_named(weights, config, abstract)
 
 
 def renamed(found: Mapping[str, Any]) -> tuple[Renamed, tuple[str, ...]]:
-    """(weights by the names of transformers, names of classification heads)."""
+    """(weights by the names of transformers, names of classification heads).
+
+    Raises:
+      ValueError: if the token table is there twice, and not equal.
+    """
     heads = tuple(name for name in found if _HEAD.fullmatch(name))
-    dropped = {*heads, *filter(_BESIDE.fullmatch, found)}
-    kept = {name: found[name] for name in found if name not in dropped}
-    return Renamed(kept, lambda name: _NAMES.get(name, name)), heads
+
+    def rename(name: str) -> str | None:
+        if _HEAD.fullmatch(name) or _BESIDE.fullmatch(name):
+            return None
+        return _NAMES.get(name, name)
+
+    originals = {ours: theirs for theirs, ours in _NAMES.items()}
+    weights = Renamed(
+        UsualLayout(found), rename, lambda name: originals.get(name, name)
+    )
+    return encoder_decoder.untied(weights, BartConfig()), heads
 
 
 def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
@@ -176,7 +232,7 @@ def _setting_problems(settings: Mapping[str, Any]) -> Iterator[str]:
 def _shape_problems(weights: Renamed) -> Iterator[str]:
     for name, axis in _SIZES.values():
         if weights.size(name, axis) is None:
-            name = _TOKENS if name == _NAMES[_TOKENS] else name
+            name = weights.original(name)
             yield f"there is no weight {name} of {axis + 1} axes or more"
     rows = {side: _positions(weights, side) for side in ("encoder", "decoder")}
     apart = rows["encoder"] != rows["decoder"] and None not in rows.values()

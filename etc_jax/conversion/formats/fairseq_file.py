@@ -23,7 +23,7 @@ class FairseqFile(NamedTuple):
     """What a checkpoint holds.
 
     Attributes:
-      settings: of the model, by the names of fairseq's command line.
+      settings: of the model and its task, by the names of fairseq's command line.
       weights: name -> array.
     """
 
@@ -66,7 +66,10 @@ def _settings(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """Those of `args`, or of `cfg` in files of fairseq 0.10 and later."""
     if settings := _mapping(found.get("args")):
         return settings
-    return _mapping(_mapping(found.get("cfg")).get("model"))
+    cfg = _mapping(found.get("cfg"))
+    model, task = _mapping(cfg.get("model")), _mapping(cfg.get("task"))
+    named = {"task": task["_name"]} if "_name" in task else {}
+    return {**task, **named, **model} if model else {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
