@@ -1,0 +1,118 @@
+"""Folders as public models have them: in, out, and what transformers computes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import public_layouts
+import pytest
+
+import etc_jax
+from etc_jax import convert
+from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder_decoder import EncoderDecoder
+
+pytestmark = pytest.mark.torch
+
+TOLERANCE = 1e-5
+LAYOUTS = (
+    public_layouts.bart_large_cnn,
+    public_layouts.bart_base_of_fairseq_0_9,
+    public_layouts.bart_base_of_fairseq_0_12,
+    public_layouts.long_t5_tglobal,
+    public_layouts.mt5_small,
+    public_layouts.xlm_roberta_base,
+)
+TEXTS = public_layouts.TEXTS[:2]
+WRITTEN = 6
+
+
+def _theirs(model, ids: np.ndarray):
+    """(hidden states of the encoder, logits of an encoder-decoder or None)."""
+    torch = pytest.importorskip("torch")
+    tokens = torch.tensor(ids)[None]
+    with torch.no_grad():
+        if not model.config.is_encoder_decoder:
+            out = model(tokens, output_hidden_states=True)
+            return out.hidden_states[-1].numpy()[0], out.logits.numpy()[0]
+        out = model(tokens, decoder_input_ids=tokens)
+    return out.encoder_last_hidden_state.numpy()[0], out.logits.numpy()[0]
+
+
+def _logits(model: etc_jax.LoadedModel, ids: np.ndarray) -> np.ndarray:
+    tokens = jnp.asarray(ids)[None]
+    apply = jax.jit(EncoderDecoder(model.config).apply)
+    return np.asarray(apply({"params": model.params}, tokens, tokens))[0]
+
+
+def _equal(got, want) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def _close(got: np.ndarray, want: np.ndarray) -> None:
+    scale = np.abs(want).max()
+    assert scale > 0.1
+    np.testing.assert_allclose(got, want, TOLERANCE, TOLERANCE * scale)
+
+
+def _written_texts(model, tokenizer, ids: list[np.ndarray]) -> list[str]:
+    """What transformers writes for each input, without the token that ends it."""
+    torch = pytest.importorskip("torch")
+    found = []
+    for row in ids:
+        tokens = torch.tensor(row)[None]
+        out = model.generate(tokens, max_new_tokens=WRITTEN, num_beams=1)
+        out, end = out[0, 1:].tolist(), model.config.eos_token_id
+        found.append(tokenizer.decode(out[: out.index(end)] if end in out else out))
+    return found
+
+
+@pytest.mark.parametrize("build", LAYOUTS, ids=lambda build: build.__name__)
+def test_a_public_layout_is_read_and_written_as_transformers_has_it(build, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    layout = build(tmp_path / "public")
+    of_fairseq = layout.source.is_file()
+    flag = "fairseq" if of_fairseq else "hf"
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert convert.main([f"--{flag}={layout.source}", f"--out={ours}"]) == 0
+    assert convert.main([f"--to_hf={ours}", f"--out={back}"]) == 0
+    model = etc_jax.load(ours)
+    if not of_fairseq:
+        at_once = etc_jax.load(layout.source)
+        _equal(at_once.params, model.params)
+        assert at_once.tokenizer.fingerprint() == model.tokenizer.fingerprint()
+    model.save_pretrained(tmp_path / "saved")
+    for name in sorted(path.name for path in back.iterdir()):
+        assert (back / name).read_bytes() == (tmp_path / "saved" / name).read_bytes()
+    again = etc_jax.load(back)
+    _equal(again.params, model.params)
+    assert again.tokenizer.fingerprint() == model.tokenizer.fingerprint()
+
+    # Texts are the same ids to all, in the folder that was written too.
+    tokenizer = transformers.AutoTokenizer.from_pretrained(back)
+    texts = list(public_layouts.TEXTS)
+    wanted = public_layouts.ids_of(layout.tokenizer, texts)
+    for known in (wanted, public_layouts.ids_of(tokenizer, texts)):
+        for one, ids in zip(model.inputs_of(texts), known, strict=True):
+            np.testing.assert_array_equal(one.ids, ids)
+
+    # What they compute is the same, before and after.
+    auto = transformers.AutoModelForSeq2SeqLM
+    if isinstance(model.config, EncoderConfig):
+        auto = transformers.AutoModelForMaskedLM
+    public = layout.model if of_fairseq else auto.from_pretrained(layout.source).eval()
+    written = auto.from_pretrained(back).eval()
+    states = model(texts)
+    for i, ids in enumerate(wanted):
+        hidden, logits = _theirs(public, ids)
+        _close(states.states[i, : states.lengths[i]], hidden)
+        for got, want in zip(_theirs(written, ids), (hidden, logits), strict=True):
+            _close(got, want)
+    if isinstance(model.config, EncoderConfig):
+        return
+    _close(_logits(model, wanted[-1]), logits)
+    generated = model.generate(texts[:2], num_tokens=WRITTEN)
+    for peer in (public, written):
+        assert generated == _written_texts(peer, layout.tokenizer, wanted[:2])
