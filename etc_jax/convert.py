@@ -406,12 +406,9 @@ def convert_fairseq(args: argparse.Namespace) -> str:
     vocabulary = vocabulary or fairseq_vocabulary.Vocabulary()
     params, note = _with_mask_at_its_id(model, vocabulary)
     heads, tokenizer = list(model.report.unused), vocabulary.tokenizer
-    files = saved(tokenizer)
-    given = params, model.config, model.report, files
-    lines = [
-        _save(args, "fairseq", *given, left_over=heads, mask=note),
-        *(tokenizer_note(tokenizer), note),
-    ]
+    given = params, model.config, model.report, saved(tokenizer)
+    message = _save(args, "fairseq", *given, left_over=heads, mask=note)
+    lines = [message, tokenizer_note(tokenizer), note]
     if heads:
         lines.append(f"{len(heads)} of classification heads left out: {_listed(heads)}")
     return "\n".join(lines)

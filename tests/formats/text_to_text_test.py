@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from etc_jax.data.tokenizers import special_tokens as sp
-from etc_jax.formats.text_to_text import TextToTextSizes, end_id, parts_of
+from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.formats.text_to_text import (
+    TextToTextSizes,
+    end_id,
+    parts_of,
+    written_text,
+)
 
 
 def vocabulary(special, pieces):
@@ -38,3 +44,8 @@ def test_the_end_of_a_text_is_kept_where_it_is_cut():
     nothing = made([5, 2], None)
     assert not nothing["target_tokens"].any() and not nothing["target_weights"].any()
     assert {x.dtype for x in nothing.values()} == {np.dtype("i4"), np.dtype("f4")}
+
+
+def test_rows_after_the_vocabulary_write_nothing():
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[SEP]", "red", "blue"])
+    assert written_text(np.array([3, 5, 4, 9, 2, 3]), tokenizer) == "red blue"
