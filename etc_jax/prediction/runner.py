@@ -122,7 +122,7 @@ class BatchRunner:
 
         Raises:
           UserError: if the first batch has ids, ties or further inputs that the model
-            does not know.
+            does not know; any batch, if the tokenizer has tokens that it does not know.
         """
         count = len(jax.tree.leaves(inputs)[0])
         if self._config.data.flat:
@@ -142,7 +142,8 @@ class BatchRunner:
     def _check(self, inputs: dict[str, Any]) -> None:
         if problems := self._task.problems(inputs):
             raise UserError("the model does not fit the inputs: " + "; ".join(problems))
-        self._is_checked = True
+        # A token without a row may come in any batch.
+        self._is_checked = self._tokenizer.vocab_size <= self._config.model.vocab_size
 
     def fetch(self, pending: Pending) -> Any:
         """The outputs as data sets take them, without padding; waits for them."""

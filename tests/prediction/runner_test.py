@@ -1,10 +1,14 @@
 """What a batch may not hold is found before anything is compiled."""
 
+import contextlib
+
 import finetuned_run
+import jax
 import numpy as np
 import pytest
 
 from etc_jax.data.schema import stacked
+from etc_jax.data.tokenizers.grown import grown
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction import runner as runner_lib
 from etc_jax.prediction.model_files import open_model
@@ -12,6 +16,7 @@ from etc_jax.tasks import openkp
 from etc_jax.training.errors import UserError
 
 NAME = "openkp"
+NOTHING = jax.jit(lambda params, batch: 0)
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,22 @@ def test_ids_beyond_a_table_are_named(start, inputs):
     assert "long_tokens holds ids from 0 to 99999" in start(
         {**inputs, "long_tokens": np.where(inputs["long_tokens"] > 0, 99999, 0)}
     )
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_each_batch_is_looked_at_if_a_token_may_lack_its_row(
+    model, inputs, lacking, monkeypatch
+):
+    monkeypatch.setattr(runner_lib, "_compiled", lambda task: NOTHING)
+    runner = runner_lib.Runner(model, 8)
+    rows, known = model.config.model.vocab_size, model.tokenizer.vocab_size
+    more = [f"[new{i}]" for i in range(rows - known + lacking)]
+    if more:
+        monkeypatch.setattr(runner, "_tokenizer", grown(model.tokenizer, more))
+    runner.start(inputs)
+    last = {**inputs, "long_tokens": np.full_like(inputs["long_tokens"], rows)}
+    with pytest.raises(UserError) if lacking else contextlib.nullcontext():
+        runner.start(last)
 
 
 def test_further_inputs_are_checked_as_in_training(start, inputs):
