@@ -39,8 +39,7 @@ class GrownTokenizer(Tokenizer):
             a tokenizer.json lists them: `content` and flags.
 
         Raises:
-          ValueError: if a token stands there twice, the vocabulary has it, or texts
-            cannot be searched for it.
+          ValueError: if a token stands there twice, or the vocabulary has it.
         """
         super().__init__([*base.pieces(range(base.vocab_size)), *added], base.special)
         # What was added stands for no text.
