@@ -31,13 +31,12 @@ import numpy as np
 from tqdm import tqdm
 
 from etc_jax import command_line
-from etc_jax.data.tokenizers.base import check_unicode
+from etc_jax.data.tokenizers.encoding import check_unicode
 from etc_jax.data.whole_files import check_out, whole, whole_text
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.loading.load import load
-from etc_jax.loading.pooling import POOLINGS
 from etc_jax.local_paths import INPUT, MODEL, PathArgument, Use
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache, compiling
@@ -64,8 +63,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--overwrite", action="store_true", help="replace what --out holds")
     add(
         "--pooling",
-        choices=POOLINGS,
-        help="default: as a folder of sentence-transformers says, else mean",
+        metavar="NAME",
+        help="mean, cls, or global where the model has global tokens; default: as a "
+        "folder of sentence-transformers says, else mean",
     )
     add(
         "--normalize",
@@ -74,6 +74,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--max_length", type=int, help="tokens of a text; default: all the model reads")
     add("--on_long", choices=("cut", "error"), default="cut", help="default: cut")
+    add(
+        "--special_tokens_in_text",
+        action="store_true",
+        help="[SEP] and the like in a text are special tokens; default: plain text",
+    )
     add("--batch_size", type=int, default=8, help="texts at once; default: 8")
     add("files", nargs="+", type=INPUT, metavar="FILE", help="texts, see above")
     return parser.parse_args(argv)
@@ -128,7 +133,10 @@ def embed(args: argparse.Namespace) -> str:
     model = load(args.model, step=args.step, max_length=args.max_length)
     how = {
         name: getattr(args, name)
-        for name in ("pooling", "normalize", "batch_size", "on_long")
+        for name in (
+            *("pooling", "normalize", "batch_size", "on_long"),
+            "special_tokens_in_text",
+        )
     }
     until_first = compiling.announced(
         # Programs follow from lengths; the texts themselves may be many gigabytes.

@@ -46,6 +46,7 @@ from typing import Any
 
 from etc_jax import command_line
 from etc_jax.data.whole_files import whole_text, write_whole
+from etc_jax.data.windows.cache import CONTENTS_VERSION
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.prediction import answering, work
@@ -176,6 +177,7 @@ class _Evaluation:
             "records": len(self.summary.ids),
             "thresholds": list(self.settings),
             "options": self.task.option_values,
+            "contents": CONTENTS_VERSION,
         }
 
     def work(self, parts: Parts, mine: Sequence[int]) -> None:

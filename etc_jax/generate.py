@@ -35,6 +35,9 @@ run on a data set of texts writes as its objective.generation says, where no opt
 otherwise. A text that is longer than the positions of the model is cut, and a line on
 standard error says at the end how many were; T5 and LongT5 read texts of any length.
 
+With --special_tokens_in_text, special tokens in a text are read as such, so that a T5
+fills in `The <extra_id_0> walks in <extra_id_1> park.` and a BART `The <mask> walks.`
+
 The same seed gives the same text on one kind of machine. --temperature=0 takes the
 likeliest token each time.
 
@@ -111,6 +114,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--first_id", type=int, help="of byte 0, see above")
+    parser.add_argument(
+        "--special_tokens_in_text",
+        action="store_true",
+        help="<mask> and the like in a text are special tokens; default: plain text",
+    )
     _add_options_of_writers(parser)
     return parser.parse_args(argv)
 
@@ -302,6 +310,8 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
     """
     given = (args.model, args.step, args.first_id, args.begin_token, args.global_tokens)
     model = open_model(*given, options.given(args, SledConfig(), _SLED))
+    if args.special_tokens_in_text:
+        model = model.with_special_tokens()
     write = _continued if isinstance(model, LanguageModel) else _written
     with contextlib.ExitStack() as first:
         first.enter_context(

@@ -11,6 +11,7 @@ import numpy as np
 from etc_jax import decoding
 from etc_jax.data.bytes.stream import BYTES
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.text_codecs import ByteCodec, Codec, TextCodec, tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams
@@ -30,6 +31,20 @@ class LanguageModel:
     params: dict[str, Any]
     decoder: decoding.Decoder
     codec: Codec
+
+    def with_special_tokens(self) -> LanguageModel:
+        """The same, to which special tokens in a prompt are special tokens.
+
+        Raises:
+          UserError: if it is a model of bytes, which has none.
+        """
+        if not isinstance(self.codec, TextCodec):
+            raise UserError(
+                "a model of bytes has no special tokens; leave special_tokens_in_text "
+                "out"
+            )
+        tokenizer = with_special_tokens(self.codec.tokenizer)
+        return dataclasses.replace(self, codec=TextCodec(tokenizer))
 
     def continued(
         self,

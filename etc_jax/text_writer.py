@@ -15,6 +15,7 @@ import numpy as np
 from etc_jax import decoding, generation
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.rows import check_rows
+from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.lengths import Lengths
@@ -63,6 +64,10 @@ class TextWriter:
     pairs: PairOptions
     global_tokens: int
     usual: GenerationConfig = GenerationConfig()
+
+    def with_special_tokens(self) -> TextWriter:
+        """The same, to which special tokens in an input are special tokens."""
+        return dataclasses.replace(self, tokenizer=with_special_tokens(self.tokenizer))
 
     def options(
         self,

@@ -57,10 +57,13 @@ def test_json_lines_become_vectors_and_ids(ask):
 
 
 def test_lines_of_standard_input_and_options(ask, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{t}\n" for t in TEXTS)))
+    some = [*TEXTS[:-1], f"{TEXTS[-1]} [SEP] red"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{t}\n" for t in some)))
     options = "--pooling=cls", "--normalize", "--batch_size=2"
+    options += ("--special_tokens_in_text",)
     assert ask("-", "--out=v.npy", *options)[0] == 0
-    want = tiny("bert").encode(TEXTS, pooling="cls", normalize=True)
+    how = {"pooling": "cls", "normalize": True, "special_tokens_in_text": True}
+    want = tiny("bert").encode(some, **how)
     np.testing.assert_allclose(np.load("v.npy"), want, atol=1e-6)
     assert ids_in("v.ids.jsonl") == [f"-:{n}" for n in range(1, 6)]
 
@@ -87,7 +90,7 @@ def test_cut_texts_are_told_once(ask):
         (("worse.jsonl", "--out=a.npy"), "worse.jsonl, line 1: "),
         (("half.jsonl", "--out=a.npy"), "half.jsonl:2: half a character in 'a "),
         (("missing.txt", "--out=a.npy"), "No such file"),
-        (("a.jsonl", "--out=a.npy", "--pooling=global"), "reads no such token"),
+        (("a.jsonl", "--out=a.npy", "--pooling=max"), "have; expected mean or cls\n"),
         (("a.jsonl", "--out=a.npy", "--model=nowhere/to/be"), "there is no folder"),
     ],
 )

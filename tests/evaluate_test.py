@@ -14,6 +14,7 @@ import pytest
 
 from etc_jax import evaluate
 from etc_jax.data.schema import stacked
+from etc_jax.data.windows.cache import CONTENTS_VERSION
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
@@ -359,11 +360,17 @@ def refused(capsys, tmp_path, monkeypatch):
     return refused
 
 
-def test_parts_of_another_evaluation_are_refused(hotpot, refused, tmp_path):
+def test_parts_of_another_evaluation_are_refused(
+    hotpot, refused, tmp_path, monkeypatch
+):
     out = tmp_path / "out"
     shutil.copytree(hotpot.whole, out)
     message = refused(hotpot, "--threshold=0.55", out=out)
     assert "another evaluation" in message and "thresholds: [0.0, 0.1" in message
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "CONTENTS_VERSION", 99)
+        message = refused(hotpot, out=out)
+    assert f"contents: {CONTENTS_VERSION} there, 99 now" in message
     other = finetuned_run.write(tmp_path / "other.json", hotpot.records[:-1])
     message = refused(hotpot, file=other, out=out)
     assert "records: 70 there, 69 now" in message and "files: [" in message

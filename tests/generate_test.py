@@ -11,11 +11,13 @@ import pytest
 from etc_jax import config as config_lib
 from etc_jax import decoding, generate
 from etc_jax.conversion.formats import native
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.models import reformer
 from etc_jax.models.etc_config import EtcConfig
 from etc_jax.models.reformer_decoding import ReformerDecoder
-from etc_jax.text_codecs import ByteCodec
+from etc_jax.text_codecs import ByteCodec, TextCodec
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
+from etc_jax.training.errors import UserError
 from etc_jax.training.state import TrainState
 
 CONFIG = reformer.ReformerConfig(
@@ -184,3 +186,14 @@ def test_a_prompt_must_be_given_once(argv, ask, run):
     with pytest.raises(SystemExit) as stopped:
         ask(run, *argv)
     assert stopped.value.code == 2
+
+
+def test_special_tokens_in_a_prompt():
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "[", "]"]
+    codec = TextCodec(WordPieceTokenizer(pieces))
+    model = generate.LanguageModel({}, ReformerDecoder(CONFIG), codec)
+    assert model.codec.encode(b"red [SEP]") == [5, 6, 1, 7]
+    assert model.with_special_tokens().codec.encode(b"red [SEP]") == [5, 3]
+    model = dataclasses.replace(model, codec=ByteCodec(0, 256))
+    with pytest.raises(UserError, match="a model of bytes has no special tokens"):
+        model.with_special_tokens()

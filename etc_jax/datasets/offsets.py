@@ -7,7 +7,8 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from etc_jax.data.tokenizers.base import NoUnicodeError, Tokenizer
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.tokenizers.encoding import NoUnicodeError
 from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from etc_jax.datasets.records import BadRecordError
 
@@ -19,8 +20,8 @@ class TokenizedText:
     Attributes:
       text: the text.
       ids: of the pieces.
-      offsets: (first, one past the last) character of each piece. A character that the
-        tokenizer drops belongs to none.
+      offsets: (first, one past the last) character of each piece; see
+        `Tokenizer.encode_with_offsets`.
     """
 
     text: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import numbers
 import os
 import warnings
@@ -18,8 +19,9 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import label_names, native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.tokenizers.base import check_unicode
+from etc_jax.data.tokenizers.encoding import check_unicode
 from etc_jax.data.tokenizers.hub_writing import files_of
+from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair
@@ -88,7 +90,13 @@ class LoadedModel:
         """
         return text_encoder_of(self.family, self.config)
 
-    def inputs_of(self, texts: Texts, on_long: str = "cut") -> list[Input]:
+    def inputs_of(
+        self,
+        texts: Texts,
+        on_long: str = "cut",
+        *,
+        special_tokens_in_text: bool = False,
+    ) -> list[Input]:
         """The texts in tokens, as the model reads them.
 
         Args:
@@ -96,6 +104,8 @@ class LoadedModel:
           on_long: "cut": of a text that is longer than max_length the first tokens are
             left, and the one that ends it, and one warning says how many texts that
             are; "error".
+          special_tokens_in_text: "[SEP]" in a text is the separator, as transformers
+            reads it by default, and not plain text.
 
         Raises:
           ValueError: if something is no text, or too long with "error".
@@ -103,7 +113,8 @@ class LoadedModel:
         texts = _listed(texts)
         if on_long not in ("cut", "error"):
             raise ValueError(f"on_long is {on_long!r}; expected 'cut' or 'error'")
-        encoder, inputs = self.encoder, self._uncut(texts)
+        encoder = self.encoder
+        inputs = self._uncut(texts, special_tokens_in_text)
         lengths = Lengths()
         for one in inputs:
             lengths.add(len(one.ids))
@@ -118,12 +129,20 @@ class LoadedModel:
             for x in inputs
         ]
 
-    def _uncut(self, texts: list[Any]) -> list[Input]:
+    def _uncut(self, texts: list[Any], special_tokens_in_text: bool) -> list[Input]:
         if not texts:
             return []
         if any(isinstance(text, str) for text in texts):
             _check_texts(texts)
-            return self.encoder.inputs_of(texts, self._needed_tokenizer())
+            tokenizer = self._needed_tokenizer()
+            if special_tokens_in_text:
+                tokenizer = self._special_tokenizer
+            return self.encoder.inputs_of(texts, tokenizer)
+        if special_tokens_in_text:
+            raise ValueError(
+                "special_tokens_in_text is given with ids, in which special tokens are "
+                "there already; leave it out, or give texts"
+            )
         return [self._input_of_ids(i, text) for i, text in enumerate(texts)]
 
     def _input_of_ids(self, number: int, given: Any) -> Input:
@@ -147,6 +166,10 @@ class LoadedModel:
                 "or load a folder with the tokenizer's files"
             )
         return self.tokenizer
+
+    @functools.cached_property
+    def _special_tokenizer(self) -> Tokenizer:
+        return with_special_tokens(self._needed_tokenizer())
 
     def batch(self, inputs: Sequence[Input], length: int | None = None) -> Batch:
         """What `apply` reads.
@@ -173,7 +196,12 @@ class LoadedModel:
         return self.encoder.apply(params, batch)
 
     def __call__(
-        self, texts: Texts, *, batch_size: int = 8, on_long: str = "cut"
+        self,
+        texts: Texts,
+        *,
+        batch_size: int = 8,
+        on_long: str = "cut",
+        special_tokens_in_text: bool = False,
     ) -> HiddenStates:
         """Hidden states after the last layer, of all texts at once.
 
@@ -181,11 +209,15 @@ class LoadedModel:
           texts: see `inputs_of`.
           batch_size: texts that are computed together, at most.
           on_long: see `inputs_of`.
+          special_tokens_in_text: see `inputs_of`.
 
         Raises:
           ValueError: see `inputs_of`.
         """
-        encoder, inputs = self.encoder, self.inputs_of(texts, on_long)
+        encoder = self.encoder
+        inputs = self.inputs_of(
+            texts, on_long, special_tokens_in_text=special_tokens_in_text
+        )
         lengths = np.array([len(one.ids) for one in inputs], np.int32)
         shape = len(inputs), lengths.max(initial=0), self.config.embed_dim
         found = np.zeros(shape, np.float32)
@@ -206,6 +238,7 @@ class LoadedModel:
         normalize: bool | None = None,
         batch_size: int = 8,
         on_long: str = "cut",
+        special_tokens_in_text: bool = False,
         progress: Progress | None = None,
     ) -> np.ndarray:
         """One vector for each text, in their order.
@@ -219,6 +252,7 @@ class LoadedModel:
             False.
           batch_size: texts that are computed together, at most.
           on_long: see `inputs_of`.
+          special_tokens_in_text: see `inputs_of`.
           progress: called with the number of texts that are done.
 
         Returns:
@@ -234,7 +268,9 @@ class LoadedModel:
         if normalize is None:
             normalize = usual is not None and usual.normalize
         pooling_lib.check(pooling, encoder)
-        inputs = self.inputs_of(texts, on_long)
+        inputs = self.inputs_of(
+            texts, on_long, special_tokens_in_text=special_tokens_in_text
+        )
         found = np.zeros((len(inputs), self.config.embed_dim), np.float32)
 
         def of_batch(batch):
@@ -278,6 +314,7 @@ class LoadedModel:
         top_p: float = 1.0,
         seed: int = 0,
         batch_size: int = 8,
+        special_tokens_in_text: bool = False,
         **how: Any,
     ) -> list[str]:
         """A text for each text: what answers it, or what follows it.
@@ -291,6 +328,8 @@ class LoadedModel:
           top_p: draws are of the likeliest that reach this probability.
           seed: of the draws.
           batch_size: texts that an encoder-decoder reads at once.
+          special_tokens_in_text: "<mask>" and "<extra_id_0>" in a text are special
+            tokens, as transformers reads them by default, and not plain text.
           **how: fields of `GenerationConfig`, such as num_beams, of an encoder-decoder.
 
         Raises:
@@ -308,6 +347,8 @@ class LoadedModel:
                     f"a language model does not take {', '.join(how)}; leave it out"
                 )
             model = self._language_model(decoder)
+            if special_tokens_in_text:
+                model = model.with_special_tokens()
             return [
                 model.continued(text.encode(), num_tokens, seed, **draw).decode(
                     errors="replace"
@@ -315,6 +356,8 @@ class LoadedModel:
                 for text in texts
             ]
         writer = self._writer(decoder)
+        if special_tokens_in_text:
+            writer = writer.with_special_tokens()
         options = writer.options(num_tokens, how, **draw)
         rng = jax.random.key(seed) if options.temperature else None
         pairs = [Pair(str(i), text, None) for i, text in enumerate(texts)]

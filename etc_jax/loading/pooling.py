@@ -10,22 +10,19 @@ import jax.numpy as jnp
 
 from etc_jax.loading.text_encoder import Batch, TextEncoder
 
-POOLINGS = ("mean", "cls", "global")
 _SMALLEST_NORM = 1e-12
 
 
 def check(pooling: str, encoder: TextEncoder) -> None:
-    """Refuses a pooling that there is not, or that the model has no tokens for.
+    """Refuses a pooling that the model does not have.
 
     Raises:
-      ValueError: naming the poolings.
+      ValueError: naming those that it has.
     """
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling is {pooling!r}; expected {' or '.join(POOLINGS)}")
     if pooling not in encoder.poolings:
         raise ValueError(
-            f"pooling is {pooling!r}, but a {type(encoder.config).__name__} reads no "
-            f"such token; expected {' or '.join(encoder.poolings)}"
+            f"pooling is {pooling!r}, which a {type(encoder.config).__name__} does not "
+            f"have; expected {' or '.join(encoder.poolings)}"
         )
 
 

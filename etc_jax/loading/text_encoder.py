@@ -52,7 +52,7 @@ class TextEncoder(Protocol):
     Attributes:
       config: of the model.
       max_length: tokens of the longest input; None: any number.
-      poolings: of `pooling.POOLINGS`, those that the model has tokens for.
+      poolings: of those of `pooling.pooled`, the ones that it has tokens for.
     """
 
     config: Any

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from etc_jax.data.tokenizers.offsets import continues
 from etc_jax.datasets.offsets import TokenizedText
 
 # (candidate, first piece, last piece)
 Mention = tuple[int, int, int]
 FindFn = Callable[[TokenizedText], Iterator[Mention]]
 
-_WORD = re.compile(r"\w+|[^\w\s]")
+# No script has accents beyond these planes.
+_LAST_MARK = 0x1FFFF
+_ASCII_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@functools.cache
+def _word() -> re.Pattern:
+    """A word, with the accents of its letters (of decomposed text too), or a mark."""
+    accents = "".join(filter(continues, map(chr, range(0x300, _LAST_MARK))))
+    return re.compile(rf"[\w{accents}]+|[^\w\s]")
+
+
+def _words_of(text: str) -> list[str]:
+    return (_ASCII_WORD if text.isascii() else _word()).findall(text)
 
 
 def by_words(candidates: Sequence[TokenizedText]) -> FindFn:
@@ -21,7 +36,7 @@ def by_words(candidates: Sequence[TokenizedText]) -> FindFn:
     WikiHop's documents have spaces around punctuation, "St . Louis", where candidates
     may have none.
     """
-    words = [_WORD.findall(candidate.text) for candidate in candidates]
+    words = [_words_of(candidate.text) for candidate in candidates]
     lower_words = [[word.lower() for word in found] for found in words]
     # The longest word is the rarest: what most texts are passed over by.
     keys = [max(found, key=len, default="").lower() for found in words]
@@ -38,7 +53,8 @@ def by_words(candidates: Sequence[TokenizedText]) -> FindFn:
             else:
                 if patterns[index] is None:
                     patterns[index] = _pattern(words[index])
-                spans = (m.span() for m in patterns[index].finditer(text.text))
+                matches = map(re.Match.span, patterns[index].finditer(text.text))
+                spans = (x for x in matches if _is_whole(text.text, *x))
             for start, stop in spans:
                 if span := text.covering(start, stop):
                     yield index, *span
@@ -89,6 +105,12 @@ def _pattern(words: Sequence[str]) -> re.Pattern:
 
 def _is_word(token: str) -> bool:
     return token[0].isalnum() or token[0] == "_"  # as \w
+
+
+def _is_whole(text: str, start: int, stop: int) -> bool:
+    """Whether no accent, which is no word character, ties a match to its neighbours."""
+    before, after = text[max(start - 1, 0) : start], text[stop : stop + 1]
+    return not (continues(after) or (continues(before) and _is_word(text[start])))
 
 
 def by_pieces(candidates: Sequence[TokenizedText]) -> FindFn:

@@ -19,7 +19,7 @@ from tokenizer_samples import (
 from tokenizers import models
 
 from etc_jax.data.tokenizers import tokenizer
-from etc_jax.data.tokenizers.base import NoUnicodeError, encodings
+from etc_jax.data.tokenizers.encoding import NoUnicodeError, encodings
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
 ADDED = ("[q]", "[/q]")

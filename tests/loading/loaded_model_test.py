@@ -19,7 +19,7 @@ from tiny_texts import (
     tiny,
 )
 
-from etc_jax import generate
+from etc_jax import generate, text_writer
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.loading import pooling
 from etc_jax.models.encoder import Encoder
@@ -86,7 +86,7 @@ def test_vectors_keep_their_order_whatever_the_batches():
 
 @pytest.mark.parametrize("name", ["bert", "t5"])
 def test_global_tokens_that_are_not_read_are_not_pooled(name):
-    with pytest.raises(ValueError, match="reads no such token; expected mean or cls"):
+    with pytest.raises(ValueError, match="does not have; expected mean or cls$"):
         tiny(name).encode(TEXTS, pooling="global")
 
 
@@ -167,7 +167,10 @@ def test_long_texts_are_cut_with_one_warning():
         ({"texts": [[3], [3, 99]]}, r"texts\[1\] is neither a text nor a list of ids"),
         ({"texts": [[]]}, r"texts\[0\] is neither a text nor a list of ids from 0 to"),
         ({"texts": [[1.5]]}, r"texts\[0\] is neither"),
-        ({"pooling": "max"}, "pooling is 'max'; expected mean or cls or global"),
+        (
+            {"pooling": "max"},
+            "'max', which a BertConfig does not have; expected mean or cls$",
+        ),
         ({"batch_size": 0}, "batch_size is 0; expected 1 or more"),
         ({"on_long": "drop"}, "on_long is 'drop'; expected 'cut' or 'error'"),
     ],
@@ -175,6 +178,41 @@ def test_long_texts_are_cut_with_one_warning():
 def test_what_cannot_be_encoded_is_told(given, message):
     with pytest.raises(ValueError, match=message):
         tiny("bert").encode(**{"texts": ["red"], **given})
+
+
+def test_special_tokens_in_a_text_are_read_as_such_where_that_is_asked():
+    model, texts = tiny("bert"), ["red [SEP] green"]
+    [plain], [asked] = (
+        model.inputs_of(texts, special_tokens_in_text=x) for x in (False, True)
+    )
+    red, green = (PIECES.index(word) for word in ("red", "green"))
+    ids = [CLS, red, SEP, green, SEP]
+    assert asked.ids.tolist() == ids and SEP not in plain.ids[:-1]
+    want = model.encode([ids])
+    got = model.encode(texts, special_tokens_in_text=True)
+    np.testing.assert_array_equal(got, want)
+    assert model(texts, special_tokens_in_text=True).lengths == [5]
+    with pytest.raises(ValueError, match="special_tokens_in_text is given with ids"):
+        model.encode([ids], special_tokens_in_text=True)
+
+
+@pytest.mark.parametrize("by", ["model", "command"])
+def test_special_tokens_are_read_by_what_writes(by, tmp_path, capsys, monkeypatch):
+    def write(writer, inputs, options, **_):
+        for one in inputs:
+            yield [text_writer.Text(str(writer.tokens_of(one)[0].tolist()), 0.0)]
+
+    monkeypatch.setattr(text_writer.TextWriter, "write", write)
+    model = tiny("t5")
+    if by == "model":
+        found = model.generate(["red [SEP] green"], special_tokens_in_text=True)
+    else:
+        model.save(tmp_path / "t5")
+        given = f"--model={tmp_path / 't5'}", "--prompt=red [SEP] green"
+        assert generate.main([*given, "--special_tokens_in_text"]) == 0
+        found = capsys.readouterr().out.splitlines()
+    red, green = (PIECES.index(word) for word in ("red", "green"))
+    assert found == [str([red, SEP, green, SEP])]
 
 
 def test_texts_are_written_as_by_the_command(tmp_path, capsys):

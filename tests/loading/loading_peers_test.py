@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import etc_jax
-from etc_jax import extend
+from etc_jax import extend, text_writer
 
 _TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path += [str(_TESTS / "data"), str(_TESTS / "conversion")]
@@ -97,6 +97,78 @@ def test_five_lines_give_the_vectors_of_transformers(folder):
     vectors = model.encode(texts, pooling="mean")
 
     np.testing.assert_allclose(vectors, want, atol=1e-5)
+
+
+def test_special_tokens_in_texts_are_those_of_transformers(folder):
+    texts = ["the [SEP] cat[MASK] a", "<s>the cat </s></s> said <mask>"]
+    want = np.stack([states(folder, text).mean(axis=0) for text in texts])
+    model = etc_jax.load(folder)
+    got = model.encode(texts, special_tokens_in_text=True)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    assert (np.abs(model.encode(texts) - want).max(axis=1) > 1e-3).any()
+
+
+_TINY_T5 = {
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 24,
+    "num_layers": 1,
+    "num_heads": 2,
+    "decoder_start_token_id": 0,
+}
+_TINY_BART = {
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 64,
+    "forced_eos_token_id": None,
+}
+
+
+@pytest.mark.parametrize(
+    "family, files, sizes, text",
+    [
+        ("T5", hub_samples.t5_files, _TINY_T5, "the <extra_id_0> cat <extra_id_1> a"),
+        ("Bart", hub_samples.roberta_json, _TINY_BART, "the <mask> cat said<mask>."),
+    ],
+)
+def test_blanks_are_filled_as_by_transformers(
+    tmp_path, monkeypatch, family, files, sizes, text
+):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    made = files(tmp_path / "tokenizer", family=family.lower())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(made)
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=len(tokenizer), **sizes
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(0, 0.5)
+    given = tokenizer(text, return_tensors="pt")
+    want = model.generate(**given, max_new_tokens=8, num_beams=1, do_sample=False)
+    model.save_pretrained(tmp_path / "model")
+    for path in made.iterdir():
+        if path.name != "config.json":
+            shutil.copy(path, tmp_path / "model")
+    ours, read = etc_jax.load(tmp_path / "model"), []
+    tokens_of = text_writer.TextWriter.tokens_of
+    monkeypatch.setattr(
+        text_writer.TextWriter,
+        "tokens_of",
+        lambda *given: read.append(tokens_of(*given)) or read[-1],
+    )
+    monkeypatch.setattr(text_writer, "written_text", lambda ids, _: ids.tolist())
+    [got] = ours.generate([text], num_tokens=8, special_tokens_in_text=True)
+    [(ids, _)] = read
+    assert ids.tolist() == given.input_ids[0].tolist()
+    assert len(got) > 1 and got == want[0, 1:].tolist()
 
 
 def test_what_is_saved_is_read_by_transformers(folder, tmp_path):

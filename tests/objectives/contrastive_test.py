@@ -190,21 +190,16 @@ def test_the_first_token_of_a_longformer_is_global():
     assert "global_index" not in texts["passage"]
 
 
-@pytest.mark.parametrize(
-    "changes, said",
-    [
-        ({"pooling": "max"}, "'max'; expected mean or cls or global"),
-        ({"temperature": 0.0}, "temperature', 'is 0.0; expected more than 0"),
-    ],
-)
-def test_wrong_options_are_named(changes, said):
-    problems = list(RetrievalConfig("retrieval", **changes).problems())
-    assert said in str(problems)
+def test_wrong_options_are_named():
+    problems = list(RetrievalConfig("retrieval", temperature=0.0).problems())
+    assert problems == [("temperature", "is 0.0; expected more than 0")]
     assert isinstance(RetrievalConfig("retrieval"), FinetuningConfig)
 
 
 def test_a_pooling_that_the_model_has_no_tokens_for_is_refused():
-    assert "BertConfig reads no such token" in learner(pooling="global").problem
+    for wrong in ("global", "max"):
+        wanted = f"'{wrong}', which a BertConfig does not have; expected mean or cls"
+        assert wanted in learner(pooling=wrong).problem
     long = RetrievalOptions(query_length=20)
     made = SequenceRetrieval(
         BertConfig(**SIZES), RetrievalConfig("retrieval"), (), long

@@ -148,12 +148,18 @@ def test_an_answer_that_they_lack_is_labelled_anywhere():
         ("in 1990s", "1990", []),
         ("built (Old Mill).", "Old Mill", ["Old Mill"]),
         ("", "Ann", []),
+        # Decomposed: an accent is of its letter, and each has pieces of its own in BPE.
+        ("Un cafe\u0301, cafe", "cafe", ["cafe"]),
+        ("Un cafe\u0301s, cafe\u0301", "cafe\u0301", ["cafe\u0301"]),
     ],
 )
 def test_an_answer_is_found_as_it_is_spelled_and_whole(text, answer, found):
-    [got] = encode(tokenizer(), [text])
-    spans = [(got.offsets[a][0], got.offsets[b][1]) for a, b in spelled(got, answer)]
-    assert [text[start:stop] for start, stop in spans] == found
+    for model in (tokenizer(), byte_bpe()):
+        [got] = encode(model, [text])
+        spans = [
+            (got.offsets[a][0], got.offsets[b][1]) for a, b in spelled(got, answer)
+        ]
+        assert [text[start:stop] for start, stop in spans] == found
 
 
 def test_pieces_that_say_punctuation_too_are_the_answer():

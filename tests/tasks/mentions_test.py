@@ -59,6 +59,10 @@ def test_what_stands_in_the_text_is_found(text, size):
         ("b a", "a b a", [(2, 4)]),
         ("-", "well-known - yes", [(4, 4), (11, 11)]),
         ("caf\u00e9", "Un CAF\u00c9 caf\u00e9s", [(3, 6)]),
+        # Decomposed: an accent is of its letter.
+        ("cafe\u0301", "Un CAFE\u0301 cafe\u0301s", [(3, 7)]),
+        ("cafe", "cafe\u0301 cafe", [(6, 9)]),
+        ("cat", "e\u0301cat cat", [(6, 8)]),
         ("\u017fee york", "See York", [(0, 7)]),
         ("stra\u00dfe", "Stra\u00dfe", [(0, 5)]),
     ],

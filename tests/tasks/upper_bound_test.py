@@ -1,13 +1,21 @@
 import json
+import unicodedata
 
 import natural_questions_samples
 import openkp_samples
 import pytest
+import triviaqa_samples
+from data.tokenizer_samples import byte_bpe, sentence_pieces
 from golden_data import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
 
-from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import (
+    WordPieceTokenizer,
+    grown,
+    open_tokenizer,
+)
 from etc_jax.datasets.task import find_task
+from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.tasks import hotpotqa, upper_bound
@@ -64,6 +72,65 @@ def test_what_does_not_fit_is_a_loss(tmp_path):
     got = find_task("wikihop").upper_bound([path], tokenizer(), StructuredSizes(9, 50))
     assert got.scores.metrics == {"accuracy": 0.0}
     assert "too large: 'WH_0'" in got.losses[0].reason
+
+
+# (context, answers): accents at the end of an answer and within, several of one letter,
+# syllables of Hangul, vowel signs of Devanagari.
+ACCENTS = [
+    ("Le café est là (à côté), dit René.", ["café", "côté", "René"]),
+    ("Nguyễn Huệ, Nguyễn Ánh.", ["Huệ", "Nguyễn Ánh"]),
+    ("서울 , 한국 .", ["서울", "한국"]),
+    ("नई दिल्ली में है .", ["दिल्ली", "है"]),
+]
+
+
+def squad_file(folder, items):
+    paragraphs = []
+    for number, (context, answer) in enumerate(items):
+        answers = [{"text": answer, "answer_start": context.index(answer)}]
+        question = {"id": str(number), "question": "Who?", "answers": answers}
+        paragraphs.append({"context": context, "qas": [question]})
+    return write_json(folder, {"data": [{"title": "a", "paragraphs": paragraphs}]})
+
+
+def hotpotqa_file(folder, items):
+    def value(number, context, answer):
+        facts = {"supporting_facts": [["a", 0]], "context": [["a", [context]]]}
+        return HOTPOT | {"_id": str(number), "answer": answer} | facts
+
+    return write_json(folder, [value(i, *item) for i, item in enumerate(items)])
+
+
+def triviaqa_file(folder, items):
+    values = []
+    for number, (context, answer) in enumerate(items):
+        value = triviaqa_samples.VALUE | {"QuestionId": str(number)}
+        value["Answer"] = {"NormalizedAliases": [answer], "HumanAnswers": []}
+        value["Documents"] = [{"Filename": f"{number}.txt", "Text": context}]
+        values.append(value)
+    return triviaqa_samples.release_of(folder, values)
+
+
+FILES = {"squad": squad_file, "hotpotqa": hotpotqa_file, "triviaqa": triviaqa_file}
+SEQUENCE, STRUCTURED = SequenceSizes(96, 90), StructuredSizes(96, 90)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("name", FILES)
+def test_accents_of_an_answer_come_back(tmp_path, name, form):
+    items = [(text, answer) for text, answers in ACCENTS for answer in answers]
+    items = [[unicodedata.normalize(form, x) for x in item] for item in items]
+    path = FILES[name](tmp_path, items)
+    cased = WordPieceTokenizer(tokenizer().pieces(range(50)), lower_case=False)
+    for format, model in [
+        *(("sequence", x) for x in (tokenizer(), cased, byte_bpe())),
+        *(("structured", x) for x in (tokenizer(), sentence_pieces())),
+    ]:
+        task = find_task(name, format)
+        model = grown(model, task.tokens) if task.tokens else model
+        sizes = SEQUENCE if format == "sequence" else STRUCTURED
+        got = task.upper_bound([path], model, sizes)
+        assert got.losses == (), (format, model.kind)
 
 
 def test_the_command_prints_figures_and_reasons(tmp_path, capsys):

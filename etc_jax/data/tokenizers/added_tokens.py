@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.data.tokenizers.finding import FLAGS
+
 # Of T5 (Raffel et al. 2020, section 3.1.4): in the place of spans of a text.
 _SENTINELS, _MOST_SENTINELS = 100, 10_000
 
@@ -83,10 +85,9 @@ def _id(number: Any) -> int:
 def _token(token: Any, special: bool) -> dict[str, Any]:
     if isinstance(token, str):
         token = {"content": token, "special": special}
-    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     if not isinstance(token["content"], str):
         raise ValueError(f"{token['content']!r} is an added token, expected a text")
     return {
         "content": token["content"],
-        **{flag: bool(token.get(flag, False)) for flag in flags},
+        **{flag: bool(token.get(flag, False)) for flag in (*FLAGS, "special")},
     }

@@ -7,14 +7,22 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
 
 from etc_jax import registry
+from etc_jax.data.tokenizers.finding import (
+    FLAGS,
+    NO_TEXT,
+    Encoded,
+    PackageEncoder,
+    SegmentEncoder,
+)
+from etc_jax.data.tokenizers.offsets import Offsets, settled
 from etc_jax.data.tokenizers.special_tokens import (
     ROLES,
     SpecialTokens,
@@ -27,68 +35,15 @@ from etc_jax.data.tokenizers.special_tokens import (
 # The field of a saved file with `Tokenizer.hub`.
 HUB = "hugging_face"
 
-# Stands before the spelling of a special token, so that no text has it. Unicode has no
-# such character.
-NO_TEXT = "\uffff"
-
 # What values of another shape than expected lead to.
 _OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
-
-T = TypeVar("T")
-Encoded = tuple[np.ndarray, np.ndarray]
-Offsets = list[tuple[int, int]]
-
-
-class NoUnicodeError(ValueError):
-    """A text has half of a surrogate pair, which JSON can spell and UTF-8 cannot."""
-
-
-def check_unicode(text: str, named: str | None = None) -> None:
-    """Refuses what no tokenizer takes.
-
-    Args:
-      text: any string.
-      named: what it is, for the error.
-
-    Raises:
-      NoUnicodeError: if the text cannot be written as UTF-8.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        where = "" if named is None else f"{named}: "
-        raise NoUnicodeError(f"{where}half a character in {text!r:.200}") from error
-
-
-def encoded_by(encode: Callable[[list[str]], T], texts: Sequence[str]) -> T:
-    """What a package's function makes of texts; its faults are errors of ours.
-
-    Raises:
-      NoUnicodeError: if a text is none.
-      ValueError: if an expression of the tokenizer gives up at a text.
-    """
-    texts = list(texts)
-    try:
-        return encode(texts)
-    except (TypeError, UnicodeError):  # what the packages say to such a text
-        for text in texts:
-            check_unicode(text)
-        raise
-    except BaseException as error:
-        # Rust's panics are no Exception to Python, and have no importable name.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(
-            f"the tokenizer cannot encode a text of {max(map(len, texts))} characters: "
-            f"{error}; a regular expression of its normalizer or pre_tokenizer takes "
-            "too long on it"
-        ) from error
 
 
 class Tokenizer(abc.ABC):
     """Text to ids and back, over a fixed vocabulary.
 
-    Special tokens never come out of text: "[MASK]" in a document is plain text.
+    Special tokens never come out of text: "[MASK]" in a document is plain text, unless
+    the tokenizer is one of `special_in_text.with_special_tokens`.
 
     Attributes:
       kind: name of the class in saved files; registered as a "tokenizer".
@@ -197,19 +152,44 @@ class Tokenizer(abc.ABC):
           ValueError: see `encoded_by`.
         """
 
-    @abc.abstractmethod
     def encode_with_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
         """(ids as of `encode_batch`, offsets) of each text.
 
         The offsets of a piece are the (first, one past the last) character of the text
-        after it. They go forward; a character that the tokenizer drops belongs to no
-        piece, and one that becomes several pieces belongs to each.
+        that it stands for, without white space around, unless the piece is nothing
+        else. They go forward. A character that becomes several pieces belongs to each.
+        Of those that the tokenizer drops, accents and other marks belong to the piece
+        of the character before them, all others to none.
 
         Raises:
           ValueError: if the pieces of a text do not spell it; see `encoded_by`.
         """
+        encoded = self._with_raw_offsets(texts)
+        return [
+            (ids, settled(text, offsets))
+            for text, (ids, offsets) in zip(texts, encoded, strict=True)
+        ]
+
+    @abc.abstractmethod
+    def _with_raw_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], Offsets]]:
+        """As `encode_with_offsets`, with offsets that are not settled yet."""
+
+    def encoder_of(
+        self, found: Sequence[Mapping[str, Any]], added: Sequence[str]
+    ) -> SegmentEncoder | PackageEncoder:
+        """What encodes texts as this tokenizer does, and finds tokens in them.
+
+        Args:
+          found: what texts are searched for, as a tokenizer.json lists tokens:
+            `content`, of the vocabulary or of `added`, and `finding.FLAGS`.
+          added: tokens after the vocabulary, in the order of their ids.
+        """
+        ids = {piece: i for i, piece in enumerate([*self._pieces, *added])}
+        return SegmentEncoder(self, {ids[x["content"]]: x for x in found})
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens spelled out.
@@ -318,11 +298,6 @@ class Tokenizer(abc.ABC):
         return ids
 
 
-def encodings(encode_batch: Callable, texts: Sequence[str]) -> list[Any]:
-    """Those of the `tokenizers` package, without special tokens; see `encoded_by`."""
-    return encoded_by(lambda x: encode_batch(x, add_special_tokens=False), texts)
-
-
 class PackageTokenizer(Tokenizer):
     """A tokenizer that the `tokenizers` package runs, saved in the package's format."""
 
@@ -332,31 +307,37 @@ class PackageTokenizer(Tokenizer):
         """The JSON of the `tokenizers` package."""
         return json.loads(self._tokenizer.to_str())
 
-    def encode_with_offsets(
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+        encoded = PackageEncoder(self._encoder).encode_batch(texts)
+        return [(ids.astype(self.id_dtype), starts) for ids, starts in encoded]
+
+    def _with_raw_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
-        return self.offsets_of(self._encoder, texts)
+        return PackageEncoder(self._encoder).encode_with_offsets(texts)
 
     @property
     def _encoder(self) -> tokenizers.Tokenizer:
         """What encodes texts: special tokens are plain text to it."""
         return self._tokenizer
 
-    def encoder_with(self, tokens: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
-        """What encodes texts, with tokens beside the vocabulary that it finds in them.
-
-        Args:
-          tokens: as `added_tokens` lists them, in the order of their ids.
-        """
-        described = json.loads(self._encoder.to_str()) | {"added_tokens": list(tokens)}
-        return tokenizers.Tokenizer.from_str(json.dumps(described))
-
-    def offsets_of(
-        self, encoder: tokenizers.Tokenizer, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
-        """(ids, offsets) of each text by an encoder of this tokenizer."""
-        # Faster forms of the package leave the offsets out.
-        return [(e.ids, e.offsets) for e in encodings(encoder.encode_batch, texts)]
+    def encoder_of(
+        self, found: Sequence[Mapping[str, Any]], added: Sequence[str]
+    ) -> PackageEncoder:
+        wanted = {token["content"]: token for token in found}
+        # Special tokens are found by their spelling in the vocabulary.
+        special = any(map(self.special.is_reserved, wanted))
+        base = self._tokenizer if special else self._encoder
+        flags = dict.fromkeys(FLAGS, False)
+        # The others keep their ids under names that no text has.
+        rest = [wanted.pop(x, {"content": NO_TEXT + x, **flags}) for x in added]
+        ids = {piece: i for i, piece in enumerate([*self._pieces, *added])}
+        tokens = [
+            {**x, "id": ids[x["content"].removeprefix(NO_TEXT)], "special": False}
+            for x in [*wanted.values(), *rest]
+        ]
+        described = json.loads(base.to_str()) | {"added_tokens": tokens}
+        return PackageEncoder(tokenizers.Tokenizer.from_str(json.dumps(described)))
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)

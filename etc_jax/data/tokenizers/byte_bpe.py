@@ -15,11 +15,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from etc_jax.data.tokenizers.base import Encoded, PackageTokenizer, encodings
+from etc_jax.data.tokenizers.base import PackageTokenizer
 from etc_jax.data.tokenizers.special_tokens import BYTE_LEVEL
 from etc_jax.registry import register
 
@@ -92,13 +91,6 @@ class ByteBpeTokenizer(PackageTokenizer):
         except ValueError as e:
             raise ValueError(f"{vocabulary} with {merges}: {e}") from e
 
-    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        # Not encode_batch_fast, which does not separate words.
-        found = encodings(self._tokenizer.encode_batch, texts)
-        return [
-            (np.array(e.ids, self.id_dtype), _word_starts(e.word_ids)) for e in found
-        ]
-
     @property
     def merges(self) -> list[tuple[str, str]]:
         """Pairs of pieces, the one merged first first."""
@@ -131,10 +123,6 @@ def _byte_level_tokenizer(
     )
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
-
-
-def _word_starts(word_ids: list[int]) -> np.ndarray:
-    return np.diff(np.array(word_ids, np.int64), prepend=-1) != 0
 
 
 def read_pieces(path: str | os.PathLike) -> list[str]:

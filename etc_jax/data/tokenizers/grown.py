@@ -12,18 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import tokenizers
-
-from etc_jax.data.tokenizers.base import (
-    NO_TEXT,
-    Encoded,
-    Offsets,
-    PackageTokenizer,
-    Tokenizer,
-    encodings,
-)
-from etc_jax.data.tokenizers.packaged import word_starts
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.tokenizers.finding import Encoded
+from etc_jax.data.tokenizers.offsets import Offsets
 from etc_jax.registry import register
 
 
@@ -48,61 +39,27 @@ class GrownTokenizer(Tokenizer):
             a tokenizer.json lists them: `content` and flags.
 
         Raises:
-          ValueError: if a token stands there twice, the vocabulary has it, or texts
-            cannot be searched for it.
+          ValueError: if a token stands there twice, or the vocabulary has it.
         """
         super().__init__([*base.pieces(range(base.vocab_size)), *added], base.special)
         # What was added stands for no text.
         self._regular_ids = base._regular_ids
         self.base, self._added = base, tuple(added)
         self.found = tuple(map(dict, found))
-        self._encoder = None
-        if self.found:
-            self._encoder = self._searching()
-            self._found_ids = self._encoder.get_added_tokens_decoder().keys()
-
-    def _searching(self) -> tokenizers.Tokenizer:
-        """What encodes texts, and finds tokens in them."""
-        if not isinstance(self.base, PackageTokenizer):
-            raise ValueError(
-                f"{self.found[0]['content']!r} is added to the vocabulary to be found "
-                f"in texts, which a {self.base.kind} model is not searched for; save "
-                "the tokenizer with transformers 5, which writes a tokenizer.json"
-            )
-        wanted = {token["content"]: token for token in self.found}
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        # The others keep their ids under names that no text has.
-        rest = [wanted.pop(x, {"content": NO_TEXT + x, **flags}) for x in self._added]
-        pieces = {p: i for i, p in enumerate(self._pieces)}
-        tokens = [
-            {**token, "id": pieces[token["content"].removeprefix(NO_TEXT)]}
-            for token in [*wanted.values(), *rest]
-        ]
-        return self.base.encoder_with([{**x, "special": False} for x in tokens])
+        self._encoder = base.encoder_of(self.found, self._added) if self.found else base
 
     @property
     def added_ids(self) -> dict[str, int]:
         return {token: self.base.vocab_size + i for i, token in enumerate(self._added)}
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        if self._encoder is not None:
-            found = encodings(self._encoder.encode_batch, texts)
-            return [self._encoded(e) for e in found]
-        found = self.base.encode_batch(texts)
-        return [(ids.astype(self.id_dtype), starts) for ids, starts in found]
+        encoded = self._encoder.encode_batch(texts)
+        return [(ids.astype(self.id_dtype), starts) for ids, starts in encoded]
 
-    def encode_with_offsets(
+    def _with_raw_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
-        if self._encoder is not None:
-            return self.base.offsets_of(self._encoder, texts)
-        return self.base.encode_with_offsets(texts)
-
-    def _encoded(self, encoding: tokenizers.Encoding) -> Encoded:
-        """What was encoded; a token that was found is a word."""
-        ids = np.array(encoding.ids, self.id_dtype)
-        found = np.isin(ids, list(self._found_ids))
-        return ids, word_starts(encoding.word_ids) | found
+        return self._encoder.encode_with_offsets(texts)
 
     def _values(self) -> dict[str, Any]:
         base = json.loads(self.base.saved())

@@ -17,7 +17,7 @@ transformers that reads a folder. The class decides what of the other files coun
 
 What else the folder says goes along as `Tokenizer.hub` and is written back by
 `hub_writing`. Special tokens never come out of text here, which transformers does with
-split_special_tokens=True.
+split_special_tokens=True; `special_in_text` has its default.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from etc_jax.data.tokenizers.added_tokens import (
 )
 from etc_jax.data.tokenizers.base import HUB, Tokenizer
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
+from etc_jax.data.tokenizers.finding import FLAGS
 from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.packaged import (
     PARTS,
@@ -399,6 +400,12 @@ def _complete(
         for _, token in listed
         if not (token["special"] or base.special.is_reserved(token["content"]))
     ]
+    if found and isinstance(base, SentencePieceTokenizer):
+        raise ValueError(
+            f"{found[0]['content']!r} is added to the vocabulary to be found in texts, "
+            "which a sentencepiece model is not searched for; save the tokenizer with "
+            "transformers 5, which writes a tokenizer.json"
+        )
     if not more:
         return GrownTokenizer(base, (), found) if found else base
     if sorted(more) != list(range(len(known), len(known) + len(more))):
@@ -410,5 +417,4 @@ def _complete(
 
 def _in_texts(token: Mapping[str, Any]) -> dict[str, Any]:
     """What of an added token decides where texts have it."""
-    flags = ("content", "single_word", "lstrip", "rstrip", "normalized")
-    return {flag: token[flag] for flag in flags}
+    return {name: token[name] for name in ("content", *FLAGS)}

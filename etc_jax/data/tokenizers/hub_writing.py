@@ -11,21 +11,13 @@ from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer
 from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.hub import CONFIG, MERGES, TOKENIZER, VOCAB_JSON, VOCAB_TXT
 from etc_jax.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from etc_jax.data.tokenizers.special_in_text import special_token
+from etc_jax.data.tokenizers.special_tokens import NAMED
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 
 SENTENCE_PIECES = "spiece.model"
 # It takes all of tokenizer.json; other classes leave parts of it out.
 _AS_DESCRIBED = "PreTrainedTokenizerFast"
-# Name in tokenizer_config.json -> what it may be called in a vocabulary.
-_NAMED = {
-    "bos_token": ("<s>",),
-    "eos_token": ("</s>",),
-    "unk_token": ("[UNK]", "<unk>"),
-    "pad_token": ("[PAD]", "<pad>"),
-    "cls_token": ("[CLS]", "<s>"),
-    "sep_token": ("[SEP]", "</s>"),
-    "mask_token": ("[MASK]", "<mask>"),
-}
 
 
 def files_of(tokenizer: Tokenizer, max_length: int | None) -> dict[str, bytes]:
@@ -49,7 +41,8 @@ def files_of(tokenizer: Tokenizer, max_length: int | None) -> dict[str, bytes]:
         files[SENTENCE_PIECES] = _model_of(base)
         if tokenizer.added_ids:
             config["added_tokens_decoder"] = {
-                str(i): _token(token) for token, i in tokenizer.added_ids.items()
+                str(i): special_token(token, base)
+                for token, i in tokenizer.added_ids.items()
             }
     else:
         assert isinstance(base, PackageTokenizer)
@@ -77,7 +70,7 @@ def _named(tokenizer: Tokenizer) -> dict[str, str]:
     known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
     found = {
         name: next((piece for piece in pieces if piece in known), None)
-        for name, pieces in _NAMED.items()
+        for name, pieces in NAMED.items()
     }
     if isinstance(tokenizer, WordPieceTokenizer):
         del found["bos_token"], found["eos_token"]
@@ -101,11 +94,11 @@ def _class_of(tokenizer: SentencePieceTokenizer, named: Mapping[str, str]) -> st
     if tokenizer.is_bpe:
         name, needed = "ReformerTokenizer", ("eos_token", "unk_token")
     else:
-        name, needed = "BigBirdTokenizer", tuple(_NAMED)
+        name, needed = "BigBirdTokenizer", tuple(NAMED)
     if missing := [n for n in needed if n not in named]:
         raise ValueError(
             f"transformers reads this sentencepiece model with its {name}, which needs "
-            f"{', '.join('/'.join(_NAMED[n]) for n in missing)} in the vocabulary"
+            f"{', '.join('/'.join(NAMED[n]) for n in missing)} in the vocabulary"
         )
     return name
 
@@ -119,21 +112,16 @@ def _model_of(tokenizer: SentencePieceTokenizer) -> bytes:
     return tokenizer.model_file
 
 
-def _token(content: str, number: int | None = None) -> dict[str, Any]:
-    flags = ("single_word", "lstrip", "rstrip", "normalized")
-    token: dict[str, Any] = {} if number is None else {"id": number}
-    return token | {"content": content, **dict.fromkeys(flags, False), "special": True}
-
-
 def _description(base: PackageTokenizer, added: Mapping[str, int]) -> dict[str, Any]:
     """The tokenizer.json."""
     found = json.loads(base._tokenizer.to_str())
     named = _named(base)
     special = set(named.values())
     pieces = base.pieces(range(base.vocab_size))
-    there = {i: _token(p, i) for i, p in enumerate(pieces) if p in special}
+    there = {i: p for i, p in enumerate(pieces) if p in special}
+    there |= {i: token for token, i in added.items()}
+    there = {i: {"id": i, **special_token(p, base)} for i, p in there.items()}
     there |= {token["id"]: token for token in base.hub.get("added_tokens", ())}
-    there = {i: _token(token, i) for token, i in added.items()} | there
     found["added_tokens"] = [there[i] for i in sorted(there)]
     found["post_processor"] = _post_processor(base, named)
     beside = ("post_processor", "decoder", "truncation", "padding")

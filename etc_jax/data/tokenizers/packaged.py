@@ -9,19 +9,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tokenizers
 
-from etc_jax.data.tokenizers.base import (
-    NO_TEXT,
-    Encoded,
-    Offsets,
-    PackageTokenizer,
-    encodings,
-)
+from etc_jax.data.tokenizers.base import PackageTokenizer
+from etc_jax.data.tokenizers.finding import NO_TEXT
 from etc_jax.data.tokenizers.special_tokens import SpecialTokens
 from etc_jax.registry import register
 
@@ -74,24 +67,9 @@ class PackagedTokenizer(PackageTokenizer):
             model["unk_token"] = spelling(model["unk_token"])
         return other
 
-    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        found = encodings(self._encoder.encode_batch, texts)
-        return [
-            (np.array(e.ids, self.id_dtype), word_starts(e.word_ids)) for e in found
-        ]
-
     @property
     def _encoder(self) -> tokenizers.Tokenizer:
         return self._of_texts
-
-    def offsets_of(
-        self, encoder: tokenizers.Tokenizer, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
-        found = super().offsets_of(encoder, texts)
-        return [
-            (ids, [_without_space(text, *place) for place in places])
-            for text, (ids, places) in zip(texts, found, strict=True)
-        ]
 
     def _values(self) -> dict[str, Any]:
         return {
@@ -146,16 +124,3 @@ def pieces_of(description: dict[str, Any]) -> list[str]:
         "model.vocab is not a vocabulary of which each piece has one of the ids 0, 1, "
         "2, ..."
     )
-
-
-def word_starts(word_ids: list[int | None]) -> np.ndarray:
-    """Which pieces begin a word, bool `[t]`, by the number of each piece's word."""
-    words = np.array([-1 if i is None else i for i in word_ids], np.int64)
-    return np.diff(words, prepend=-2) != 0
-
-
-def _without_space(text: str, start: int, stop: int) -> tuple[int, int]:
-    """The range of a piece less the space before its word."""
-    while start < stop - 1 and text[start].isspace():
-        start += 1
-    return start, stop

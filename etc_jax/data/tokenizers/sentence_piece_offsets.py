@@ -7,10 +7,15 @@ be cut further than the model cuts (commas after digits).
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Sequence
 
+from etc_jax.data.tokenizers.offsets import continues
+
 SPACE = "\u2581"
+# Vowels and final consonants of Hangul, which follow the first one of a syllable.
+_JAMO_AFTER_FIRST = frozenset(map(chr, range(0x1160, 0x1200)))
 
 
 def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, int]]:
@@ -36,7 +41,7 @@ def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, i
                 f"piece {piece!r} is not at character {at} of the normalised text "
                 f"{normal[:80]!r}; the tokenizer does not spell its text"
             )
-        offsets.append(_range(normal, places, at, stop))
+        offsets.append((places[at][0], places[stop - 1][1]))
         at = stop
     return offsets
 
@@ -50,13 +55,6 @@ def _next_known(pieces: Sequence[str | None], i: int, normal: str, at: int) -> i
             return len(normal) if found < 0 else found - further
         further += 1
     return len(normal) - further
-
-
-def _range(normal: str, places, at: int, stop: int) -> tuple[int, int]:
-    """Characters of the text of `normal[at:stop]`, without space in front."""
-    while at < stop - 1 and normal[at] == SPACE:
-        at += 1
-    return places[at][0], places[stop - 1][1]
 
 
 def _normalised(model, text: str) -> tuple[str, list[tuple[int, int]]]:
@@ -79,11 +77,28 @@ def _characters(model, word: str, whole: str, start: int, stop: int):
     """The range of the text of each character of a normalised word."""
     if whole == word:
         return [(i, i + 1) for i in range(start, stop)]
-    parts = [_bare(model, c) for c in word]
-    if "".join(parts) != whole:
-        # Characters that are normalised together: no finer than the word.
-        return [(start, stop)] * len(whole)
-    return [(i, i + 1) for i, part in enumerate(parts, start=start) for _ in part]
+    for units in (list(word), _clusters(word)):
+        parts = [_bare(model, unit) for unit in units]
+        if "".join(parts) == whole:
+            ends = list(itertools.accumulate(map(len, units), initial=start))
+            ranges = itertools.pairwise(ends)
+            return [x for x, part in zip(ranges, parts, strict=True) for _ in part]
+    # Other characters that are normalised together: no finer than the word.
+    return [(start, stop)] * len(whole)
+
+
+def _clusters(word: str) -> list[str]:
+    """A word cut before each letter, with its accents or as a syllable of Hangul.
+
+    That is what decomposed text (NFD) is composed of.
+    """
+    units: list[str] = []
+    for character in word:
+        if units and (continues(character) or character in _JAMO_AFTER_FIRST):
+            units[-1] += character
+        else:
+            units.append(character)
+    return units
 
 
 def _bare(model, text: str) -> str:

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import sentencepiece
 
-from etc_jax.data.tokenizers.base import Encoded, Offsets, Tokenizer, encoded_by
+from etc_jax.data.tokenizers.base import Encoded, Tokenizer
+from etc_jax.data.tokenizers.encoding import encoded_by
+from etc_jax.data.tokenizers.offsets import Offsets
 from etc_jax.data.tokenizers.sentence_piece_offsets import SPACE, spelled
 from etc_jax.data.tokenizers.special_tokens import SENTENCEPIECE, SpecialTokens
 from etc_jax.registry import register
@@ -118,7 +120,7 @@ class SentencePieceTokenizer(Tokenizer):
         """The id of what the model has no piece for."""
         return self._model.unk_id()
 
-    def encode_with_offsets(
+    def _with_raw_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
         unknown = self.unknown_id

@@ -150,6 +150,17 @@ BIG_BIRD = SpecialTokens(
     nq_sep="[SEP]",
 )
 
+# Name in tokenizer_config.json -> what it may be called in a vocabulary.
+NAMED = {
+    "bos_token": ("<s>",),
+    "eos_token": ("</s>",),
+    "unk_token": ("[UNK]", "<unk>"),
+    "pad_token": ("[PAD]", "<pad>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+
 
 def resolve(special: SpecialTokens, pieces: Sequence[str]) -> dict[str, int]:
     """`{role: id}` of the roles that a vocabulary has.

@@ -44,7 +44,9 @@ from etc_jax.data.windows.arrays import (
 from etc_jax.structure import flat
 
 FORMAT = FolderFormat("window cache", 3, unsealed=1)
-CONTENTS_VERSION = 1  # of what the arrays hold; a part of every fingerprint
+# Of what the arrays hold; a part of every fingerprint. 2: pieces of text end after the
+# accents that tokenizers drop, and begin after the space before a word.
+CONTENTS_VERSION = 2
 
 # What a header has beside what the arrays are opened with.
 _KEYS = {

@@ -236,6 +236,12 @@ def _check_made(path: pathlib.Path, asked: Mapping[str, Any]) -> None:
     header = FORMAT.read_header(path)
     if header.get("fingerprint") == asked["fingerprint"]:
         return
+    if (contents := header.get("contents", 1)) != CONTENTS_VERSION:
+        raise ValueError(
+            f"{path} holds a {FORMAT.name} with contents of version {contents}, but "
+            f"this etc_jax makes version {CONTENTS_VERSION}, in which answers may have "
+            "other tokens; choose another folder, or delete this one to build it again"
+        )
     for key in ("task", "sizes", "options", "vocabulary", "made_by"):
         if header.get(key) != asked[key]:
             raise ValueError(
@@ -254,6 +260,7 @@ def _describe(source: WindowSource, tokenizer, fingerprint: str) -> dict[str, An
         "options": dict(source.options),
         "made_by": dict(source.made_by),
         "fingerprint": fingerprint,
+        "contents": CONTENTS_VERSION,
         "vocabulary": tokenizer.fingerprint(),
         "vocab_size": tokenizer.vocab_size,
         "id_dtype": tokenizer.id_dtype.name,

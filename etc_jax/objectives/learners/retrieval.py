@@ -47,11 +47,6 @@ class RetrievalConfig(FinetuningConfig):
     symmetric: bool = False
 
     def problems(self) -> Iterator[Problem]:
-        if self.pooling not in pooling.POOLINGS:
-            yield (
-                "pooling",
-                f"is {self.pooling!r}; expected {' or '.join(pooling.POOLINGS)}",
-            )
         if not 0 < self.temperature < float("inf"):
             yield "temperature", f"is {self.temperature}; expected more than 0"
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.tokenizers.offsets import continues
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
@@ -283,19 +284,17 @@ def spelled(pieces: TokenizedText, answer: str) -> Iterator[Span]:
     text = pieces.text
     for (first, last), _ in find_answer(pieces, answer):
         start, stop = pieces.offsets[first][0], pieces.offsets[last][1]
-        said = text[start:stop]
-        # The space before a word may be of its piece.
-        start += len(said) - len(said.lstrip())
         goes_on = _in_word(text, start) or _in_word(text, stop)
-        if exact_match(said, answer) and not goes_on:
+        if exact_match(text[start:stop], answer) and not goes_on:
             yield first, last
 
 
 def _in_word(text: str, place: int) -> bool:
-    """Whether letters or digits stand on both sides of a place."""
-    return text[max(place - 1, 0) : place].isalnum() and (
-        text[place : place + 1].isalnum()
-    )
+    """Whether letters or digits stand on both sides of a place, accents among them."""
+    before, after = text[max(place - 1, 0) : place], text[place : place + 1]
+    if continues(after):
+        return True
+    return (before.isalnum() or continues(before)) and after.isalnum()
 
 
 def whole_length(record: Record, tokenizer: Tokenizer) -> int:
