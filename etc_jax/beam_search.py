@@ -12,7 +12,8 @@ Lengths are those of what was written, with the token that ends it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -44,6 +45,46 @@ class Beams:
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
     dialect: Dialect = "transformers"
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """(field, message) for every value that no search can go by."""
+        if self.num_beams < 1:
+            yield "num_beams", f"is {self.num_beams}; expected 1 or more"
+        if not math.isfinite(self.length_penalty):
+            value = self.length_penalty
+            yield "length_penalty", f"is {value}; expected a finite number"
+        if self.early_stopping not in (True, False, "never"):
+            value = self.early_stopping
+            yield "early_stopping", f"is {value!r}; expected True, False or 'never'"
+        if self.dialect not in DIALECTS:
+            known = ", ".join(DIALECTS)
+            yield "dialect", f"is {self.dialect!r}; expected one of {known}"
+
+    def problems_with(
+        self, vocab_size: int, max_tokens: int, rules: logit_rules.Rules
+    ) -> Iterator[tuple[str, str]]:
+        """(field, message) for what a search cannot be with a model.
+
+        Args:
+          vocab_size: of the model.
+          max_tokens: to be written at most.
+          rules: of tokens.
+        """
+        # As many beams have as many times the vocabulary to go on with.
+        if vocab_size < (needed := num_candidates(1, rules)):
+            yield (
+                "num_beams",
+                f"is {self.num_beams}, but a search needs a vocabulary of {needed} "
+                f"tokens or more, and the model has {vocab_size}; leave the beams out",
+            )
+        # A power of a length in float32 that is neither 0 nor infinite.
+        largest = 80 / math.log(max(max_tokens, 2))
+        if abs(self.length_penalty) > largest:
+            yield (
+                "length_penalty",
+                f"is {self.length_penalty}; expected {-largest:.3g} to {largest:.3g}, "
+                f"whose powers of {max_tokens} tokens are numbers of float32",
+            )
 
     def penalty(self, length: Array | int, dtype: jnp.dtype) -> Array:
         """What log probabilities of texts of this length are divided by."""
@@ -103,7 +144,12 @@ def start(prompt: Array, length: int, num_beams: int, dtype: jnp.dtype) -> State
 
 
 def choose(
-    logits: Array, state: State, beams: Beams, rules: logit_rules.Rules, given: int
+    logits: Array,
+    state: State,
+    beams: Beams,
+    rules: logit_rules.Rules,
+    given: int,
+    inputs: Array | None = None,
 ) -> tuple[State, Array]:
     """One token more.
 
@@ -111,17 +157,16 @@ def choose(
       logits: float `[b * k, vocabulary]` of the tokens after `state.live`.
       state: so far.
       beams: how to search.
-      rules: of tokens; of its `eos_id` is what ends.
+      rules: of tokens; what ends is one of its `eos_ids`.
       given: tokens of the prompt.
+      inputs: int `[b * k, n]`, see `logit_rules.apply`.
 
     Returns:
       (state, int32 `[b, k]`: which of the k texts each one goes on from).
     """
-    candidates, parents, token = _candidates(logits, state, beams, rules, given)
+    candidates, parents, token = _candidates(logits, state, rules, given, inputs)
     at_end = state.count + 1 == state.live.tokens.shape[2]
-    ends = jnp.zeros(token.shape, bool)
-    if rules.eos_id is not None:
-        ends = token == rules.eos_id
+    ends = jnp.asarray(logit_rules.is_in(rules.eos_ids, logits.shape[1]))[token]
     if beams.dialect == "transformers":
         ends = ends | at_end
     live, chosen = _best(
@@ -155,24 +200,36 @@ def finish(state: State, beams: Beams) -> Texts:
     return Texts(*(jnp.where(w, a, b) for w, (a, b) in zip(ways, pairs, strict=True)))
 
 
-def _candidates(logits, state: State, beams: Beams, rules, given: int):
-    """(the 2k likeliest texts, which text each goes on from, its last token)."""
+def _candidates(logits, state: State, rules, given: int, inputs):
+    """(the likeliest texts, which text each goes on from, its last token).
+
+    So many that k of them go on, whichever of the `eos_ids` the others end with.
+    """
     b, k, length = state.live.tokens.shape
     logits = jax.nn.log_softmax(logits, axis=-1)
     flat = state.live.tokens.reshape(b * k, length)
     logits = logit_rules.apply(
-        logits, rules, flat, state.count, start=given, last=length - 1
+        logits, rules, flat, state.count, given, length - 1, inputs
     )
-    many = min(2 * k, logits.shape[1])
-    # The likeliest of each text, [b * k, many], and of these the likeliest of all.
-    scores, tokens = jax.lax.top_k(logits, many)
-    scores = scores.reshape(b, k, many) + state.live.scores[:, :, None]
-    scores, index = jax.lax.top_k(scores.reshape(b, -1), min(2 * k, k * many))
-    parents = index // many
+    many = num_candidates(k, rules)
+    of_each = min(many, logits.shape[1])
+    # The likeliest of each text, [b * k, of_each], and of these the likeliest of all.
+    scores, tokens = jax.lax.top_k(logits, of_each)
+    scores = scores.reshape(b, k, of_each) + state.live.scores[:, :, None]
+    scores, index = jax.lax.top_k(scores.reshape(b, -1), many)
+    parents = index // of_each
     token = jnp.take_along_axis(tokens.reshape(b, -1), index, axis=1)
-    # [b, k, length] -> [b, 2k, length]
+    # [b, k, length] -> [b, many, length]
     texts = jnp.take_along_axis(state.live.tokens, parents[:, :, None], axis=1)
     return Texts(texts.at[:, :, state.count].set(token), scores), parents, token
+
+
+def num_candidates(num_beams: int, rules: logit_rules.Rules) -> int:
+    """How many texts a search looks at in each step; k times the vocabulary has them.
+
+    As in transformers, also where no token ends a text.
+    """
+    return num_beams * max(2, 1 + len(set(rules.eos_ids)))
 
 
 def _best(texts: Texts, count: int) -> tuple[Texts, Array]:
@@ -229,6 +286,7 @@ def search(
     max_tokens: int,
     beams: Beams,
     rules: logit_rules.Rules,
+    inputs: Array | None = None,
 ) -> Texts:
     """The best texts after a prompt.
 
@@ -242,14 +300,17 @@ def search(
       max_tokens: to be written at most.
       beams: how to search.
       rules: of tokens.
+      inputs: int `[b, n]`, see `logit_rules.apply`.
 
     Returns:
       k texts of each input, the best first, `[b, k, m + max_tokens]`.
     """
     given = prompt.shape[1]
+    if inputs is not None:
+        inputs = jnp.repeat(inputs, beams.num_beams, axis=0)
 
     def advance(logits, cache, state):
-        state, parents = choose(logits, state, beams, rules, given)
+        state, parents = choose(logits, state, beams, rules, given, inputs)
         return follow(cache, parents), state
 
     def body(carry):

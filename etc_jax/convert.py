@@ -115,6 +115,7 @@ from etc_jax.models.reformer_config import ReformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
+from etc_jax.ops import sampling
 from etc_jax.prediction.export import export_run
 
 _PROG = "etc-jax convert"
@@ -245,7 +246,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _fresh(config: EtcConfig, seed: int) -> dict[str, Any]:
     """Initialised parameters of the model with the heads of pre-training."""
-    return _init(Pretraining(config, MlmCpcConfig()), jax.random.key(seed))
+    return _init(Pretraining(config, MlmCpcConfig()), sampling.key(seed))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -375,7 +376,7 @@ def convert_hf(args: argparse.Namespace) -> str:
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     beside, note = sentence_files(source, config.embed_dim)
-    files = saved(tokenizer, source.labels()) | beside
+    files = saved(tokenizer, source.labels()) | beside | source.generation_files()
     message = _save(args, "hf", params, config, report, files)
     return "\n".join([message, tokenizer_note(tokenizer), *note])
 
@@ -487,6 +488,7 @@ def convert_to_hf(args: argparse.Namespace) -> str:
     files = {}
     if known and tokenizer is not None:
         files = hugging_face_files(tokenizer, config.position_limit)
+    beside |= source.generation_files() if known else {}
     count = hugging_face.save(
         args.out, source.params, config, files=files | beside, labels=source.labels()
     )

@@ -179,7 +179,6 @@ def generate(
     top_k: int = 0,
     top_p: float = 1.0,
     prompt_lengths: jax.Array | None = None,
-    allowed: tuple[int, int] | None = None,
 ) -> jax.Array:
     """Continues prompts.
 
@@ -193,7 +192,6 @@ def generate(
       top_k: draw from so many likeliest tokens; 0: from all.
       top_p: draw from the likeliest tokens whose probabilities together reach this.
       prompt_lengths: see `prefill`.
-      allowed: (first, one past the last) of the ids that may be taken; None: all.
 
     Returns:
       int32 `[b, num_tokens]`.
@@ -203,10 +201,7 @@ def generate(
     """
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     length = check_generation(decoder, prompt.shape, num_tokens, **options)
-    if rng is None:
-        if temperature:
-            raise ValueError("rng is None; give a key to draw with, or temperature=0")
-        rng = jax.random.key(0)
+    rng = sampling.key_of_draws(rng, temperature)
     params = jax.tree.map(jnp.asarray, params)  # moved to the device once
     logits, cache = prefill(decoder, params, prompt, length, prompt_lengths)
     tokens, _ = _continue(
@@ -218,7 +213,6 @@ def generate(
         jnp.float32(temperature) if temperature else None,
         jnp.float32(top_p) if top_p < 1 else None,
         top_k=top_k,
-        allowed=allowed or (0, decoder.config.vocab_size),
     )
     return tokens
 
@@ -246,11 +240,22 @@ def check_generation(
             f"the prompt has shape {prompt_shape}, expected [batch, n] with n of at "
             "least 1"
         )
-    n = prompt_shape[1]
+    return check_length(decoder, prompt_shape[1], num_tokens)
+
+
+def check_length(decoder: Decoder, prompt_length: int, num_tokens: int) -> int:
+    """The length of the cache for so many tokens after a prompt.
+
+    Raises:
+      ValueError: if the model cannot continue, or not so far.
+    """
+    n = prompt_length
     length = n + num_tokens - 1  # nothing is asked of the last one
     try:
         decoder.check(length)
     except ValueError as error:
+        if n == 1:  # what an encoder-decoder begins with is no prompt of a user
+            raise
         raise ValueError(
             f"a prompt of {n} tokens and {num_tokens} that follow need {length} "
             f"positions: {error}"
@@ -260,7 +265,7 @@ def check_generation(
 
 @functools.partial(
     jax.jit,
-    static_argnames=("decoder", "top_k", "allowed"),
+    static_argnames=("decoder", "top_k"),
     donate_argnames="cache",
 )
 def _continue(
@@ -273,14 +278,11 @@ def _continue(
     top_p: jax.Array | None,
     *,
     top_k: int,
-    allowed: tuple[int, int],
 ) -> tuple[jax.Array, Any]:
     """(a token for each key, the cache, which takes the place of the one given)."""
 
     def draw(logits, rng):
-        logits = logits[:, slice(*allowed)]
-        found = sampling.choose(logits, rng, temperature, top_k=top_k, top_p=top_p)
-        return found + allowed[0]
+        return sampling.choose(logits, rng, temperature, top_k=top_k, top_p=top_p)
 
     def body(carry, rng):
         logits, cache = decoder.step(params, carry[1], carry[0])

@@ -138,6 +138,7 @@ def run(args: argparse.Namespace) -> str:
     made = extend(source.params, source.config, asked)
     length = asked.max_length or _length(made)
     beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
+    beside |= source.generation_files()
     if is_hf:
         files = hugging_face_files(tokenizer, length) | beside
         hugging_face.save(

@@ -26,14 +26,18 @@ it is written:
 
     {"id": "dev.jsonl:1", "output": "...", "score": -0.31}
 
-With --num_texts=2 there are "outputs" and "scores", the best first. --prompt is one
-input, and its texts are written plainly. --prefix is read before every input that has
-no `prefix` of its own, such as a question about it. With --sled.window=256 a converted
-model of short texts reads long ones by overlapping windows (SLED). Without --num_beams
-the likeliest token is taken each time, or one is drawn if a --temperature is given. A
-run on a data set of texts writes as its objective.generation says, where no option says
-otherwise. A text that is longer than the positions of the model is cut, and a line on
-standard error says at the end how many were; T5 and LongT5 read texts of any length.
+With --num_texts=2 there are "outputs" and "scores", the best first, and fewer where the
+rules allow no more. --prompt is one input, and its texts are written plainly. --prefix
+is read before every input that has no `prefix` of its own, such as a question about it.
+With --sled.window=256 a converted model of short texts reads long ones by overlapping
+windows (SLED). A text that is longer than the positions of the model is cut, and a line
+on standard error says at the end how many were; T5 and LongT5 read texts of any length.
+
+What no option says, a folder's generation_config.json does: beams, lengths, penalties,
+first and last tokens, tokens that are never written. A run on a data set of texts
+writes as its objective.generation says. Else the likeliest token is taken each time, or
+one is drawn if a --temperature is given. --print_options prints the options in force,
+and from where each comes; what of the file is not supported is told in one line.
 
 With --special_tokens_in_text, special tokens in a text are read as such, so that a T5
 fills in `The <extra_id_0> walks in <extra_id_1> park.` and a BART `The <mask> walks.`
@@ -56,16 +60,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import jax
-
-from etc_jax import command_line, decoding, model_source, text_writer
+from etc_jax import (
+    command_line,
+    decoding,
+    language_model,
+    model_source,
+    text_writer,
+)
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.datasets import options, pairs
+from etc_jax.generation import Options
 from etc_jax.generation_config import GenerationConfig
 from etc_jax.language_model import LanguageModel, codec_of_model, codec_of_run
 from etc_jax.local_paths import INPUT, MODEL
 from etc_jax.models.sled_config import SledConfig
+from etc_jax.ops import sampling
 from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
@@ -73,13 +83,12 @@ from etc_jax.training.preflight import compile_cache, compiling
 
 _PROG = "etc-jax generate"
 
-_SLED = "sled."
+_SLED, _HOW = "sled.", GenerationConfig()
 # Of encoder-decoders alone, beside how texts are written, with what they are where
 # they are not given.
 _OF_WRITERS: dict[str, Any] = {
     "inputs": None,
     "prefix": None,
-    "num_texts": 1,
     "batch_size": 8,
     "begin_token": None,
     "global_tokens": None,
@@ -96,23 +105,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     prompt.add_argument("--prompt_file", type=INPUT, metavar="FILE")
     prompt.add_argument("--inputs", type=INPUT, metavar="FILE", help="texts, see above")
-    parser.add_argument(
-        "--num_tokens",
-        type=int,
-        help="to write at most; default: 200, or the longest target of the model",
+    prompt.add_argument(
+        "--print_options",
+        action="store_true",
+        help="print the options in force, and from where each comes; write nothing",
     )
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        help="default: 1 of a language model, 0 of an encoder-decoder",
-    )
-    parser.add_argument(
-        "--top_k", type=int, default=0, help="of so many likeliest; default: 0, all"
-    )
-    parser.add_argument(
-        "--top_p", type=float, default=1.0, help="of the likeliest that reach it"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    options.add_flags(parser.add_argument_group("how texts are written"), _HOW)
+    parser.add_argument("--seed", type=int, default=0, help="of the draws; default: 0")
     parser.add_argument("--first_id", type=int, help="of byte 0, see above")
     parser.add_argument(
         "--special_tokens_in_text",
@@ -125,17 +124,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _add_options_of_writers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("encoder-decoders")
-    options.add_flags(group, GenerationConfig())
     options.add_flags(group, SledConfig(), _SLED)
     group.add_argument(
         "--prefix", type=str, metavar="TEXT", help="read before each input"
     )
-    texts = {
-        "num_texts": "of each input, the best of the beams",
-        "batch_size": "inputs at once",
-    }
-    for name, text in texts.items():
-        group.add_argument(f"--{name}", type=int, default=_OF_WRITERS[name], help=text)
+    size = _OF_WRITERS["batch_size"]
+    group.add_argument("--batch_size", type=int, default=size, help="inputs at once")
     group.add_argument(
         "--begin_token",
         action=argparse.BooleanOptionalAction,
@@ -180,13 +174,15 @@ def open_model(
     tokenizer = source.tokenizer
     if not text_writer.writes(decoder):
         codec = codec_of_model(tokenizer, config.vocab_size, first_id, folder)
-        return LanguageModel(source.params, decoder, codec)
+        return language_model.of_model(source.params, decoder, codec, source.generation)
     if tokenizer is None:
         raise UserError(
             f"{folder} has no {TOKENIZER}, by which texts become tokens; convert the "
             "model with its tokenizer's files beside it"
         )
-    return text_writer.of_model(source.params, tokenizer, decoder, **more)
+    return text_writer.of_model(
+        source.params, tokenizer, decoder, **more, file=source.generation
+    )
 
 
 def _of_run(
@@ -229,27 +225,34 @@ def _with_sled(folder: str, config: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def _continued(model: LanguageModel, args: argparse.Namespace) -> Iterator[bytes]:
-    """What follows the prompt."""
+    """What follows the prompt; what is given is checked at once."""
     given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
     given += [f"{_SLED}{name}" for name in options.given(args, SledConfig(), _SLED)]
-    if given := given + list(options.given(args, GenerationConfig())):
+    if given:
         listed = ", ".join(f"--{name}" for name in given)
         raise UserError(
             f"{args.model} is a language model, which does not take {listed}; leave "
             "it out, or name an encoder-decoder"
         )
+    how = options.given(args, _HOW)
+    if args.print_options:
+        return _told(model.in_force(how, 1))
     if args.prompt_file is not None:
         text = pathlib.Path(args.prompt_file).read_bytes()
     else:
         text = os.fsencode(args.prompt)  # the bytes that were typed
-    yield model.continued(
-        text,
-        args.num_tokens,
-        args.seed,
-        temperature=args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-    )
+    model.options(how, len(model.codec.encode(text)))
+    sampling.key(args.seed)
+    return _each_after(model, text, how, args.seed)
+
+
+def _each_after(model: LanguageModel, text: bytes, how: Any, seed: int):
+    for number, found in enumerate(model.continued(text, how, seed)):
+        yield b"\n" * (number > 0) + found
+
+
+def _told(lines: Sequence[str]) -> Iterator[bytes]:
+    return (f"{line}\n".encode() for line in lines)
 
 
 def _lines(name: str) -> Iterator[pairs.Pair]:
@@ -266,18 +269,17 @@ def _lines(name: str) -> Iterator[pairs.Pair]:
 
 
 def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
-    """What an encoder-decoder writes, line by line."""
-    how = writer.options(
-        args.num_tokens,
-        options.given(args, writer.usual),
-        temperature=args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        num_texts=args.num_texts,
-    )
+    """What an encoder-decoder writes, line by line; see `_continued`."""
+    how = options.given(args, _HOW)
+    if args.print_options:
+        return _told(writer.in_force(how))
+    how = writer.options(how)
     if args.batch_size < 1:
         raise UserError(f"--batch_size is {args.batch_size}; expected 1 or more")
-    rng = jax.random.key(args.seed) if how.temperature else None
+    return _each_written(writer, args, how, sampling.key(args.seed))
+
+
+def _each_written(writer: TextWriter, args: argparse.Namespace, how: Options, rng):
     if args.inputs is None:
         text = args.prompt
         if args.prompt_file is not None:
@@ -292,11 +294,12 @@ def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
     )
     written = writer.write(read, how, batch_size=args.batch_size, rng=rng)
     for one, found in zip(given, written, strict=False):
-        yield f"{json.dumps(_result(one.id, found), ensure_ascii=False)}\n".encode()
+        line = _result(one.id, found, how.num_texts > 1)
+        yield f"{json.dumps(line, ensure_ascii=False)}\n".encode()
 
 
-def _result(name: str, found: Sequence[text_writer.Text]) -> dict[str, Any]:
-    if len(found) == 1:
+def _result(name: str, found: Sequence[text_writer.Text], many: bool) -> dict[str, Any]:
+    if not many:
         return {"id": name, "output": found[0].text, "score": found[0].score}
     texts, scores = [x.text for x in found], [x.score for x in found]
     return {"id": name, "outputs": texts, "scores": scores}
@@ -313,6 +316,10 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
     if args.special_tokens_in_text:
         model = model.with_special_tokens()
     write = _continued if isinstance(model, LanguageModel) else _written
+    pieces = write(model, args)
+    if args.print_options:
+        yield from pieces
+        return
     with contextlib.ExitStack() as first:
         first.enter_context(
             compiling.announced(
@@ -320,7 +327,7 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
                 done="first text after",
             )
         )
-        for piece in write(model, args):
+        for piece in pieces:
             first.close()
             yield piece
 

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> str:
         made.params,
         made.config,
         about,
-        files=saved(tokenizer, source.labels()) | beside,
+        files=saved(tokenizer, source.labels()) | beside | source.generation_files(),
         overwrite=args.overwrite,
     )
     new = list(added)[len(source.tokenizer.added_ids) :]

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import decoding
+from etc_jax import decoding, generation
+from etc_jax.conversion.formats import generation_file
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.data.bytes.stream import BYTES
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.generation import Options
+from etc_jax.generation_config import GenerationConfig, Layer, in_force, merged
+from etc_jax.ops import sampling
 from etc_jax.text_codecs import ByteCodec, Codec, TextCodec, tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
+
+# Of a continuation, where nothing else is said.
+NUM_TOKENS = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +36,13 @@ class LanguageModel:
       params: nested dict of arrays.
       decoder: of the model.
       codec: of its ids.
+      file: how it writes where nothing else is asked for, as its folder has it.
     """
 
     params: dict[str, Any]
     decoder: decoding.Decoder
     codec: Codec
+    file: GenerationFile | None = None
 
     def with_special_tokens(self) -> LanguageModel:
         """The same, to which special tokens in a prompt are special tokens.
@@ -46,41 +58,73 @@ class LanguageModel:
         tokenizer = with_special_tokens(self.codec.tokenizer)
         return dataclasses.replace(self, codec=TextCodec(tokenizer))
 
-    def continued(
-        self,
-        text: bytes,
-        num_tokens: int | None,
-        seed: int,
-        *,
-        temperature: float | None = None,
-        top_k: int = 0,
-        top_p: float = 1.0,
-    ) -> bytes:
-        """What follows a prompt.
+    def continued(self, text: bytes, how: Mapping[str, Any], seed: int) -> list[bytes]:
+        """What follows a prompt: one text, or the best of a search.
 
         Args:
           text: the prompt.
-          num_tokens: to write; None: 200.
+          how: fields of `GenerationConfig` that are not as usual.
           seed: of the draws.
-          temperature: 0 takes the likeliest token each time; None: 1.
-          top_k: see `decoding.generate`.
-          top_p: see there.
 
         Raises:
           UserError, ValueError: if the prompt cannot be continued.
         """
-        tokens = decoding.generate(
-            self.decoder,
-            self.params,
-            np.array([self.codec.encode(text)], np.int32),
-            200 if num_tokens is None else num_tokens,
-            jax.random.key(seed),
-            allowed=self.codec.allowed,
-            temperature=1.0 if temperature is None else temperature,
-            top_k=top_k,
-            top_p=top_p,
+        prompt = np.array([self.codec.encode(text)], np.int32)
+        options = self.options(how, prompt.shape[1])
+        params = jax.tree.map(jnp.asarray, self.params)  # moved to the device once
+        written = generation.write(
+            self.decoder, params, prompt, options, sampling.key(seed)
         )
-        return self.codec.decode(np.asarray(tokens[0]))
+        texts = zip(np.asarray(written.tokens[0]), written.lengths[0], strict=True)
+        return [self._text(ids[:n], options.rules.eos_ids) for ids, n in texts]
+
+    def options(self, how: Mapping[str, Any], prompt_length: int) -> Options:
+        """How a prompt of so many tokens is continued.
+
+        Args:
+          how: see `continued`.
+          prompt_length: tokens of the prompt.
+
+        Raises:
+          ValueError: if a field is unknown, or a value out of range, or the model
+            cannot go on so far.
+        """
+        config = merged(self._layers(how, prompt_length))
+        options = config.options(self.decoder.config, NUM_TOKENS)
+        rules = options.rules
+        # Ids that stand for no text; the end of one is written, and not shown.
+        others = {*range(self.decoder.config.vocab_size)}
+        others -= {*range(*self.codec.allowed), *rules.eos_ids}
+        banned = tuple(sorted({*rules.suppress_tokens, *others}))
+        rules = dataclasses.replace(rules, suppress_tokens=banned)
+        options = dataclasses.replace(options, rules=rules)
+        generation.check(self.decoder, options, prompt_length)
+        return options
+
+    def in_force(self, how: Mapping[str, Any], prompt_length: int) -> list[str]:
+        """The options of `options`, a line each, and from where they come."""
+        layers = self._layers(how, prompt_length)
+        return in_force(layers, self.decoder.config, NUM_TOKENS)
+
+    def _layers(self, how: Mapping[str, Any], prompt_length: int) -> list[Layer]:
+        layers = [Layer("given", GenerationConfig.of(how))]
+        if self.file is not None:
+            says = GenerationConfig(**self.file.fields(prompt_length))
+            layers.append(Layer(str(self.file.path), says))
+        return layers
+
+    def _text(self, ids: np.ndarray, eos_ids: tuple[int, ...]) -> bytes:
+        ends = len(ids) > 0 and int(ids[-1]) in eos_ids
+        return self.codec.decode(ids[: len(ids) - ends])
+
+
+def of_model(
+    params: Any, decoder: decoding.Decoder, codec: Codec, file: GenerationFile | None
+) -> LanguageModel:
+    """A model with what its folder says; what of that is left out is logged."""
+    if file is not None:
+        generation_file.log_left_out(file)
+    return LanguageModel(params, decoder, codec, file)
 
 
 def codec_of_run(saved: SavedParams) -> Codec:

@@ -14,16 +14,23 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from etc_jax import strict_json
+from etc_jax import registry, strict_json
 from etc_jax.config import Config, from_json, to_dict
 from etc_jax.config_kinds import is_objective
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import label_names, native, sentence_folder
+from etc_jax.conversion.formats import (
+    generation_file,
+    label_names,
+    native,
+    sentence_folder,
+)
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_object
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.datasets.of_config import task_of
+from etc_jax.generation_config import GenerationConfig, of_model
 from etc_jax.training.checkpoints import model_folder, parameter_source
 from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
@@ -176,6 +183,41 @@ class ModelSource:
         if self.place.kind is Kind.CONVERTED and (path / label_names.FILE).is_file():
             return strict_json.loads(native.read_file(path, label_names.FILE))
         return {}
+
+    @functools.cached_property
+    def generation(self) -> GenerationFile | None:
+        """How its folder says that it writes texts; None if it does not.
+
+        Raises:
+          ValueError: naming the file and the option, if one has no such value.
+        """
+        path = self.place.path
+        if self.place.kind in (Kind.RUN, Kind.CHECKPOINT):
+            return None
+        if (file := generation_file.read(path)) is not None or not self.is_hf:
+            return file
+        writes = native.family_of(self.config) in registry.names("decoder")
+        return generation_file.of_config(path) if writes else None
+
+    def generation_files(self) -> dict[str, bytes]:
+        """{name: content} of how it writes, for the folder of another model."""
+        if self.generation is not None:
+            return generation_file.files_of(self.generation.values)
+        return generation_files(self.config, self.run)
+
+
+def generation_files(model: Any, run: Config | None) -> dict[str, bytes]:
+    """{name: content} of how a model writes that no file says; {} if it writes none.
+
+    Args:
+      model: its config.
+      run: the config of the run that trained it, if it is known.
+    """
+    if not hasattr(model, "decoder_start_id"):
+        return {}
+    says = getattr(getattr(run, "objective", None), "generation", GenerationConfig())
+    values = generation_file.values_of(says.over(of_model(model)).said())
+    return generation_file.files_of({**values, "pad_token_id": model.pad_id})
 
 
 def check_ids(tokenizer: Tokenizer, config: Any, folder: str | os.PathLike) -> None:

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import decoding, generation
+from etc_jax import beam_search, decoding, generation
+from etc_jax.conversion.formats import generation_file
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.special_in_text import with_special_tokens
@@ -22,12 +24,13 @@ from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.formats.text_to_text import written_text
 from etc_jax.generation import Options
-from etc_jax.generation_config import GenerationConfig
+from etc_jax.generation_config import GenerationConfig, Layer, in_force, merged
 from etc_jax.text_codecs import tokenizer_of_run
 from etc_jax.training.checkpoints.saved_params import SavedParams
 
 # Inputs are padded to the next of these numbers times two, so that few are compiled.
 SHORTEST = 64
+_OF_RUN = "objective.generation of the run"
 # Batches that are sorted by length together.
 _POOLED = 8
 
@@ -55,7 +58,7 @@ class TextWriter:
       tokenizer: of the model.
       pairs: how inputs become tokens.
       global_tokens: so many first tokens of an input are global.
-      usual: how it writes where nothing else is asked for.
+      layers: how it writes where nothing else is asked for; the first one decides.
     """
 
     params: Any
@@ -63,46 +66,40 @@ class TextWriter:
     tokenizer: Tokenizer
     pairs: PairOptions
     global_tokens: int
-    usual: GenerationConfig = GenerationConfig()
+    layers: tuple[Layer, ...] = ()
 
     def with_special_tokens(self) -> TextWriter:
         """The same, to which special tokens in an input are special tokens."""
         return dataclasses.replace(self, tokenizer=with_special_tokens(self.tokenizer))
 
-    def options(
-        self,
-        num_tokens: int | None,
-        how: Mapping[str, Any],
-        *,
-        temperature: float | None = None,
-        **more: Any,
-    ) -> Options:
+    def options(self, how: Mapping[str, Any]) -> Options:
         """How texts are written where something else than usual is asked for.
 
         Args:
-          num_tokens: to write at most; None: 200, or the longest target of the model.
           how: fields of `GenerationConfig` that are not as usual.
-          temperature: of the draws; None or 0: the likeliest token each time.
-          **more: fields of `Options`.
 
         Raises:
           ValueError: if the model cannot write so.
         """
-        known = [field.name for field in dataclasses.fields(self.usual)]
-        if unknown := [name for name in how if name not in known]:
-            raise ValueError(
-                f"no option {', '.join(unknown)} of writing; there are "
-                f"{', '.join(known)}"
-            )
-        config = self.decoder.config
-        longest, most = config.longest_target, num_tokens
-        if most is None:
-            most = 200 if longest is None else min(200, longest)
-        options = dataclasses.replace(self.usual, **how).options(
-            config, most, temperature=temperature or 0.0, **more
+        asked = Layer("", GenerationConfig.of(how))
+        options = merged([asked, *self.layers]).options(
+            self.decoder.config, self.max_tokens
         )
         generation.check(self.decoder, options)
         return options
+
+    def in_force(self, how: Mapping[str, Any]) -> list[str]:
+        """The options that `options` gives, a line each, and from where they come."""
+        self.options(how)
+        asked = Layer("given", GenerationConfig.of(how))
+        layers = [asked, *self.layers]
+        return in_force(layers, self.decoder.config, self.max_tokens)
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of a text at most, where nothing else is said."""
+        longest = self.decoder.config.longest_target
+        return 200 if longest is None else min(200, longest)
 
     def write(
         self,
@@ -156,9 +153,11 @@ class TextWriter:
             key = None if rng is None else jax.random.fold_in(rng, start)
             written = jax.device_get(self._batch(rows, options, key))
             for i, tokens, lengths, scores in zip(mine, *written, strict=False):
+                # Fewer where there are no more texts; the best one in any case.
+                count = max(1, int(np.sum(scores > beam_search.NONE)))
                 found[i] = [
                     Text(written_text(t[:n], self.tokenizer), float(s))
-                    for t, n, s in zip(tokens, lengths, scores, strict=True)
+                    for t, n, s in zip(tokens, lengths, scores[:count], strict=False)
                 ]
         return found
 
@@ -202,9 +201,10 @@ class TextWriter:
             places = np.arange(min(self.global_tokens, n), dtype=np.int32)[None]
             index = np.where(ids[:, : places.shape[1]] > 0, places, -1)
         memory = generation.encode(self.decoder, self.params, tokens, ids, index)
-        prompt = jnp.full((len(rows), 1), config.decoder_start_id, jnp.int32)
+        prompt = generation.prompt_of(self.decoder, options, len(rows))
+        read = np.where(ids > 0, tokens, -1)
         return generation.write(
-            self.decoder, self.params, prompt, options, rng, memory=memory
+            self.decoder, self.params, prompt, options, rng, memory=memory, inputs=read
         )
 
 
@@ -219,6 +219,7 @@ def of_model(
     decoder: Any,
     begin_token: bool | None = None,
     global_tokens: int | None = None,
+    file: GenerationFile | None = None,
 ) -> TextWriter:
     """A model that is no run.
 
@@ -228,6 +229,7 @@ def of_model(
       decoder: of the model.
       begin_token: see `TextWriter`; None: as the family was trained.
       global_tokens: see there; None: one, where an encoder has global tokens.
+      file: how it writes, as its folder has it.
     """
     config = decoder.config
     return TextWriter(
@@ -239,7 +241,26 @@ def of_model(
             config.sled.prefix_length,
         ),
         int(config.has_globals) if global_tokens is None else global_tokens,
+        layers_of(file, config),
     )
+
+
+def layers_of(file: GenerationFile | None, config: Any) -> tuple[Layer, ...]:
+    """What the folder of an encoder-decoder says; what is left out is logged.
+
+    Args:
+      file: of the folder, if it has one.
+      config: of the model.
+    """
+    if file is None:
+        return ()
+    generation_file.log_left_out(file)
+    says = GenerationConfig(**file.fields())
+    # A file may be of more tokens than there are positions.
+    longest = GenerationConfig(num_tokens=config.longest_target)
+    if None not in (says.num_tokens, longest.num_tokens):
+        says = min(longest, says, key=lambda x: x.num_tokens).over(says)
+    return (Layer(str(file.path), says),)
 
 
 def of_run(
@@ -281,7 +302,7 @@ def of_run(
         tokenizer_of_run(saved),
         pairs,
         global_tokens,
-        getattr(config.objective, "generation", GenerationConfig()),
+        (Layer(_OF_RUN, getattr(config.objective, "generation", GenerationConfig())),),
     )
 
 

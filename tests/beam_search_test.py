@@ -70,7 +70,7 @@ def test_t5x_s_dialect_is_a_plain_search_of_its_rules(seed):
         prompt,
         max_tokens=most,
         beams=beams,
-        rules=Rules(eos_id=END),
+        rules=Rules(eos_ids=(END,)),
     )
     for i, (tokens, scores) in enumerate(zip(*found, strict=True)):
         want = plain_search(np.asarray(table), prompt[i, 0], beams, most)
@@ -122,7 +122,7 @@ def test_texts_of_a_language_model_have_the_scores_that_it_gives_them(name):
     prompt = np.array([[3, 5, 2], [6, 6, 8]], np.int32)
     params = random_params(model.init, prompt, spread=0.7)
     beams = Beams(3, 0.0, "never")
-    options = Options(7, Rules(eos_id=END), beams, num_texts=3)
+    options = Options(7, Rules(eos_ids=(END,)), beams, num_texts=3)
     found = generation.write(decoder, params, prompt, options)
     texts = np.concatenate([np.repeat(prompt[:, None], 3, axis=1), found.tokens], 2)
     flat = texts.reshape(6, -1)
@@ -133,7 +133,8 @@ def test_texts_of_a_language_model_have_the_scores_that_it_gives_them(name):
     np.testing.assert_allclose(np.ravel(found.scores), want, atol=1e-4)
     # They differ, and the best one is at least as likely as the likeliest tokens.
     assert len({tuple(x) for x in flat}) == 6
-    greedy = generation.write(decoder, params, prompt, Options(7, Rules(eos_id=END)))
+    options = Options(7, Rules(eos_ids=(END,)))
+    greedy = generation.write(decoder, params, prompt, options)
     assert (found.scores[:, :1] >= greedy.scores - 1e-4).all()
 
 
@@ -141,7 +142,7 @@ def test_beams_that_read_each_other_s_rows_are_those_that_copy_them():
     model, decoder = MODELS["longformer"]
     prompt = np.array([[3, 5, 2], [6, 6, 8]], np.int32)
     params = random_params(model.init, prompt, spread=0.7)
-    options = Options(12, Rules(eos_id=END), Beams(4, 1.0, "never"), num_texts=4)
+    options = Options(12, Rules(eos_ids=(END,)), Beams(4, 1.0, "never"), num_texts=4)
     got, want = (
         generation.write(one, params, prompt, options)
         for one in (decoder, Copying(LONGFORMER))
@@ -180,7 +181,7 @@ def test_a_mesh_writes_what_one_device_does(family):
     tokens = np.random.default_rng(0).integers(2, V, (4, 10)).astype(np.int32)
     params = random_params(model.init, tokens, tokens, spread=0.6)
     decoder = decoding.decoder_of(family, model.config)
-    rules = Rules(eos_id=END, no_repeat_ngram=2)
+    rules = Rules(eos_ids=(END,), no_repeat_ngram=2)
     options = Options(8, rules, Beams(2, 2.0), num_texts=2)
     prompt = np.full((4, 1), model.config.decoder_start_id)
 

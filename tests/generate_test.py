@@ -1,6 +1,7 @@
 """A text continued on the command line."""
 
 import dataclasses
+import json
 import re
 
 import jax
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax import decoding, generate
-from etc_jax.conversion.formats import native
+from etc_jax import generate, generation
+from etc_jax.conversion.formats import generation_file, native
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.models import reformer
 from etc_jax.models.etc_config import EtcConfig
@@ -84,16 +85,15 @@ def ask(capsysbinary):
 
 @pytest.fixture
 def nothing_compiled(monkeypatch):
-    monkeypatch.setattr(decoding, "prefill", None)
+    monkeypatch.setattr(generation, "prefill", None)
 
 
 def test_bytes_follow_as_the_model_draws_them(params, converted, run, ask, tmp_path):
     tokens = np.array([[0, *b"caf\xe9"]], np.int32)
     decoder, rng = ReformerDecoder(CONFIG), jax.random.key(3)
-    want = decoding.generate(
-        decoder, params, tokens, 28, rng, temperature=0.7, top_k=200
-    )
-    want = bytes(np.asarray(want[0]).tolist())
+    drawn = generation.Options(28, temperature=0.7, top_k=200)
+    want = generation.write(decoder, params, tokens, drawn, rng).tokens
+    want = bytes(np.asarray(want[0, 0]).tolist())
     assert max(want) > 127  # no text of any encoding
     (tmp_path / "prompt").write_bytes(b"caf\xe9")
     options = [f"--prompt_file={tmp_path / 'prompt'}", "--num_tokens=28", "--seed=3"]
@@ -109,14 +109,43 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
     native.save(tmp_path / "model", params, config, {})
     given = {}
 
-    def generated(decoder, params, prompt, num_tokens, rng, **options):
-        given.update(options, prompt=prompt.tolist())
-        return jnp.asarray([[2, 257, 67 + 2][:num_tokens]])
+    def written(decoder, params, prompt, options, rng):
+        given.update(prompt=prompt.tolist(), options=options)
+        tokens = jnp.asarray([[[2, 257, 67 + 2][: options.max_tokens]]])
+        return generation.Written(tokens, jnp.array([[3]]), jnp.zeros((1, 1)))
 
-    monkeypatch.setattr(decoding, "generate", generated)
+    monkeypatch.setattr(generation, "write", written)
     argv = ["--prompt=ab", "--num_tokens=3", "--first_id=2"]
     assert ask(tmp_path / "model", *argv) == (0, b"\x00\xffC", "")
-    assert given["prompt"] == [[0, 99, 100]] and given["allowed"] == (2, 258)
+    assert given["prompt"] == [[0, 99, 100]]
+    # No other id is written, and one is drawn unless a temperature is given.
+    assert given["options"].rules.suppress_tokens == (0, 1)
+    assert given["options"].temperature == 1.0
+
+
+def test_a_folder_says_how_a_language_model_goes_on(params, converted, ask, tmp_path):
+    how = ["--prompt=ab", "--temperature=0"]
+    code, plain, _ = ask(converted, *how, "--num_tokens=5")
+    assert (code, len(plain)) == (0, 5)
+    folder = tmp_path / "model"
+    native.save(folder, params, CONFIG, {})
+    # The length counts the prompt, and what stands before it.
+    values = {"max_length": 3 + 5, "suppress_tokens": [plain[0]], "do_sample": False}
+    (folder / generation_file.FILE).write_text(json.dumps(values))
+    code, other, _ = ask(folder, *how)
+    assert (code, len(other)) == (0, 5) and plain[0] not in other
+    # What ends a text is not shown.
+    values = {"max_new_tokens": 5, "eos_token_id": other[2], "num_beams": 2}
+    (folder / generation_file.FILE).write_text(json.dumps(values))
+    code, lines, _ = ask(folder, "--print_options")
+    assert (code, b"num_beams = 2" in lines, b"temperature" in lines) == (
+        0,
+        True,
+        False,
+    )
+    beamless = [*how, "--num_beams=1", f"--suppress_tokens={plain[0]}"]
+    end = other.index(other[2])
+    assert ask(folder, *beamless) == (0, other[:end], "")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +165,11 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
         ({}, ["--step=3"], "is a converted model and no run: leave step=3 out"),
         ({}, ["--num_tokens=28"], "6 tokens and 28 that follow need 33 positions"),
         ({}, ["--num_tokens=0"], "num_tokens is 0; expected 1 or more"),
-        ({}, ["--temperature=-1"], "temperature is -1.0; expected 0 or more"),
+        (
+            {},
+            ["--temperature=-1"],
+            "temperature is -1.0; expected 0 .the likeliest token., or 1e-30 to",
+        ),
         ({}, ["--top_p=2"], "top_p is 2.0; expected more than 0, at most 1"),
     ],
 )

@@ -11,9 +11,10 @@ import pytest
 from causal_pairs import PIECES
 from random_params import random_params
 
-from etc_jax import generate, generation, text_writer
+import etc_jax
+from etc_jax import convert, generate, generation, text_writer
 from etc_jax.beam_search import Beams
-from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats import generation_file, native
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
@@ -234,6 +235,79 @@ def test_draws_are_those_of_the_seed(ask, model):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+HOW = {"decoder_start_token_id": CLS, "eos_token_id": SEP, "max_length": 7}
+
+
+def test_a_folder_says_how_its_texts_are_written(ask, tmp_path, caplog):
+    folder = saved(tmp_path / "led")
+    banned = [PIECES.index(word) for word in WORDS[:3]]
+    values = HOW | {"num_beams": 3, "suppress_tokens": banned, "min_p": 0.1}
+    values |= {"do_sample": True, "min_length": 3}
+    (folder / generation_file.FILE).write_text(json.dumps(values))
+    ids = ",".join(map(str, banned))
+    how = ("--num_beams=3", "--num_tokens=6", "--min_tokens=2", "--forced_eos_ids=")
+    given = f"--prompt={TEXTS[0]}"
+    want = ask(saved(tmp_path / "plain"), given, *how, f"--suppress_tokens={ids}")
+    code, lines, _ = ask(folder, given)
+    assert (code, lines) == (0, want[1]) and want[0] == 0
+    # What is not supported is told in one line.
+    [told] = caplog.messages
+    assert "min_p=0.1, do_sample=True" in told
+    # What is given decides.
+    how = [*how, "--suppress_tokens=", "--num_beams=1"]
+    assert ask(folder, given, *how)[1] == ask(tmp_path / "plain", given, *how)[1]
+    # In Python too.
+    model = etc_jax.load(folder)
+    assert model.generate([TEXTS[0]]) == lines
+
+
+def test_no_more_texts_are_given_than_there_are(ask, tmp_path, monkeypatch):
+    model = saved(tmp_path / "bart", "bart")
+    word = PIECES.index(WORDS[0])
+    how = ["--num_beams=2", "--num_texts=2", "--num_tokens=1", "--forced_eos_ids="]
+    monkeypatch.setattr("sys.stdin", io.StringIO("red\n"))
+    code, [line], _ = ask(model, "--inputs=-", *how, f"--forced_bos_ids={word}")
+    assert code == 0
+    assert json.loads(line) == {"id": "-:1", "outputs": [WORDS[0]], "scores": [0.0]}
+
+
+def test_options_in_force_are_printed_with_their_sources(ask, tmp_path):
+    folder = saved(tmp_path / "led")
+    (folder / generation_file.FILE).write_text(json.dumps(HOW | {"num_beams": 3}))
+    code, lines, err = ask(folder, "--print_options", "--min_tokens=2", "--top_k=5")
+    assert (code, err) == (0, "")
+    path = folder / generation_file.FILE
+    for line in (
+        f"num_beams = 3 ({path})",
+        f"num_tokens = 6 ({path})",
+        f"eos_ids = ({SEP},) ({path})",
+        "min_tokens = 2 (given)",
+        "length_penalty = 1.0 (default)",
+    ):
+        assert line in lines
+    code, lines, _ = ask(saved(tmp_path / "plain"), "--print_options")
+    assert f"start_id = {CLS} (the model)" in lines
+
+
+def test_a_folder_that_goes_to_transformers_and_back_keeps_its_options(tmp_path):
+    folder, values = saved(tmp_path / "led"), HOW | {"num_beams": 3, "min_p": 0.1}
+    (folder / generation_file.FILE).write_text(json.dumps(values))
+    there, back = tmp_path / "there", tmp_path / "back"
+    without = "--without_tokenizer"
+    assert convert.main([f"--to_hf={folder}", f"--out={there}", without]) == 0
+    assert convert.main([f"--hf={there}", f"--out={back}", without]) == 0
+    etc_jax.load(back).save_pretrained(tmp_path / "again")
+    for place in (there, back, tmp_path / "again"):
+        assert json.loads((place / generation_file.FILE).read_text()) == values
+    # A model without a file says what it is.
+    etc_jax.load(saved(tmp_path / "plain")).save_pretrained(tmp_path / "new")
+    assert json.loads((tmp_path / "new" / generation_file.FILE).read_text()) == {
+        "eos_token_id": SEP,
+        "decoder_start_token_id": CLS,
+        "pad_token_id": SIZES["pad_id"],
+    }
+
+
 @pytest.fixture
 def never_compiled(monkeypatch):
     def fail(*args, **more):
@@ -246,15 +320,34 @@ def never_compiled(monkeypatch):
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--num_beams=0"], "num_beams is 0; expected 1 to"),
+        (["--num_beams=0"], "num_beams is 0; expected 1 or more"),
         (["--num_texts=2"], "num_texts is 2; expected 1 to 1, the number of beams"),
         (["--num_tokens=17"], "length is 17, expected 1..16: the model's max_target_l"),
-        (["--num_tokens=0"], "max_tokens is 0; expected 1 or more"),
+        (["--num_tokens=0"], "num_tokens is 0; expected 1 or more"),
         (["--min_tokens=5", "--num_tokens=4"], "min_tokens is 5; expected 0 to max_to"),
         (["--num_beams=2", "--temperature=1"], "temperature is 1.0, but a beam search"),
         (["--top_p=0"], "top_p is 0.0; expected more than 0"),
-        (["--repetition_penalty=0"], "repetition_penalty is 0.0; expected more than"),
+        (["--repetition_penalty=0"], "repetition_penalty is 0.0; expected 1e-30 to"),
         (["--no_repeat_ngram=-1"], "no_repeat_ngram is -1; expected 0"),
+        (
+            ["--num_beams=2", "--length_penalty=nan"],
+            "length_penalty is nan; expected",
+        ),
+        (
+            ["--num_beams=2", "--length_penalty=-1e308"],
+            "length_penalty is -1e+308; expected -28.9 to 28.9, whose powers of 16",
+        ),
+        (["--temperature=1e-40"], "temperature is 1e-40; expected 0 (the likeliest"),
+        (["--temperature=nan"], "temperature is nan; expected 0 (the likeliest"),
+        (["--repetition_penalty=inf"], "repetition_penalty is inf; expected 1e-30 to"),
+        (["--temperature=1", f"--seed={2**64}"], f"seed is {2**64}; expected 0 <= see"),
+        (
+            [f"--suppress_tokens={','.join(map(str, range(len(PIECES))))}"],
+            f"leave none of the {len(PIECES)} tokens to write",
+        ),
+        (["--no_repeat_ngram=1", "--eos_ids="], "tokens are to be written without an"),
+        ([f"--eos_ids={len(PIECES)}"], f"eos_ids has id {len(PIECES)}; expected rows"),
+        (["--start_id=999"], "start_id is 999; expected 0 to"),
         (["--batch_size=0"], "--batch_size is 0; expected 1 or more"),
         (["--prompt="], "no text"),
     ],
@@ -271,7 +364,7 @@ def test_a_model_without_its_tokenizer_is_refused(ask, tmp_path):
     assert code == 2 and "has no tokenizer.json, by which texts become tokens" in err
 
 
-def test_a_language_model_takes_no_beams(ask, tmp_path):
+def test_a_language_model_takes_no_prefix(ask, tmp_path):
     config = ReformerConfig(
         vocab_size=256,
         embed_dim=8,
@@ -285,5 +378,5 @@ def test_a_language_model_takes_no_beams(ask, tmp_path):
     )
     params = random_params(ReformerLm(config).init, np.ones((1, 4), np.int32))
     native.save(tmp_path / "lm", params, config, {"made_from": {}})
-    code, _, err = ask(tmp_path / "lm", "--prompt=red", "--num_beams=4")
-    assert code == 2 and "is a language model, which does not take --num_beams" in err
+    code, _, err = ask(tmp_path / "lm", "--prompt=red", "--prefix=a")
+    assert code == 2 and "is a language model, which does not take --prefix" in err

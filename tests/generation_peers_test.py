@@ -1,4 +1,4 @@
-"""What is written, beside transformers: ids in 200 random settings, in float64."""
+"""What is written, beside transformers: ids of random models, in float64."""
 
 import dataclasses
 import random
@@ -19,7 +19,7 @@ from etc_jax.ops import sampling
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]
 
-MODELS, SETTINGS = 20, 10
+MODELS, SETTINGS = 20, 3
 
 
 def settings(rng: random.Random, config) -> dict:

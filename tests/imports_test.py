@@ -189,7 +189,7 @@ ALLOWED = {
     "decoding": OPS | {"ops"},
     "beam_search": BASE | {"ops"},
     "generation": OPS | {"ops", "decoding", "beam_search"},
-    "generation_config": OPS | {"generation", "beam_search", "config_fields"},
+    "generation_config": OPS | {"ops", "generation", "beam_search", "config_fields"},
     # Plain Python values in, plain Python values out.
     "scoring": {"strict_json", "extras", "data"},
     # Tables name the config of the family that they convert to.
@@ -208,7 +208,7 @@ ALLOWED = {
         | {"next_steps"}
     ),
     # A model of any folder, with its tokenizer and the names of its labels.
-    "model_source": TRAINING | {"training", "data", "datasets"},
+    "model_source": TRAINING | {"training", "data", "datasets", "generation_config"},
     "next_steps": OBJECTIVES | {"loading", "conversion", "model_source"},
     "model_commands": (
         {"command_line", "data", "conversion", "model_source", "next_steps"}
@@ -222,8 +222,11 @@ ALLOWED = {
     "extend": {"command_line", "conversion"} | COMMANDS,
     "grow": {"command_line", "conversion", "data"} | COMMANDS,
     "text_codecs": BASE | {"data", "training"},
-    "text_writer": OBJECTIVES | {"text_codecs"},
-    "language_model": OPS | {"data", "training", "decoding", "text_codecs"},
+    "text_writer": OBJECTIVES | {"text_codecs", "beam_search"},
+    "language_model": (
+        (OPS | {"ops", "data", "training", "conversion", "text_codecs"})
+        | {"decoding", "generation", "generation_config"}
+    ),
     "generate": (
         OBJECTIVES
         | {"conversion", "beam_search", "text_writer", "language_model", "model_source"}

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import os
 import re
+import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -85,22 +86,23 @@ def add_flags(
     """
     hints, texts = typing.get_type_hints(type(options)), texts_of(type(options))
     for field in dataclasses.fields(options):
-        kinds = typing.get_args(hints[field.name]) or (hints[field.name],)
+        hint = _of_value(hints[field.name])
+        kinds = typing.get_args(hint) or (hint,)
         text = texts.get(field.name, "")
-        if field.default not in ("", ()):
+        if field.default not in ("", (), None):
             text = f"{text} (default: {field.default})".strip()
         flag, text = f"--{section}{field.name}", text.replace("%", "%%")
         if "read" in field.metadata:
             name = field.metadata["metavar"]
             parser.add_argument(flag, type=INPUT, metavar=name, help=text)
             continue
-        if typing.get_origin(hints[field.name]) is typing.Literal:
+        if typing.get_origin(hint) is typing.Literal:
             parser.add_argument(flag, choices=kinds, help=text)
             continue
         if kinds == (int, int):
             parser.add_argument(flag, type=_range, metavar="LEAST-MOST", help=text)
             continue
-        if typing.get_origin(hints[field.name]) is tuple:
+        if typing.get_origin(hint) is tuple:
             parser.add_argument(flag, type=_names, metavar="A,B", help=text)
             continue
         kind = next(k for k in kinds if k is not type(None))
@@ -111,6 +113,14 @@ def add_flags(
             parser.add_argument(flag, action="store_true", default=None, help=text)
         else:
             parser.add_argument(flag, type=kind, help=text)
+
+
+def _of_value(hint: Any) -> Any:
+    """The type of a field that may be None as well, without that."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    kinds = [k for k in typing.get_args(hint) if k is not type(None)]
+    return kinds[0] if len(kinds) == 1 else hint
 
 
 def given(args: argparse.Namespace, options: Any, section: str = "") -> dict[str, Any]:
@@ -152,6 +162,14 @@ def _value(options: Any, name: str, text: str) -> Any:
     hint = typing.get_type_hints(type(options)).get(name)
     if hint is None:  # there is none: `Task.with_options` says so
         return text
+    [field] = [f for f in dataclasses.fields(options) if f.name == name]
+    if (read := field.metadata.get("read")) is not None:
+        try:
+            return read(text)
+        except argparse.ArgumentTypeError as e:
+            raise ValueError(f"option {name} {e}") from e
+    if typing.get_origin(_of_value(hint)) is typing.Literal:
+        hint = _of_value(hint)
     kinds = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is typing.Literal:
         # Caches have it as JSON; one may be called "true".

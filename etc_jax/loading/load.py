@@ -54,8 +54,8 @@ def load(
         max_length=_max_length(config, max_length, sentences),
         sentences=sentences,
         run=None if saved is None else saved._replace(params={}),
-        # Of a source that has not read the parameters: no second copy stays.
-        labels_fn=dataclasses.replace(source).labels,
+        # One that has not read the parameters: no second copy stays.
+        source=dataclasses.replace(source),
     )
 
 

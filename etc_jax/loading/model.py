@@ -28,6 +28,8 @@ from etc_jax.datasets.pairs import Pair
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
+from etc_jax.model_source import ModelSource, generation_files
+from etc_jax.ops import sampling
 from etc_jax.training.checkpoints.saved_params import SavedParams
 
 Texts = Sequence[str] | Sequence[Sequence[int]]
@@ -62,8 +64,8 @@ class LoadedModel:
       sentences: what a folder of sentence-transformers says on pooling; None for
         others.
       run: that the model is of, without parameters; None for others.
-      labels_fn: gives the names of the labels that the model chooses among, as
-        `label_names` has them; called when it is saved.
+      source: where the model lies, for what else is said there: names of labels, how
+        texts are written; None: nowhere.
     """
 
     config: Any
@@ -72,9 +74,7 @@ class LoadedModel:
     max_length: int | None = None
     sentences: SentenceFolder | None = None
     run: SavedParams | None = dataclasses.field(default=None, repr=False)
-    labels_fn: Callable[[], Mapping[str, Any]] = dataclasses.field(
-        default=dict, repr=False
-    )
+    source: ModelSource | None = dataclasses.field(default=None, repr=False)
 
     @property
     def family(self) -> str:
@@ -309,9 +309,6 @@ class LoadedModel:
         texts: Sequence[str],
         *,
         num_tokens: int | None = None,
-        temperature: float | None = None,
-        top_k: int = 0,
-        top_p: float = 1.0,
         seed: int = 0,
         batch_size: int = 8,
         special_tokens_in_text: bool = False,
@@ -321,62 +318,54 @@ class LoadedModel:
 
         Args:
           texts: that an encoder-decoder reads, or that a language model continues.
-          num_tokens: to write at most; None: 200, or the longest target of the model.
-          temperature: 0 takes the likeliest token each time; None: 1 of a language
-            model, else 0.
-          top_k: draws are of so many likeliest; 0: of all.
-          top_p: draws are of the likeliest that reach this probability.
-          seed: of the draws.
+          num_tokens: to write at most; None: as the folder says, or else 200 or the
+            longest target of the model.
+          seed: of the draws, 0 to 2**32 - 1.
           batch_size: texts that an encoder-decoder reads at once.
           special_tokens_in_text: "<mask>" and "<extra_id_0>" in a text are special
             tokens, as transformers reads them by default, and not plain text.
-          **how: fields of `GenerationConfig`, such as num_beams, of an encoder-decoder.
+          **how: other fields of `GenerationConfig`, such as num_beams or temperature,
+            where the folder (generation_config.json) is not to decide.
 
         Raises:
           ValueError, RunError: if the model does not write, or not so.
         """
         texts = _listed(texts)
         _check_texts(texts)
-        decoder = decoding.decoder_of(self.family, self.config)
-        decoder.check(1)
         _check_batch_size(batch_size)
-        draw = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        if not text_writer.writes(decoder):
-            if how:
-                raise ValueError(
-                    f"a language model does not take {', '.join(how)}; leave it out"
-                )
-            model = self._language_model(decoder)
-            if special_tokens_in_text:
-                model = model.with_special_tokens()
-            return [
-                model.continued(text.encode(), num_tokens, seed, **draw).decode(
-                    errors="replace"
-                )
-                for text in texts
-            ]
-        writer = self._writer(decoder)
+        rng, how = sampling.key(seed), {"num_tokens": num_tokens, **how}
+        writer = self._writer
         if special_tokens_in_text:
             writer = writer.with_special_tokens()
-        options = writer.options(num_tokens, how, **draw)
-        rng = jax.random.key(seed) if options.temperature else None
+        if isinstance(writer, language_model.LanguageModel):
+            found = [writer.continued(text.encode(), how, seed)[0] for text in texts]
+            return [text.decode(errors="replace") for text in found]
+        options = writer.options(how)
         pairs = [Pair(str(i), text, None) for i, text in enumerate(texts)]
         written = writer.write(pairs, options, batch_size=batch_size, rng=rng)
         return [best.text for best, *_ in written]
 
-    def _writer(self, decoder: Any) -> text_writer.TextWriter:
+    @functools.cached_property
+    def _writer(self) -> text_writer.TextWriter | language_model.LanguageModel:
+        """What writes texts; the first call warns of options that are left out."""
+        decoder = decoding.decoder_of(self.family, self.config)
+        decoder.check(1)
+        file = None if self.source is None else self.source.generation
+        if not text_writer.writes(decoder):
+            return self._language_model(decoder, file)
         if self.run is not None:
             return text_writer.of_run(self.run._replace(params=self.params), decoder)
-        return text_writer.of_model(self.params, self._needed_tokenizer(), decoder)
+        tokenizer = self._needed_tokenizer()
+        return text_writer.of_model(self.params, tokenizer, decoder, file=file)
 
-    def _language_model(self, decoder: Any) -> language_model.LanguageModel:
+    def _language_model(self, decoder: Any, file: Any) -> language_model.LanguageModel:
         if self.run is not None:
             codec = language_model.codec_of_run(self.run)
         else:
             codec = language_model.codec_of_model(
                 self.tokenizer, self.config.vocab_size, None, "the model"
             )
-        return language_model.LanguageModel(self.params, decoder, codec)
+        return language_model.of_model(self.params, decoder, codec, file)
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Writes the folder of a converted model, which `load` and all commands read.
@@ -388,7 +377,8 @@ class LoadedModel:
         Raises:
           ValueError: if something else is there.
         """
-        files = self._sentence_files() | label_names.files_of(self.labels_fn())
+        files = self._sentence_files() | self._generation_files()
+        files |= label_names.files_of(self._labels())
         if self.tokenizer is not None:
             files[TOKENIZER] = self.tokenizer.saved()
         made_from = {} if self.run is None else {"run": str(self.run.folder)}
@@ -413,12 +403,20 @@ class LoadedModel:
           ValueError: if transformers has no such model or tokenizer, or the folder
             holds something.
         """
-        files = self._sentence_files()
+        files = self._sentence_files() | self._generation_files()
         if self.tokenizer is not None and hugging_face.is_known(self.config):
             files |= files_of(self.tokenizer, self.config.position_limit)
         params = self._host_params()
-        labels = self.labels_fn()
+        labels = self._labels()
         hugging_face.save(folder, params, self.config, files=files, labels=labels)
+
+    def _labels(self) -> Mapping[str, Any]:
+        return {} if self.source is None else self.source.labels()
+
+    def _generation_files(self) -> dict[str, bytes]:
+        if self.source is None:
+            return generation_files(self.config, None)
+        return self.source.generation_files()
 
     def _sentence_files(self) -> dict[str, bytes]:
         if self.sentences is None:

@@ -108,6 +108,17 @@ class TextToTextConfig(WrittenConfig):
 
     generation: GenerationConfig = GenerationConfig()
 
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        for name, only in (("temperature", 0), ("num_texts", 1)):
+            value = getattr(self.generation, name)
+            if value not in (None, only):
+                yield (
+                    f"generation.{name}",
+                    f"is {value}, but an evaluation writes the likeliest text, and one "
+                    "alone; leave it out",
+                )
+
 
 @registry.register("objective_config", "seq2seq")
 @dataclasses.dataclass(frozen=True)

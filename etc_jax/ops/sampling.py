@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
+
+from etc_jax.ops.logit_rules import LARGEST, SMALLEST
 
 Array = jax.Array
 
@@ -63,24 +65,62 @@ def filtered(
     return logits if top_p is None else _nucleus(logits, top_p)
 
 
-def check(temperature: float, top_k: int, top_p: float) -> None:
-    """Refuses what nothing can be drawn with.
+def problems(temperature: float, top_k: int, top_p: float) -> Iterator[tuple[str, str]]:
+    """(option, message) for everything that nothing can be drawn with.
 
     Args:
       temperature: see `choose`; 0: the likeliest token is taken.
       top_k: see `choose`.
       top_p: see `choose`; 1: nothing is left out.
+    """
+    if temperature and not SMALLEST <= temperature <= LARGEST:
+        yield (
+            "temperature",
+            f"is {temperature}; expected 0 (the likeliest token), or {SMALLEST:g} to "
+            f"{LARGEST:g}",
+        )
+    if top_k < 0:
+        yield "top_k", f"is {top_k}; expected 0 (all) or more"
+    if not 0 < top_p <= 1:
+        yield "top_p", f"is {top_p}; expected more than 0, at most 1"
+
+
+def check(temperature: float, top_k: int, top_p: float) -> None:
+    """Refuses what nothing can be drawn with.
 
     Raises:
-      ValueError: naming the option, what it is and what was expected.
+      ValueError: naming each option, what it is and what was expected; see `problems`.
     """
-    for name, x, fits, expected in (
-        ("temperature", temperature, 0 <= temperature < math.inf, "0 or more"),
-        ("top_k", top_k, top_k >= 0, "0 (all) or more"),
-        ("top_p", top_p, 0 < top_p <= 1, "more than 0, at most 1"),
-    ):
-        if not fits:
-            raise ValueError(f"{name} is {x}; expected {expected}")
+    refuse(problems(temperature, top_k, top_p))
+
+
+def refuse(found: Iterable[tuple[str, str]]) -> None:
+    """Raises one ValueError with all of some problems, if there are any."""
+    if lines := [f"{name} {message}" for name, message in found]:
+        raise ValueError("; ".join(lines))
+
+
+def key(seed: int) -> Array:
+    """The key of a seed.
+
+    Raises:
+      ValueError: if another seed would give the same one: `jax.random.key` keeps 32
+        bits.
+    """
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed is {seed}; expected 0 <= seed < 2**32")
+    return jax.random.key(seed)
+
+
+def key_of_draws(rng: Array | None, temperature: float) -> Array:
+    """The key to draw with; where nothing is drawn, it need not be given.
+
+    Raises:
+      ValueError: if it is missing.
+    """
+    if rng is None and temperature:
+        raise ValueError("rng is None; give a key to draw with, or temperature=0")
+    return jax.random.key(0) if rng is None else rng
 
 
 def _nucleus(logits: Array, top_p: Array | float) -> Array:

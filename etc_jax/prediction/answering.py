@@ -12,9 +12,12 @@ from collections.abc import Collection, Sequence
 from etc_jax import config as config_lib
 from etc_jax import strict_json
 from etc_jax.config import Config
+from etc_jax.conversion.formats import generation_file
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import parsed
 from etc_jax.datasets.task import Task
+from etc_jax.generation_config import DEFAULTS, GenerationConfig, of_model
 from etc_jax.local_paths import MODEL
 from etc_jax.prediction import runner
 from etc_jax.prediction.model_files import TrainedModel, open_model
@@ -73,7 +76,7 @@ def opened(args: argparse.Namespace) -> tuple[TrainedModel, Task]:
       CorruptCheckpointError: if no whole checkpoint is left.
     """
     model = open_model(args.model, args.step)
-    config = _with_generation(model.config, args.generation)
+    config = _with_generation(model.config, args.generation, model.generation)
     model = dataclasses.replace(model, config=config)
     runner.check(model)
     options = args.option
@@ -107,15 +110,39 @@ def best_thresholds(folder: str | os.PathLike, known: Collection[str]) -> list[s
     return options
 
 
-def _with_generation(config: Config, texts: Sequence[str]) -> Config:
-    if not texts:
-        return config
+def _with_generation(
+    config: Config, texts: Sequence[str], file: GenerationFile | None = None
+) -> Config:
+    """The config with what is given; where it says nothing, with what the folder says.
+
+    Args:
+      config: of the model.
+      texts: of the flag, such as "num_beams=4".
+      file: of the folder, if it has one.
+
+    Raises:
+      UserError, ValueError: if the model does not write, or not so.
+    """
     section = getattr(config.objective, "generation", None)
-    if section is None:
+    if section is None and texts:
         raise UserError(
             f"--generation is {texts[0]}, but a {config.family} model writes no texts "
             f"for {config.objective.name}; leave it out"
         )
-    values = config_lib.to_dict(config)
-    values["objective"]["generation"] |= parsed(section, texts)
-    return config_lib.from_config_dict(values)
+    if texts:
+        values = config_lib.to_dict(config)
+        values["objective"]["generation"] |= parsed(section, texts)
+        config = config_lib.from_config_dict(values)
+    if section is None or file is None:
+        return config
+    generation_file.log_left_out(file)
+    # An evaluation draws nothing, and writes one text of each input.
+    says = file.fields() | {"temperature": 0.0, "num_texts": 1}
+    usual = vars(of_model(config.model).over(DEFAULTS))
+    # What would be so anyway is no other model.
+    changes = {name: value for name, value in says.items() if value != usual[name]}
+    if not changes:
+        return config
+    both = config.objective.generation.over(GenerationConfig(**changes))
+    objective = dataclasses.replace(config.objective, generation=both)
+    return dataclasses.replace(config, objective=objective)

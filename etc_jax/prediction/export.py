@@ -10,6 +10,7 @@ from etc_jax.config import to_json
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.model_source import generation_files
 from etc_jax.prediction.model_files import CONFIG, open_model
 from etc_jax.training.errors import UserError
 
@@ -45,6 +46,7 @@ def export_run(
         CONFIG: f"{to_json(model.config)}\n".encode(),
         TOKENIZER: model.tokenizer_json,
     }
+    files |= generation_files(model.config.model, model.config)
     native.save(
         out, model.params, model.config.model, about, files=files, overwrite=overwrite
     )

@@ -16,7 +16,8 @@ from etc_jax import strict_json
 from etc_jax.config import Config, ConfigError, from_json, to_dict
 from etc_jax.config_sections import LENGTHS
 from etc_jax.conversion.engine import flatten
-from etc_jax.conversion.formats import native
+from etc_jax.conversion.formats import generation_file, native
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.of_config import lengths_of
@@ -42,6 +43,7 @@ class TrainedModel:
       tokenizer_json: what the tokenizer saved itself as.
       folder: where it was found.
       step: of the run, after which it was saved.
+      generation: how the folder of an exported model says that it writes texts.
     """
 
     params: dict[str, Any]
@@ -49,6 +51,7 @@ class TrainedModel:
     tokenizer_json: bytes
     folder: str
     step: int
+    generation: GenerationFile | None = None
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -137,7 +140,8 @@ def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:
         )
     step = _step_of(folder / native.REPORT)
     tokenizer = native.read_file(folder, TOKENIZER)
-    return TrainedModel(params, config, tokenizer, str(folder), step)
+    generation = generation_file.read(folder)
+    return TrainedModel(params, config, tokenizer, str(folder), step, generation)
 
 
 def _step_of(report: pathlib.Path) -> int:

@@ -196,7 +196,7 @@ def test_beams_are_those_of_a_plain_search_over_whole_texts(dialect):
     decoder, memory = memory_of(config, params)
     # Never: it ends when nothing better can come, as a search that goes on would say.
     beams = Beams(3, 0.6, "never", dialect)
-    options = Options(most, Rules(eos_id=END), beams, num_texts=3, pad_id=PAD)
+    options = Options(most, Rules(eos_ids=(END,)), beams, num_texts=3, pad_id=PAD)
     prompt = np.full((2, 1), START)
     found = generation.write(decoder, params, prompt, options, memory=memory)
     for i, want in enumerate(plain_search(config, beams, most)):

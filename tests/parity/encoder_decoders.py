@@ -96,6 +96,10 @@ _SETTINGS = {
 }
 
 
+def _some(token_id: int | None) -> tuple[int, ...]:
+    return () if token_id is None else (token_id,)
+
+
 def options_of(config, given: dict) -> Options:
     """What transformers calls a generation config."""
     of_config = {
@@ -111,9 +115,9 @@ def options_of(config, given: dict) -> Options:
         repetition_penalty=values["repetition_penalty"],
         no_repeat_ngram=values["no_repeat_ngram_size"],
         min_tokens=values["min_new_tokens"],
-        eos_id=values["eos_token_id"],
-        forced_bos_id=values["forced_bos_token_id"],
-        forced_eos_id=values["forced_eos_token_id"],
+        eos_ids=(values["eos_token_id"],),
+        forced_bos_ids=_some(values["forced_bos_token_id"]),
+        forced_eos_ids=_some(values["forced_eos_token_id"]),
     )
     beams = None
     if values["num_beams"] > 1:
@@ -137,7 +141,7 @@ def _of_old_version(scores, found, options: Options) -> np.ndarray:
     last = np.take_along_axis(
         np.asarray(found.tokens.reshape(len(n), -1)), n[:, None] - 1, axis=1
     )[:, 0]
-    longer = n + (last != options.rules.eos_id)
+    longer = n + ~np.isin(last, options.rules.eos_ids)
     return scores * (n / longer) ** options.beams.length_penalty
 
 

@@ -359,6 +359,11 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
+    # Generation may end with several tokens; targets are learnt with the first one.
+    values = dict(values)
+    for key in ("eos_token_id", "forced_eos_token_id"):
+        if isinstance(ids := values.get(key), list) and ids:
+            values[key] = ids[0]
     if found := list(_config_problems(values)):
         raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
     keys = FAMILIES[values["model_type"]]

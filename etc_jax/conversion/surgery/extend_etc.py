@@ -29,6 +29,7 @@ from etc_jax.conversion.surgery.extend_parts import (
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.models.encoder_config import EncoderConfig
 from etc_jax.models.etc import EtcConfig, EtcForPretraining
+from etc_jax.ops import sampling
 from etc_jax.structure import Structure
 
 # Types are counted otherwise by BERT and by ETC, whose long tokens have type 1: each
@@ -107,7 +108,7 @@ def _fresh(config: EtcConfig, seed: int) -> Any:
         is_label = any("_labels" in str(part) for part in path)
         return np.zeros(leaf.shape, leaf.dtype) if is_label else np.asarray(leaf)
 
-    return jax.tree_util.tree_map_with_path(begin, init(jax.random.key(seed)))
+    return jax.tree_util.tree_map_with_path(begin, init(sampling.key(seed)))
 
 
 def _rows_fn(config: EtcConfig, params: Any) -> RowsFn:

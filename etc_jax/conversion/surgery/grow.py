@@ -24,6 +24,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     check_difference,
     largest_difference,
 )
+from etc_jax.ops import sampling
 
 # Kinds that families register their modules under -> sequences that a module reads.
 _KINDS = {"masked_lm_model": 1, "seq2seq_model": 2}
@@ -106,7 +107,7 @@ def _init_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
     """A function of nothing that gives the parameters of a new model."""
     module, sequences = _module(config)
     tokens = [jnp.zeros((1, 1), jnp.int32)] * sequences
-    return lambda: module.init(jax.random.key(seed), *tokens)["params"]
+    return lambda: module.init(sampling.key(seed), *tokens)["params"]
 
 
 def _shapes(config: Any) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ from etc_jax import decoding, generation, registry
 from etc_jax.data.schema import WEIGHTS, Schema
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.formats import text_to_text
+from etc_jax.generation_config import GenerationConfig
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.objectives.learners.finetuning import Learner, Sums
 from etc_jax.objectives.sections import TextToTextConfig
@@ -112,9 +113,12 @@ class EncoderDecoderTextToText(TextToText):
         tokens = jnp.where(ids > 0, batch["input_tokens"], c.pad_id)
         index = self._global_index(batch) if self.objective.global_tokens else None
         memory = generation.encode(decoder, params, tokens, ids, index)
-        prompt = jnp.full((len(tokens), 1), c.decoder_start_id, jnp.int32)
         options = self._options(batch)
-        written = generation.write(decoder, params, prompt, options, memory=memory)
+        prompt = generation.prompt_of(decoder, options, len(tokens))
+        read = jnp.where(ids > 0, tokens, -1)
+        written = generation.write(
+            decoder, params, prompt, options, memory=memory, inputs=read
+        )
         # [b, 1, m] -> [b, m]
         return written.tokens[:, 0]
 
@@ -128,8 +132,10 @@ class EncoderDecoderTextToText(TextToText):
         return found
 
     def _options(self, batch: Any) -> generation.Options:
-        longest = batch["target_tokens"].shape[1]
-        return self.objective.generation.options(self.model, longest)
+        longest, says = batch["target_tokens"].shape[1], self.objective.generation
+        if (says.num_tokens or 0) > longest:
+            says = GenerationConfig(num_tokens=longest).over(says)
+        return says.options(self.model, longest)
 
     @property
     def why_no_outputs(self) -> str | None:
