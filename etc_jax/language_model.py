@@ -56,7 +56,8 @@ class LanguageModel:
                 "out"
             )
         tokenizer = with_special_tokens(self.codec.tokenizer)
-        return dataclasses.replace(self, codec=TextCodec(tokenizer))
+        codec = dataclasses.replace(self.codec, tokenizer=tokenizer)
+        return dataclasses.replace(self, codec=codec)
 
     def continued(self, text: bytes, how: Mapping[str, Any], seed: int) -> list[bytes]:
         """What follows a prompt: one text, or the best of a search.

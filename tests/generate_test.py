@@ -223,7 +223,7 @@ def test_a_prompt_must_be_given_once(argv, ask, run):
 
 def test_special_tokens_in_a_prompt():
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "[", "]"]
-    codec = TextCodec(WordPieceTokenizer(pieces))
+    codec = TextCodec(WordPieceTokenizer(pieces), len(pieces))
     model = generate.LanguageModel({}, ReformerDecoder(CONFIG), codec)
     assert model.codec.encode(b"red [SEP]") == [5, 6, 1, 7]
     assert model.with_special_tokens().codec.encode(b"red [SEP]") == [5, 3]
