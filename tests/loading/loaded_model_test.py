@@ -21,6 +21,7 @@ from tiny_texts import (
 
 from etc_jax import generate, text_writer
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
+from etc_jax.datasets.lengths import Lengths
 from etc_jax.loading import pooling
 from etc_jax.models.encoder import Encoder
 from etc_jax.models.encoder_decoder import EncoderDecoder
@@ -200,7 +201,8 @@ def test_special_tokens_in_a_text_are_read_as_such_where_that_is_asked():
 def test_special_tokens_are_read_by_what_writes(by, tmp_path, capsys, monkeypatch):
     def write(writer, inputs, options, **_):
         for one in inputs:
-            yield [text_writer.Text(str(writer.tokens_of(one)[0].tolist()), 0.0)]
+            ids, _ = writer.tokens_of(one, Lengths(), Lengths())
+            yield [text_writer.Text(str(ids.tolist()), 0.0)]
 
     monkeypatch.setattr(text_writer.TextWriter, "write", write)
     model = tiny("t5")
