@@ -12,6 +12,13 @@ from etc_jax.datasets.records import Note, Problems, read_records
 
 T = TypeVar("T")
 
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonlines", ".jsonlines.gz")
+
+
+def is_json_lines(path: str | os.PathLike) -> bool:
+    """Whether the ending of a file is that of JSON lines."""
+    return os.fspath(path).endswith(ENDINGS)
+
 
 def read_line_records(
     paths: Sequence[str | os.PathLike],

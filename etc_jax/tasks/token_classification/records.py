@@ -16,6 +16,7 @@ from etc_jax.datasets.fields import (
     list_of,
     text,
 )
+from etc_jax.datasets.json_lines import is_json_lines
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import (
     BadRecordError,
@@ -25,10 +26,9 @@ from etc_jax.datasets.records import (
     reader,
 )
 from etc_jax.datasets.tables import (
-    TableOptions,
     digest_id,
     is_json_value,
-    read_rows,
+    read_json_rows,
     row_of,
 )
 from etc_jax.tasks.token_classification import schemes
@@ -48,7 +48,6 @@ from etc_jax.tasks.token_classification.spans import (
 
 _MOST_LABELS = 1000
 _SHOWN_LABELS = 30
-_LINES = (".jsonl", ".jsonl.gz")
 _NO_COLUMN = "none"
 
 
@@ -145,16 +144,11 @@ class TokenClassificationOptions(InputOptions):
 OPTIONS = TokenClassificationOptions()
 
 
-def is_json_lines(path: str | os.PathLike) -> bool:
-    """Whether a file is one of JSON lines, and not of columns."""
-    return os.fspath(path).endswith(_LINES)
-
-
 def _read_file(
     path: str | os.PathLike, options: TokenClassificationOptions
 ) -> Iterator[tuple[int, Any]]:
     if is_json_lines(path):
-        return read_rows(path, TableOptions())
+        return read_json_rows(path)
     return read_columns(path, options.unit == "document")
 
 
@@ -183,7 +177,7 @@ def parse(
     if isinstance(value, Columns):
         record = _of_columns(value, options)
     else:
-        row = row_of(value)
+        row = row_of(value, note)
         record = _of_json(Fields(row.values), row.name, note, options)
     if record.tags is not None:
         _check_tags(record, note, options)
