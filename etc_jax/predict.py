@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from etc_jax import command_line
-from etc_jax.local_paths import STANDARD_INPUT
 from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.local_paths import INPUT, STANDARD_INPUT, PathArgument, Use

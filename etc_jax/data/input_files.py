@@ -246,8 +246,8 @@ def text_lines(file: BinaryIO) -> Iterator[tuple[int, str | BadRecordError]]:
         if number == 1 and "\r" in text and not line.endswith(b"\n"):
             raise BadRecordError(
                 "no line feed",
-                f"there are {text.count(chr(13))} carriage returns in it, which end no "
-                "line; convert it, as by tr '\\r' '\\n'",
+                "carriage returns alone, as of old Macs, end no line; convert the file, "
+                "as by tr '\\r' '\\n'",
             )
         yield number, text
 
@@ -269,20 +269,29 @@ def text_pieces(file: BinaryIO) -> Iterator[str]:
         raise BadRecordError("broken JSON", f"no UTF-8: {e}") from e
 
 
-def read_whole(path: str | os.PathLike) -> str:
-    """The text of a small file in UTF-8, with or without a byte order mark.
+def read_bytes(path: str | os.PathLike) -> bytes:
+    """The content of a small file, unpacked if it is named `.gz`.
 
     Raises:
-      BadRecordError: if it is larger than a record may be, or no UTF-8. It names no
-        file.
+      BadRecordError: if it is larger than a record may be, or a packed file is damaged.
+        It names no file.
       OSError: if it cannot be read.
     """
     most = max_record_bytes()
     with open_input(path) as file:
-        data = _without_mark(file.read(most + 1))
+        data = file.read(most + 1)
     if len(data) > most:
         raise too_large("text too large", "the file", len(data))
+    return data
+
+
+def read_whole(path: str | os.PathLike) -> str:
+    """The text of a small file in UTF-8, with or without a byte order mark.
+
+    Raises:
+      BadRecordError, OSError: as for `read_bytes`; or if it is no UTF-8.
+    """
     try:
-        return data.decode("utf-8")
+        return _without_mark(read_bytes(path)).decode("utf-8")
     except UnicodeDecodeError as e:
-        raise BadRecordError("not UTF-8", str(e)) from e
+        raise BadRecordError("not UTF-8", f"{e}; convert the file to UTF-8") from e
