@@ -8,10 +8,11 @@
 The model is the folder of a run, of a converted model, of Hugging Face or of
 sentence-transformers, or the name of a repository in the local cache of Hugging Face.
 Files have a text a line, in UTF-8; those named *.jsonl have objects with `text`, and
-`id` if there is one; either may be gzipped (.gz); - is standard input. The vectors,
-float32 [texts, embed_dim], are in the order of the texts. A file beside them, as
-docs.ids.jsonl, has the id of each in a line of JSON; without one, that is the file and
-the number of the line. A blank line has a vector too, that of an empty text, and is
+`id` if there is one; either may be gzipped (.gz); - is standard input. Parquet and
+Arrow files, and folders of them, have rows with the same fields (extra parquet). The
+vectors, float32 [texts, embed_dim], are in the order of the texts. A file beside them,
+as docs.ids.jsonl, has the id of each in a line of JSON; without one, that is the file
+and the number of the line. A blank line has a vector too, that of an empty text, and is
 named on standard error. What cannot be read is an error with the file and the line.
 
 Both files appear whole or not at all. Texts that are longer than the model reads are
@@ -41,6 +42,7 @@ from etc_jax.datasets.tables import TableOptions, record_id
 from etc_jax.datasets.texts import read_texts
 from etc_jax.loading.load import load
 from etc_jax.local_paths import INPUT, MODEL, PathArgument, Use
+from etc_jax.terminal import say
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache, compiling
 
@@ -116,9 +118,10 @@ def _tell_blank(texts: Sequence[str], places: Sequence[str]) -> None:
     if len(blank) == len(texts):
         raise UserError(f"{places[0]}: no text is there, nor in what follows")
     if blank:
-        _tell(
-            f"{len(blank)} of {len(texts)} texts are blank, the first in {blank[0]}; "
-            "each has the vector of an empty text"
+        say(
+            f"{_PROG}: {len(blank)} of {len(texts)} texts are blank, the first in "
+            f"{blank[0]}; each has the vector of an empty text",
+            sys.stderr,
         )
 
 

@@ -21,9 +21,10 @@ positions. In LSH attention each token sees what a text that ends with it shows;
 
 An encoder-decoder reads one text and writes another. --inputs are files with a text a
 line, in UTF-8, or - for standard input; a file named *.jsonl has objects with `input`,
-and `id` if there is one; either may be gzipped (.gz). Each gives a line of JSON, in
-their order, as soon as it is written; a line that is blank or cannot be read is named
-on standard error and left out:
+and `id` if there is one; either may be gzipped (.gz). Parquet and Arrow files, and
+folders of them, have rows with the same fields (extra parquet). Each input gives a line
+of JSON, in their order, as soon as it is written; a line that is blank or cannot be
+read is named on standard error and left out:
 
     {"id": "dev.jsonl:1", "output": "...", "score": -0.31}
 

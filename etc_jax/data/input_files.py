@@ -246,7 +246,7 @@ def text_lines(file: BinaryIO) -> Iterator[tuple[int, str | BadRecordError]]:
         if number == 1 and "\r" in text and not line.endswith(b"\n"):
             raise BadRecordError(
                 "no line feed",
-                "carriage returns alone, as of old Macs, end no line; convert the file, "
+                "carriage returns alone, as of old Macs, end no line; convert it, "
                 "as by tr '\\r' '\\n'",
             )
         yield number, text

@@ -26,7 +26,7 @@ from etc_jax.data.input_files import (
     too_large,
 )
 from etc_jax.datasets.fields import Fields, anything, wrong_type
-from etc_jax.datasets.json_lines import ENDINGS, is_json_lines, read_lines
+from etc_jax.datasets.json_lines import ENDINGS, has_objects, read_lines
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import Note
 
@@ -97,7 +97,7 @@ def is_delimited(path: str | os.PathLike) -> bool:
 
 def is_table(path: str | os.PathLike) -> bool:
     """Whether a file has rows with named columns, by its ending."""
-    return is_delimited(path) or is_json_lines(path)
+    return is_delimited(path) or has_objects(path)
 
 
 def read_rows(
@@ -116,7 +116,7 @@ def read_rows(
       OSError: if it cannot be read.
     """
     name = os.fspath(path)
-    if is_json_lines(name):
+    if has_objects(name):
         return read_json_rows(name)
     return _delimited(name, options)
 

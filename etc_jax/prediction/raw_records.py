@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.data.arrow_files import is_arrow, read_rows
 from etc_jax.data.input_files import BadRecordError, open_given, text_pieces
 from etc_jax.data.json_stream import BROKEN, CUT_SHORT, BadJsonError, JsonStream
 from etc_jax.local_paths import STANDARD_INPUT
@@ -38,7 +39,8 @@ def read_inputs(
 
     Args:
       names: of the files.
-      release: of a data set whose official files are no lists of records.
+      release: of a data set whose official files are no lists of records. Rows of
+        Parquet and Arrow files are records without it.
     """
     for name in names:
         shown = "standard input" if name == STANDARD_INPUT else name
@@ -46,6 +48,8 @@ def read_inputs(
             official = None
             if release is not None and name != STANDARD_INPUT:
                 official = release(name)
+            if official is None and is_arrow(name):
+                official = read_rows(name)
             if official is not None:
                 yield from _of_release(official, shown)
                 continue

@@ -23,7 +23,7 @@ from etc_jax.data.input_files import (
     too_large,
 )
 from etc_jax.datasets.fields import STRING, Fields, anything, shown
-from etc_jax.datasets.json_lines import is_json_lines, read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 
 LABELS = ("false", "true")
@@ -155,7 +155,7 @@ def read_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
       OSError: if a file cannot be read.
     """
     path = pathlib.Path(path)
-    if is_json_lines(path):
+    if has_objects(path):
         return read_lines(path)
     return _with_truth(path)
 

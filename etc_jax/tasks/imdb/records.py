@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import STRING, Fields, anything, shown
-from etc_jax.datasets.json_lines import is_json_lines, read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 
 LABELS = ("neg", "pos")
@@ -117,10 +117,10 @@ def _rating(name: str, fields: Fields) -> int | None:
 
 def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     """(number from 1, what `parse` takes) of each review of a folder or a file."""
+    if has_objects(path):
+        return read_lines(path)
     if stat.S_ISDIR(os.stat(path).st_mode):
         return enumerate(_reviews(path), start=1)
-    if is_json_lines(path):
-        return read_lines(path)
     raise BadRecordError(
         "unknown file",
         f"{os.fspath(path)}: expected a folder such as aclImdb/train, or a file named "

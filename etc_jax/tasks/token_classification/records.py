@@ -16,7 +16,7 @@ from etc_jax.datasets.fields import (
     list_of,
     text,
 )
-from etc_jax.datasets.json_lines import is_json_lines
+from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import (
     BadRecordError,
@@ -147,7 +147,7 @@ OPTIONS = TokenClassificationOptions()
 def _read_file(
     path: str | os.PathLike, options: TokenClassificationOptions
 ) -> Iterator[tuple[int, Any]]:
-    if is_json_lines(path):
+    if has_objects(path):
         return read_json_rows(path)
     return read_columns(path, options.unit == "document")
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax.datasets.json_lines import is_json_lines
+from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.tables import read_json_rows
 from etc_jax.tasks.token_classification.columns import (
@@ -51,7 +51,7 @@ def in_own_form(
       OSError: if it cannot be read.
     """
     tags = {value["id"]: value["tags"] for value in content}
-    if is_json_lines(path):
+    if has_objects(path):
         return _json_lines(path, tags, options)
     return _column_lines(path, tags, options)
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from etc_jax import extras
 from etc_jax.data.input_files import BadRecordError, open_input, text_lines
 from etc_jax.datasets.fields import STRING, Fields
-from etc_jax.datasets.json_lines import is_json_lines, read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.pairs import Pair, PairOptions
 from etc_jax.datasets.records import Note, Problems, read_records
 
@@ -159,7 +159,7 @@ def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
       OSError: if a file cannot be read.
     """
     path = pathlib.Path(path)
-    if is_json_lines(path):
+    if has_objects(path):
         yield from read_lines(path)
         return
     if (found := _NAME.fullmatch(path.name)) is None:
