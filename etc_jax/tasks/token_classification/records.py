@@ -39,7 +39,7 @@ from etc_jax.tasks.token_classification.columns import (
     read_columns,
 )
 from etc_jax.tasks.token_classification.document import Record, Sentences
-from etc_jax.tasks.token_classification.forms import ENTITIES, PLAIN_TAGS
+from etc_jax.tasks.token_classification.forms import fields_of
 from etc_jax.tasks.token_classification.spans import (
     places_of,
     spans_in,
@@ -81,7 +81,18 @@ class TokenClassificationOptions(InputOptions):
     text_column: str = "text"
     span_column: str = "spans"
     unit: Literal["document", "sentence"] = "document"
-    scheme: Literal["auto", "iob1", "iob2", "iobes", "plain"] = "auto"
+    scheme: Literal[
+        "auto",
+        "iob1",
+        "iob2",
+        "iobes",
+        "bilou",
+        "bmes",
+        "bmeow",
+        "ioe1",
+        "ioe2",
+        "plain",
+    ] = "auto"
     labels: tuple[str, ...] = ()
     all_pieces: bool = False
     context: int = 0
@@ -127,8 +138,7 @@ class TokenClassificationOptions(InputOptions):
 
     def task_fields(self) -> dict[str, Any]:
         """The classes, and how tags are scored and shown."""
-        fields = PLAIN_TAGS if self.scheme == schemes.PLAIN else ENTITIES
-        return {"classes": self.labels, **fields}
+        return {"classes": self.labels, **fields_of(self.scheme)}
 
     def problem(self, objective: Any) -> str | None:
         """A model needs the labels, which a cache of `etc_jax.prepare` has."""
@@ -319,7 +329,8 @@ def _tags_in(
     if foreign := sorted(x for x in tags if not schemes.is_of(x, scheme)):
         raise ValueError(
             f"scheme is {scheme}, but there are tags without its prefixes: "
-            f"{_shown(foreign[:3])}; set scheme=plain, or name another tag_column"
+            f"{_shown(foreign[:3])}; leave scheme out to have it found, set "
+            "scheme=plain, or name another tag_column"
         )
     return scheme, tags
 
