@@ -312,7 +312,7 @@ def _input_of(
     found = pairs.parse(row.values, lambda kind, message: None)
     name = found.id if "id" in row.values else row.name
     found = dataclasses.replace(found, id=name, prefix=found.prefix or prefix)
-    writer.tokens_of(found)
+    pairs.encoded(found, writer.tokenizer, writer.pairs)
     return found
 
 
