@@ -67,6 +67,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--overwrite", action="store_true", help="replace what --out holds")
     add(
         "--pooling",
+        type=str,
         metavar="NAME",
         help="mean, cls, or global where the model has global tokens; default: as a "
         "folder of sentence-transformers says, else mean",
