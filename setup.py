@@ -19,6 +19,7 @@ CORE = [
     "tqdm>=4.66",
 ]
 
+PYARROW = "pyarrow>=18"
 SKLEARN = "scikit-learn>=1.5"
 WANDB = "wandb>=0.31"
 # Scores of written texts, Moses's detokenizer, F1 of labels, and of entities.
@@ -44,6 +45,8 @@ EXTRAS = {
     "metrics": METRICS,
     # Clusters of similar documents, for `etc_jax.corpora link`.
     "corpora": [SKLEARN],
+    # Parquet and Arrow files, as `datasets` has them.
+    "parquet": [PYARROW],
     "plot": ["matplotlib>=3.9"],
     "parity": ["torch>=2.6", "transformers>=5.0", WANDB],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
@@ -55,6 +58,7 @@ EXTRAS = {
         "hypothesis>=6.120",
         "matplotlib>=3.9",
         "selenium>=4.51",
+        PYARROW,
         *METRICS,
     ],
     "dev": ["ruff>=0.14", "pre-commit>=4.0"],

@@ -7,10 +7,13 @@
 
 The model is the folder of a run, of a converted model, of Hugging Face or of
 sentence-transformers, or the name of a repository in the local cache of Hugging Face.
-Files have a text a line; those named *.jsonl (or .jsonl.gz) have objects with `text`,
-and `id` if there is one; - is standard input. The vectors, float32 [texts, embed_dim],
-are in the order of the texts. A file beside them, as docs.ids.jsonl, has the id of each
-in a line of JSON; without one, that is the file and the number of the line.
+Files have a text a line, in UTF-8; those named *.jsonl have objects with `text`, and
+`id` if there is one; either may be gzipped (.gz); - is standard input. Parquet and
+Arrow files, and folders of them, have rows with the same fields (extra parquet). The
+vectors, float32 [texts, embed_dim], are in the order of the texts. A file beside them,
+as docs.ids.jsonl, has the id of each in a line of JSON; without one, that is the file
+and the number of the line. A blank line has a vector too, that of an empty text, and is
+named on standard error. What cannot be read is an error with the file and the line.
 
 Both files appear whole or not at all. Texts that are longer than the model reads are
 cut, which is told on standard error, or are an error with --on_long=error. It reads as
@@ -34,10 +37,12 @@ from etc_jax import command_line
 from etc_jax.data.tokenizers.encoding import check_unicode
 from etc_jax.data.whole_files import check_out, whole, whole_text
 from etc_jax.datasets.fields import STRING, Fields
-from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.datasets.tables import TableOptions, record_id
+from etc_jax.datasets.texts import read_texts
 from etc_jax.loading.load import load
 from etc_jax.local_paths import INPUT, MODEL, PathArgument, Use
+from etc_jax.terminal import say
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache, compiling
 
@@ -51,7 +56,6 @@ def _written(out: str) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 _OUT = PathArgument(Use.WRITE, lambda out: map(str, _written(out)))
-_JSON_LINES = (".jsonl", ".jsonl.gz")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -85,32 +89,41 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _lines(name: str) -> Iterator[tuple[str, str]]:
-    """(id, text) of each text of a file.
+def _texts(name: str) -> Iterator[tuple[str, str, str]]:
+    """(id, text, where it stands) of each text of a file.
 
     Raises:
-      BadRecordError: naming the line that has no text.
+      BadRecordError: naming the file and the line that has no text.
+      OSError: if the file cannot be read.
     """
-    file_name = pathlib.Path(name).name
-    if not name.endswith(_JSON_LINES):
-        with contextlib.ExitStack() as stack:
-            file = sys.stdin
-            if name != "-":
-                file = stack.enter_context(open(name, encoding="utf-8"))
-            for number, line in enumerate(file, start=1):
-                yield f"{file_name}:{number}", line.strip()
-        return
-    for number, value in read_lines(name):
-        usual = f"{file_name}:{number}"
+    for where, row in read_texts(name, "text"):
         try:
-            if isinstance(value, BadRecordError):
-                raise value
-            fields = Fields(value)
-            given = fields.text("id") if "id" in value else usual
-            text = fields.get("text", STRING)
+            if isinstance(row, BadRecordError):
+                raise row
+            fields = Fields(row.values)
+            given = record_id(fields, row.name, TableOptions())
+            yield given, fields.get("text", STRING), where
         except BadRecordError as error:
-            raise error.at(f"{name}, line {number}") from error
-        yield given, text
+            raise error.at(where) from error
+
+
+def _tell_blank(texts: Sequence[str], places: Sequence[str]) -> None:
+    """Names the texts that are blank: rows of the vectors go on being those of texts.
+
+    Raises:
+      UserError: if all are.
+    """
+    blank = [
+        where for text, where in zip(texts, places, strict=True) if not text.strip()
+    ]
+    if len(blank) == len(texts):
+        raise UserError(f"{places[0]}: no text is there, nor in what follows")
+    if blank:
+        say(
+            f"{_PROG}: {len(blank)} of {len(texts)} texts are blank, the first in "
+            f"{blank[0]}; each has the vector of an empty text",
+            sys.stderr,
+        )
 
 
 @compile_cache.use(None)
@@ -125,12 +138,13 @@ def embed(args: argparse.Namespace) -> str:
         raise UserError(f"--out is {out}; expected the name of a .npy file")
     for path in (out, ids_file):
         check_out(path, overwrite=args.overwrite)
-    read = [one for name in args.files for one in _lines(name)]
+    read = [one for name in args.files for one in _texts(name)]
     if not read:
         raise UserError(f"{', '.join(args.files)}: no text is there")
-    for name, text in read:
+    for name, text, _ in read:
         check_unicode(text, name)
-    ids, texts = zip(*read, strict=True)
+    ids, texts, places = zip(*read, strict=True)
+    _tell_blank(texts, places)
     model = load(args.model, step=args.step, max_length=args.max_length)
     how = {
         name: getattr(args, name)

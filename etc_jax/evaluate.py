@@ -45,6 +45,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etc_jax import command_line
+from etc_jax.data.arrow_files import is_arrow
 from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.data.windows.cache import CONTENTS_VERSION
 from etc_jax.datasets.file_summary import summarised
@@ -243,7 +244,9 @@ class _Evaluation:
         folder, wrote = out / PREDICTED, []
         folder.mkdir(exist_ok=True)
         for path in map(pathlib.Path, self.args.files):
-            wrote.append(folder / path.name)
+            # Rows of Parquet come out as lines of JSON.
+            ending = ".jsonl" if is_arrow(path) else ""
+            wrote.append(folder / f"{path.name}{ending}")
             with whole_text(wrote[-1]) as file:
                 file.writelines(self.task.in_own_form(path, official))
         return wrote

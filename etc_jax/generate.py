@@ -19,10 +19,12 @@ google/reformer-enwik8. Prompt and text together are at most as long as the mode
 positions. In LSH attention each token sees what a text that ends with it shows; see
 `etc_jax.models.reformer_decoding`.
 
-An encoder-decoder reads one text and writes another. --inputs is a file with a text a
-line, or - for standard input; a file named *.jsonl (or .jsonl.gz) has objects with
-`input`, and `id` if there is one. Each gives a line of JSON, in their order, as soon as
-it is written:
+An encoder-decoder reads one text and writes another. --inputs are files with a text a
+line, in UTF-8, or - for standard input; a file named *.jsonl has objects with `input`,
+and `id` if there is one; either may be gzipped (.gz). Parquet and Arrow files, and
+folders of them, have rows with the same fields (extra parquet). Each input gives a line
+of JSON, in their order, as soon as it is written; a line that is blank or cannot be
+read is named on standard error and left out:
 
     {"id": "dev.jsonl:1", "output": "...", "score": -0.31}
 
@@ -56,9 +58,9 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from etc_jax import (
     command_line,
@@ -68,20 +70,26 @@ from etc_jax import (
     text_writer,
 )
 from etc_jax.conversion.formats import native
+from etc_jax.data.input_files import BadRecordError, read_bytes, read_whole
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.datasets import options, pairs
+from etc_jax.datasets.tables import Row
+from etc_jax.datasets.texts import read_texts
 from etc_jax.generation import Options
 from etc_jax.generation_config import GenerationConfig
 from etc_jax.language_model import LanguageModel, codec_of_model, codec_of_run
 from etc_jax.local_paths import INPUT, MODEL
 from etc_jax.models.sled_config import SledConfig
 from etc_jax.ops import sampling
+from etc_jax.terminal import say
 from etc_jax.text_writer import TextWriter
 from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compile_cache, compiling
 
 _PROG = "etc-jax generate"
+
+T = TypeVar("T")
 
 _SLED, _HOW = "sled.", GenerationConfig()
 # Of encoder-decoders alone, beside how texts are written, with what they are where
@@ -104,7 +112,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--prompt", type=str, metavar="TEXT", help='may be "" for bytes'
     )
     prompt.add_argument("--prompt_file", type=INPUT, metavar="FILE")
-    prompt.add_argument("--inputs", type=INPUT, metavar="FILE", help="texts, see above")
+    prompt.add_argument(
+        "--inputs", type=INPUT, nargs="+", metavar="FILE", help="see above"
+    )
     prompt.add_argument(
         "--print_options",
         action="store_true",
@@ -238,7 +248,7 @@ def _continued(model: LanguageModel, args: argparse.Namespace) -> Iterator[bytes
     if args.print_options:
         return _told(model.in_force(how, 1))
     if args.prompt_file is not None:
-        text = pathlib.Path(args.prompt_file).read_bytes()
+        text = _prompt_in(args.prompt_file, read_bytes)
     else:
         text = os.fsencode(args.prompt)  # the bytes that were typed
     model.options(how, len(model.codec.encode(text)))
@@ -255,17 +265,58 @@ def _told(lines: Sequence[str]) -> Iterator[bytes]:
     return (f"{line}\n".encode() for line in lines)
 
 
-def _lines(name: str) -> Iterator[pairs.Pair]:
-    """The inputs of a file, or of standard input."""
-    if name.endswith((".jsonl", ".jsonl.gz")):
-        yield from pairs.read([name])
-        return
-    with contextlib.ExitStack() as stack:
-        file = sys.stdin
-        if name != "-":
-            file = stack.enter_context(open(name, encoding="utf-8"))
-        for number, line in enumerate(file, start=1):
-            yield pairs.Pair(f"{pathlib.Path(name).name}:{number}", line.strip(), None)
+def _prompt_in(path: pathlib.Path, read_fn: Callable[[pathlib.Path], T]) -> T:
+    """The prompt in a file.
+
+    Raises:
+      BadRecordError: naming the file that cannot be read.
+      OSError: if there is none.
+    """
+    try:
+        return read_fn(path)
+    except BadRecordError as error:
+        raise error.at(os.fspath(path)) from error
+
+
+def _inputs(
+    writer: TextWriter, args: argparse.Namespace, broken: list[BadRecordError]
+) -> Iterator[pairs.Pair]:
+    """The inputs of some files, or of standard input.
+
+    What is no input is told and left out.
+
+    Args:
+      writer: that reads them.
+      args: of the command line.
+      broken: takes what ends the reading of a file: the inputs before it are written
+        first.
+    """
+    for name in args.inputs:
+        try:
+            for where, row in read_texts(name, "input"):
+                try:
+                    yield _input_of(row, writer, args.prefix)
+                except BadRecordError as error:
+                    say(f"{_PROG}: {error.at(where)}; left out", sys.stderr)
+        except BadRecordError as error:
+            broken.append(error)
+
+
+def _input_of(
+    row: Row | BadRecordError, writer: TextWriter, prefix: str | None
+) -> pairs.Pair:
+    """What is read, named by its id or by its file and line.
+
+    Raises:
+      BadRecordError: if it cannot be, as without a token.
+    """
+    if isinstance(row, BadRecordError):
+        raise row
+    found = pairs.parse(row.values, lambda kind, message: None)
+    name = found.id if "id" in row.values else row.name
+    found = dataclasses.replace(found, id=name, prefix=found.prefix or prefix)
+    pairs.encoded(found, writer.tokenizer, writer.pairs)
+    return found
 
 
 def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
@@ -283,19 +334,23 @@ def _each_written(writer: TextWriter, args: argparse.Namespace, how: Options, rn
     if args.inputs is None:
         text = args.prompt
         if args.prompt_file is not None:
-            text = pathlib.Path(args.prompt_file).read_text(encoding="utf-8")
+            text = _prompt_in(args.prompt_file, read_whole)
         one = pairs.Pair("", text, None, args.prefix)
         [found] = writer.write([one], how, batch_size=1, rng=rng)
         yield from (f"{one.text}\n".encode() for one in found)
         return
-    given, read = itertools.tee(
-        one if one.prefix else dataclasses.replace(one, prefix=args.prefix)
-        for one in _lines(args.inputs)
-    )
+    broken: list[BadRecordError] = []
+    given, read = itertools.tee(_inputs(writer, args, broken))
     written = writer.write(read, how, batch_size=args.batch_size, rng=rng)
+    wrote = False
     for one, found in zip(given, written, strict=False):
+        wrote = True
         line = _result(one.id, found, how.num_texts > 1)
         yield f"{json.dumps(line, ensure_ascii=False)}\n".encode()
+    if broken:
+        raise broken[0]
+    if not wrote:
+        raise UserError(f"{', '.join(args.inputs)}: there is no input to answer")
 
 
 def _result(name: str, found: Sequence[text_writer.Text], many: bool) -> dict[str, Any]:

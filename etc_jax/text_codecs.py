@@ -103,7 +103,7 @@ class TextCodec:
     def encode(self, text: bytes) -> list[int]:
         """See `Codec`."""
         try:
-            [(ids, _)] = self.tokenizer.encode_batch([text.decode()])
+            [(ids, _)] = self.tokenizer.encode_batch([text.decode("utf-8-sig")])
         except UnicodeDecodeError as error:
             raise UserError(
                 f"the prompt is not UTF-8 ({error}), which this model's tokenizer reads"

@@ -48,7 +48,9 @@ def test_json_lines_become_vectors_and_ids(ask):
     pathlib.Path("docs.jsonl").write_text(lines)
     pathlib.Path("more.jsonl.gz").write_bytes(gzip.compress(b'{"text": "red"}\n'))
     code, out, err = ask("docs.jsonl", "more.jsonl.gz", "--out=docs.npy")
-    assert (code, err) == (0, "")
+    blank = TEXTS.index("") + 1
+    said = f"1 of 6 texts are blank, the first in docs.jsonl, line {blank}; each has"
+    assert code == 0 and err.count("\n") == 1 and said in err
     assert out == "wrote 6 vectors of 8 numbers to docs.npy, ids to docs.ids.jsonl\n"
     want = tiny("bert").encode([*TEXTS, "red"])
     np.testing.assert_array_equal(np.load("docs.npy"), want)
@@ -58,7 +60,8 @@ def test_json_lines_become_vectors_and_ids(ask):
 
 def test_lines_of_standard_input_and_options(ask, monkeypatch):
     some = [*TEXTS[:-1], f"{TEXTS[-1]} [SEP] red"]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{t}\n" for t in some)))
+    lines = "".join(f"{t}\n" for t in some).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
     options = "--pooling=cls", "--normalize", "--batch_size=2"
     options += ("--special_tokens_in_text",)
     assert ask("-", "--out=v.npy", *options)[0] == 0
@@ -86,6 +89,8 @@ def test_cut_texts_are_told_once(ask):
         (("a.jsonl", "--out=there.npy"), "there.npy exists; give another"),
         (("a.jsonl", "--out=beside.npy"), "beside.ids.jsonl exists; give another"),
         (("empty.txt", "--out=a.npy"), "empty.txt: no text is there"),
+        (("blank.txt", "--out=a.npy"), "blank.txt, line 1: no text is there"),
+        (("latin.txt", "--out=a.npy"), "not UTF-8: latin.txt: line 2: "),
         (("bad.jsonl", "--out=a.npy"), "bad.jsonl, line 2: "),
         (("worse.jsonl", "--out=a.npy"), "worse.jsonl, line 1: "),
         (("half.jsonl", "--out=a.npy"), "half.jsonl:2: half a character in 'a "),
@@ -99,6 +104,8 @@ def test_what_cannot_be_done_is_told_and_leaves_nothing(ask, argv, message):
     pathlib.Path("bad.jsonl").write_text('{"text": "red"}\n{"txt": "red"}\n')
     pathlib.Path("worse.jsonl").write_text("red\n")
     pathlib.Path("half.jsonl").write_text('{"text": "b"}\n{"text": "a \\ud800"}\n')
+    pathlib.Path("blank.txt").write_text("\n \n")
+    pathlib.Path("latin.txt").write_bytes(b"red\ncaf\xe9\n")
     for name in ("empty.txt", "there.npy", "beside.ids.jsonl"):
         pathlib.Path(name).touch()
     before = sorted(pathlib.Path().iterdir())

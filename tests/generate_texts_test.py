@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gzip
 import io
 import json
 
@@ -95,6 +96,10 @@ def ask(capsysbinary):
         return code, out.decode().splitlines(), err.decode()
 
     return ask
+
+
+def standard_input(texts):
+    return io.TextIOWrapper(io.BytesIO("".join(f"{x}\n" for x in texts).encode()))
 
 
 def ids_of(text):
@@ -212,7 +217,7 @@ def test_a_long_input_lengthens_its_own_batch_alone(ask, model, monkeypatch):
 
     monkeypatch.setattr(generation, "encode", noted)
     texts = [TEXTS[2], TEXTS[1], *[TEXTS[0]] * 4]
-    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{x}\n" for x in texts)))
+    monkeypatch.setattr("sys.stdin", standard_input(texts))
     code, lines, _ = ask(model, "--inputs=-", "--batch_size=2", "--num_tokens=1")
     assert (code, len(lines)) == (0, 6)
     assert shapes == [(2, 64), (2, 64), (2, 128)]
@@ -221,10 +226,53 @@ def test_a_long_input_lengthens_its_own_batch_alone(ask, model, monkeypatch):
 def test_a_prompt_and_standard_input_give_the_same_text(ask, model, monkeypatch):
     how = ("--num_tokens=5", "--no_repeat_ngram=1", "--min_tokens=3")
     code, [plain], _ = ask(model, f"--prompt={TEXTS[0]}", *how)
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{TEXTS[0]}\n"))
+    monkeypatch.setattr("sys.stdin", standard_input(TEXTS[:1]))
     code, [line], _ = ask(model, "--inputs=-", *how)
     assert code == 0 and json.loads(line)["output"] == plain
     assert json.loads(line)["id"] == "-:1" and plain
+
+
+def test_what_is_no_input_is_named_and_the_others_are_written(ask, model, tmp_path):
+    lines = [TEXTS[0].encode(), b"", b"caf\xe9", b" \t", TEXTS[2].encode()]
+    plain, packed = tmp_path / "a.txt", tmp_path / "b.jsonl.gz"
+    plain.write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    rows = [{"input": TEXTS[2]}, {"inputs": TEXTS[0]}, {"input": TEXTS[2], "id": 7}]
+    content = gzip.compress("".join(f"{json.dumps(x)}\n" for x in rows).encode())
+    packed.write_bytes(content)
+    how = "--num_tokens=3", "--min_tokens=3"
+    code, written, err = ask(model, "--inputs", str(plain), str(packed), *how)
+    found = [json.loads(line) for line in written]
+    assert code == 0
+    assert [x["id"] for x in found] == ["a.txt:1", "a.txt:5", "b.jsonl.gz:1", "7"]
+    # The same text is written alone, and whatever stands beside it.
+    assert len({x["output"] for x in found[1:]}) == 1
+    said = [line.partition("generate: ")[2] for line in err.splitlines()]
+    assert f"no text: {plain}, line 2: the input is blank" in said[0]
+    assert f"not UTF-8: {plain}: line 3: " in said[1]
+    assert f"no text: {plain}, line 4: the input is blank" in said[2]
+    assert f"missing field: {packed}, line 2: no 'input'; fields are: inputs" in said[3]
+    # What is before the damage is written first.
+    packed.write_bytes(content[:-6])
+    code, written, err = ask(model, f"--inputs={packed}", *how)
+    assert code == 2 and "file cut short: " in err and f"{packed}, after line" in err
+    assert [json.loads(line) for line in written] == found[2:]
+    plain.write_text("\n")
+    code, written, err = ask(model, f"--inputs={plain}", *how)
+    assert (code, written) == (2, []) and "there is no input to answer" in err
+
+
+def test_a_file_holds_one_prompt(ask, model, tmp_path):
+    how = "--num_tokens=3", "--min_tokens=3"
+    want = ask(model, f"--prompt={TEXTS[0]}", *how)
+    for name, content in (
+        ("a.txt", b"\xef\xbb\xbf" + TEXTS[0].encode()),
+        ("a.txt.gz", gzip.compress(TEXTS[0].encode())),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert ask(model, f"--prompt_file={tmp_path / name}", *how) == want
+    (tmp_path / "a.txt").write_text("red", encoding="utf-16")
+    code, _, err = ask(model, f"--prompt_file={tmp_path / 'a.txt'}", *how)
+    assert code == 2 and f"not in UTF-8: {tmp_path / 'a.txt'}: it begins with" in err
 
 
 def test_draws_are_those_of_the_seed(ask, model):

@@ -21,6 +21,7 @@ BLOCKED = (
     "torch",
     "grain",
     "tensorboardX",
+    "pyarrow",
     "wandb",
     "nupunkt",
     "matplotlib",

@@ -11,10 +11,13 @@ import codecs
 import gzip
 import io
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
+
+from etc_jax.local_paths import STANDARD_INPUT
 
 # The option by which a user allows larger records, in millions of bytes.
 VARIABLE = "ETC_JAX_MAX_RECORD_MB"
@@ -28,6 +31,8 @@ MOST_UNPACKED_PER_PACKED = 200
 _ALWAYS_UNPACKED = 1 << 24
 _MOST_MESSAGE_CHARS = 2000
 CHUNK_BYTES = 1 << 20
+# No text in UTF-8 begins with one of these; the second begins UTF-32 too.
+_FOREIGN_MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE)
 
 
 class BadRecordError(ValueError):
@@ -104,6 +109,16 @@ def unpacked(file: BinaryIO) -> io.BufferedReader:
     return io.BufferedReader(_Unpacked(file), CHUNK_BYTES)
 
 
+@contextmanager
+def open_given(name: str) -> Iterator[BinaryIO]:
+    """As `open_input`, of a name on a command line: "-" is standard input."""
+    if name == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with open_input(name) as file:
+        yield file
+
+
 class _Counted:
     """Counts the bytes that are read; a pipe cannot be asked where it stands."""
 
@@ -159,14 +174,17 @@ def check_growth(packed: int, unpacked: int) -> None:
 def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | BadRecordError]]:
     """(number from 1, line with its end) of each line; an error for one too long.
 
-    The first line comes without a byte order mark. What is left of a line that is too
-    long is read and forgotten.
+    A line ends with a line feed. The first line comes without a byte order mark. What
+    is left of a line that is too long is read and forgotten.
+
+    Raises:
+      BadRecordError: if the file begins with the byte order mark of UTF-16 or UTF-32.
     """
     most, number = max_record_bytes(), 0
     while line := file.readline(most + 1):
         number += 1
         if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
+            line = _without_mark(line)
         if len(line) <= most:
             yield number, line
             continue
@@ -175,6 +193,63 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | BadRecordError]]:
             line = file.readline(CHUNK_BYTES)
             size += len(line)
         yield number, too_large("line too long", f"line {number}", size)
+
+
+def _without_mark(start: bytes) -> bytes:
+    """The beginning of a file without the byte order mark of UTF-8."""
+    if start.startswith(_FOREIGN_MARKS):
+        raise BadRecordError(
+            "file not in UTF-8",
+            "it begins with the byte order mark of UTF-16 or UTF-32; convert it, as by "
+            "iconv -f UTF-16 -t UTF-8",
+        )
+    return start.removeprefix(codecs.BOM_UTF8)
+
+
+def decoded(line: bytes, number: int) -> str:
+    """The text of a line of a file.
+
+    Raises:
+      BadRecordError: if it is not UTF-8, or has a NUL byte.
+    """
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise BadRecordError(
+            "not UTF-8", f"line {number}: {e}; convert the file to UTF-8"
+        ) from e
+    if "\0" in text:
+        raise BadRecordError(
+            "NUL byte",
+            f"line {number}: {text.count(chr(0))} in it, expected text in UTF-8",
+        )
+    return text
+
+
+def text_lines(file: BinaryIO) -> Iterator[tuple[int, str | BadRecordError]]:
+    """(number from 1, text without its end) of each line of a file of plain text.
+
+    A line that cannot be read is the error that says so.
+
+    Raises:
+      BadRecordError: see `lines`; or if there is no line feed in the file, but carriage
+        returns: one text or many, as on old Macs.
+    """
+    for number, line in lines(file):
+        try:
+            if isinstance(line, BadRecordError):
+                raise line
+            text = decoded(line, number).rstrip("\r\n")
+        except BadRecordError as e:
+            yield number, e
+            continue
+        if number == 1 and "\r" in text and not line.endswith(b"\n"):
+            raise BadRecordError(
+                "no line feed",
+                "carriage returns alone, as of old Macs, end no line; convert it, "
+                "as by tr '\\r' '\\n'",
+            )
+        yield number, text
 
 
 def text_pieces(file: BinaryIO) -> Iterator[str]:
@@ -194,19 +269,29 @@ def text_pieces(file: BinaryIO) -> Iterator[str]:
         raise BadRecordError("broken JSON", f"no UTF-8: {e}") from e
 
 
-def read_whole(path: str | os.PathLike) -> str:
-    """The text of a small file in UTF-8.
+def read_bytes(path: str | os.PathLike) -> bytes:
+    """The content of a small file, unpacked if it is named `.gz`.
 
     Raises:
-      BadRecordError: if it is larger than a record may be, or no UTF-8.
+      BadRecordError: if it is larger than a record may be, or a packed file is damaged.
+        It names no file.
       OSError: if it cannot be read.
     """
     most = max_record_bytes()
-    with open(path, "rb") as file:
+    with open_input(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise too_large("text too large", "the file", len(data))
+    return data
+
+
+def read_whole(path: str | os.PathLike) -> str:
+    """The text of a small file in UTF-8, with or without a byte order mark.
+
+    Raises:
+      BadRecordError, OSError: as for `read_bytes`; or if it is no UTF-8.
+    """
     try:
-        return data.decode("utf-8")
+        return _without_mark(read_bytes(path)).decode("utf-8")
     except UnicodeDecodeError as e:
-        raise BadRecordError("not UTF-8", str(e)) from e
+        raise BadRecordError("not UTF-8", f"{e}; convert the file to UTF-8") from e

@@ -210,7 +210,7 @@ class PlainTextConfig(TextFilesConfig):
 @registry.register("source_config", "jsonl")
 @dataclasses.dataclass(frozen=True)
 class JsonLinesConfig(TextFilesConfig):
-    """Files with a JSON object a line, a document each.
+    """Files with a JSON object a line, or rows of Parquet, a document each.
 
     Attributes:
       text_field: the field of an object that holds the text.

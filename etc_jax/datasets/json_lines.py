@@ -1,4 +1,4 @@
-"""Files with one JSON value a line: released ones, gzipped or not, and predictions."""
+"""Files with one JSON value a line or row: released ones, and predictions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from etc_jax.data import arrow_files
 from etc_jax.data.input_files import BadRecordError, lines, open_input
 from etc_jax.datasets.records import Note, Problems, read_records
 
 T = TypeVar("T")
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonlines", ".jsonlines.gz")
+
+
+def has_objects(path: str | os.PathLike) -> bool:
+    """Whether a path is that of JSON lines, or of rows of Parquet or Arrow files."""
+    return os.fspath(path).endswith(ENDINGS) or arrow_files.is_arrow(path)
 
 
 def read_line_records(
@@ -32,13 +40,18 @@ def read_line_records(
 def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     """(number from 1, value) of each line that is not blank, one at a time.
 
-    The value of a line that is no JSON, or too long, is the error that says so.
+    The rows of a Parquet or Arrow file, or of a folder of them, are such values too
+    (`data.arrow_files`). The value of a line that is no JSON, or too long, is the error
+    that says so.
 
     Raises:
       BadRecordError: where a compressed file is damaged or cut short. Lines before that
         place have come out.
       OSError: if it cannot be read.
     """
+    if arrow_files.is_arrow(path):
+        yield from arrow_files.read_rows(path)
+        return
     name, number = os.fspath(path), 0
     try:
         with open_input(name) as file:

@@ -8,8 +8,6 @@ beginning of their SHA-256.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -24,9 +22,8 @@ from etc_jax.datasets.json_lines import read_line_records, read_lines
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError, Note, Problems
+from etc_jax.datasets.tables import TableOptions, digest_id, record_id
 from etc_jax.formats.text_to_text import end_id
-
-_ID_DIGITS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +104,9 @@ def parse(value: Any, note: Note) -> Pair:
     prefix = fields.get("prefix", STRING, None)
     if not text.strip():
         raise BadRecordError("no text", "the input is blank, expected text")
-    if "id" in value:
-        return Pair(fields.text("id"), text, target, prefix)
     named = [text, target] if prefix is None else [text, target, prefix]
-    digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
-    return Pair(digest[:_ID_DIGITS], text, target, prefix)
+    name = record_id(fields, digest_id(named), TableOptions())
+    return Pair(name, text, target, prefix)
 
 
 def read_complete(paths: Sequence[str | os.PathLike]) -> Iterator[Pair]:

@@ -23,12 +23,18 @@ _MOST_PATHS = 1 << 16
 # Problems that end the reading of a file: the rest is missing.
 FILE_KINDS = (
     "file cut short",
+    "file not in UTF-8",
+    "no line feed",
     "broken JSON",
     "broken gzip",
+    "broken Parquet",
+    "broken Arrow",
+    "several splits",
     "packed too densely",
     "record too large",
     "not a JSON array",
     "broken header",
+    "quote never closed",
     "unknown domain",
     "broken XML",
     "unknown file",

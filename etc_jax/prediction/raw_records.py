@@ -5,12 +5,11 @@ They are read as a stream: of a long file nothing but a record and some text is 
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from etc_jax.data.input_files import BadRecordError, open_input, text_pieces
+from etc_jax.data.arrow_files import is_arrow, read_rows
+from etc_jax.data.input_files import BadRecordError, open_given, text_pieces
 from etc_jax.data.json_stream import BROKEN, CUT_SHORT, BadJsonError, JsonStream
 from etc_jax.local_paths import STANDARD_INPUT
 
@@ -40,7 +39,8 @@ def read_inputs(
 
     Args:
       names: of the files.
-      release: of a data set whose official files are no lists of records.
+      release: of a data set whose official files are no lists of records. Rows of
+        Parquet and Arrow files are records without it.
     """
     for name in names:
         shown = "standard input" if name == STANDARD_INPUT else name
@@ -48,10 +48,12 @@ def read_inputs(
             official = None
             if release is not None and name != STANDARD_INPUT:
                 official = release(name)
+            if official is None and is_arrow(name):
+                official = read_rows(name)
             if official is not None:
                 yield from _of_release(official, shown)
                 continue
-            with _opened(name) as file:
+            with open_given(name) as file:
                 yield from raw_records(text_pieces(file), shown)
         except (OSError, BadRecordError) as error:
             yield Raw(shown, None, f"cannot be read: {error}")
@@ -64,12 +66,6 @@ def _of_release(values: Iterator[tuple[int, Any]], name: str) -> Iterator[Raw]:
             yield Raw(where, None, f"cannot be used: {value}")
         else:
             yield Raw(where, value)
-
-
-def _opened(name: str) -> Any:
-    if name == STANDARD_INPUT:
-        return contextlib.nullcontext(sys.stdin.buffer)
-    return open_input(name)
 
 
 def raw_records(pieces: Iterable[str], name: str) -> Iterator[Raw]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from etc_jax import extras
 from etc_jax.scoring.result import Scores
@@ -15,7 +15,11 @@ _PARTS = ("precision", "recall", "f1")
 _NO_TAG = ""
 
 
-def score_entities(gold: Mapping[str, Tags], predictions: Mapping[str, Tags]) -> Scores:
+def score_entities(
+    gold: Mapping[str, Tags],
+    predictions: Mapping[str, Tags],
+    entities_fn: Callable[[Sequence[str]], Sequence[str]] = list,
+) -> Scores:
     """Precision, recall and F1 of entities, each right if type and both ends are.
 
     They are read as CoNLL's evaluation does (seqeval's default), whatever the scheme:
@@ -27,6 +31,8 @@ def score_entities(gold: Mapping[str, Tags], predictions: Mapping[str, Tags]) ->
     Args:
       gold: tags of sentences by id.
       predictions: the same; a missing sentence has no entity.
+      entities_fn: the tags of a sentence -> those that seqeval reads, where they are of
+        a scheme that it does not know without being told.
 
     Raises:
       ValueError: if there is no gold record, or a sentence has another number of tags
@@ -36,10 +42,12 @@ def score_entities(gold: Mapping[str, Tags], predictions: Mapping[str, Tags]) ->
     module = "seqeval.metrics.sequence_labeling"
     seqeval = extras.needed(module, extra="metrics", to="score tags of entities")
     right, found = _aligned(gold, predictions, _OUTSIDE)
+    accuracy = _accuracy(right, found)
+    right, found = ([list(entities_fn(x)) for x in tags] for tags in (right, found))
     kinds = sorted({kind for x in (right, found) for kind, *_ in _entities(seqeval, x)})
     known = {kind for kind, *_ in _entities(seqeval, right)}
     metrics = dict.fromkeys(_PARTS, 0.0) | dict.fromkeys(map(_macro, _PARTS), 0.0)
-    metrics["accuracy"] = _accuracy(right, found)
+    metrics["accuracy"] = accuracy
     if kinds:  # seqeval has no mean over no type
         score = seqeval.precision_recall_fscore_support
         for average, name in (("micro", str), ("macro", _macro)):

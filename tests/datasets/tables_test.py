@@ -4,11 +4,14 @@ import csv
 import gzip
 import io
 import json
+import re
 
 import pytest
 
 from etc_jax.data.input_files import VARIABLE, BadRecordError
+from etc_jax.datasets.records import Problems
 from etc_jax.datasets.tables import Row, TableOptions, read_rows
+from etc_jax.tasks.classification import records as classification
 
 PLAIN = TableOptions()
 
@@ -78,9 +81,10 @@ def test_a_delimiter_is_one_character(wrong):
     [
         ("only one", "wrong number of columns: 1, expected 2: text, y z"),
         ("a,b,c", "wrong number of columns: 3, expected 2: text, y z"),
-        ('"a"b,c', "broken row: ',' expected after '\"'"),
-        ("a\rb,c", "broken row: new-line character seen in unquoted field"),
+        ('"a"b,c', "broken row: line 3: ',' expected after '\"'"),
+        ("a\rb,c", "broken row: line 3: new-line character seen in unquoted field"),
         (b"caf\xe9,c", "not UTF-8: line 3: 'utf-8' codec can't decode"),
+        ("a\0b,c", "NUL byte: line 3: 1 in it, expected text in UTF-8"),
     ],
 )
 def test_a_damaged_row_is_named_and_the_others_are_read(tmp_path, damaged, said):
@@ -92,10 +96,51 @@ def test_a_damaged_row_is_named_and_the_others_are_read(tmp_path, damaged, said)
     assert [number for number, _ in read_rows(path, PLAIN)] == [1, 2, 3]
 
 
-def test_a_quote_that_is_never_closed_is_one_broken_row(tmp_path):
-    rows, errors = read(write(tmp_path, 'x,y\na,b\n"c,d\ne,f\n'))
-    assert rows == [{"x": "a", "y": "b"}]
-    assert errors == ["broken row: unexpected end of data"]
+# A quote stands before the text t1 in line 3: what line 21 is, which of the texts t0 to
+# t20 are read, and what is said.
+STRAY = {
+    "never closed": ("t19,n", [0, *range(2, 21)], "broken row: line 3: .* to line 22"),
+    "closed by a field": ('"t19",n', [0, *range(2, 21)], "line 3: .* to line 21"),
+    "closed like a field": (
+        't19",n',
+        [0, 20],
+        "rows in a field: .* line 3 to line 21, and each of the 17 lines",
+    ),
+    "among other lines": ("t19", [0], "quote never closed: .* line 3 .* line 22"),
+}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("line, left, said", STRAY.values(), ids=STRAY)
+def test_a_stray_quote_takes_no_rows_without_a_word(tmp_path, name, line, left, said):
+    lines = ["text,label", *(f"t{i},{'pn'[i % 2]}" for i in range(21))]
+    lines[2], lines[20] = f'"{lines[2]}', line
+    content = "".join(f"{line}\n" for line in lines)
+    path = write(tmp_path, content.replace(",", "\t" if "tsv" in name else ","), name)
+    found = []
+    try:
+        found += (row for _, row in read_rows(path, PLAIN))
+    except BadRecordError as error:
+        found.append(error)
+    texts = [row.values["text"] for row in found if isinstance(row, Row)]
+    assert texts == [f"t{i}" for i in left]
+    [error] = [str(x) for x in found if isinstance(x, BadRecordError)]
+    assert re.search(said, error) and "--no-quotes" in error
+
+
+def test_fields_over_several_lines_are_counted_and_said(tmp_path):
+    text = "a text, with a comma in each line,\n" * 50 + "\n'quoted ' too"
+    table = f'text,label\none,p\n"{text}",n\nthree,p\n"a\nb",n\n'
+    path = write(tmp_path, table)
+    rows, errors = read(path)
+    assert errors == [] and [row["label"] for row in rows] == ["p", "n", "p", "n"]
+    assert rows[1]["text"] == text
+    problems = Problems()
+    records = classification.read([path], problems)
+    assert [record.label for record in records] == ["p", "n", "p", "n"]
+    assert problems.counts == {"field over several lines": 2} and problems.lost == 0
+    first, _ = problems.messages["field over several lines"]
+    assert first.endswith("a.csv, record 2: lines 3 to 54 are one row, by its quotes")
 
 
 def test_a_line_that_is_no_text_does_not_cut_its_row_in_two(tmp_path):

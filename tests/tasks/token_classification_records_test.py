@@ -116,13 +116,14 @@ def test_a_row_that_cannot_be_used_costs_its_record(text, options, said, tmp_pat
         records_of(path, None, **options)
 
 
-def test_a_line_that_is_no_utf8_costs_its_sentence(tmp_path):
+@pytest.mark.parametrize("word, kind", [(b"\xff", "not UTF-8"), (b"\0", "NUL byte")])
+def test_a_line_that_is_no_text_costs_its_sentence(word, kind, tmp_path):
     path = tmp_path / "a.conll"
-    path.write_bytes(b"a O\n\xff O\n\nb O\n")
+    path.write_bytes(b"a O\n" + word + b" O\n\nb O\n")
     problems = Problems()
     [record] = records_of(path, problems)
     assert record.sentences == (("b",),) and record.id == "a.conll:2"
-    assert problems.counts == {"broken line": 1}
+    assert problems.counts == {kind: 1} and "line 2: " in problems.report()
 
 
 def test_json_lines_of_words(tmp_path):

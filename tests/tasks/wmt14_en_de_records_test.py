@@ -172,7 +172,7 @@ def test_a_bad_line_costs_its_pair_and_is_named(tmp_path, monkeypatch):
     assert [x.id for x in records] == ["dev:1", "dev:4"] and problems.lost == 3
     said = {kind: problems.messages[kind][0] for kind in problems.counts}
     assert set(said) == {"not UTF-8", "empty line", "line too long"}
-    assert "dev.de, record 2: dev.en: 'utf-8' codec" in said["not UTF-8"]
+    assert "dev.de, record 2: dev.en: line 2: 'utf-8' codec" in said["not UTF-8"]
     assert "record 3: 'dev:3' is blank in 'de'" in said["empty line"]
 
 

@@ -1,4 +1,4 @@
-"""Documents from text and JSONL files, plain or gzip, read as a stream.
+"""Documents from text, JSONL and Parquet files, read as a stream.
 
     source = read_documents(["books/*.jsonl.gz"], text_field="text", name_field="id")
     for document in source:
@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.data.arrow_files import files_of, is_arrow, read_rows
 from etc_jax.data.digests import of_files
 from etc_jax.data.input_files import (
     VARIABLE,
@@ -35,6 +36,7 @@ from etc_jax.data.text.corpus import Document
 
 READER_VERSION = "1"  # raise it with every change to how this file reads a source
 FORMATS = ("auto", "text", "jsonl")
+ROWS = "rows"  # of Parquet and Arrow files, known by their endings
 BORDERS = ("file", "line")
 SUFFIXES = {
     **dict.fromkeys((".txt", ".text", ".md"), "text"),
@@ -136,9 +138,15 @@ class TextSource:
         return "\n".join([*lines, _count_line("total", total)])
 
     def _documents(self, file: TextFile, counts: FileCounts) -> Iterator[Document]:
+        if file.format == ROWS:
+            rows = _arrow_rows(file, counts, self.text_field)
+            found = _of_rows(file, rows, counts, self.text_field, self.name_field)
+            yield from self._counted(found, counts)
+            return
         numbered = _lines(file, counts, self.max_replaced_share)
         if file.format == "jsonl":
-            found = _rows(file, numbered, counts, self.text_field, self.name_field)
+            rows = _json_rows(file, numbered)
+            found = _of_rows(file, rows, counts, self.text_field, self.name_field)
         elif self.document_border == "line":
             found = (
                 (f"{file.label}:{n}", paragraphs_of([text]), bad)
@@ -146,6 +154,9 @@ class TextSource:
             )
         else:
             found = _whole(file, numbered)
+        yield from self._counted(found, counts)
+
+    def _counted(self, found, counts: FileCounts) -> Iterator[Document]:
         for name, paragraphs, replaced in found:
             if paragraphs:
                 counts.documents += 1
@@ -164,7 +175,7 @@ def read_documents(
     name: str | None = None,
     max_replaced_share: float = 0.001,
 ) -> TextSource:
-    """Text or JSONL files as a source of documents; nothing is read yet.
+    """Text, JSONL or Parquet files as a source of documents; nothing is read yet.
 
     Blank lines separate paragraphs. Inside a paragraph, each line is stripped and line
     breaks become one space. Documents are named "folder/path", "folder/path:line" for
@@ -176,7 +187,8 @@ def read_documents(
       patterns: paths or globs ("**" goes into folders). Files are read in the order of
         patterns, those of one pattern in the order of paths, each once.
       format: "text", "jsonl", or "auto": by the ending (.txt .text .md, .jsonl
-        .ndjson); each may be followed by .gz.
+        .ndjson); each may be followed by .gz. Parquet and Arrow files, and folders of
+        them (`data.arrow_files`), are read like JSONL.
       text_field: of a JSONL row, a string.
       name_field: of a JSONL row, a string or integer that names its document.
       document_border: of text files: "file" (a file is a document, held in memory) or
@@ -240,6 +252,8 @@ def _matches(pattern: str) -> tuple[pathlib.Path, list[pathlib.Path]]:
             f"{pattern!r} is not on this machine's file system; copy or mount it"
         )
     whole = pathlib.Path(os.path.abspath(os.path.expanduser(pattern)))
+    if whole.is_dir() and is_arrow(whole):
+        return whole, files_of(whole)
     if whole.is_dir():
         raise FileNotFoundError(
             f"{whole} is a folder; give the files in it, such as {whole}/*.txt"
@@ -276,6 +290,10 @@ def _check_unique(labels: dict[pathlib.Path, str]) -> None:
 
 
 def _format_of(path: pathlib.Path, format: str) -> str:
+    if is_arrow(path):
+        if format == "text":
+            raise ValueError(f"{path} has rows with fields; read it as JSON lines")
+        return ROWS
     if format != "auto":
         return format
     suffix = pathlib.PurePath(path.name.removesuffix(".gz")).suffix
@@ -343,18 +361,34 @@ def _whole(file: TextFile, numbered) -> Iterator[tuple[str, tuple[str, ...], int
     yield file.label, paragraphs_of(texts()), replaced
 
 
-def _rows(
+def _json_rows(file: TextFile, numbered) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """(number, object, replaced characters) of each line that is not blank."""
+    for number, line, replaced in numbered:
+        if line.strip():
+            yield number, _parse_row(line, f"{file.path}:{number}"), replaced
+
+
+def _arrow_rows(
+    file: TextFile, counts: FileCounts, text_field: str
+) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """The same of the rows of a Parquet or Arrow file."""
+    for number, row in read_rows(file.path):
+        if isinstance(row, BadRecordError):
+            raise row.at(f"{file.path}:{number}")
+        text = row.get(text_field)
+        counts.chars += len(text) if isinstance(text, str) else 0
+        yield number, row, 0
+
+
+def _of_rows(
     file: TextFile,
-    numbered,
+    rows: Iterable[tuple[int, dict[str, Any], int]],
     counts: FileCounts,
     text_field: str,
     name_field: str | None,
 ) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    for number, line, replaced in numbered:
-        if not line.strip():
-            continue
+    for number, row, replaced in rows:
         place = f"{file.path}:{number}"
-        row = _parse_row(line, place)
         text = _field(row, text_field, str, "text_field", place)
         text, more = _ILLEGIBLE.subn(_REPLACEMENT, text)
         counts.replaced_chars += more

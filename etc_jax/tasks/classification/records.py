@@ -141,15 +141,14 @@ def parse(
 
     Args:
       value: of one column the text; a record to be answered needs no label.
-      note: not called: rows are used as a whole or not at all.
+      note: see `tables.row_of`.
       options: see `read`.
 
     Raises:
       BadRecordError: if it cannot be used; RefusedError if its label is none of those
         that are known.
     """
-    del note
-    row = row_of(value)
+    row = row_of(value, note)
     fields = Fields(row.values)
     text = fields.text(options.text_column)
     second = fields.text(options.second_column) if options.second_column else None

@@ -18,7 +18,7 @@ from typing import Any
 
 from etc_jax import registry
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.coreference import json_form as coreference_json
@@ -59,8 +59,6 @@ __all__ = [
     "score",
 ]
 
-_LINES = (".jsonl", ".jsonl.gz", ".jsonlines", ".jsonlines.gz")
-
 
 def read(
     paths: Sequence[str | os.PathLike], problems: Problems | None = None
@@ -80,7 +78,7 @@ def read(
 
 
 def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
-    if os.fspath(path).endswith(_LINES):
+    if has_objects(path):
         return read_lines(path)
     return coreference_records.read_parts(path)
 

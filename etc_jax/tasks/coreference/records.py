@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from etc_jax.data.input_files import (
     BadRecordError,
+    decoded,
     lines,
     max_record_bytes,
     open_input,
@@ -187,7 +188,7 @@ def parse(value: Lines, note: Note) -> Record:
     Raises:
       BadRecordError: if it cannot be used.
     """
-    begin = _decoded(value.number, value.lines[0])
+    begin = decoded(value.lines[0], value.number)
     if (found := _BEGIN_LINE.fullmatch(begin)) is None:
         raise BadRecordError(
             "broken #begin",
@@ -198,7 +199,7 @@ def parse(value: Lines, note: Note) -> Record:
     sentences: list[list[str]] = [[]]
     speakers: list[str | None] = []
     for at, raw in enumerate(value.lines[1:], value.number + 1):
-        line = _decoded(at, raw)
+        line = decoded(raw, at)
         if not line.strip():
             if sentences[-1]:
                 sentences.append([])
@@ -221,13 +222,6 @@ def parse(value: Lines, note: Note) -> Record:
         speakers=tuple(speakers),
         clusters=mentions.clusters(),
     )
-
-
-def _decoded(at: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as e:
-        raise BadRecordError("not UTF-8", f"line {at}: {e}") from e
 
 
 def _columns(at: int, line: str) -> list[str]:

@@ -23,7 +23,7 @@ from etc_jax.data.input_files import (
     too_large,
 )
 from etc_jax.datasets.fields import STRING, Fields, anything, shown
-from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 
 LABELS = ("false", "true")
@@ -31,7 +31,6 @@ LABELS = ("false", "true")
 # Label of each article by its id, or what is wrong with it.
 Truth = dict[str, str | BadRecordError]
 
-_LINES = (".jsonl", ".jsonl.gz")
 _NAME = re.compile(r"articles-(.+)\.xml(?:\.gz)?")
 _XML_BYTES, _MOST_DEPTH = 1 << 16, 1000
 _EXAMPLE = "articles-training-byarticle-20181122.xml"
@@ -156,7 +155,7 @@ def read_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
       OSError: if a file cannot be read.
     """
     path = pathlib.Path(path)
-    if path.name.endswith(_LINES):
+    if has_objects(path):
         return read_lines(path)
     return _with_truth(path)
 
@@ -186,7 +185,7 @@ def _truth_beside(path: pathlib.Path) -> pathlib.Path | None:
         raise BadRecordError(
             "unknown file",
             f"{path}: expected a name such as {_EXAMPLE}, by which the truth is found, "
-            f"or one that ends in {' or '.join(_LINES)}",
+            f"or one that ends in .jsonl or .parquet",
         )
     plain = path.with_name(f"ground-truth-{found[1]}.xml")
     both = (plain, plain.with_name(f"{plain.name}.gz"))

@@ -17,13 +17,12 @@ from typing import Any, ClassVar
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import STRING, Fields, anything, shown
-from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 
 LABELS = ("neg", "pos")
 
 _UNLABELLED = "unsup"
-_LINES = (".jsonl", ".jsonl.gz")
 _NAME = re.compile(r"([0-9]+)_([0-9]+)\.txt")
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 # Stars of 10. What lies between was left out of the data set.
@@ -118,14 +117,14 @@ def _rating(name: str, fields: Fields) -> int | None:
 
 def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     """(number from 1, what `parse` takes) of each review of a folder or a file."""
+    if has_objects(path):
+        return read_lines(path)
     if stat.S_ISDIR(os.stat(path).st_mode):
         return enumerate(_reviews(path), start=1)
-    if os.fspath(path).endswith(_LINES):
-        return read_lines(path)
     raise BadRecordError(
         "unknown file",
         f"{os.fspath(path)}: expected a folder such as aclImdb/train, or a file named "
-        f"{' or '.join(_LINES)}",
+        ".jsonl or .parquet",
     )
 
 

@@ -138,14 +138,13 @@ def parse(value: Any, note: Note, *, options: ChoiceColumns = COLUMNS) -> Record
 
     Args:
       value: of one question; one to be answered needs no label.
-      note: not called: rows are used as a whole or not at all.
+      note: see `tables.row_of`.
       options: see `read`.
 
     Raises:
       BadRecordError: if it cannot be used.
     """
-    del note
-    row = row_of(value)
+    row = row_of(value, note)
     fields = Fields(row.values)
     if QUESTIONS in fields:
         raise BadRecordError(

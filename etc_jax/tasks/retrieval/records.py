@@ -18,6 +18,7 @@ from etc_jax.datasets.records import Note, PassedOverError, reader
 from etc_jax.datasets.tables import (
     TableOptions,
     digest_id,
+    is_table,
     read_rows,
     record_id,
     row_of,
@@ -98,7 +99,7 @@ def release(
     path: str | os.PathLike, *, options: RetrievalOptions = OPTIONS
 ) -> Iterator[tuple[int, Any]] | None:
     """See `DataSet.release`: files of SQuAD, and files with columns."""
-    if squad.is_table(path):
+    if is_table(path):
         return read_rows(path, options)
     return squad.release_values(path) if has_member(path, "data") else None
 
@@ -108,7 +109,7 @@ def parse(value: Any, note: Note, *, options: RetrievalOptions = OPTIONS) -> Rec
 
     Args:
       value: a row, or a question of SQuAD with the `context` of its paragraph.
-      note: not called: rows are used as a whole or not at all.
+      note: see `tables.row_of`.
       options: names of the columns.
 
     Raises:
@@ -120,7 +121,7 @@ def parse(value: Any, note: Note, *, options: RetrievalOptions = OPTIONS) -> Rec
         if found.answers == ():
             raise PassedOverError("question without an answer", repr(found.id))
         return Record(found.id, found.question, found.context)
-    row = row_of(value)
+    row = row_of(value, note)
     fields = Fields(row.values)
     query = fields.text(options.query_column)
     passage = fields.get(options.passage_column, anything, None)

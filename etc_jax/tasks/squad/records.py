@@ -26,11 +26,17 @@ from etc_jax.datasets.fields import (
 from etc_jax.datasets.fields import text as non_blank
 from etc_jax.datasets.json_objects import has_member, read_members
 from etc_jax.datasets.records import BadRecordError, Note, reader
-from etc_jax.datasets.tables import Row, TableOptions, digest_id, read_rows, record_id
+from etc_jax.datasets.tables import (
+    Row,
+    TableOptions,
+    digest_id,
+    is_table,
+    read_rows,
+    record_id,
+    row_of,
+)
 from etc_jax.tasks.triviaqa.records import EvidenceDocument
 
-_TABLES = (".csv", ".tsv", ".jsonl")
-_PACKED = ".gz"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -113,7 +119,7 @@ def parse(value: Any, note: Note, *, options: SquadOptions = OPTIONS) -> Record:
       BadRecordError: if it cannot be used.
     """
     if isinstance(value, Row):
-        return _of_row(value, note, options)
+        return _of_row(row_of(value, note), note, options)
     fields = Fields(value)
     name, context = fields.text("id"), fields.text("context")
     return Record(
@@ -240,11 +246,6 @@ def _start(value: Any, column: str) -> int | None:
 
 
 # --- files ----------------------------------------------------------------------------
-
-
-def is_table(path: str | os.PathLike) -> bool:
-    """Whether a file has named columns, by its ending."""
-    return os.fspath(path).removesuffix(_PACKED).endswith(_TABLES)
 
 
 def _values(

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from etc_jax.data.input_files import (
     BadRecordError,
+    decoded,
     lines,
     max_record_bytes,
     open_input,
@@ -53,7 +54,7 @@ class Line(NamedTuple):
     text: str
     cells: tuple[str, ...] = ()
     begins: bool = False
-    fault: str | None = None
+    fault: BadRecordError | None = None
 
 
 class Columns(NamedTuple):
@@ -102,13 +103,13 @@ def read_lines(path: str | os.PathLike) -> Iterator[Line]:
     with open_input(path) as file:
         for number, raw in lines(file):
             if isinstance(raw, BadRecordError):
-                yield Line(number, "", fault=raw.message)
+                yield Line(number, "", fault=raw)
                 continue
             fault = None
             try:
-                text = raw.decode("utf-8")
-            except UnicodeDecodeError as e:
-                text, fault = raw.decode("utf-8", "replace"), f"not UTF-8: {e}"
+                text = decoded(raw, number)
+            except BadRecordError as e:
+                text, fault = raw.decode("utf-8", "replace"), e
             if text.startswith(_DOCUMENT) or _NEW_DOCUMENT.match(text):
                 yield Line(number, text, begins=True)
             elif not text.strip() or _COMMENT.fullmatch(text):
@@ -174,7 +175,7 @@ def _record(name: str, names: tuple[str, ...], part: _Part) -> Columns | BadReco
         return too_large("record too large", name, part.size)
     for line in (line for sentence in part.sentences for line in sentence):
         if line.fault is not None:
-            return BadRecordError("broken line", f"line {line.number}: {line.fault}")
+            return line.fault
     return Columns(name, names, tuple(map(tuple, part.sentences)))
 
 

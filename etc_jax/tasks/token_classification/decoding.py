@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from etc_jax.datasets.decoding import SURE, check_outputs, require_gold
 from etc_jax.scoring import tags as scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.token_classification.document import Record
+from etc_jax.tasks.token_classification.schemes import TaggedSpan, spans_of, tags_of
 from etc_jax.tasks.token_classification.windows import TaggedWindow, runs_of
 
 Windows = Sequence[TaggedWindow]
@@ -75,10 +76,22 @@ def unread_gold(name: str) -> dict[str, Any]:
 
 
 def score_entities(
-    gold: Sequence[Mapping[str, Any]], predictions: Sequence[Mapping[str, Any]]
+    gold: Sequence[Mapping[str, Any]],
+    predictions: Sequence[Mapping[str, Any]],
+    read: Callable[[Sequence[str]], list[TaggedSpan]] = spans_of,
 ) -> Scores:
-    """Precision, recall and F1 of entities; see `scoring.tags.score_entities`."""
-    return scoring.score_entities(_by_id(gold), _by_id(predictions))
+    """Precision, recall and F1 of entities; see `scoring.tags.score_entities`.
+
+    Args:
+      gold: of records, see `official_gold`.
+      predictions: see `official`.
+      read: tags of a sentence -> its entities.
+    """
+
+    def as_iob2(tags: Sequence[str]) -> Sequence[str]:
+        return tags_of(read(tags), len(tags))
+
+    return scoring.score_entities(_by_id(gold), _by_id(predictions), as_iob2)
 
 
 def score_plain(

@@ -48,13 +48,16 @@ def explain(
     return [(w.record, said) for w, said in zip(windows, runs, strict=True)]
 
 
-def pool_entities(seen: Sequence[tuple[Record, TagRuns]]) -> Explained:
+def pool_entities(
+    seen: Sequence[tuple[Record, TagRuns]], read: ReadFn = spans_of
+) -> Explained:
     """The entities of a record, and the gold ones beside them if there are some.
 
     Args:
       seen: of all windows of a record, as `explain` gives it.
+      read: tags of a sentence -> its entities.
     """
-    return _explained(seen, spans_of)
+    return _explained(seen, read)
 
 
 def pool_plain(seen: Sequence[tuple[Record, TagRuns]]) -> Explained:

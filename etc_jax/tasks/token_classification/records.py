@@ -16,6 +16,7 @@ from etc_jax.datasets.fields import (
     list_of,
     text,
 )
+from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import (
     BadRecordError,
@@ -25,10 +26,9 @@ from etc_jax.datasets.records import (
     reader,
 )
 from etc_jax.datasets.tables import (
-    TableOptions,
     digest_id,
     is_json_value,
-    read_rows,
+    read_json_rows,
     row_of,
 )
 from etc_jax.tasks.token_classification import schemes
@@ -39,7 +39,7 @@ from etc_jax.tasks.token_classification.columns import (
     read_columns,
 )
 from etc_jax.tasks.token_classification.document import Record, Sentences
-from etc_jax.tasks.token_classification.forms import ENTITIES, PLAIN_TAGS
+from etc_jax.tasks.token_classification.forms import fields_of
 from etc_jax.tasks.token_classification.spans import (
     places_of,
     spans_in,
@@ -48,7 +48,6 @@ from etc_jax.tasks.token_classification.spans import (
 
 _MOST_LABELS = 1000
 _SHOWN_LABELS = 30
-_LINES = (".jsonl", ".jsonl.gz")
 _NO_COLUMN = "none"
 
 
@@ -82,7 +81,18 @@ class TokenClassificationOptions(InputOptions):
     text_column: str = "text"
     span_column: str = "spans"
     unit: Literal["document", "sentence"] = "document"
-    scheme: Literal["auto", "iob1", "iob2", "iobes", "plain"] = "auto"
+    scheme: Literal[
+        "auto",
+        "iob1",
+        "iob2",
+        "iobes",
+        "bilou",
+        "bmes",
+        "bmeow",
+        "ioe1",
+        "ioe2",
+        "plain",
+    ] = "auto"
     labels: tuple[str, ...] = ()
     all_pieces: bool = False
     context: int = 0
@@ -128,8 +138,7 @@ class TokenClassificationOptions(InputOptions):
 
     def task_fields(self) -> dict[str, Any]:
         """The classes, and how tags are scored and shown."""
-        fields = PLAIN_TAGS if self.scheme == schemes.PLAIN else ENTITIES
-        return {"classes": self.labels, **fields}
+        return {"classes": self.labels, **fields_of(self.scheme)}
 
     def problem(self, objective: Any) -> str | None:
         """A model needs the labels, which a cache of `etc_jax.prepare` has."""
@@ -145,16 +154,11 @@ class TokenClassificationOptions(InputOptions):
 OPTIONS = TokenClassificationOptions()
 
 
-def is_json_lines(path: str | os.PathLike) -> bool:
-    """Whether a file is one of JSON lines, and not of columns."""
-    return os.fspath(path).endswith(_LINES)
-
-
 def _read_file(
     path: str | os.PathLike, options: TokenClassificationOptions
 ) -> Iterator[tuple[int, Any]]:
-    if is_json_lines(path):
-        return read_rows(path, TableOptions())
+    if has_objects(path):
+        return read_json_rows(path)
     return read_columns(path, options.unit == "document")
 
 
@@ -183,7 +187,7 @@ def parse(
     if isinstance(value, Columns):
         record = _of_columns(value, options)
     else:
-        row = row_of(value)
+        row = row_of(value, note)
         record = _of_json(Fields(row.values), row.name, note, options)
     if record.tags is not None:
         _check_tags(record, note, options)
@@ -325,7 +329,8 @@ def _tags_in(
     if foreign := sorted(x for x in tags if not schemes.is_of(x, scheme)):
         raise ValueError(
             f"scheme is {scheme}, but there are tags without its prefixes: "
-            f"{_shown(foreign[:3])}; set scheme=plain, or name another tag_column"
+            f"{_shown(foreign[:3])}; leave scheme out to have it found, set "
+            "scheme=plain, or name another tag_column"
         )
     return scheme, tags
 

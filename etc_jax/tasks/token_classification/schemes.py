@@ -3,18 +3,40 @@
     iob1   I-X inside; B-X only where an entity follows one of its own type
     iob2   B-X for the first word, I-X for the others
     iobes  B-X, I-X, E-X for the last word, S-X for an entity of one word
+    bilou  the same with L for E and U for S
+    bmes   the same with M for I
+    bmeow  the same with M for I and W for S
+    ioe1   I-X inside; E-X only where an entity of its own type follows
+    ioe2   E-X for the last word, I-X for the others
 
 O is a word of no entity. Sentences are tagged by themselves.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 OUTSIDE, PLAIN = "O", "plain"
-PREFIXES = {"iob1": "BI", "iob2": "BI", "iobes": "BIES"}
+# In the order in which they are tried.
+PREFIXES = {
+    "iob2": "BI",
+    "iob1": "BI",
+    "iobes": "BIES",
+    "bilou": "BILU",
+    "bmes": "BMES",
+    "bmeow": "BMEW",
+    "ioe2": "IE",
+    "ioe1": "IE",
+}
+# Of these an entity counts if all of its tags follow the scheme, as in seqeval's strict
+# mode; others are read as CoNLL's evaluation does.
+STRICT = ("bilou", "bmes", "bmeow", "ioe2")
+# What each letter is in iobes.
+_LETTERS = {x: x for x in "BIES"} | {"L": "E", "U": "S", "M": "I", "W": "S"}
 _SEPARATOR = "-"
+_SHOWN = 8
 _OPENS, _CLOSES = "BS", "ES"
 
 
@@ -27,20 +49,19 @@ class TaggedSpan(NamedTuple):
 
 
 def parts_of(tag: str) -> tuple[str, str] | None:
-    """(prefix, type) of a tag; ("O", "") outside of entities; None for another tag."""
+    """(prefix in iobes, type) of a tag; ("O", "") outside; None for another tag."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
     prefix, separator, kind = tag.partition(_SEPARATOR)
-    is_prefixed = separator and kind and prefix in tuple("BIES")
-    return (prefix, kind) if is_prefixed else None
+    is_prefixed = separator and kind and prefix in _LETTERS
+    return (_LETTERS[prefix], kind) if is_prefixed else None
 
 
 def is_of(tag: str, scheme: str) -> bool:
     """Whether a scheme has a tag."""
-    found = parts_of(tag)
-    return scheme == PLAIN or (
-        found is not None and found[0] in (OUTSIDE, *PREFIXES[scheme])
-    )
+    if scheme == PLAIN or tag == OUTSIDE:
+        return True
+    return parts_of(tag) is not None and tag[0] in PREFIXES[scheme]
 
 
 def have_prefixes(tags: Iterable[str]) -> bool:
@@ -82,13 +103,44 @@ def _wrong(before: tuple[str, str], now: tuple[str, str], scheme: str) -> str:
     same = before[1] == now[1] != ""
     if scheme == "iob1":
         return "" if now[0] != "B" or same else "B- is for entities beside each other"
+    if scheme == "ioe1":
+        return (
+            "" if before[0] != "E" or same else "E- is for entities beside each other"
+        )
+    if scheme == "ioe2":
+        is_cut = before[0] == "I" and not same
+        return "the entity before it has no end" if is_cut else ""
     is_open = before[0] in ("B", "I")
     goes_on = now[0] in ("I", "E")
     if goes_on and not (is_open and same):
         return "no entity of its type is open"
-    if scheme == "iobes" and is_open and not goes_on:
+    if "S" in map(_LETTERS.get, PREFIXES[scheme]) and is_open and not goes_on:
         return "the entity before it has no end"
     return ""
+
+
+def strict_spans_of(tags: Sequence[str], scheme: str) -> list[TaggedSpan]:
+    """The entities of a sentence whose tags all follow one of the schemes `STRICT`.
+
+    Such an entity is of one type; it is S alone, or I up to an E, after a B where the
+    scheme has one.
+    """
+    has_begin = "B" in PREFIXES[scheme]
+    found: list[TaggedSpan] = []
+    start, open_type = 0, ""
+    for word, tag in enumerate(tags):
+        letter, kind = parts_of(tag) or (OUTSIDE, "")
+        begins = letter == "B" if has_begin else open_type != kind
+        if begins and letter in "BIE":
+            start, open_type = word, kind
+        elif letter == "S":
+            start, open_type = word, kind
+        elif letter == OUTSIDE or kind != open_type:
+            open_type = ""
+        if open_type and letter in _CLOSES:
+            found.append(TaggedSpan(start, word + 1, kind))
+            open_type = ""
+    return found
 
 
 def spans_of(tags: Sequence[str]) -> list[TaggedSpan]:
@@ -141,18 +193,48 @@ class SchemeFinder:
                 break
 
     def scheme(self) -> str:
-        """The first of iob2, iob1 and iobes that all sentences follow, or "plain".
+        """The first one that all sentences follow, or "plain".
 
         Raises:
-          ValueError: if all tags have prefixes, and no scheme is followed.
+          ValueError: if all tags have prefixes, and no scheme is surely followed; or if
+            they look like those of entities in another spelling.
         """
         if not have_prefixes(self.tags) or self.tags <= {OUTSIDE}:
+            self._refuse_other_spellings()
             return PLAIN
-        for scheme in ("iob2", "iob1", "iobes"):
-            if scheme not in self._broken:
+        for scheme in PREFIXES:
+            # Tags such as U-x alone may be of anything.
+            is_sure = not {*PREFIXES[scheme]} - {*"BIES"} or any(
+                tag.startswith(f"B{_SEPARATOR}") for tag in self.tags
+            )
+            if scheme not in self._broken and is_sure:
                 return scheme
-        why = "; ".join(f"{k}: {self._broken[k]}" for k in PREFIXES)
+        why = "; ".join(f"{k}: {why}" for k, why in self._broken.items())
         raise ValueError(
-            f"the tags follow none of {', '.join(PREFIXES)} ({why}); say which is "
-            "meant with scheme, and what breaks it is read as CoNLL's evaluation does"
+            f"the tags surely follow none of {', '.join(PREFIXES)} ({why}); say which "
+            "is meant with scheme, or scheme=plain, and what breaks it is noted"
+        )
+
+    def _refuse_other_spellings(self) -> None:
+        tags = self.tags - {OUTSIDE}
+        for separator, is_first in itertools.product("-_", (True, False)):
+            letters: dict[str, set[str]] = {}
+            for tag in tags:
+                parts = (tag.partition if is_first else tag.rpartition)(separator)
+                letter, kind = (parts[0], parts[2]) if is_first else parts[2::-2]
+                if letter in _LETTERS and kind:
+                    letters.setdefault(kind, set()).add(_LETTERS[letter])
+            of_entities = sum(map(len, letters.values()))
+            is_whole = of_entities == len(tags) > 0 and OUTSIDE in self.tags
+            if is_whole or any(found >= {"B", "I"} for found in letters.values()):
+                self._refuse()
+        if tags <= _LETTERS.keys() and {"B", "I"} <= {_LETTERS[x] for x in tags}:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        seen = ", ".join(map(repr, sorted(self.tags)[:_SHOWN]))
+        raise ValueError(
+            "the tags look like those of entities, but are not all written like B-PER, "
+            f"the letter before a hyphen: {seen}; write them so, or give scheme=plain "
+            "if they are no entities"
         )

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.tables import TableOptions, read_rows
+from etc_jax.datasets.tables import read_json_rows
 from etc_jax.tasks.token_classification.columns import (
     Columns,
     read_columns,
@@ -20,7 +21,6 @@ from etc_jax.tasks.token_classification.explained import character_spans
 from etc_jax.tasks.token_classification.records import (
     OPTIONS,
     TokenClassificationOptions,
-    is_json_lines,
     parse,
 )
 from etc_jax.tasks.token_classification.schemes import spans_of
@@ -51,7 +51,7 @@ def in_own_form(
       OSError: if it cannot be read.
     """
     tags = {value["id"]: value["tags"] for value in content}
-    if is_json_lines(path):
+    if has_objects(path):
         return _json_lines(path, tags, options)
     return _column_lines(path, tags, options)
 
@@ -88,7 +88,7 @@ def _tags_of_lines(
 def _json_lines(
     path: str | os.PathLike, tags: dict[str, Tags], options: TokenClassificationOptions
 ) -> Iterator[str]:
-    for _, row in read_rows(path, TableOptions()):
+    for _, row in read_json_rows(path):
         try:
             if isinstance(row, BadRecordError):
                 continue

@@ -15,16 +15,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from etc_jax import extras
-from etc_jax.data.input_files import BadRecordError, lines, open_input
+from etc_jax.data.input_files import BadRecordError, open_input, text_lines
 from etc_jax.datasets.fields import STRING, Fields
-from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.pairs import Pair, PairOptions
 from etc_jax.datasets.records import Note, Problems, read_records
 
 LANGUAGES = ("en", "de")
 DIRECTIONS = ("en-de", "de-en")
 
-_LINES = (".jsonl", ".jsonl.gz")
 _NAME = re.compile(r"(.+)\.(en|de)(\.gz)?", re.DOTALL)
 
 
@@ -160,7 +159,7 @@ def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
       OSError: if a file cannot be read.
     """
     path = pathlib.Path(path)
-    if path.name.endswith(_LINES):
+    if has_objects(path):
         yield from read_lines(path)
         return
     if (found := _NAME.fullmatch(path.name)) is None:
@@ -191,30 +190,23 @@ def _of_pair(stem: str, files: dict[str, pathlib.Path]) -> Iterator[tuple[int, A
         )
     for of_languages in zip(*map(_lines, files.values()), strict=True):
         number = of_languages[0][0]
-        texts = (line for _, line in of_languages)
+        texts = (text for _, text in of_languages)
         try:
             value = {"id": f"{stem}:{number}"}
-            for (language, file), line in zip(files.items(), texts, strict=True):
-                value[language] = _text(line, file)
+            for (language, file), text in zip(files.items(), texts, strict=True):
+                if isinstance(text, BadRecordError):
+                    raise text.at(file.name)
+                value[language] = text.strip()
             yield number, value
         except BadRecordError as e:
             yield number, e
 
 
-def _lines(file: pathlib.Path) -> Iterator[tuple[int, bytes | BadRecordError]]:
+def _lines(file: pathlib.Path) -> Iterator[tuple[int, str | BadRecordError]]:
     number = 0
     try:
         with open_input(file) as opened:
-            for number, line in lines(opened):
-                yield number, line
+            for number, text in text_lines(opened):
+                yield number, text
     except BadRecordError as e:
         raise e.at(f"{file}, after line {number}") from e
-
-
-def _text(line: bytes | BadRecordError, file: pathlib.Path) -> str:
-    if isinstance(line, BadRecordError):
-        raise line.at(file.name)
-    try:
-        return line.decode("utf-8").strip()
-    except UnicodeDecodeError as e:
-        raise BadRecordError("not UTF-8", f"{file.name}: {e}") from e
