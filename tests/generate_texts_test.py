@@ -197,7 +197,7 @@ def test_what_is_cut_is_counted(ask, tmp_path, family, monkeypatch):
         return encode(decoder, params, tokens, ids, *args)
 
     monkeypatch.setattr(generation, "encode", noted)
-    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{x}\n" for x in TEXTS)))
+    monkeypatch.setattr("sys.stdin", standard_input(TEXTS))
     given = "--inputs=-", "--batch_size=4", "--num_tokens=1"
     code, lines, err = ask(saved(tmp_path / family, family), *given)
     whole = [len(ids_of(text)) - (family == "t5") for text in TEXTS]
@@ -313,7 +313,7 @@ def test_no_more_texts_are_given_than_there_are(ask, tmp_path, monkeypatch):
     model = saved(tmp_path / "bart", "bart")
     word = PIECES.index(WORDS[0])
     how = ["--num_beams=2", "--num_texts=2", "--num_tokens=1", "--forced_eos_ids="]
-    monkeypatch.setattr("sys.stdin", io.StringIO("red\n"))
+    monkeypatch.setattr("sys.stdin", standard_input(["red"]))
     code, [line], _ = ask(model, "--inputs=-", *how, f"--forced_bos_ids={word}")
     assert code == 0
     assert json.loads(line) == {"id": "-:1", "outputs": [WORDS[0]], "scores": [0.0]}

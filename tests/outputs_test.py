@@ -34,7 +34,8 @@ CASES = [
     (module, begun) for module in MODULES for begun in BEGINNINGS.get(module, [[]])
 ]
 # Arguments whose help speaks of files, and that are none.
-TEXTS = ("task", "text_field", "format", "prefix", "tokens", "special", "help_config")
+TEXTS = {"task", "text_field", "format", "prefix", "tokens", "special", "pooling"}
+TEXTS |= {"help_config"}
 PATH_WORDS = re.compile(r"\b(files?|folder|path|page|cache|picture|vocabulary)\b", re.I)
 
 
