@@ -16,6 +16,7 @@ from etc_jax import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.tokenizers.special_in_text import ids_outside_texts
 from etc_jax.data.windows.window import InputSizes, Window
 
 SCHEMA = Schema(
@@ -137,11 +138,14 @@ def _padded(length: int, ids: Sequence[int]) -> tuple[np.ndarray, int]:
 
 
 def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:
-    """The text before the first end token; special tokens in it are spelled out.
+    """The text before the first end token, as transformers decodes it for its users.
 
-    A model may have rows after those of the tokenizer's ids, such as the 28 of T5: what
-    they write is no text, and is left out.
+    Special tokens are left out, the unknown one too, unless the tokenizer finds them in
+    texts (`special_in_text.with_special_tokens`). A model may have rows after those of
+    the tokenizer's ids, such as the 28 of T5: what they write is no text either.
     """
     [ends] = np.nonzero(ids == end_id(tokenizer))
     ids = ids[: ends[0] if len(ends) else None]
-    return tokenizer.decode(ids[ids < tokenizer.vocab_size].tolist())
+    ids = ids[ids < tokenizer.vocab_size].tolist()
+    left_out = ids_outside_texts(tokenizer)
+    return tokenizer.decode([i for i in ids if i not in left_out])

@@ -105,4 +105,5 @@ def test_a_cache_of_before_checksums_is_read_and_says_so(kind, tmp_path, caplog)
     with caplog.at_level(logging.WARNING):
         assert opener.open(tmp_path / "c").digest == digest
     assert "without checksums of all its files" in caplog.text
-    make(tmp_path / "c")  # the same cache is asked for: it is not made again
+    if opener is not WindowCache:  # whose contents have changed since
+        make(tmp_path / "c")  # the same cache is asked for: it is not made again

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax.data.tokenizers import special_tokens as sp
+from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.formats.text_to_text import (
     TextToTextSizes,
@@ -46,6 +47,9 @@ def test_the_end_of_a_text_is_kept_where_it_is_cut():
     assert {x.dtype for x in nothing.values()} == {np.dtype("i4"), np.dtype("f4")}
 
 
-def test_rows_after_the_vocabulary_write_nothing():
+def test_what_stands_for_no_text_is_left_out():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[SEP]", "red", "blue"])
-    assert written_text(np.array([3, 5, 4, 9, 2, 3]), tokenizer) == "red blue"
+    written = np.array([0, 3, 5, 1, 4, 9, 2, 3])
+    assert written_text(written, tokenizer) == "red blue"
+    tokenizer = with_special_tokens(tokenizer)
+    assert written_text(written, tokenizer) == "[PAD] red [UNK] blue"

@@ -268,7 +268,11 @@ def test_a_config_that_cannot_be_is_refused(home, changes, message):
             {"objective__global_tokens": 1},
             "global_tokens: is 1, but this encoder has no global tokens",
         ),
-        ("led", {"data__input_length": 20_000}, "input_length: is 20000, more than mo"),
+        (
+            "led",
+            {"data__input_length": 20_000},
+            "length: is 20000, more than the 16384",
+        ),
         (
             "bart",
             {"model__decoder_start_id": 16},

@@ -166,7 +166,7 @@ def compare_texts(case: Case, peer: Peer, config, params, inputs) -> float:
         texts = found.tokens.reshape(-1, options.max_tokens)
         for got, n, text in zip(texts, found.lengths.ravel(), want, strict=True):
             # What follows the end is padding, of one kind or another.
-            ends = np.nonzero(text == options.rules.eos_id)[0]
+            ends = np.nonzero(np.isin(text, options.rules.eos_ids))[0]
             assert n == (ends[0] + 1 if len(ends) else len(text)), (name, text)
             np.testing.assert_array_equal(got[:n], text[:n], err_msg=name)
         if (scores := f"generate.{name}.sequences_scores") in wanted:

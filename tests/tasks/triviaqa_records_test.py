@@ -190,7 +190,7 @@ def test_a_document_that_is_listed_twice_is_read_once(tmp_path, domain):
 )
 def test_a_bad_question_is_named(tmp_path, changes, kind, message):
     bad = question(**{"QuestionId": "tc_2", **changes})
-    texts = {**TEXTS, "wikipedia/blank": " \n", "wikipedia/bytes": b"\xff\xfe"}
+    texts = {**TEXTS, "wikipedia/blank": " \n", "wikipedia/bytes": b"a\xff"}
     path = release(tmp_path, [question(), bad], texts=texts)
     got, problems = read_all(path)
     assert [r.id for r in got] == ["tc_1"] and problems.counts == {kind: 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,20 @@ def with_special_tokens(tokenizer: Tokenizer) -> GrownTokenizer:
     found = {x["content"]: x for x in grown.found} if grown else {}
     found |= _special_tokens(base, tokenizer)
     return GrownTokenizer(base, list(tokenizer.added_ids), list(found.values()))
+
+
+@functools.lru_cache(maxsize=8)
+def ids_outside_texts(tokenizer: Tokenizer) -> frozenset[int]:
+    """Ids of special tokens that no text is tokenised into.
+
+    Of `with_special_tokens` there are none: its texts may have each of them.
+    """
+    grown = tokenizer if isinstance(tokenizer, GrownTokenizer) else None
+    base = tokenizer if grown is None else grown.base
+    found = {x["content"] for x in grown.found} if grown else set()
+    special = _special_tokens(base, tokenizer).keys() - found
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return frozenset(i for i, piece in enumerate(pieces) if piece in special)
 
 
 def special_token(piece: str, base: Tokenizer) -> dict[str, Any]:
